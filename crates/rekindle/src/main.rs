@@ -1,0 +1,2 @@
+//! rekindle
+fn main() {}
