@@ -1,0 +1,161 @@
+//! The catalog: an immutable picture of every database, table, user and permission.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datum::Text;
+use storage::TableId;
+
+use crate::{DbConfig, DbId, Grant, Scope, TableHandle, User};
+
+/// A database and its tables by name.
+#[derive(Clone)]
+pub struct Database {
+    /// Its identity and name.
+    pub config: DbConfig,
+    tables: HashMap<Text, Arc<TableHandle>>,
+}
+
+impl Database {
+    pub(crate) fn new(config: DbConfig) -> Database {
+        Database { config, tables: HashMap::new() }
+    }
+
+    /// The table of that name.
+    #[must_use]
+    pub fn table(&self, name: &str) -> Option<&Arc<TableHandle>> {
+        self.tables.get(name)
+    }
+
+    /// All tables, by name.
+    #[must_use]
+    pub fn tables(&self) -> Vec<&Arc<TableHandle>> {
+        let mut tables: Vec<_> = self.tables.values().collect();
+        tables.sort_by(|a, b| a.config.name.cmp(&b.config.name));
+        tables
+    }
+}
+
+/// Everything the cluster knows about itself, at one moment. Changes make a new one.
+#[derive(Clone, Default)]
+pub struct Catalog {
+    databases: HashMap<Text, Database>,
+    users: HashMap<Text, User>,
+    grants: Vec<Grant>,
+    pub(crate) group_next: u64,
+}
+
+impl Catalog {
+    /// The database of that name.
+    #[must_use]
+    pub fn database(&self, name: &str) -> Option<&Database> {
+        self.databases.get(name)
+    }
+
+    /// The database with that identity.
+    #[must_use]
+    pub fn database_by_id(&self, id: DbId) -> Option<&Database> {
+        self.databases.values().find(|db| db.config.id == id)
+    }
+
+    /// All databases, by name.
+    #[must_use]
+    pub fn databases(&self) -> Vec<&Database> {
+        let mut databases: Vec<_> = self.databases.values().collect();
+        databases.sort_by(|a, b| a.config.name.cmp(&b.config.name));
+        databases
+    }
+
+    /// The table of that name in the database of that name.
+    #[must_use]
+    pub fn table(&self, db: &str, table: &str) -> Option<&Arc<TableHandle>> {
+        self.databases.get(db)?.table(table)
+    }
+
+    /// The table with that identity.
+    #[must_use]
+    pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableHandle>> {
+        self.databases.values().flat_map(|db| db.tables.values()).find(|table| table.config.id == id)
+    }
+
+    /// All tables, by database and name.
+    #[must_use]
+    pub fn tables(&self) -> Vec<&Arc<TableHandle>> {
+        self.databases().into_iter().flat_map(Database::tables).collect()
+    }
+
+    /// The account of that name.
+    #[must_use]
+    pub fn user(&self, name: &str) -> Option<&User> {
+        self.users.get(name)
+    }
+
+    /// All accounts, by name.
+    #[must_use]
+    pub fn users(&self) -> Vec<&User> {
+        let mut users: Vec<_> = self.users.values().collect();
+        users.sort_by(|a, b| a.name.cmp(&b.name));
+        users
+    }
+
+    /// What ordinary users were granted, in no order. `admin` has everything and no entry.
+    #[must_use]
+    pub fn grants(&self) -> &[Grant] {
+        &self.grants
+    }
+
+    pub(crate) fn put_database(&mut self, config: DbConfig) {
+        let tables = self.database_by_id(config.id).map(|old| (old.config.name.clone(), old.tables.clone()));
+        let tables = match tables {
+            Some((old_name, tables)) => {
+                self.databases.remove(&old_name);
+                tables
+            }
+            None => HashMap::new(),
+        };
+        let tables = tables
+            .into_iter()
+            .map(|(name, table)| (name, Arc::new(table.renamed_db(config.clone()))))
+            .collect();
+        self.databases.insert(config.name.clone(), Database { config, tables });
+    }
+
+    pub(crate) fn remove_database(&mut self, name: &str) {
+        self.databases.remove(name);
+    }
+
+    pub(crate) fn put_table(&mut self, table: Arc<TableHandle>) {
+        self.remove_table(table.config.id);
+        let db = self
+            .databases
+            .get_mut(&table.db.name)
+            .expect("invariant: a table is added to a database of the catalog");
+        db.tables.insert(table.config.name.clone(), table);
+    }
+
+    pub(crate) fn remove_table(&mut self, id: TableId) {
+        for db in self.databases.values_mut() {
+            db.tables.retain(|_, table| table.config.id != id);
+        }
+    }
+
+    pub(crate) fn put_user(&mut self, user: User) {
+        self.users.insert(user.name.clone(), user);
+    }
+
+    pub(crate) fn remove_user(&mut self, name: &str) {
+        self.users.remove(name);
+        self.grants.retain(|grant| grant.user != name);
+    }
+
+    pub(crate) fn put_grant(&mut self, grant: Grant) {
+        self.remove_grant(&grant.user, grant.scope);
+        if !grant.permissions.is_unset() {
+            self.grants.push(grant);
+        }
+    }
+
+    pub(crate) fn remove_grant(&mut self, user: &str, scope: Scope) {
+        self.grants.retain(|old| old.user != user || old.scope != scope);
+    }
+}

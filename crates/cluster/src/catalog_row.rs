@@ -1,0 +1,276 @@
+//! The catalog's rows: how databases, tables, users and grants are written into the table
+//! of group zero. The fields are described in docs/formats/catalog.md.
+
+use datum::key::PrimaryKey;
+use datum::{Bytes, Datum, Object, Text};
+use log::{Durability, GroupId};
+use storage::TableId;
+use uuid::Uuid;
+
+use crate::config::durability_name;
+use crate::users::User;
+use crate::{DbConfig, DbId, Grant, OpenError, Permissions, Scope, ShardConfig, TableConfig, WriteAcks};
+
+/// Space for names that are hashed into row keys, so that a long name cannot exceed a key.
+const NAMES: Uuid = Uuid::from_u128(0x6f5d_8c1e_31a7_4b52_9d0e_7f2b_64c8_a913);
+
+/// One row of the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum CatalogRow {
+    Db(DbConfig),
+    Table(TableConfig),
+    User(User),
+    Grant(Grant),
+    /// The next group number to hand out.
+    Groups(u64),
+    /// A dropped table or shard set whose rows and groups are still being removed.
+    /// `rows` says whether the table's rows go too.
+    Dropped { table: TableId, groups: Vec<GroupId>, rows: bool },
+}
+
+impl CatalogRow {
+    /// The key the row is stored under.
+    pub(crate) fn key(&self) -> PrimaryKey {
+        match self {
+            CatalogRow::Db(db) => key("db", db.id.0),
+            CatalogRow::Table(table) => key("table", table.id.uuid()),
+            CatalogRow::User(user) => key("user", named(&user.name)),
+            CatalogRow::Grant(grant) => grant_key(&grant.user, grant.scope),
+            CatalogRow::Groups(_) => key("groups", Uuid::nil()),
+            CatalogRow::Dropped { table, groups, .. } => {
+                let first = groups.first().map_or(0, |group| group.0);
+                key("dropped", Uuid::new_v5(&table.uuid(), &first.to_le_bytes()))
+            }
+        }
+    }
+
+    pub(crate) fn to_object(&self) -> Object {
+        let mut fields = match self {
+            CatalogRow::Db(db) => vec![("name", db.name.clone().into()), ("uuid", uuid(db.id.0))],
+            CatalogRow::Table(table) => table_fields(table),
+            CatalogRow::User(user) => vec![
+                ("name", user.name.clone().into()),
+                ("password", user.password.clone().into()),
+                ("has_password", user.has_password.into()),
+            ],
+            CatalogRow::Grant(grant) => grant_fields(grant),
+            CatalogRow::Groups(next) => vec![("next", number(*next))],
+            CatalogRow::Dropped { table, groups, rows } => vec![
+                ("table", uuid(table.uuid())),
+                ("groups", groups.iter().map(|group| number(group.0)).collect::<Vec<_>>().into()),
+                ("rows", (*rows).into()),
+            ],
+        };
+        fields.push(("kind", self.kind().into()));
+        fields.push(("id", self.key().decode()));
+        fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect()
+    }
+
+    pub(crate) fn from_object(object: &Object) -> Result<CatalogRow, OpenError> {
+        let row = Fields(object);
+        Ok(match row.text("kind")?.as_ref() {
+            "db" => CatalogRow::Db(DbConfig { id: DbId(row.uuid("uuid")?), name: row.text("name")? }),
+            "table" => CatalogRow::Table(table_from(&row)?),
+            "user" => CatalogRow::User(User {
+                name: row.text("name")?,
+                password: row.object("password")?,
+                has_password: row.flag("has_password")?,
+            }),
+            "grant" => CatalogRow::Grant(grant_from(&row)?),
+            "groups" => CatalogRow::Groups(row.number("next")?),
+            "dropped" => CatalogRow::Dropped {
+                table: TableId::from_uuid(row.uuid("table")?),
+                groups: row.array("groups")?.iter().map(|n| group(&row, n)).collect::<Result<_, _>>()?,
+                rows: row.flag("rows")?,
+            },
+            other => return Err(row.wrong(format!("kind {other:?} is not known"))),
+        })
+    }
+
+    fn kind(&self) -> &'static str {
+        match self {
+            CatalogRow::Db(_) => "db",
+            CatalogRow::Table(_) => "table",
+            CatalogRow::User(_) => "user",
+            CatalogRow::Grant(_) => "grant",
+            CatalogRow::Groups(_) => "groups",
+            CatalogRow::Dropped { .. } => "dropped",
+        }
+    }
+}
+
+/// The key of the user of that name.
+pub(crate) fn user_key(name: &str) -> PrimaryKey {
+    key("user", named(name))
+}
+
+/// The key of the grant to that user at that scope.
+pub(crate) fn grant_key(user: &str, scope: Scope) -> PrimaryKey {
+    let (db, table) = scope_ids(scope);
+    let place = Uuid::new_v5(&db.unwrap_or_default(), table.unwrap_or_default().as_bytes());
+    key("grant", Uuid::new_v5(&place, user.as_bytes()))
+}
+
+fn key(kind: &str, id: Uuid) -> PrimaryKey {
+    PrimaryKey::encode(&Datum::from(format!("{kind}/{id}"))).expect("invariant: a kind and a uuid fit a key")
+}
+
+fn named(name: &str) -> Uuid {
+    Uuid::new_v5(&NAMES, name.as_bytes())
+}
+
+fn uuid(id: Uuid) -> Datum {
+    id.to_string().into()
+}
+
+#[allow(clippy::cast_precision_loss)] // counters stay far below 2^53
+fn number(n: u64) -> Datum {
+    Datum::Number(n as f64)
+}
+
+fn scope_ids(scope: Scope) -> (Option<Uuid>, Option<Uuid>) {
+    match scope {
+        Scope::Global => (None, None),
+        Scope::Database(db) => (Some(db.0), None),
+        Scope::Table(db, table) => (Some(db.0), Some(table.uuid())),
+    }
+}
+
+fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
+    let shards: Vec<Datum> = table
+        .shards
+        .iter()
+        .map(|shard| {
+            let fields = [("group", number(shard.group.0)), ("start", Datum::Binary(shard.start.clone()))];
+            let object: Object = fields.into_iter().map(|(k, v)| (Text::from_static(k), v)).collect();
+            object.into()
+        })
+        .collect();
+    vec![
+        ("uuid", uuid(table.id.uuid())),
+        ("db", uuid(table.db.0)),
+        ("name", table.name.clone().into()),
+        ("primary_key", table.primary_key.clone().into()),
+        ("durability", durability_name(table.durability).into()),
+        ("write_acks", table.write_acks.name().into()),
+        ("shards", shards.into()),
+    ]
+}
+
+fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
+    let durability = match row.text("durability")?.as_ref() {
+        "hard" => Durability::Hard,
+        "soft" => Durability::Soft,
+        other => return Err(row.wrong(format!("durability {other:?} is not known"))),
+    };
+    let write_acks = match row.text("write_acks")?.as_ref() {
+        "majority" => WriteAcks::Majority,
+        "single" => WriteAcks::Single,
+        other => return Err(row.wrong(format!("write_acks {other:?} is not known"))),
+    };
+    let shards = row.array("shards")?.iter().map(|shard| shard_from(row, shard)).collect::<Result<Vec<_>, _>>()?;
+    if shards.is_empty() {
+        return Err(row.wrong("a table without shards".to_owned()));
+    }
+    Ok(TableConfig {
+        id: TableId::from_uuid(row.uuid("uuid")?),
+        db: DbId(row.uuid("db")?),
+        name: row.text("name")?,
+        primary_key: row.text("primary_key")?,
+        durability,
+        write_acks,
+        shards,
+    })
+}
+
+fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError> {
+    let Datum::Object(shard) = shard else {
+        return Err(row.wrong("a shard that is no object".to_owned()));
+    };
+    let (Some(number), Some(Datum::Binary(start))) = (shard.get("group"), shard.get("start")) else {
+        return Err(row.wrong("a shard without group or start".to_owned()));
+    };
+    Ok(ShardConfig { group: group(row, &number)?, start: Bytes::copy_from_slice(&start) })
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
+fn count(row: &Fields<'_>, datum: &Datum) -> Result<u64, OpenError> {
+    match datum {
+        Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n < 9e15 => Ok(*n as u64),
+        other => Err(row.wrong(format!("{} is not a count", other.to_json_string()))),
+    }
+}
+
+fn group(row: &Fields<'_>, datum: &Datum) -> Result<GroupId, OpenError> {
+    count(row, datum).map(GroupId)
+}
+
+fn grant_fields(grant: &Grant) -> Vec<(&'static str, Datum)> {
+    let (db, table) = scope_ids(grant.scope);
+    vec![
+        ("user", grant.user.clone().into()),
+        ("db", db.map_or(Datum::Null, uuid)),
+        ("table", table.map_or(Datum::Null, uuid)),
+        ("permissions", grant.permissions.to_object().into()),
+    ]
+}
+
+fn grant_from(row: &Fields<'_>) -> Result<Grant, OpenError> {
+    let scope = match (row.is_null("db"), row.is_null("table")) {
+        (true, _) => Scope::Global,
+        (false, true) => Scope::Database(DbId(row.uuid("db")?)),
+        (false, false) => Scope::Table(DbId(row.uuid("db")?), TableId::from_uuid(row.uuid("table")?)),
+    };
+    let permissions = Permissions::from_object(&row.object("permissions")?);
+    Ok(Grant { user: row.text("user")?, scope, permissions })
+}
+
+/// A catalog row being read, with errors that name it.
+struct Fields<'a>(&'a Object);
+
+impl Fields<'_> {
+    fn wrong(&self, why: String) -> OpenError {
+        let key = self.0.get("id").map_or_else(|| "without id".to_owned(), |id| id.to_json_string());
+        OpenError::CatalogRow { key, why }
+    }
+
+    fn is_null(&self, name: &str) -> bool {
+        matches!(self.0.get(name), None | Some(Datum::Null))
+    }
+
+    fn text(&self, name: &str) -> Result<Text, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::String(text)) => Ok(text),
+            _ => Err(self.wrong(format!("field {name:?} is not a string"))),
+        }
+    }
+
+    fn uuid(&self, name: &str) -> Result<Uuid, OpenError> {
+        Uuid::parse_str(&self.text(name)?).map_err(|e| self.wrong(format!("field {name:?} is not a uuid: {e}")))
+    }
+
+    fn flag(&self, name: &str) -> Result<bool, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::Bool(flag)) => Ok(flag),
+            _ => Err(self.wrong(format!("field {name:?} is not a boolean"))),
+        }
+    }
+
+    fn object(&self, name: &str) -> Result<Object, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::Object(object)) => Ok(object),
+            _ => Err(self.wrong(format!("field {name:?} is not an object"))),
+        }
+    }
+
+    fn array(&self, name: &str) -> Result<datum::Array, OpenError> {
+        match self.0.get(name) {
+            Some(Datum::Array(array)) => Ok(array),
+            _ => Err(self.wrong(format!("field {name:?} is not an array"))),
+        }
+    }
+
+    fn number(&self, name: &str) -> Result<u64, OpenError> {
+        count(self, &self.0.get(name).unwrap_or(Datum::Null))
+    }
+}

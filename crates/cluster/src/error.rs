@@ -1,0 +1,100 @@
+//! Why an administrative change or the opening of a node failed.
+
+use datum::Text;
+use shard::WriteError;
+
+/// A change to databases, tables or users that did not happen, or may not have.
+///
+/// The text of a variant is ReQL's where ReQL has one; drivers and people match on it.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// A database of that name is there already.
+    #[error("Database `{0}` already exists.")]
+    DbExists(Text),
+    /// No database of that name.
+    #[error("Database `{0}` does not exist.")]
+    DbMissing(Text),
+    /// A table of that name is there already.
+    #[error("Table `{db}.{table}` already exists.")]
+    TableExists {
+        /// The database's name.
+        db: Text,
+        /// The table's name.
+        table: Text,
+    },
+    /// No table of that name.
+    #[error("Table `{db}.{table}` does not exist.")]
+    TableMissing {
+        /// The database's name.
+        db: Text,
+        /// The table's name.
+        table: Text,
+    },
+    /// Renaming would hide another table.
+    #[error("Can't rename table `{from}` to `{to}` because table `{to}` already exists.")]
+    RenameTaken {
+        /// The name it has.
+        from: Text,
+        /// The name that is taken.
+        to: Text,
+    },
+    /// More shards than a table may have.
+    #[error("Maximum number of shards is {0}.")]
+    TooManyShards(usize),
+    /// No such account.
+    #[error("User `{0}` not found.")]
+    UserMissing(Text),
+    /// `admin` is fixed.
+    #[error("The permissions of the user `admin` can't be modified.")]
+    AdminFixed,
+    /// `admin` stays.
+    #[error("The user `admin` can't be deleted.")]
+    AdminStays,
+    /// The catalog's log refused or may have refused the change.
+    #[error("the catalog could not be written: {0}")]
+    Write(#[from] WriteError),
+    /// The engine failed while rows or catalog were read or removed.
+    #[error("the storage engine failed: {0}")]
+    Engine(#[from] engine::EngineError),
+    /// A row of the catalog or of a table could not be read.
+    #[error("a stored row could not be read: {0}")]
+    Read(#[from] shard::ReadError),
+    /// A log group could not be opened or closed.
+    #[error("a shard's log could not be opened or closed: {0}")]
+    Log(#[from] log::LogError),
+}
+
+impl AdminError {
+    /// Whether it is unknown if the change took effect.
+    #[must_use]
+    pub fn is_indeterminate(&self) -> bool {
+        matches!(self, AdminError::Write(error) if error.is_indeterminate())
+    }
+}
+
+/// A node that could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The identity file is missing parts or damaged.
+    #[error("the identity file {path} cannot be read: {why}")]
+    Identity {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A catalog row does not have the expected form.
+    #[error("catalog row {key} cannot be read: {why}")]
+    CatalogRow {
+        /// The row's key.
+        key: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A file could not be read or written.
+    #[error("a file of the data directory could not be read or written: {0}")]
+    Io(#[from] std::io::Error),
+    /// Something an administrative change can meet as well.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
+}

@@ -1,0 +1,63 @@
+//! Who a node is: written once when its data directory is created.
+
+use std::path::Path;
+
+use datum::{Datum, Object, Text, json};
+use io::Files;
+use uuid::Uuid;
+
+use crate::{OpenError, ServerId};
+
+const FILE: &str = "identity.json";
+const VERSION: f64 = 1.0;
+
+/// What makes a data directory one server of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The server, for good.
+    pub server: ServerId,
+    /// The cluster it belongs to; servers of another cluster are strangers.
+    pub cluster: Uuid,
+}
+
+impl Identity {
+    /// The identity kept in `dir`, or `None` in a new directory.
+    ///
+    /// Fails when the file is there and cannot be read or understood.
+    pub fn load(files: &dyn Files, dir: &Path) -> Result<Option<Identity>, OpenError> {
+        let path = dir.join(FILE);
+        if !files.exists(&path)? {
+            return Ok(None);
+        }
+        let text = files.read(&path)?;
+        let wrong = |why: String| OpenError::Identity { path: path.display().to_string(), why };
+        let datum = json::parse(&text).map_err(|e| wrong(e.to_string()))?;
+        let Datum::Object(object) = datum else {
+            return Err(wrong("it is not a JSON object".to_owned()));
+        };
+        if object.get("version") != Some(Datum::Number(VERSION)) {
+            return Err(wrong("its version is not 1: was it written by a newer release?".to_owned()));
+        }
+        let id = |name: &str| match object.get(name) {
+            Some(Datum::String(text)) => Uuid::parse_str(&text).map_err(|e| wrong(format!("{name}: {e}"))),
+            _ => Err(wrong(format!("field {name:?} is missing"))),
+        };
+        Ok(Some(Identity { server: ServerId(id("server")?), cluster: id("cluster")? }))
+    }
+
+    /// Writes the identity into `dir`, whole or not at all, and waits until it is on disk.
+    pub fn store(&self, files: &dyn Files, dir: &Path) -> Result<(), OpenError> {
+        let fields = [
+            ("version", Datum::Number(VERSION)),
+            ("server", self.server.to_string().into()),
+            ("cluster", self.cluster.to_string().into()),
+        ];
+        let object: Object = fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect();
+        let text = Datum::from(object).to_json_string();
+        let new = dir.join("identity.json.new");
+        files.write(&new, text.as_bytes())?;
+        files.rename(&new, &dir.join(FILE))?;
+        files.sync_dir(dir)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! From a table and a key to the shard that holds it.
+
+use std::sync::Arc;
+
+use datum::key::{KeyBound, KeyRange, PrimaryKey};
+use shard::Shard;
+
+use crate::{DbConfig, ShardHandle, TableConfig};
+
+/// A table as a query sees it: its configuration and its shards in key order.
+pub struct TableHandle {
+    /// The database it belongs to.
+    pub db: DbConfig,
+    /// Its configuration at this version of the catalog.
+    pub config: TableConfig,
+    shards: Vec<ShardHandle>,
+}
+
+impl TableHandle {
+    pub(crate) fn new(db: DbConfig, config: TableConfig, shards: Vec<Arc<Shard>>) -> TableHandle {
+        assert_eq!(config.shards.len(), shards.len(), "every configured shard is open");
+        TableHandle { db, config, shards: shards.into_iter().map(ShardHandle::Near).collect() }
+    }
+
+    /// The same table in a database that has another name now.
+    pub(crate) fn renamed_db(&self, db: DbConfig) -> TableHandle {
+        TableHandle { db, config: self.config.clone(), shards: self.shards.clone() }
+    }
+
+    /// The same shards under a changed configuration.
+    pub(crate) fn with_config(&self, config: TableConfig) -> TableHandle {
+        assert_eq!(config.shards, self.config.shards, "shards change only with their replicas");
+        TableHandle { db: self.db.clone(), config, shards: self.shards.clone() }
+    }
+
+    /// The shard that holds `key`.
+    #[must_use]
+    pub fn shard(&self, key: &PrimaryKey) -> &ShardHandle {
+        let after = self.config.shards.partition_point(|shard| shard.start.as_ref() <= key.as_bytes());
+        &self.shards[after.saturating_sub(1)]
+    }
+
+    /// All shards, in key order.
+    #[must_use]
+    pub fn shards(&self) -> &[ShardHandle] {
+        &self.shards
+    }
+
+    /// The shards that `range` touches, in key order, each with its part of the range.
+    pub fn covering<'a>(&'a self, range: &KeyRange) -> impl Iterator<Item = (&'a ShardHandle, KeyRange)> {
+        let parts: Vec<_> = self
+            .shards
+            .iter()
+            .enumerate()
+            .map(|(i, shard)| (shard, range.intersect(&self.range_of(i))))
+            .filter(|(_, part)| !part.is_empty())
+            .collect();
+        parts.into_iter()
+    }
+
+    fn range_of(&self, i: usize) -> KeyRange {
+        let shards = &self.config.shards;
+        let start = match i {
+            0 => KeyBound::Unbounded,
+            _ => KeyBound::Included(PrimaryKey::from_encoded(shards[i].start.clone())),
+        };
+        let end = match shards.get(i + 1) {
+            None => KeyBound::Unbounded,
+            Some(next) => KeyBound::Excluded(PrimaryKey::from_encoded(next.start.clone())),
+        };
+        KeyRange { start, end }
+    }
+}

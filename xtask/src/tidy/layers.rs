@@ -1,0 +1,71 @@
+//! A crate may use crates on lower lines of the river, never one on its own line or above.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Finding, entries};
+
+const LINES: [&[&str]; 8] = [
+    &["datum", "io"],
+    &["reql", "engine", "log"],
+    &["storage"],
+    &["shard"],
+    &["cluster"],
+    &["protocol", "query"],
+    &["server", "bench"],
+    &["rekindle"],
+];
+
+/// Checks every manifest under `crates`.
+pub(super) fn check(root: &Path) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for folder in entries(&root.join("crates")) {
+        let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let manifest = Path::new("crates").join(&name).join("Cargo.toml");
+        let Some(line) = line_of(&name) else {
+            findings.push(Finding::about(&manifest, "a crate that has no line in the river; see ARCHITECTURE.md"));
+            continue;
+        };
+        let text = fs::read_to_string(root.join(&manifest)).unwrap_or_default();
+        for (number, used) in dependencies(&text) {
+            if line_of(used).is_some_and(|other| other >= line) {
+                let what = format!("{name} (line {line}) may not use {used}: it is not on a lower line");
+                findings.push(Finding::at(&manifest, number, what));
+            }
+        }
+    }
+    findings
+}
+
+fn line_of(name: &str) -> Option<usize> {
+    LINES.iter().position(|line| line.contains(&name))
+}
+
+fn dependencies(manifest: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut inside = false;
+    manifest.lines().enumerate().filter_map(move |(i, line)| {
+        if line.starts_with('[') {
+            inside = line.contains("dependencies");
+            return None;
+        }
+        let name = line.split(['.', ' ', '=']).next()?;
+        (inside && !name.is_empty()).then_some((i + 1, name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{dependencies, line_of};
+
+    #[test]
+    fn names_of_dependencies_are_read() {
+        let text = "[package]\nname = \"x\"\n[dependencies]\ndatum.workspace = true\nlog = { a = 1 }\n[lints]\nworkspace = true\n";
+        assert_eq!(dependencies(text).collect::<Vec<_>>(), [(4, "datum"), (5, "log")]);
+    }
+
+    #[test]
+    fn every_line_is_above_its_predecessor() {
+        assert!(line_of("storage") > line_of("engine"));
+        assert_eq!(line_of("nowhere"), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! Names, headers and docstrings: what a reader meets first.
+
+use std::fs;
+use std::path::Path;
+
+use super::{Finding, Source, entries};
+
+const NAMES_WITHOUT_MEANING: [&str; 8] =
+    ["utils", "util", "common", "helpers", "helper", "misc", "types", "manager"];
+const MARKERS: [&str; 4] = ["todo!(", "unimplemented!(", "dbg!(", "#[ignore"];
+
+/// Checks file names, `//!` headers, docstrings of public items, leftovers, and that
+/// `ARCHITECTURE.md` and the folders under `crates` name each other.
+pub(super) fn check(root: &Path, sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        let checker = source.path.starts_with("xtask/src/tidy");
+        findings.extend(file_name(source));
+        findings.extend(header(source));
+        findings.extend(docstrings(source));
+        if !checker {
+            findings.extend(leftovers(source));
+        }
+    }
+    findings.extend(architecture(root));
+    findings
+}
+
+fn file_name(source: &Source) -> Option<Finding> {
+    let parts = source.path.with_extension("");
+    let bad = parts.iter().filter_map(|part| part.to_str()).find(|part| NAMES_WITHOUT_MEANING.contains(part))?;
+    Some(Finding::about(&source.path, format!("{bad:?} says nothing; find the real name")))
+}
+
+fn header(source: &Source) -> Option<Finding> {
+    let first = source.text.lines().find(|line| !line.starts_with("#!") && !line.trim().is_empty())?;
+    (!first.starts_with("//!")).then(|| Finding::about(&source.path, "begins without a `//!` line saying what it is"))
+}
+
+fn docstrings(source: &Source) -> Vec<Finding> {
+    if !source.path.starts_with("crates") || source.path.iter().any(|part| part == "tests" || part == "examples") {
+        return Vec::new();
+    }
+    let lines: Vec<&str> = source.text.lines().collect();
+    let tests_from = lines.iter().position(|line| line.starts_with("#[cfg(test)]")).unwrap_or(lines.len());
+    let mut findings = Vec::new();
+    for (i, line) in lines[..tests_from].iter().enumerate() {
+        let item = line.trim_start();
+        let public = ["pub fn ", "pub const fn ", "pub async fn ", "pub struct ", "pub enum ", "pub trait ", "pub type ", "pub const "];
+        if public.iter().any(|start| item.starts_with(start)) && !has_docstring(&lines[..i]) {
+            findings.push(Finding::at(&source.path, i + 1, "a public item without a docstring"));
+        }
+    }
+    findings
+}
+
+fn has_docstring(before: &[&str]) -> bool {
+    let mut attribute = false;
+    for line in before.iter().rev().map(|line| line.trim()) {
+        if line.starts_with("///") || line.starts_with("#[doc") {
+            return true;
+        }
+        if line.ends_with(']') {
+            attribute = !line.starts_with("#[");
+        } else if !attribute {
+            return false;
+        }
+        if line.starts_with("#[") {
+            attribute = false;
+        }
+    }
+    false
+}
+
+fn leftovers(source: &Source) -> Vec<Finding> {
+    let lines = source.text.lines().enumerate();
+    lines
+        .filter_map(|(i, line)| {
+            let marker = MARKERS.iter().find(|marker| line.contains(**marker))?;
+            Some(Finding::at(&source.path, i + 1, format!("`{marker}` is left here")))
+        })
+        .collect()
+}
+
+fn architecture(root: &Path) -> Vec<Finding> {
+    let file = Path::new("ARCHITECTURE.md");
+    let text = fs::read_to_string(root.join(file)).unwrap_or_default();
+    let headings: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+    let mut findings = Vec::new();
+    for folder in entries(&root.join("crates")) {
+        let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let quoted = format!("`crates/{name}`");
+        if !headings.iter().any(|heading| heading.contains(&quoted)) {
+            findings.push(Finding::about(file, format!("has no heading for {quoted}")));
+        }
+    }
+    for heading in headings.iter().filter(|heading| heading.contains("`crates/")) {
+        let name = heading.split('`').nth(1).unwrap_or_default();
+        if !root.join(name).is_dir() {
+            findings.push(Finding::about(file, format!("describes {name}, which is not there")));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_docstring;
+
+    #[test]
+    fn attributes_may_stand_between_docstring_and_item() {
+        assert!(has_docstring(&["/// says it", "#[must_use]"]));
+        assert!(has_docstring(&["/// says it", "#[derive(", "    Clone", ")]"]));
+        assert!(!has_docstring(&["}", ""]));
+        assert!(!has_docstring(&["/// of another", "fn other() {}", "#[must_use]"]));
+    }
+}
