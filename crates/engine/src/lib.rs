@@ -1,1 +1,28 @@
-//! engine
+//! Sorted bytes: keys to values with atomic batches, snapshots and ordered scans.
+//!
+//! Line 1 of the river. A request arrives here from `storage` and goes no further down than the
+//! disk. The engine keeps no log of its own: what was written since the last [`Engine::flush`] is
+//! lost with the process, and the shard's log replays it (`docs/decisions/0003-rocksdb-engine.md`).
+//!
+//! - [`Engine`], [`Snapshot`], [`Scan`]: the contract
+//! - [`Batch`], [`Space`]: what is written, and where
+//! - [`memory::MemoryEngine`]: for tests and simulation
+//! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
+//! - [`conformance`]: the suite both pass
+#![deny(unsafe_code)]
+
+mod batch;
+pub mod conformance;
+mod contract;
+mod error;
+pub mod memory;
+#[cfg(feature = "rocks")]
+pub mod rocks;
+mod span;
+mod stats;
+
+pub use batch::{Batch, Change, Space};
+pub use contract::{Engine, Scan, Snapshot};
+pub use error::EngineError;
+pub use span::{Direction, Span};
+pub use stats::{EngineStats, LevelStats, MemoryStats};

@@ -1,0 +1,182 @@
+//! A batch of changes that an engine carries out all together or not at all.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// A separate, sorted set of keys. All spaces share batches, snapshots and flushes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Space {
+    /// Documents.
+    Rows,
+    /// Secondary index entries.
+    Index,
+    /// Positions, counts, dictionaries: small and often overwritten.
+    Meta,
+}
+
+impl Space {
+    /// Every space.
+    pub const ALL: [Space; 3] = [Space::Rows, Space::Index, Space::Meta];
+
+    /// The space's name on disk.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Space::Rows => "rows",
+            Space::Index => "index",
+            Space::Meta => "meta",
+        }
+    }
+}
+
+/// One change of a batch, keys borrowed from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    /// Store `value` under `key`.
+    Put {
+        /// Where.
+        space: Space,
+        /// Under which key.
+        key: &'a [u8],
+        /// What.
+        value: &'a Bytes,
+    },
+    /// Forget `key`, which need not exist.
+    Delete {
+        /// Where.
+        space: Space,
+        /// Which key.
+        key: &'a [u8],
+    },
+    /// Forget every key from `start` up to and not including `end`.
+    DeleteRange {
+        /// Where.
+        space: Space,
+        /// The first key to go.
+        start: &'a [u8],
+        /// The first key to stay.
+        end: &'a [u8],
+    },
+}
+
+/// Changes in the order they are to happen. Keys are copied in, values are shared.
+#[derive(Clone, Debug, Default)]
+pub struct Batch {
+    // Keys lie one after another in one buffer: a batch of a thousand rows makes a few allocations.
+    keys: Vec<u8>,
+    steps: Vec<Step>,
+    value_bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put { space: Space, key: Range<usize>, value: Bytes },
+    Delete { space: Space, key: Range<usize> },
+    DeleteRange { space: Space, start: Range<usize>, end: Range<usize> },
+}
+
+impl Batch {
+    /// A batch without changes.
+    #[must_use]
+    pub fn new() -> Self {
+        Batch::default()
+    }
+
+    /// Stores `value` under `key`. The value is kept by reference until the batch is written.
+    pub fn put(&mut self, space: Space, key: &[u8], value: Bytes) {
+        self.put_joined(space, &[key], value);
+    }
+
+    /// Stores `value` under the key made of `parts` one after another.
+    pub fn put_joined(&mut self, space: Space, parts: &[&[u8]], value: Bytes) {
+        self.value_bytes += value.len();
+        let key = self.keep(parts);
+        self.steps.push(Step::Put { space, key, value });
+    }
+
+    /// Forgets `key`, which need not exist.
+    pub fn delete(&mut self, space: Space, key: &[u8]) {
+        self.delete_joined(space, &[key]);
+    }
+
+    /// Forgets the key made of `parts` one after another.
+    pub fn delete_joined(&mut self, space: Space, parts: &[&[u8]]) {
+        let key = self.keep(parts);
+        self.steps.push(Step::Delete { space, key });
+    }
+
+    /// Forgets every key from `start` up to and not including `end`. Nothing if `start >= end`.
+    pub fn delete_range(&mut self, space: Space, start: &[u8], end: &[u8]) {
+        if start < end {
+            let start = self.keep(&[start]);
+            let end = self.keep(&[end]);
+            self.steps.push(Step::DeleteRange { space, start, end });
+        }
+    }
+
+    /// The changes, in order.
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
+        self.steps.iter().map(|step| match step {
+            Step::Put { space, key, value } => {
+                Change::Put { space: *space, key: &self.keys[key.clone()], value }
+            }
+            Step::Delete { space, key } => Change::Delete { space: *space, key: &self.keys[key.clone()] },
+            Step::DeleteRange { space, start, end } => Change::DeleteRange {
+                space: *space,
+                start: &self.keys[start.clone()],
+                end: &self.keys[end.clone()],
+            },
+        })
+    }
+
+    /// Number of changes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.keys.len() + self.value_bytes
+    }
+
+    fn keep(&mut self, parts: &[&[u8]]) -> Range<usize> {
+        let start = self.keys.len();
+        for part in parts {
+            self.keys.extend_from_slice(part);
+        }
+        start..self.keys.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_come_back_in_order() {
+        let mut batch = Batch::new();
+        batch.put_joined(Space::Rows, &[b"ta", b"ble"], Bytes::from_static(b"row"));
+        batch.delete(Space::Index, b"old");
+        batch.delete_range(Space::Meta, b"b", b"a");
+        batch.delete_range(Space::Meta, b"a", b"b");
+        let value = Bytes::from_static(b"row");
+        assert_eq!(
+            batch.changes().collect::<Vec<_>>(),
+            vec![
+                Change::Put { space: Space::Rows, key: b"table", value: &value },
+                Change::Delete { space: Space::Index, key: b"old" },
+                Change::DeleteRange { space: Space::Meta, start: b"a", end: b"b" },
+            ]
+        );
+        assert_eq!(batch.bytes(), 5 + 3 + 3 + 2);
+    }
+}

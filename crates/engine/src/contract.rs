@@ -1,0 +1,61 @@
+//! What every engine promises to `storage`: atomic writes, consistent snapshots, ordered scans.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Batch, Direction, EngineError, EngineStats, Space, Span};
+
+/// Sorted keys to values in a few separate [`Space`]s.
+///
+/// Keys order by their bytes. All methods may be called from any thread at once.
+pub trait Engine: Send + Sync {
+    /// The newest written value under `key`. One point lookup; the bytes are the caller's own.
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
+
+    /// One consistent view of all spaces: every batch written so far, nothing later.
+    ///
+    /// Cheap (about a microsecond). A view held for long keeps overwritten values alive.
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError>;
+
+    /// Carries out `batch` in the order of its changes, all or nothing, visible on return.
+    ///
+    /// Not durable until [`Engine::flush`] returns, but never torn and never out of order: after
+    /// a crash the engine holds exactly the batches up to some point at or after the last flush.
+    fn write(&self, batch: Batch) -> Result<(), EngineError>;
+
+    /// Makes every batch written before this call durable. Costs disk writes and fsyncs.
+    fn flush(&self) -> Result<(), EngineError>;
+
+    /// Sizes for the metrics page. May walk the list of files; not for a hot path.
+    fn stats(&self) -> EngineStats;
+}
+
+/// A read-only view of an engine at one moment.
+pub trait Snapshot: Send + Sync {
+    /// The value under `key` in this view. One point lookup.
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
+
+    /// The pairs of `span` in the order of `direction`. The scan keeps this view alive.
+    ///
+    /// Damage is reported by [`Scan::next`], not here.
+    fn scan(self: Arc<Self>, space: Space, span: Span<'_>, direction: Direction) -> Box<dyn Scan>;
+
+    /// At most `pieces - 1` ascending existing keys of `span` that cut it into parts of roughly
+    /// equal size in bytes, each part beginning with the key that is returned.
+    ///
+    /// An estimate, for dividing work; a small span comes back with fewer cuts, or none.
+    fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError>;
+
+    /// About how many bytes `span` occupies. An estimate, for planning and metrics.
+    fn bytes_in(&self, space: Space, span: Span<'_>) -> Result<u64, EngineError>;
+}
+
+/// A walk over sorted pairs.
+pub trait Scan: Send {
+    /// The next pair, or `None` at the end. The slices are valid until the next call.
+    ///
+    /// An error ends the scan: the pairs seen so far are right, the rest is unknown.
+    #[allow(clippy::should_implement_trait, reason = "the pair borrows the scan")]
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, EngineError>;
+}

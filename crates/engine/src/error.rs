@@ -1,0 +1,35 @@
+//! Why an engine could not do what it was asked.
+
+use std::path::PathBuf;
+
+/// A failed engine operation. After a failed write or flush the engine refuses further writes:
+/// its owner stops and reopens it, replaying from the log.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Stored bytes are damaged. The replica stops serving and is repaired from another.
+    #[error("engine data is damaged: {detail}")]
+    Corrupt {
+        /// What the engine found, and in which file.
+        detail: String,
+    },
+    /// The disk is full. Reads go on; the operator makes room.
+    #[error("no space left for the engine: {detail}")]
+    Full {
+        /// Which file could not grow.
+        detail: String,
+    },
+    /// Another process holds the directory. Only opening fails like this.
+    #[error("{} is in use by another process: {detail}", dir.display())]
+    Locked {
+        /// The engine's directory.
+        dir: PathBuf,
+        /// Who or what holds it, as far as is known.
+        detail: String,
+    },
+    /// The operating system refused a read or a write.
+    #[error("engine could not reach the disk: {detail}")]
+    Io {
+        /// The refused operation.
+        detail: String,
+    },
+}

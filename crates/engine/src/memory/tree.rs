@@ -1,0 +1,184 @@
+//! The maps behind the memory engine: each key keeps its newest value and the older ones that
+//! a live snapshot or the last flush can still see.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::{Batch, Change, Space, Span, span};
+
+/// A moment in the life of a tree: how many batches had been written.
+pub(super) type Moment = u64;
+
+/// All spaces of a memory engine.
+#[derive(Default)]
+pub(super) struct Tree {
+    spaces: [BTreeMap<Bytes, Versions>; Space::ALL.len()],
+    now: Moment,
+    flushed: Moment,
+    // Live snapshots: how many look at each moment.
+    readers: BTreeMap<Moment, usize>,
+    // Exactly the keys with more than one version.
+    crowded: Vec<(Space, Bytes)>,
+    bytes: u64,
+}
+
+/// Values of one key, oldest first; `None` is a deletion. Never empty, never only a deletion.
+type Versions = Vec<(Moment, Option<Bytes>)>;
+
+impl Tree {
+    pub(super) fn newest(&self, space: Space, key: &[u8]) -> Option<Bytes> {
+        self.spaces[space as usize].get(key)?.last()?.1.clone()
+    }
+
+    pub(super) fn at(&self, moment: Moment, space: Space, key: &[u8]) -> Option<Bytes> {
+        visible(self.spaces[space as usize].get(key)?, moment).cloned()
+    }
+
+    /// The pairs of `span` as of `moment`, from either end.
+    pub(super) fn pairs<'a>(
+        &'a self,
+        moment: Moment,
+        space: Space,
+        span: Span<'a>,
+    ) -> Option<impl DoubleEndedIterator<Item = (&'a Bytes, &'a Bytes)>> {
+        if span::is_empty(span) {
+            return None;
+        }
+        let found = self.spaces[space as usize].range::<[u8], _>(span);
+        Some(found.filter_map(move |(key, versions)| Some((key, visible(versions, moment)?))))
+    }
+
+    pub(super) fn apply(&mut self, batch: &Batch) {
+        self.now += 1;
+        for change in batch.changes() {
+            match change {
+                Change::Put { space, key, value } => self.set(space, key, Some(value.clone())),
+                Change::Delete { space, key } => self.set(space, key, None),
+                Change::DeleteRange { space, start, end } => {
+                    let doomed = self.spaces[space as usize].range::<[u8], _>(span::half_open(start, end));
+                    let doomed: Vec<Bytes> = doomed.map(|(key, _)| key.clone()).collect();
+                    for key in doomed {
+                        self.set(space, &key, None);
+                    }
+                }
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.flushed = self.now;
+        self.sweep();
+    }
+
+    pub(super) fn as_of_last_flush(&self) -> Tree {
+        let mut survivor = Tree { now: self.flushed, flushed: self.flushed, ..Tree::default() };
+        for space in Space::ALL {
+            for (key, versions) in &self.spaces[space as usize] {
+                if let Some(value) = visible(versions, self.flushed) {
+                    survivor.bytes += pair_bytes(key, value);
+                    let versions = vec![(self.flushed, Some(value.clone()))];
+                    survivor.spaces[space as usize].insert(key.clone(), versions);
+                }
+            }
+        }
+        survivor
+    }
+
+    /// Registers a reader of the present moment, which is returned.
+    pub(super) fn enter(&mut self) -> Moment {
+        *self.readers.entry(self.now).or_default() += 1;
+        self.now
+    }
+
+    pub(super) fn leave(&mut self, moment: Moment) {
+        let count = self.readers.get_mut(&moment).expect("invariant: a reader leaves once");
+        *count -= 1;
+        if *count == 0 {
+            let was_oldest = self.readers.first_key_value().map(|(oldest, _)| *oldest) == Some(moment);
+            self.readers.remove(&moment);
+            if was_oldest {
+                self.sweep();
+            }
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn keys(&self) -> u64 {
+        self.spaces.iter().map(|space| space.len() as u64).sum()
+    }
+
+    pub(super) fn readers(&self) -> u64 {
+        self.readers.values().map(|count| *count as u64).sum()
+    }
+
+    fn set(&mut self, space: Space, key: &[u8], value: Option<Bytes>) {
+        let map = &mut self.spaces[space as usize];
+        if let Some(versions) = map.get_mut(key) {
+            let was_crowded = versions.len() > 1;
+            self.bytes += value.as_ref().map_or(0, |value| pair_bytes(key, value));
+            versions.push((self.now, value));
+            self.bytes -= prune(key, versions, &self.readers, self.flushed);
+            match versions.len() {
+                0 => drop(map.remove(key)),
+                1 => {}
+                _ if was_crowded => {}
+                _ => self.crowded.push((space, Bytes::copy_from_slice(key))),
+            }
+        } else if let Some(value) = value {
+            self.bytes += pair_bytes(key, &value);
+            map.insert(Bytes::copy_from_slice(key), vec![(self.now, Some(value))]);
+        }
+    }
+
+    /// Drops versions that have become invisible since they were kept.
+    fn sweep(&mut self) {
+        let mut crowded = std::mem::take(&mut self.crowded);
+        crowded.retain(|(space, key)| {
+            let map = &mut self.spaces[*space as usize];
+            let Some(versions) = map.get_mut(key) else { return false };
+            self.bytes -= prune(key, versions, &self.readers, self.flushed);
+            let left = versions.len();
+            if left == 0 {
+                map.remove(key);
+            }
+            left > 1
+        });
+        self.crowded = crowded;
+    }
+}
+
+fn visible(versions: &Versions, moment: Moment) -> Option<&Bytes> {
+    versions.iter().rev().find(|(written, _)| *written <= moment)?.1.as_ref()
+}
+
+/// Removes every version no reader, no crash and no newcomer can see; how many bytes that freed.
+fn prune(key: &[u8], versions: &mut Versions, readers: &BTreeMap<Moment, usize>, flushed: Moment) -> u64 {
+    let mut freed_bytes = 0;
+    let mut next = versions.len();
+    let mut replaced_at = Moment::MAX;
+    while next > 0 {
+        next -= 1;
+        let (written, value) = &versions[next];
+        let seen = replaced_at == Moment::MAX
+            || (*written..replaced_at).contains(&flushed)
+            || readers.range(*written..replaced_at).next().is_some();
+        replaced_at = *written;
+        if !seen {
+            freed_bytes += value.as_ref().map_or(0, |value| pair_bytes(key, value));
+            versions.remove(next);
+        }
+    }
+    // A deletion with nothing older behind it says no more than absence.
+    while versions.first().is_some_and(|(_, value)| value.is_none()) {
+        versions.remove(0);
+    }
+    freed_bytes
+}
+
+fn pair_bytes(key: &[u8], value: &Bytes) -> u64 {
+    (key.len() + value.len()) as u64
+}

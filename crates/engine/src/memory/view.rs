@@ -1,0 +1,126 @@
+//! Snapshots and scans of the memory engine.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+
+use super::tree::{Moment, Tree};
+use crate::{Direction, EngineError, Scan, Snapshot, Space, Span};
+
+/// Pairs fetched under one hold of the lock, at first and at most: a scan never keeps writers out
+/// for long, and a scan for one row does not fetch a hundred.
+const FETCH_PAIRS_MIN: usize = 4;
+const FETCH_PAIRS_MAX: usize = 256;
+
+/// A moment of the tree, kept visible until this is dropped.
+pub(super) struct MemorySnapshot {
+    tree: Arc<RwLock<Tree>>,
+    moment: Moment,
+}
+
+impl MemorySnapshot {
+    pub(super) fn new(tree: Arc<RwLock<Tree>>) -> Self {
+        let moment = tree.write().enter();
+        MemorySnapshot { tree, moment }
+    }
+}
+
+impl Drop for MemorySnapshot {
+    fn drop(&mut self) {
+        self.tree.write().leave(self.moment);
+    }
+}
+
+impl Snapshot for MemorySnapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        Ok(self.tree.read().at(self.moment, space, key))
+    }
+
+    fn scan(self: Arc<Self>, space: Space, span: Span<'_>, direction: Direction) -> Box<dyn Scan> {
+        Box::new(MemoryScan {
+            start: span.0.map(Bytes::copy_from_slice),
+            end: span.1.map(Bytes::copy_from_slice),
+            snapshot: self,
+            space,
+            direction,
+            fetched: VecDeque::new(),
+            current: None,
+            fetch_pairs: FETCH_PAIRS_MIN,
+            finished: false,
+        })
+    }
+
+    fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError> {
+        let total_bytes = self.bytes_in(space, span)?;
+        let tree = self.tree.read();
+        let mut cuts: Vec<Bytes> = Vec::new();
+        let mut before_bytes = 0;
+        for (index, (key, value)) in tree.pairs(self.moment, space, span).into_iter().flatten().enumerate() {
+            let wanted_bytes = (cuts.len() as u64 + 1) * total_bytes / pieces.max(1) as u64;
+            if cuts.len() + 1 >= pieces {
+                break;
+            }
+            if index > 0 && before_bytes >= wanted_bytes {
+                cuts.push(key.clone());
+            }
+            before_bytes += (key.len() + value.len()) as u64;
+        }
+        Ok(cuts)
+    }
+
+    fn bytes_in(&self, space: Space, span: Span<'_>) -> Result<u64, EngineError> {
+        let tree = self.tree.read();
+        let pairs = tree.pairs(self.moment, space, span).into_iter().flatten();
+        Ok(pairs.map(|(key, value)| (key.len() + value.len()) as u64).sum())
+    }
+}
+
+struct MemoryScan {
+    snapshot: Arc<MemorySnapshot>,
+    space: Space,
+    // What is still to be fetched.
+    start: Bound<Bytes>,
+    end: Bound<Bytes>,
+    direction: Direction,
+    fetched: VecDeque<(Bytes, Bytes)>,
+    current: Option<(Bytes, Bytes)>,
+    fetch_pairs: usize,
+    finished: bool,
+}
+
+impl MemoryScan {
+    fn fetch(&mut self) {
+        let span = (self.start.as_ref().map(|key| &key[..]), self.end.as_ref().map(|key| &key[..]));
+        let tree = self.snapshot.tree.read();
+        let pairs = tree.pairs(self.snapshot.moment, self.space, span).into_iter().flatten();
+        let owned = |(key, value): (&Bytes, &Bytes)| (key.clone(), value.clone());
+        match self.direction {
+            Direction::Ascending => self.fetched.extend(pairs.map(owned).take(self.fetch_pairs)),
+            Direction::Descending => {
+                self.fetched.extend(pairs.rev().map(owned).take(self.fetch_pairs));
+            }
+        }
+        drop(tree);
+        self.finished = self.fetched.len() < self.fetch_pairs;
+        self.fetch_pairs = (self.fetch_pairs * 4).min(FETCH_PAIRS_MAX);
+        if let Some((last, _)) = self.fetched.back() {
+            match self.direction {
+                Direction::Ascending => self.start = Bound::Excluded(last.clone()),
+                Direction::Descending => self.end = Bound::Excluded(last.clone()),
+            }
+        }
+    }
+}
+
+impl Scan for MemoryScan {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+        if self.fetched.is_empty() && !self.finished {
+            self.fetch();
+        }
+        self.current = self.fetched.pop_front();
+        Ok(self.current.as_ref().map(|(key, value)| (&key[..], &value[..])))
+    }
+}

@@ -1,0 +1,52 @@
+//! Sizes of an engine, for metrics and for the memory accountant.
+
+/// What an engine holds, on disk and in memory.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EngineStats {
+    /// Files and bytes of each level of the tree, over all spaces, level 0 first.
+    pub levels: Vec<LevelStats>,
+    /// Bytes of separately stored large values, live or not yet collected.
+    pub large_value_bytes: u64,
+    /// Bytes of memory by owner.
+    pub memory: MemoryStats,
+    /// Entries, counting overwritten ones that are not merged away yet.
+    pub keys_estimate: u64,
+    /// Bytes that background merging still has to rewrite.
+    pub compaction_pending_bytes: u64,
+    /// Flushes and merges running now.
+    pub background_running: u64,
+    /// Whether writes are held back until merging catches up.
+    pub writes_stalled: bool,
+    /// Snapshots alive now.
+    pub snapshots: u64,
+}
+
+/// One level of the tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// Number of files.
+    pub files: u64,
+    /// Their sizes together.
+    pub bytes: u64,
+}
+
+/// Memory by owner, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Cached blocks of files, with their pinned indexes and filters.
+    pub block_cache: u64,
+    /// Of which pinned and not evictable.
+    pub block_cache_pinned: u64,
+    /// Written pairs that are not flushed yet, and those being flushed.
+    pub memtables: u64,
+    /// Indexes and filters held outside the cache.
+    pub table_readers: u64,
+}
+
+impl EngineStats {
+    /// Bytes on disk, levels and large values together.
+    #[must_use]
+    pub fn disk_bytes(&self) -> u64 {
+        self.levels.iter().map(|level| level.bytes).sum::<u64>() + self.large_value_bytes
+    }
+}
