@@ -1,6 +1,7 @@
-//! The developers' tool: `cargo xtask tidy | crash | stats`.
+//! The developers' tool: `cargo xtask tidy | test | report | crash`.
 #![forbid(unsafe_code)]
 
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -9,12 +10,17 @@ const HELP: &str = "\
 cargo xtask <task>
 
   tidy    check what a program can check of STYLE: layers, module circles, lengths, docstrings
+  test    every test there is; the last line says how many passed and failed
+          (names of steps after it run only those)
 ";
 
 fn main() -> ExitCode {
-    let task = std::env::args().nth(1);
+    let mut arguments = std::env::args().skip(1);
+    let task = arguments.next();
+    let rest: Vec<String> = arguments.collect();
     match task.as_deref() {
         Some("tidy") => tidy::run(),
+        Some("test") => test::run(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");
             ExitCode::SUCCESS

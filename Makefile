@@ -1,0 +1,47 @@
+# The commands of this project. Each does its own set-up and can be run again at no cost.
+# Build products live outside the checkout, so that a fresh clone does not compile the
+# storage engine again.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rekindle
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export REKINDLE_CACHE := $(CACHE)
+CARGO := cargo
+PROGRAM := $(CARGO_TARGET_DIR)/release/rekindle
+
+.PHONY: help setup setup-test build run test report crash tidy fmt
+
+help:
+	@echo "make run     build and start a node on ./rekindle_data (ARGS='--flag ...' is passed on)"
+	@echo "make test    every test, ending with what passed and failed"
+	@echo "make report  a node of its own, the published workloads, and report.html"
+	@echo "make crash   the long crash test: 200 cycles hard, 50 soft"
+	@echo "make tidy    the checks of style alone;  make fmt  lays the code out"
+
+setup:
+	@tools/setup build
+
+setup-test:
+	@tools/setup build test
+
+build: setup
+	@$(CARGO) build --release --package rekindle
+
+run: build
+	@exec $(PROGRAM) $(ARGS)
+
+test: setup-test
+	@$(CARGO) run --release --quiet --package xtask -- test
+
+report: build
+	@$(CARGO) run --release --quiet --package xtask -- report
+
+crash: build
+	@$(CARGO) run --release --quiet --package xtask -- crash
+
+tidy:
+	@$(CARGO) run --release --quiet --package xtask -- tidy
+
+fmt:
+	@$(CARGO) fmt --all

@@ -1,0 +1,72 @@
+//! `test`: every test of the project, one step after another, and a count at the end.
+
+mod count;
+mod steps;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use count::Count;
+use steps::Step;
+
+/// Runs the steps named in `only`, or all of them.
+pub(crate) fn run(only: &[String]) -> ExitCode {
+    let steps = steps::all();
+    if let Some(unknown) = only.iter().find(|name| steps.iter().all(|step| step.name != **name)) {
+        let names: Vec<_> = steps.iter().map(|step| step.name).collect();
+        eprintln!("there is no step {unknown:?}; the steps are {}", names.join(", "));
+        return ExitCode::FAILURE;
+    }
+    let mut total = Count::default();
+    let mut summary = Vec::new();
+    for step in steps.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)) {
+        println!("== {}: {}", step.name, step.what);
+        let started = Instant::now();
+        let count = run_step(step);
+        summary.push(format!("{:<12} {count}  ({} s)", step.name, started.elapsed().as_secs()));
+        total.add(count);
+    }
+    println!("\n{}\n\n{total}", summary.join("\n"));
+    if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// A step that fails without saying what failed counts as one failure, and one that
+/// succeeds without counting as one pass, so that no step can vanish.
+fn run_step(step: &Step) -> Count {
+    if let Some(why) = &step.skip {
+        println!("   not run: {why}");
+        return Count { skipped: 1, ..Count::default() };
+    }
+    let mut count = Count::default();
+    for command in &step.commands {
+        let (succeeded, said) = stream(command);
+        count.add(said);
+        if !succeeded && said.failed == 0 {
+            count.failed += 1;
+        } else if succeeded && said == Count::default() {
+            count.passed += 1;
+        }
+    }
+    count
+}
+
+fn stream(words: &[String]) -> (bool, Count) {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).current_dir(steps::root()).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => {
+            println!("   {} could not be started: {error}", words[0]);
+            return (false, Count::default());
+        }
+    };
+    let mut count = Count::default();
+    if let Some(output) = child.stdout.take() {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            println!("{line}");
+            count.read(&line);
+        }
+    }
+    (child.wait().is_ok_and(|status| status.success()), count)
+}

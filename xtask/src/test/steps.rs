@@ -1,0 +1,42 @@
+//! The steps of `make test`, in the order in which a fault is cheapest to see.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// One group of tests.
+pub(super) struct Step {
+    pub(super) name: &'static str,
+    pub(super) what: &'static str,
+    /// Commands run from the repository's root, one after another.
+    pub(super) commands: Vec<Vec<String>>,
+    /// Why the step cannot run here, if it cannot.
+    pub(super) skip: Option<String>,
+}
+
+/// All steps.
+pub(super) fn all() -> Vec<Step> {
+    vec![
+        step("style", "layout and what tidy checks", [cargo("fmt --all --check"), xtask("tidy")]),
+        step("unit", "tests of every crate", [cargo("test --release --workspace --quiet")]),
+        step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
+    ]
+}
+
+/// The repository's root.
+pub(super) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn step<const N: usize>(name: &'static str, what: &'static str, commands: [Vec<String>; N]) -> Step {
+    Step { name, what, commands: commands.into(), skip: None }
+}
+
+fn cargo(words: &str) -> Vec<String> {
+    let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    std::iter::once(cargo).chain(words.split(' ').map(str::to_owned)).collect()
+}
+
+fn xtask(words: &str) -> Vec<String> {
+    let program = env::current_exe().map_or_else(|_| "xtask".to_owned(), |path| path.display().to_string());
+    std::iter::once(program).chain(words.split(' ').map(str::to_owned)).collect()
+}
