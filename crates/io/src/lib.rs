@@ -1,1 +1,20 @@
-//! io
+//! What a node asks of its machine: the time, files, other nodes, and chance.
+//!
+//! Everything above reaches the world through these four traits, so that the same code runs on
+//! a real machine ([`real`]) and inside a seeded simulation ([`sim`]) that loses unsynced data,
+//! jumps clocks and cuts cables on purpose. Knows nothing of what the bytes mean.
+
+#![forbid(unsafe_code)]
+
+pub mod real;
+pub mod sim;
+
+mod clock;
+mod files;
+mod network;
+mod random;
+
+pub use clock::{Clock, Nanos};
+pub use files::{File, Files, Lock};
+pub use network::{Connection, Listener, Network};
+pub use random::Random;

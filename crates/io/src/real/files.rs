@@ -1,0 +1,107 @@
+//! The file system of the operating system.
+
+use std::fs;
+use std::io::{Error, ErrorKind, Result, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::{File, Files, Lock};
+
+/// The machine's file system.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealFiles;
+
+struct RealFile {
+    // Opened for appending, so that the kernel places every write at the end.
+    file: fs::File,
+}
+
+/// The lock is the open file's; the kernel releases it when the handle is closed, also by a kill.
+struct RealLock {
+    _file: fs::File,
+}
+
+impl Files for RealFiles {
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).append(true).create_new(true).open(path)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).append(true).open(path)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        fs::read(path)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            paths.push(entry?.path());
+        }
+        paths.sort();
+        Ok(paths)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        let file =
+            fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(fs::TryLockError::WouldBlock) => Err(Error::from(ErrorKind::WouldBlock)),
+            Err(fs::TryLockError::Error(cause)) => Err(cause),
+        }
+    }
+}
+
+impl File for RealFile {
+    fn append(&self, bytes: &[u8]) -> Result<()> {
+        (&self.file).write_all(bytes)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        self.file.sync_data()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.file.set_len(len)
+    }
+}
+
+impl Lock for RealLock {}

@@ -1,0 +1,11 @@
+//! The real machine: its clocks, its file system, TCP, and the operating system's randomness.
+
+mod clock;
+mod files;
+mod network;
+mod random;
+
+pub use clock::RealClock;
+pub use files::RealFiles;
+pub use network::RealNetwork;
+pub use random::RealRandom;

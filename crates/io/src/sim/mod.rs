@@ -1,0 +1,12 @@
+//! The simulated machine: time that moves when told, disks that forget what was not synced,
+//! chance that repeats. Single-threaded use gives the same trace for the same seed.
+
+mod clock;
+mod files;
+mod network;
+mod random;
+
+pub use clock::SimClock;
+pub use files::{Fault, SimFiles};
+pub use network::SimNetwork;
+pub use random::SimRandom;
