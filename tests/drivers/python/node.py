@@ -1,0 +1,106 @@
+"""A Rekindle node in a folder of its own, for tests: started, killed, started again."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import urllib.request
+from pathlib import Path
+
+READY_SECONDS_MAX = 60
+
+
+def program():
+    """The program under test: `REKINDLE_PROGRAM`, or where `make build` puts it."""
+    named = os.environ.get("REKINDLE_PROGRAM")
+    if named:
+        return named
+    cache = os.environ.get("REKINDLE_CACHE", str(Path.home() / ".cache" / "rekindle"))
+    target = os.environ.get("CARGO_TARGET_DIR", str(Path(cache) / "target"))
+    return str(Path(target) / "release" / "rekindle")
+
+
+class Node:
+    """One server process. Ports are chosen by the system and read from its log lines."""
+
+    def __init__(self, *flags, directory=None):
+        self.flags = flags
+        self.own_directory = directory is None
+        self.directory = Path(directory or tempfile.mkdtemp(prefix="rekindle-test-"))
+        self.process = None
+        self.driver_port = 0
+        self.http_port = 0
+        self.lines = []
+
+    def start(self):
+        """Starts the process and returns when it says that it is ready."""
+        ports = ["--driver-port", str(self.driver_port), "--http-port", str(self.http_port), "--cluster-port", "0"]
+        command = [program(), "--directory", str(self.directory / "data"), *ports, *self.flags]
+        self.lines = []
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        timer = threading.Timer(READY_SECONDS_MAX, self.process.kill)
+        timer.start()
+        try:
+            for line in self.process.stdout:
+                self.lines.append(line)
+                self._note(line)
+                if "Server ready" in line:
+                    threading.Thread(target=self._drain, args=(self.process,), daemon=True).start()
+                    return self
+        finally:
+            timer.cancel()
+        raise RuntimeError("the node did not become ready:\n" + "".join(self.lines))
+
+    def _note(self, line):
+        if found := re.search(r"client driver connections on port (\d+)", line):
+            self.driver_port = int(found[1])
+        if found := re.search(r"administrative HTTP connections on port (\d+)", line):
+            self.http_port = int(found[1])
+
+    def _drain(self, process):
+        for line in process.stdout:
+            self.lines.append(line)
+
+    def kill(self):
+        """`kill -9`, and waits until the process is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self):
+        """Asks politely; returns the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=READY_SECONDS_MAX)
+
+    def http(self, path):
+        """Status and body of a GET on the HTTP port."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def health(self):
+        status, body = self.http("/health")
+        return status, json.loads(body)
+
+    def remove(self):
+        """Stops whatever runs and deletes the folder."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+        if self.own_directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def node(*flags, directory=None):
+    """A running node for the length of a `with` block."""
+    running = Node(*flags, directory=directory)
+    try:
+        yield running.start()
+    finally:
+        running.remove()

@@ -1,0 +1,139 @@
+"""Connections: reconnecting after a restart, users, asyncio, limits, and who may not come in."""
+
+import asyncio
+import json
+import socket
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from rethinkdb import RethinkDB, r
+from rethinkdb.errors import ReqlAuthError, ReqlDriverError
+
+from node import Node, node, program
+
+MAGIC_V1_0 = 0x34C2BDC3
+MAGIC_V0_4 = 0x400C2D20
+WIRE_JSON = 0x7E6970C7
+
+
+class Restart(unittest.TestCase):
+    def test_acknowledged_documents_survive_kill_9_and_the_driver_reconnects(self):
+        with node() as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            r.table_create("t").run(connection)
+            r.table("t").insert([{"id": n} for n in range(1000)]).run(connection)
+            r.table("t").insert({"id": "soft"}, durability="soft").run(connection)
+            server.kill()
+            with self.assertRaises(ReqlDriverError):
+                r.table("t").count().run(connection)
+            server.start()
+            connection.reconnect(noreply_wait=False)
+            self.assertEqual(r.table("t").count().run(connection), 1001)
+            self.assertEqual(r.table("t").get("soft").run(connection), {"id": "soft"})
+
+    def test_a_polite_stop_leaves_with_status_zero_and_loses_nothing(self):
+        with node() as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            r.table_create("t").run(connection)
+            r.table("t").insert({"id": 1}, durability="soft").run(connection)
+            self.assertEqual(server.stop(), 0)
+            server.start()
+            connection = r.connect("127.0.0.1", server.driver_port)
+            self.assertEqual(r.table("t").count().run(connection), 1)
+
+
+class Doors(unittest.TestCase):
+    def test_a_password_is_asked_for(self):
+        with node("--initial-password", "secret ünï") as server:
+            with self.assertRaises(ReqlAuthError) as caught:
+                r.connect("127.0.0.1", server.driver_port)
+            self.assertIn("Wrong password", caught.exception.message)
+            with self.assertRaises(ReqlAuthError) as caught:
+                r.connect("127.0.0.1", server.driver_port, user="nobody")
+            self.assertIn("Unknown user", caught.exception.message)
+            connection = r.connect("127.0.0.1", server.driver_port, password="secret ünï")
+            self.assertEqual(r.expr(1).run(connection), 1)
+
+    def test_other_addresses_need_a_password(self):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [program(), "--directory", f"{folder}/data", "--bind", "all", "--no-http-admin", "--driver-port", "0"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("--initial-password", done.stdout + done.stderr)
+
+    def test_a_second_process_on_the_same_folder_is_refused(self):
+        with node() as server:
+            command = [program(), "--directory", str(server.directory / "data"), "--driver-port", "0", "--no-http-admin"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(str(server.directory / "data"), done.stdout + done.stderr)
+
+    def test_garbage_on_one_connection_harms_no_other(self):
+        with node() as server:
+            good = r.connect("127.0.0.1", server.driver_port)
+            for bytes_sent in [b"GET / HTTP/1.1\r\n\r\n", b"\x00" * 64, struct.pack("<I", MAGIC_V1_0) + b"{\0"]:
+                with socket.create_connection(("127.0.0.1", server.driver_port), timeout=10) as bad:
+                    bad.sendall(bytes_sent)
+                    while bad.recv(4096):
+                        pass
+            self.assertEqual(r.expr(1).run(good), 1)
+
+
+class OldProtocol(unittest.TestCase):
+    def test_v0_4_answers_queries(self):
+        with node() as server, socket.create_connection(("127.0.0.1", server.driver_port), timeout=10) as raw:
+            raw.sendall(struct.pack("<III", MAGIC_V0_4, 0, WIRE_JSON))
+            self.assertEqual(raw.recv(64), b"SUCCESS\0")
+            body = b"[1,[24,[1,2]],{}]"
+            raw.sendall(struct.pack("<QI", 7, len(body)) + body)
+            token, length = struct.unpack("<QI", raw.recv(12, socket.MSG_WAITALL))
+            self.assertEqual(token, 7)
+            answer = json.loads(raw.recv(length, socket.MSG_WAITALL))
+            self.assertEqual((answer["t"], answer["r"]), (1, [3]))
+
+
+class AsyncDriver(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.node = Node().start()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.node.remove()
+
+    def test_many_queries_in_flight_on_one_connection(self):
+        asyncio.run(self.many_queries())
+
+    async def many_queries(self):
+        rdb = RethinkDB()
+        rdb.set_loop_type("asyncio")
+        connection = await rdb.connect("127.0.0.1", self.node.driver_port)
+        await rdb.table_create("async").run(connection)
+        await asyncio.gather(*(rdb.table("async").insert({"id": n}).run(connection) for n in range(200)))
+        rows = await asyncio.gather(*(rdb.table("async").get(n).run(connection) for n in range(200)))
+        self.assertEqual([row["id"] for row in rows], list(range(200)))
+        cursor = await rdb.table("async").run(connection, max_batch_rows=7)
+        seen = set()
+        while await cursor.fetch_next():
+            seen.add((await cursor.next())["id"])
+        self.assertEqual(seen, set(range(200)))
+        await connection.close()
+
+
+class Http(unittest.TestCase):
+    def test_health_metrics_and_the_front_page(self):
+        with node() as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            r.expr(1).run(connection)
+            self.assertEqual(server.health()[0], 200)
+            status, metrics = server.http("/metrics")
+            self.assertEqual(status, 200)
+            self.assertTrue(metrics.rstrip().endswith("# EOF"))
+            self.assertIn("log_fsyncs", metrics)
+            self.assertIn("rekindle", server.http("/")[1].lower())
+
+
+if __name__ == "__main__":
+    unittest.main()
