@@ -1,0 +1,176 @@
+//! The evaluated arguments of a term, and the questions terms ask of them.
+//!
+//! Every question that fails names the argument in the error's backtrace.
+
+use datum::{Array, Datum, Object, Text};
+
+use crate::closure::Closure;
+use crate::env::Env;
+use crate::error::EvalError;
+
+/// The largest magnitude an integer argument may have: 2^53.
+const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+
+/// One evaluated argument.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// A value.
+    Datum(Datum),
+    /// A function.
+    Func(Closure),
+}
+
+/// What a term is evaluated with. The number of values was checked against the signature.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    /// Positional arguments.
+    pub values: &'a [Arg],
+    /// Optional arguments the query gave to this term.
+    pub optargs: &'a [(Text, Datum)],
+    /// The surroundings.
+    pub env: &'a Env<'a>,
+}
+
+impl<'a> Args<'a> {
+    /// The number of positional arguments.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are no positional arguments.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Argument `i`, if there are that many.
+    #[must_use]
+    pub fn get(&self, i: usize) -> Option<&'a Arg> {
+        self.values.get(i)
+    }
+
+    /// Argument `i` as a datum; a function is a type error.
+    pub fn datum(&self, i: usize) -> Result<&'a Datum, EvalError> {
+        match self.values.get(i) {
+            Some(Arg::Datum(datum)) => Ok(datum),
+            Some(Arg::Func(_)) => {
+                Err(EvalError::value_type_error("DATUM", "FUNCTION", "VALUE FUNCTION").at(i))
+            }
+            None => Err(EvalError::internal(format!("argument {i} is missing"))),
+        }
+    }
+
+    /// Argument `i` as a function; a datum is a type error.
+    pub fn func(&self, i: usize) -> Result<&'a Closure, EvalError> {
+        match self.values.get(i) {
+            Some(Arg::Func(closure)) => Ok(closure),
+            _ => {
+                let printed = self.datum(i)?.pretty();
+                Err(EvalError::value_type_error("FUNCTION", "DATUM", &printed).at(i))
+            }
+        }
+    }
+
+    /// Argument `i` as a number.
+    pub fn number(&self, i: usize) -> Result<f64, EvalError> {
+        match self.datum(i)? {
+            Datum::Number(number) => Ok(*number),
+            other => Err(EvalError::type_error("NUMBER", other).at(i)),
+        }
+    }
+
+    /// Argument `i` as an integer within ±2^53.
+    pub fn integer(&self, i: usize) -> Result<i64, EvalError> {
+        integer(self.number(i)?).map_err(|error| error.at(i))
+    }
+
+    /// Argument `i` as a string.
+    pub fn string(&self, i: usize) -> Result<&'a Text, EvalError> {
+        match self.datum(i)? {
+            Datum::String(text) => Ok(text),
+            other => Err(EvalError::type_error("STRING", other).at(i)),
+        }
+    }
+
+    /// Argument `i` as an array.
+    pub fn array(&self, i: usize) -> Result<&'a Array, EvalError> {
+        match self.datum(i)? {
+            Datum::Array(array) => Ok(array),
+            other => Err(EvalError::type_error("ARRAY", other).at(i)),
+        }
+    }
+
+    /// Argument `i` as an object; a pseudotype is not one.
+    pub fn object(&self, i: usize) -> Result<&'a Object, EvalError> {
+        match self.datum(i)? {
+            Datum::Object(object) => Ok(object),
+            other => Err(EvalError::type_error("OBJECT", other).at(i)),
+        }
+    }
+
+    /// The optional argument of this name: the term's own, else the whole query's.
+    #[must_use]
+    pub fn optarg(&self, name: &str) -> Option<&'a Datum> {
+        let own = self.optargs.iter().find(|(key, _)| key == name).map(|(_, value)| value);
+        own.or_else(|| self.env.global(name))
+    }
+
+    /// An optional argument as a truth value.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.optarg(name).map(Datum::is_truthy)
+    }
+
+    /// An optional argument as a string.
+    pub fn optional_string(&self, name: &str) -> Result<Option<&'a Text>, EvalError> {
+        match self.optarg(name) {
+            None => Ok(None),
+            Some(Datum::String(text)) => Ok(Some(text)),
+            Some(other) => Err(EvalError::type_error("STRING", other).at(name)),
+        }
+    }
+
+    /// An optional argument as a number.
+    pub fn optional_number(&self, name: &str) -> Result<Option<f64>, EvalError> {
+        match self.optarg(name) {
+            None => Ok(None),
+            Some(Datum::Number(number)) => Ok(Some(*number)),
+            Some(other) => Err(EvalError::type_error("NUMBER", other).at(name)),
+        }
+    }
+}
+
+/// The integer that `number` is.
+pub fn integer(number: f64) -> Result<i64, EvalError> {
+    if number > INTEGER_MAX {
+        return Err(not_an_integer(" (>2^53)", number));
+    }
+    if number < -INTEGER_MAX {
+        return Err(not_an_integer(" (<-2^53)", number));
+    }
+    if number.fract() != 0.0 {
+        return Err(not_an_integer("", number));
+    }
+    // In range and without a fraction, so the cast is exact.
+    Ok(number as i64)
+}
+
+fn not_an_integer(why: &str, number: f64) -> EvalError {
+    EvalError::logic(format!("Number not an integer{why}: {}", datum::format_number(number)))
+}
+
+/// A number as a datum, unless it is not finite.
+pub fn finite(number: f64) -> Result<Datum, EvalError> {
+    if number.is_finite() {
+        return Ok(Datum::Number(number));
+    }
+    let name = if number.is_nan() {
+        "nan"
+    } else if number > 0.0 {
+        "inf"
+    } else {
+        "-inf"
+    };
+    Err(EvalError::logic(format!("Non-finite number: {name}")))
+}

@@ -1,0 +1,72 @@
+//! A function together with the variables it captured.
+
+use std::sync::Arc;
+
+use datum::Datum;
+
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::term::{FuncTerm, VarId};
+
+/// Evaluates a closure's body once its arguments were counted. The evaluator puts itself here
+/// when it makes a closure, so that terms can call functions without knowing the evaluator.
+pub type Run = fn(&Closure, &[Datum], &Env<'_>) -> Result<Datum, EvalError>;
+
+/// A function that can be called with datums.
+#[derive(Clone)]
+pub struct Closure {
+    /// Its parameters and body.
+    pub func: Arc<FuncTerm>,
+    /// The variables of enclosing functions that the body uses.
+    pub captured: Arc<[(VarId, Datum)]>,
+    run: Run,
+}
+
+impl Closure {
+    /// A closure that `run` evaluates.
+    #[must_use]
+    pub fn new(func: Arc<FuncTerm>, captured: Arc<[(VarId, Datum)]>, run: Run) -> Self {
+        Closure { func, captured, run }
+    }
+
+    /// The number of declared parameters.
+    #[must_use]
+    pub fn arity(&self) -> usize {
+        self.func.params.len()
+    }
+
+    /// Fails unless the function can be called with `count` arguments. A function without
+    /// parameters can be called with any number.
+    pub fn check_arity(&self, count: usize) -> Result<(), EvalError> {
+        let declared = self.arity();
+        if declared == 0 || declared == count {
+            return Ok(());
+        }
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        Err(EvalError::logic(format!(
+            "Expected function with {count} argument{} but found function with {declared} argument{}.",
+            plural(count),
+            plural(declared),
+        )))
+    }
+
+    /// The datum the function answers.
+    pub fn call(&self, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
+        self.check_arity(values.len())?;
+        (self.run)(self, values, env)
+    }
+
+    /// Calls a predicate: whether its answer counts as true.
+    pub fn test(&self, values: &[Datum], env: &Env<'_>) -> Result<bool, EvalError> {
+        Ok(self.call(values, env)?.is_truthy())
+    }
+}
+
+impl std::fmt::Debug for Closure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Closure")
+            .field("func", &self.func)
+            .field("captured", &self.captured)
+            .finish_non_exhaustive()
+    }
+}

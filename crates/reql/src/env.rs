@@ -1,0 +1,107 @@
+//! What an evaluation may know besides its arguments: limits, the query's time, whether it
+//! should stop, chance, and the door to terms that touch the world.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use datum::{Datum, Text, Time};
+
+use crate::error::EvalError;
+use crate::scope::Scope;
+use crate::term::Call;
+
+/// Items an array may hold unless the query says otherwise.
+pub const ARRAY_LIMIT_DEFAULT: usize = 100_000;
+
+/// The surroundings of one query's evaluation. Cheap to copy, shared by its threads.
+#[derive(Clone, Copy)]
+pub struct Env<'a> {
+    /// What `now` answers all through the query.
+    pub now: Time,
+    /// The most items an array may hold.
+    pub array_limit: usize,
+    /// Set when the query should stop.
+    pub cancel: &'a Cancel,
+    /// Where random numbers come from.
+    pub chance: &'a dyn Chance,
+    /// Options of the whole query, used by terms that were not given an optional argument.
+    pub globals: &'a [(Text, Datum)],
+    /// How terms that touch the world are evaluated; `None` inside a shard.
+    pub open: Option<&'a dyn OpenTerms>,
+}
+
+impl Env<'_> {
+    /// Fails if the query was told to stop. Cheap enough for every step of a loop.
+    pub fn check_cancel(&self) -> Result<(), EvalError> {
+        if self.cancel.is_set() { Err(EvalError::cancelled()) } else { Ok(()) }
+    }
+
+    /// Fails if an array may not hold `count` items.
+    pub fn check_array(&self, count: usize) -> Result<(), EvalError> {
+        if count > self.array_limit { Err(EvalError::array_limit(self.array_limit)) } else { Ok(()) }
+    }
+
+    /// The option of the whole query with this name.
+    #[must_use]
+    pub fn global(&self, name: &str) -> Option<&Datum> {
+        self.globals.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+}
+
+/// Evaluates calls that touch tables, the network or the present state of things.
+///
+/// The closed evaluator hands over every call that has such a term anywhere below it.
+pub trait OpenTerms: Send + Sync {
+    /// The datum `call` answers where the variables of `scope` are bound.
+    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<Datum, EvalError>;
+}
+
+/// A flag by which a query is told to stop.
+#[derive(Debug, Default)]
+pub struct Cancel(AtomicBool);
+
+impl Cancel {
+    /// A flag that is not set.
+    #[must_use]
+    pub const fn new() -> Self {
+        Cancel(AtomicBool::new(false))
+    }
+
+    /// Tells the query to stop.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the query was told to stop.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A source of random numbers.
+pub trait Chance: Send + Sync {
+    /// 64 random bits.
+    fn next_u64(&self) -> u64;
+}
+
+/// Random numbers that a seed repeats (SplitMix64); the seed comes from whoever starts the query.
+#[derive(Debug)]
+pub struct SeededChance(AtomicU64);
+
+impl SeededChance {
+    /// The sequence that belongs to `seed`.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        SeededChance(AtomicU64::new(seed))
+    }
+}
+
+impl Chance for SeededChance {
+    fn next_u64(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut bits = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+}

@@ -1,0 +1,305 @@
+//! What goes wrong while a term is evaluated.
+//!
+//! The texts are RethinkDB's, letter for letter: drivers and people match on them. Messages
+//! of the errors that filters and defaults swallow by the million are formatted only when read.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use datum::{Datum, Kind, Object, Text};
+
+use crate::backtrace::{Backtrace, Frame};
+
+/// The class a client sees, which also decides what `default` and `filter` catch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// The server is at fault.
+    Internal,
+    /// A limit on arrays, groups or memory.
+    ResourceLimit,
+    /// Wrong types, bad arguments.
+    QueryLogic,
+    /// Something is not there: a field, an index, an item; caught by `default` and `filter`.
+    NonExistence,
+    /// The operation certainly did not happen.
+    OpFailed,
+    /// The operation may or may not have happened.
+    OpIndeterminate,
+    /// The query raised it itself with `r.error`.
+    User,
+    /// The user may not do this.
+    Permission,
+}
+
+impl ErrorClass {
+    /// The name drivers know the class by.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ErrorClass::Internal => "INTERNAL",
+            ErrorClass::ResourceLimit => "RESOURCE_LIMIT",
+            ErrorClass::QueryLogic => "QUERY_LOGIC",
+            ErrorClass::NonExistence => "NON_EXISTENCE",
+            ErrorClass::OpFailed => "OP_FAILED",
+            ErrorClass::OpIndeterminate => "OP_INDETERMINATE",
+            ErrorClass::User => "USER",
+            ErrorClass::Permission => "PERMISSION_ERROR",
+        }
+    }
+}
+
+/// An error of evaluation: class, message, and the way to the term that failed.
+#[derive(Clone)]
+pub struct EvalError(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    class: ErrorClass,
+    message: Message,
+    backtrace: Backtrace,
+    empty: bool,
+}
+
+/// A message, or what is needed to write it.
+#[derive(Clone)]
+enum Message {
+    Text(Cow<'static, str>),
+    NoAttribute { field: Text, object: Object },
+    ExpectedType { expected: &'static str, found: Kind },
+    OutOfBounds(i64),
+}
+
+impl EvalError {
+    /// An error of `class` with this text.
+    pub fn new(class: ErrorClass, text: impl Into<Cow<'static, str>>) -> Self {
+        Self::with_message(class, Message::Text(text.into()))
+    }
+
+    fn with_message(class: ErrorClass, message: Message) -> Self {
+        EvalError(Box::new(Inner { class, message, backtrace: Backtrace::default(), empty: false }))
+    }
+
+    /// A mistake in the query: QUERY_LOGIC.
+    pub fn logic(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::QueryLogic, text)
+    }
+
+    /// Something is missing: NON_EXISTENCE, which `default` and `filter` catch.
+    pub fn non_existence(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::NonExistence, text)
+    }
+
+    /// A limit was reached: RESOURCE_LIMIT.
+    pub fn resource(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::ResourceLimit, text)
+    }
+
+    /// What the query raised itself: USER.
+    pub fn user(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::User, text)
+    }
+
+    /// A table, database, index or server is not in the needed state: OP_FAILED.
+    pub fn op_failed(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::OpFailed, text)
+    }
+
+    /// A write whose outcome is not known: OP_INDETERMINATE.
+    pub fn op_indeterminate(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::OpIndeterminate, text)
+    }
+
+    /// The user may not do this: PERMISSION_ERROR.
+    pub fn permission(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::Permission, text)
+    }
+
+    /// A fault of the server: INTERNAL.
+    pub fn internal(text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorClass::Internal, text)
+    }
+
+    /// LOGIC, or NON_EXISTENCE when the value that caused it is null.
+    pub fn typed(found: &Datum, text: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(class_for(found), text)
+    }
+
+    /// `Expected type <expected> but found <type of found>.`
+    #[must_use]
+    pub fn type_error(expected: &'static str, found: &Datum) -> Self {
+        let message = Message::ExpectedType { expected, found: found.kind() };
+        Self::with_message(class_for(found), message)
+    }
+
+    /// `Expected type <expected> but found <actual>:` followed by the value, for mismatches
+    /// between values that are not datums (TABLE, FUNCTION, SEQUENCE, …).
+    #[must_use]
+    pub fn value_type_error(expected: &str, actual: &str, printed: &str) -> Self {
+        Self::logic(format!("Expected type {expected} but found {actual}:\n{printed}"))
+    }
+
+    /// `No attribute <field> in object:` followed by the object.
+    #[must_use]
+    pub fn no_attribute(field: &Text, object: &Object) -> Self {
+        let message = Message::NoAttribute { field: field.clone(), object: object.clone() };
+        Self::with_message(ErrorClass::NonExistence, message)
+    }
+
+    /// `Index out of bounds: <index>`
+    #[must_use]
+    pub fn out_of_bounds(index: i64) -> Self {
+        Self::with_message(ErrorClass::NonExistence, Message::OutOfBounds(index))
+    }
+
+    /// An array would hold more than `limit` items.
+    #[must_use]
+    pub fn array_limit(limit: usize) -> Self {
+        Self::resource(format!(
+            "Array over size limit `{limit}`.  To raise the number of allowed elements, modify the \
+             `array_limit` option to `.run` (not available in the Data Explorer), or use an index."
+        ))
+    }
+
+    /// `r.error()` without a message, which `default` may replace by what it caught.
+    #[must_use]
+    pub fn empty_error() -> Self {
+        let mut error = Self::logic("Empty ERROR term outside a default block.");
+        error.0.empty = true;
+        error
+    }
+
+    /// Whether this is `r.error()` without a message.
+    #[must_use]
+    pub fn is_empty_error(&self) -> bool {
+        self.0.empty
+    }
+
+    /// The query was told to stop.
+    #[must_use]
+    pub fn cancelled() -> Self {
+        Self::op_indeterminate("Query interrupted.  Did you shut down the server?")
+    }
+
+    /// The class.
+    #[must_use]
+    pub fn class(&self) -> ErrorClass {
+        self.0.class
+    }
+
+    /// Whether `default` and `filter` catch it.
+    #[must_use]
+    pub fn is_non_existence(&self) -> bool {
+        self.0.class == ErrorClass::NonExistence
+    }
+
+    /// The text a client sees.
+    #[must_use]
+    pub fn message(&self) -> String {
+        match &self.0.message {
+            Message::Text(text) => text.to_string(),
+            Message::NoAttribute { field, object } => {
+                let printed = Datum::Object(object.clone()).pretty();
+                format!("No attribute `{field}` in object:\n{printed}")
+            }
+            Message::ExpectedType { expected, found } => {
+                format!("Expected type {expected} but found {}.", found.name())
+            }
+            Message::OutOfBounds(index) => format!("Index out of bounds: {index}"),
+        }
+    }
+
+    /// The way from the root of the query to the term that failed.
+    #[must_use]
+    pub fn backtrace(&self) -> &Backtrace {
+        &self.0.backtrace
+    }
+
+    /// The same error, seen from one term further out: it came from this argument.
+    #[must_use]
+    pub fn at(mut self, frame: impl Into<Frame>) -> Self {
+        self.0.backtrace.push_outer(frame.into());
+        self
+    }
+
+    /// The same error without a way to it: the term that raised it is not the one to show.
+    #[must_use]
+    pub fn without_backtrace(mut self) -> Self {
+        self.0.backtrace = Backtrace::default();
+        self
+    }
+
+    /// The same error with its text put behind `prefix`.
+    #[must_use]
+    pub fn prefixed(mut self, prefix: &str) -> Self {
+        self.0.message = Message::Text(format!("{prefix}{}", self.message()).into());
+        self
+    }
+}
+
+fn class_for(found: &Datum) -> ErrorClass {
+    match found {
+        Datum::Null => ErrorClass::NonExistence,
+        _ => ErrorClass::QueryLogic,
+    }
+}
+
+impl fmt::Display for EvalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())
+    }
+}
+
+impl fmt::Debug for EvalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}: {}", self.class().name(), self.backtrace(), self.message())
+    }
+}
+
+impl std::error::Error for EvalError {}
+
+/// A query that was refused before anything ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CompileError {
+    /// The bytes are not a query at all: CLIENT_ERROR.
+    Client {
+        /// The text a client sees.
+        message: String,
+    },
+    /// The query is not a legal term tree: COMPILE_ERROR.
+    Compile {
+        /// The text a client sees.
+        message: String,
+        /// The way from the root to the term at fault.
+        backtrace: Backtrace,
+    },
+}
+
+impl CompileError {
+    /// A CLIENT_ERROR with this text.
+    pub fn client(message: impl Into<String>) -> Self {
+        CompileError::Client { message: message.into() }
+    }
+
+    /// A COMPILE_ERROR with this text, at the root.
+    pub fn compile(message: impl Into<String>) -> Self {
+        CompileError::Compile { message: message.into(), backtrace: Backtrace::default() }
+    }
+
+    /// The same error, seen from one term further out.
+    #[must_use]
+    pub fn at(mut self, frame: impl Into<Frame>) -> Self {
+        if let CompileError::Compile { backtrace, .. } = &mut self {
+            backtrace.push_outer(frame.into());
+        }
+        self
+    }
+}
+
+impl fmt::Display for CompileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (CompileError::Client { message } | CompileError::Compile { message, .. }) = self;
+        f.write_str(message)
+    }
+}
+
+impl std::error::Error for CompileError {}
