@@ -1,0 +1,128 @@
+//! How a log can fail, by what the caller does about it.
+
+use std::path::PathBuf;
+
+use crate::contract::ApplyError;
+use crate::lsn::{GroupId, Lsn};
+
+/// Why a proposal was not acknowledged.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ProposeError {
+    /// The entry never took effect and never will.
+    #[error("entry was refused: {0}")]
+    Definite(#[from] Refusal),
+    /// The entry may take effect, now or after a restart, or never.
+    #[error("entry may or may not take effect: {0}")]
+    Indeterminate(#[from] Doubt),
+}
+
+/// Why an entry was turned away before it was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The group is not open on this node.
+    #[error("group {0} is not open")]
+    NotOpen(GroupId),
+    /// The entry is larger than a record can hold.
+    #[error("entry of {bytes} bytes is larger than {bytes_max}")]
+    TooLarge {
+        /// Size of the entry.
+        bytes: usize,
+        /// The most a record holds.
+        bytes_max: usize,
+    },
+    /// There is no room for a new segment; room made by deletion lets writes go on.
+    #[error("disk is full")]
+    Full,
+    /// The log had stopped before it took the entry.
+    #[error("log has stopped")]
+    Stopped,
+}
+
+/// Why the fate of a written entry is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Doubt {
+    /// An append or an fsync failed: nobody knows what is on the disk. Carries the cause's text.
+    #[error("log could not be written: {0}")]
+    Disk(String),
+    /// The engine could not apply it: it takes effect at the next start.
+    #[error("entry is logged but could not be applied: {0}")]
+    Apply(String),
+    /// The log was closed while the entry was on its way.
+    #[error("log was closed")]
+    Closed,
+}
+
+impl ProposeError {
+    /// Whether the entry is proved never to take effect.
+    pub fn is_definite(&self) -> bool {
+        matches!(self, ProposeError::Definite(_))
+    }
+}
+
+/// Why a log or a group could not be opened or closed.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The disk, or the operating system, failed.
+    #[error("log could not be read or written")]
+    Io(#[from] std::io::Error),
+    /// Bytes that were durable are wrong. Never repaired by cutting them off: the store must be
+    /// restored from another replica or a backup.
+    #[error("log segment {segment} is damaged at byte {offset}: {what}", segment = segment.display())]
+    Damaged {
+        /// The file.
+        segment: PathBuf,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The files were written by a later version of the program.
+    #[error("log segment {segment} has format version {found}, newest known is {known}", segment = segment.display())]
+    Version {
+        /// The file.
+        segment: PathBuf,
+        /// The version in its header.
+        found: u16,
+        /// The newest version this program reads.
+        known: u16,
+    },
+    /// Another process has the folder open.
+    #[error("log in {dir} is in use by another process", dir = dir.display())]
+    Locked {
+        /// The folder.
+        dir: PathBuf,
+    },
+    /// The group is open already.
+    #[error("group {0} is already open")]
+    AlreadyOpen(GroupId),
+    /// The group is not open.
+    #[error("group {0} is not open")]
+    NotOpen(GroupId),
+    /// The group was closed for good; its id is never used again.
+    #[error("group {0} was closed for good")]
+    Tombstone(GroupId),
+    /// The engine has forgotten entries that the log no longer holds.
+    #[error("group {group} is applied up to {applied} but its log begins after {log_start}")]
+    Gap {
+        /// The group.
+        group: GroupId,
+        /// What the engine says it has.
+        applied: Lsn,
+        /// Entries up to here are gone from the log.
+        log_start: Lsn,
+    },
+    /// Replay failed in the engine.
+    #[error("entry could not be applied")]
+    Apply(#[from] ApplyError),
+    /// The consensus library refused its own state: a fault of this program.
+    #[error("group {group} could not start: {cause}")]
+    Consensus {
+        /// The group.
+        group: GroupId,
+        /// The library's own words.
+        cause: String,
+    },
+    /// The log stopped after a failure, or was shut down.
+    #[error("log has stopped")]
+    Stopped,
+}

@@ -1,0 +1,232 @@
+//! A log that keeps its entries in memory, for tests and simulation.
+//!
+//! Shares nothing with the file log, consensus included: it is the plain reading of the contract
+//! against which the other is compared. It keeps every entry for as long as its
+//! [`MemoryEntries`] lives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+
+use crate::contract::{Applier, Done, Entry, Log};
+use crate::error::{Doubt, LogError, ProposeError, Refusal};
+use crate::lsn::{Durability, GroupId, Lsn};
+use crate::stats::LogStats;
+
+/// What would be on the disk. Clones are the same disk; a log opened on it finds the entries of
+/// the log before.
+#[derive(Clone, Default)]
+pub struct MemoryEntries {
+    groups: Arc<Mutex<BTreeMap<GroupId, Group>>>,
+}
+
+#[derive(Default)]
+struct Group {
+    entries: Vec<(Lsn, Bytes)>,
+    last: Lsn,
+    closed: bool,
+}
+
+/// A log in memory. Entries are applied in batches, on a thread of its own
+/// ([`MemoryLog::new`]) or when the test says so ([`MemoryLog::stepped`]).
+pub struct MemoryLog {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    applier: Arc<dyn Applier>,
+    disk: MemoryEntries,
+    queue: Mutex<Queue>,
+    arrived: Condvar,
+    // Held while a batch is applied, so that batches keep their order.
+    applying: Mutex<()>,
+    stats: Mutex<LogStats>,
+}
+
+#[derive(Default)]
+struct Queue {
+    proposals: Vec<Proposal>,
+    open: BTreeSet<GroupId>,
+    stopped: bool,
+}
+
+struct Proposal {
+    group: GroupId,
+    // `None` asks for a sync.
+    entry: Option<(Bytes, Durability)>,
+    done: Done,
+}
+
+fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MemoryLog {
+    /// An empty log with a thread that applies what is proposed.
+    pub fn new(applier: Arc<dyn Applier>) -> MemoryLog {
+        MemoryLog::open(MemoryEntries::default(), applier)
+    }
+
+    /// As [`MemoryLog::new`], over the entries of an earlier log.
+    pub fn open(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
+        let mut log = MemoryLog::stepped(disk, applier);
+        let shared = Arc::clone(&log.shared);
+        log.thread = Some(std::thread::spawn(move || shared.run()));
+        log
+    }
+
+    /// A log without a thread: nothing is applied or answered until [`MemoryLog::step`].
+    pub fn stepped(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
+        let shared = Shared {
+            applier,
+            disk,
+            queue: Mutex::default(),
+            arrived: Condvar::new(),
+            applying: Mutex::default(),
+            stats: Mutex::default(),
+        };
+        MemoryLog { shared: Arc::new(shared), thread: None }
+    }
+
+    /// Applies and answers everything proposed so far; returns how many proposals that were.
+    pub fn step(&self) -> usize {
+        self.shared.drain()
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        loop {
+            let mut queue = hold(&self.queue);
+            while queue.proposals.is_empty() && !queue.stopped {
+                queue = self.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            if queue.proposals.is_empty() {
+                return;
+            }
+            drop(queue);
+            self.drain();
+        }
+    }
+
+    fn drain(&self) -> usize {
+        let _one_at_a_time = hold(&self.applying);
+        let (proposals, open) = {
+            let mut queue = hold(&self.queue);
+            (std::mem::take(&mut queue.proposals), queue.open.clone())
+        };
+        let count = proposals.len();
+        let mut batch = Vec::with_capacity(count);
+        let mut answers: Vec<(Done, Result<Lsn, ProposeError>)> = Vec::with_capacity(count);
+        for proposal in proposals {
+            let answer = match open.contains(&proposal.group) {
+                true => Ok(self.append(proposal.group, proposal.entry, &mut batch)),
+                false => Err(Refusal::NotOpen(proposal.group).into()),
+            };
+            answers.push((proposal.done, answer));
+        }
+        let applied = if batch.is_empty() { Ok(()) } else { self.applier.apply(&batch) };
+        for (done, answer) in answers {
+            match (&applied, answer) {
+                (Err(cause), Ok(_)) => done(Err(Doubt::Apply(cause.0.clone()).into())),
+                (_, answer) => done(answer),
+            }
+        }
+        count
+    }
+
+    fn append(
+        &self,
+        group: GroupId,
+        entry: Option<(Bytes, Durability)>,
+        batch: &mut Vec<Entry>,
+    ) -> Lsn {
+        let mut groups = hold(&self.disk.groups);
+        let log = groups.entry(group).or_default();
+        let Some((bytes, durability)) = entry else { return log.last };
+        log.last.0 += 1;
+        log.entries.push((log.last, bytes.clone()));
+        let mut stats = hold(&self.stats);
+        stats.appends += 1;
+        stats.append_bytes += bytes.len() as u64;
+        match durability {
+            Durability::Hard => stats.acks_hard += 1,
+            Durability::Soft => stats.acks_soft += 1,
+        }
+        batch.push((group, log.last, bytes));
+        log.last
+    }
+
+    fn push(&self, proposal: Proposal) {
+        let mut queue = hold(&self.queue);
+        queue.proposals.push(proposal);
+        self.arrived.notify_one();
+    }
+}
+
+impl Log for MemoryLog {
+    fn open_group(&self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+        let _one_at_a_time = hold(&self.shared.applying);
+        if hold(&self.shared.queue).open.contains(&id) {
+            return Err(LogError::AlreadyOpen(id));
+        }
+        let replay: Vec<Entry> = {
+            let mut groups = hold(&self.shared.disk.groups);
+            let group = groups.entry(id).or_default();
+            if group.closed {
+                return Err(LogError::Tombstone(id));
+            }
+            // As after an election: one position that no applier sees.
+            let end = group.last.max(applied);
+            let entries = group.entries.iter().filter(|(lsn, _)| *lsn > applied);
+            let replay = entries.map(|(lsn, bytes)| (id, *lsn, bytes.clone())).collect();
+            group.last = Lsn(end.0 + 1);
+            replay
+        };
+        if !replay.is_empty() {
+            self.shared.applier.apply(&replay)?;
+        }
+        hold(&self.shared.queue).open.insert(id);
+        Ok(())
+    }
+
+    fn close_group(&self, id: GroupId) -> Result<(), LogError> {
+        if !hold(&self.shared.queue).open.contains(&id) {
+            return Err(LogError::NotOpen(id));
+        }
+        self.shared.drain();
+        hold(&self.shared.queue).open.remove(&id);
+        let mut groups = hold(&self.shared.disk.groups);
+        groups.insert(id, Group { closed: true, ..Group::default() });
+        Ok(())
+    }
+
+    fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
+        self.shared.push(Proposal { group: id, entry: Some((entry, durability)), done });
+    }
+
+    fn sync(&self, id: GroupId, done: Done) {
+        self.shared.push(Proposal { group: id, entry: None, done });
+    }
+
+    fn stats(&self) -> LogStats {
+        let mut stats = hold(&self.shared.stats).clone();
+        stats.groups = hold(&self.shared.queue).open.len() as u64;
+        stats
+    }
+}
+
+impl Drop for MemoryLog {
+    fn drop(&mut self) {
+        hold(&self.shared.queue).stopped = true;
+        self.shared.arrived.notify_all();
+        match self.thread.take() {
+            // A panic of the applier was already reported on its own thread.
+            Some(thread) => drop(thread.join()),
+            None => drop(self.shared.drain()),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! What a log counts, for metrics and for the laboratory.
+
+/// Buckets of [`LogStats::group_commit`]: 1, 2, 3–4, 5–8, … entries; the last is open.
+pub const GROUP_COMMIT_BUCKETS: usize = 16;
+
+/// Counters since the log was opened. They only grow, but for the last three.
+///
+/// Acknowledged hard writes per fsync, the figure that says how well group commit works, is
+/// `acks_hard / fsyncs`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Entries appended.
+    pub appends: u64,
+    /// Bytes appended, record headers included.
+    pub append_bytes: u64,
+    /// Calls to the operating system that appended them.
+    pub writes: u64,
+    /// Times the disk was asked to make appended bytes durable.
+    pub fsyncs: u64,
+    /// Time spent waiting for those, in microseconds.
+    pub fsync_us: u64,
+    /// Hard proposals acknowledged.
+    pub acks_hard: u64,
+    /// Soft proposals acknowledged.
+    pub acks_soft: u64,
+    /// How many entries one fsync made durable: `group_commit[i]` fsyncs had at most `2^i`.
+    pub group_commit: [u64; GROUP_COMMIT_BUCKETS],
+    /// Segments deleted because the engine had everything in them.
+    pub segments_deleted: u64,
+    /// Segments on disk now.
+    pub segments: u64,
+    /// Bytes on disk now.
+    pub disk_bytes: u64,
+    /// Groups open now.
+    pub groups: u64,
+}
+
+impl LogStats {
+    /// Counts one fsync that made `entries` durable.
+    pub(crate) fn count_commit(&mut self, entries: u64) {
+        if entries > 0 {
+            let bucket = entries.next_power_of_two().trailing_zeros() as usize;
+            self.group_commit[bucket.min(GROUP_COMMIT_BUCKETS - 1)] += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_counted_under_the_power_of_two_that_holds_it() {
+        let mut stats = LogStats::default();
+        for entries in [0, 1, 2, 3, 4, 5, 1 << 40] {
+            stats.count_commit(entries);
+        }
+        assert_eq!(stats.group_commit[..4], [1, 1, 2, 1]);
+        assert_eq!(stats.group_commit[GROUP_COMMIT_BUCKETS - 1], 1);
+    }
+}
