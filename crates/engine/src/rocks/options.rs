@@ -1,6 +1,13 @@
-//! How much memory and how many threads the engine on disk may take.
+//! How much memory and how many threads the engine on disk may take, and what RocksDB is told.
 
-/// The operator's choices. The defaults suit a node with a gigabyte to spare.
+use rocksdb::{
+    BlockBasedOptions, BlockBasedTablePinningTier, Cache, DBCompressionType, DataBlockIndexType, Options,
+    WriteBufferManager,
+};
+
+use crate::Space;
+
+/// The operator's choices. The defaults suit a node with half a gigabyte to spare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Bytes for cached blocks, indexes and filters.
@@ -22,4 +29,93 @@ impl Default for EngineOptions {
             open_files_max: 4096,
         }
     }
+}
+
+/// A few neighbouring rows: more would be read in vain by a point lookup, fewer make the pinned
+/// index larger.
+const BLOCK_BYTES: usize = 8 << 10;
+/// One false positive in a hundred, so that an insert rarely reads the disk to find no row.
+const BLOOM_BITS_PER_KEY: f64 = 10.0;
+/// Rows from here on are kept apart and not copied by every merge of their level.
+const LARGE_VALUE_BYTES: u64 = 256 << 10;
+/// The share of a large-value file that may be garbage before it is rewritten.
+const LARGE_VALUE_GARBAGE_MAX: f64 = 0.3;
+const FILE_BYTES_MIN: usize = 4 << 20;
+const FILE_BYTES_MAX: usize = 64 << 20;
+/// What the operating system is asked to write early, so that one fsync is never long.
+const SYNC_STEP_BYTES: u64 = 1 << 20;
+const ENGINE_LOG_BYTES_MAX: usize = 4 << 20;
+const ENGINE_LOG_FILES_MAX: usize = 2;
+
+pub(super) fn block_cache(options: &EngineOptions) -> Cache {
+    // Zero: the table grows with the entries, as they vary from 8 KiB blocks to filters.
+    Cache::new_hyper_clock_cache(options.cache_bytes, 0)
+}
+
+pub(super) fn for_database(options: &EngineOptions) -> Options {
+    let mut db = Options::default();
+    db.create_if_missing(true);
+    db.create_missing_column_families(true);
+    // Rows and the log position they stem from become durable together or not at all.
+    db.set_atomic_flush(true);
+    db.set_max_background_jobs(clamp_i32(options.background_jobs.max(1)));
+    db.set_max_open_files(clamp_i32(options.open_files_max));
+    db.set_write_buffer_manager(&WriteBufferManager::new_write_buffer_manager(
+        options.write_buffer_bytes,
+        false,
+    ));
+    db.set_bytes_per_sync(SYNC_STEP_BYTES);
+    db.set_avoid_unnecessary_blocking_io(true);
+    db.set_skip_stats_update_on_db_open(true);
+    db.set_stats_dump_period_sec(0);
+    db.set_stats_persist_period_sec(0);
+    db.set_max_log_file_size(ENGINE_LOG_BYTES_MAX);
+    db.set_keep_log_file_num(ENGINE_LOG_FILES_MAX);
+    db
+}
+
+pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) -> Options {
+    // One buffer fills while another is written out. Every space may fill a whole one: they are
+    // flushed together, so a smaller limit for one would flush all of them early.
+    let buffer_bytes = options.write_buffer_bytes / 2;
+    let mut column = Options::default();
+    column.set_block_based_table_factory(&tables(cache));
+    column.set_write_buffer_size(buffer_bytes);
+    column.set_max_write_buffer_number(3);
+    column.set_memtable_whole_key_filtering(true);
+    column.set_memtable_prefix_bloom_ratio(0.02);
+    column.set_compression_type(DBCompressionType::None);
+    column.set_bottommost_compression_type(DBCompressionType::None);
+    column.set_level_compaction_dynamic_level_bytes(true);
+    column.set_target_file_size_base(buffer_bytes.clamp(FILE_BYTES_MIN, FILE_BYTES_MAX) as u64);
+    // Level 1 is as large as the four files of level 0 that are merged into it.
+    column.set_max_bytes_for_level_base(4 * buffer_bytes.max(FILE_BYTES_MIN) as u64);
+    if space == Space::Rows {
+        column.set_enable_blob_files(true);
+        column.set_min_blob_size(LARGE_VALUE_BYTES);
+        column.set_blob_compression_type(DBCompressionType::None);
+        column.set_enable_blob_gc(true);
+        column.set_blob_gc_age_cutoff(0.5);
+        column.set_blob_gc_force_threshold(LARGE_VALUE_GARBAGE_MAX);
+    }
+    column
+}
+
+fn tables(cache: &Cache) -> BlockBasedOptions {
+    let mut tables = BlockBasedOptions::default();
+    tables.set_block_cache(cache);
+    tables.set_block_size(BLOCK_BYTES);
+    tables.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+    tables.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
+    tables.set_whole_key_filtering(true);
+    tables.set_optimize_filters_for_memory(true);
+    // Indexes and filters count against the cache and are never evicted from it.
+    tables.set_cache_index_and_filter_blocks(true);
+    tables.set_cache_index_and_filter_blocks_with_high_priority(true);
+    tables.set_unpartitioned_pinning_tier(BlockBasedTablePinningTier::All);
+    tables
+}
+
+fn clamp_i32(number: usize) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
 }

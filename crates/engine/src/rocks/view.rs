@@ -1,0 +1,136 @@
+//! Snapshots and scans of the engine on disk.
+
+use std::mem;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rocksdb::{DB, DBRawIterator, ReadOptions};
+
+use super::{column, cuts};
+use crate::{Direction, EngineError, Scan, Snapshot, Space, Span, span};
+
+/// A view of the database at one sequence number.
+pub(super) struct RocksSnapshot {
+    // Fields are dropped in this order: options that name the snapshot, the snapshot, the database.
+    read: ReadOptions,
+    snapshot: rocksdb::Snapshot<'static>,
+    db: Arc<DB>,
+}
+
+impl RocksSnapshot {
+    pub(super) fn new(db: Arc<DB>) -> Self {
+        let snapshot = db.snapshot();
+        // SAFETY: the snapshot borrows the `DB` inside the `Arc`, whose address does not change
+        // and which lives until `self.db` is dropped, after `self.snapshot`. No method hands the
+        // 'static reference out.
+        let snapshot: rocksdb::Snapshot<'static> = unsafe { mem::transmute(snapshot) };
+        let mut read = ReadOptions::default();
+        read.set_snapshot(&snapshot);
+        RocksSnapshot { read, snapshot, db }
+    }
+}
+
+impl Snapshot for RocksSnapshot {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read)?;
+        Ok(found.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn scan(self: Arc<Self>, space: Space, span: Span<'_>, direction: Direction) -> Box<dyn Scan> {
+        let mut read = ReadOptions::default();
+        if let Some(start) = first_included(span.0) {
+            read.set_iterate_lower_bound(start);
+        }
+        if let Some(end) = first_excluded(span.1) {
+            read.set_iterate_upper_bound(end);
+        }
+        let iterator = self.snapshot.raw_iterator_cf_opt(column(&self.db, space), read);
+        // SAFETY: the iterator borrows the `DB` and the snapshot, both owned by `self`, which the
+        // scan keeps alive in `_snapshot`, dropped after `iterator`.
+        let iterator: DBRawIterator<'static> = unsafe { mem::transmute(iterator) };
+        let step = if span::is_empty(span) { Step::Ended } else { Step::Start };
+        Box::new(RocksScan { iterator, direction, step, _snapshot: self })
+    }
+
+    fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError> {
+        if span::is_empty(span) {
+            return Ok(Vec::new());
+        }
+        cuts::find(&self.db, &self.snapshot, space, span, pieces)
+    }
+
+    fn bytes_in(&self, space: Space, span: Span<'_>) -> Result<u64, EngineError> {
+        if span::is_empty(span) {
+            return Ok(0);
+        }
+        let start = first_included(span.0).unwrap_or_default();
+        match first_excluded(span.1) {
+            Some(end) => cuts::bytes_between(&self.db, space, &start, &end),
+            None => match cuts::last_key(&self.db, &self.snapshot, space, span)? {
+                Some(last) => cuts::bytes_between(&self.db, space, &start, &successor(&last)),
+                None => Ok(0),
+            },
+        }
+    }
+}
+
+struct RocksScan {
+    // Dropped before the snapshot it walks.
+    iterator: DBRawIterator<'static>,
+    direction: Direction,
+    step: Step,
+    _snapshot: Arc<RocksSnapshot>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Start,
+    Onward,
+    Ended,
+}
+
+impl Scan for RocksScan {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+        match (self.step, self.direction) {
+            (Step::Ended, _) => return Ok(None),
+            (Step::Start, Direction::Ascending) => self.iterator.seek_to_first(),
+            (Step::Start, Direction::Descending) => self.iterator.seek_to_last(),
+            (Step::Onward, Direction::Ascending) => self.iterator.next(),
+            (Step::Onward, Direction::Descending) => self.iterator.prev(),
+        }
+        self.step = Step::Onward;
+        if self.iterator.valid() {
+            return Ok(self.iterator.item());
+        }
+        self.step = Step::Ended;
+        self.iterator.status()?;
+        Ok(None)
+    }
+}
+
+/// The bound as RocksDB wants a lower one: the first key that belongs.
+pub(super) fn first_included(start: Bound<&[u8]>) -> Option<Vec<u8>> {
+    match start {
+        Bound::Included(key) => Some(key.to_vec()),
+        Bound::Excluded(key) => Some(successor(key)),
+        Bound::Unbounded => None,
+    }
+}
+
+/// The bound as RocksDB wants an upper one: the first key that does not belong.
+pub(super) fn first_excluded(end: Bound<&[u8]>) -> Option<Vec<u8>> {
+    match end {
+        Bound::Included(key) => Some(successor(key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+        Bound::Unbounded => None,
+    }
+}
+
+/// The smallest key above `key`.
+pub(super) fn successor(key: &[u8]) -> Vec<u8> {
+    let mut next = Vec::with_capacity(key.len() + 1);
+    next.extend_from_slice(key);
+    next.push(0);
+    next
+}

@@ -1,0 +1,145 @@
+//! Both engines run the one suite.
+
+use std::sync::Arc;
+
+use rekindle_engine::memory::MemoryEngine;
+use rekindle_engine::{Engine, conformance};
+
+/// A different walk every run; a failure prints it.
+fn seed() -> u64 {
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    println!("seed {now}");
+    now
+}
+
+#[test]
+fn the_memory_engine_keeps_the_contract() {
+    conformance::run(|| Arc::new(MemoryEngine::new()), seed());
+}
+
+#[cfg(feature = "rocks")]
+mod rocks {
+    use std::path::Path;
+
+    use bytes::Bytes;
+    use rekindle_engine::rocks::{EngineOptions, RocksEngine};
+    use rekindle_engine::{Batch, EngineError, Space};
+
+    use super::*;
+
+    fn open(dir: &Path) -> RocksEngine {
+        let small =
+            EngineOptions { cache_bytes: 8 << 20, write_buffer_bytes: 16 << 20, ..EngineOptions::default() };
+        RocksEngine::open(dir, &small).unwrap()
+    }
+
+    fn put(engine: &RocksEngine, key: &[u8], value: &[u8]) {
+        let mut batch = Batch::new();
+        batch.put(Space::Rows, key, Bytes::copy_from_slice(value));
+        batch.put(Space::Meta, b"last", Bytes::copy_from_slice(key));
+        engine.write(batch).unwrap();
+    }
+
+    #[test]
+    fn the_engine_on_disk_keeps_the_contract() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut opened = 0;
+        conformance::run(
+            || {
+                opened += 1;
+                Arc::new(open(&dir.path().join(opened.to_string())))
+            },
+            seed(),
+        );
+    }
+
+    #[test]
+    fn a_closed_engine_opens_with_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path());
+        put(&engine, b"a", b"1");
+        drop(engine);
+        let engine = open(dir.path());
+        assert_eq!(engine.get(Space::Rows, b"a").unwrap().unwrap(), "1");
+    }
+
+    #[test]
+    fn a_crash_leaves_exactly_what_was_flushed() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(&dir.path().join("alive"));
+        put(&engine, b"flushed", b"1");
+        engine.flush().unwrap();
+        put(&engine, b"lost", b"1");
+        // What another process would find if this one were gone now.
+        let crashed = dir.path().join("crashed");
+        std::fs::create_dir(&crashed).unwrap();
+        for file in std::fs::read_dir(dir.path().join("alive")).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), crashed.join(file.file_name())).unwrap();
+        }
+        let engine = open(&crashed);
+        assert!(engine.get(Space::Rows, b"flushed").unwrap().is_some());
+        assert!(engine.get(Space::Rows, b"lost").unwrap().is_none());
+        assert_eq!(engine.get(Space::Meta, b"last").unwrap().unwrap(), "flushed");
+    }
+
+    #[test]
+    fn a_second_opening_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let _first = open(dir.path());
+        let second = RocksEngine::open(dir.path(), &EngineOptions::default());
+        assert!(matches!(second.err(), Some(EngineError::Locked { .. })));
+    }
+
+    #[test]
+    fn damage_is_told_from_absence() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path());
+        for number in 0..2000_u32 {
+            put(&engine, &number.to_be_bytes(), &[7; 500]);
+        }
+        drop(engine);
+        for file in std::fs::read_dir(dir.path()).unwrap() {
+            let path = file.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "sst") {
+                let mut bytes = std::fs::read(&path).unwrap();
+                // Somewhere in the data blocks of a file large enough to be that of the rows.
+                if bytes.len() > 500_000 {
+                    bytes[100_000] ^= 1;
+                    std::fs::write(&path, bytes).unwrap();
+                }
+            }
+        }
+        let engine = open(dir.path());
+        let damaged = (0..2000_u32)
+            .filter(|number| match engine.get(Space::Rows, &number.to_be_bytes()) {
+                Ok(value) => {
+                    assert_eq!(value.as_deref(), Some(&[7; 500][..]));
+                    false
+                }
+                Err(EngineError::Corrupt { .. }) => true,
+                Err(other) => panic!("{other}"),
+            })
+            .count();
+        assert!((1..40).contains(&damaged), "{damaged} rows of one damaged block");
+    }
+
+    #[test]
+    fn stats_name_files_and_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(dir.path());
+        put(&engine, b"large", &vec![1; 1 << 20]);
+        let before = engine.stats();
+        assert!(before.memory.memtables > 1 << 20);
+        assert_eq!(before.disk_bytes(), 0);
+        put(&engine, b"small", b"1");
+        engine.flush().unwrap();
+        let after = engine.stats();
+        assert!(after.levels.iter().map(|level| level.files).sum::<u64>() >= 2);
+        assert!(after.large_value_bytes > 1 << 20);
+        assert!(after.memory.memtables < 1 << 20);
+        assert_eq!(after.keys_estimate, 3);
+        let _held = engine.snapshot().unwrap();
+        assert_eq!(engine.stats().snapshots, 1);
+    }
+}
