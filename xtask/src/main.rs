@@ -1,6 +1,7 @@
-//! The developers' tool: `cargo xtask tidy | test | report | crash`.
+//! The developers' tool: `cargo xtask tidy | test | crash`.
 #![forbid(unsafe_code)]
 
+mod crash;
 mod test;
 mod tidy;
 
@@ -12,6 +13,8 @@ cargo xtask <task>
   tidy    check what a program can check of STYLE: layers, module circles, lengths, docstrings
   test    every test there is; the last line says how many passed and failed
           (names of steps after it run only those)
+  crash   kill -9 under 32 writers, 200 cycles hard and 50 soft; nothing acknowledged may be lost
+          (--cycles N --soft-cycles N --writers N --seed N --program PATH --expect-loss)
 ";
 
 fn main() -> ExitCode {
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     match task.as_deref() {
         Some("tidy") => tidy::run(),
+        Some("crash") => crash::run(&rest),
         Some("test") => test::run(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

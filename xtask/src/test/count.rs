@@ -70,7 +70,10 @@ mod tests {
 
     #[test]
     fn closing_lines_of_each_runner_are_understood() {
-        assert_eq!(read(&["test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out"]), (7, 0, 1));
+        assert_eq!(
+            read(&["test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out"]),
+            (7, 0, 1)
+        );
         assert_eq!(read(&["test result: FAILED. 6 passed; 2 failed; 0 ignored"]), (6, 2, 0));
         assert_eq!(read(&["1900 passed, 12 failed, 3 skipped"]), (1900, 12, 3));
         assert_eq!(read(&["# tests 5", "# pass 4", "# fail 1"]), (4, 1, 0));

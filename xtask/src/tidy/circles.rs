@@ -202,7 +202,8 @@ mod tests {
 
     #[test]
     fn two_modules_that_import_each_other_are_found() {
-        let found = circles(&tree(&[("", ""), ("a", "use crate::b::X;"), ("b", "use crate::{c, a::Y};"), ("c", "")]));
+        let found =
+            circles(&tree(&[("", ""), ("a", "use crate::b::X;"), ("b", "use crate::{c, a::Y};"), ("c", "")]));
         assert_eq!(found, [["a", "b"]]);
     }
 

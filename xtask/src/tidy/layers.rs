@@ -23,7 +23,10 @@ pub(super) fn check(root: &Path) -> Vec<Finding> {
         let name = folder.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let manifest = Path::new("crates").join(&name).join("Cargo.toml");
         let Some(line) = line_of(&name) else {
-            findings.push(Finding::about(&manifest, "a crate that has no line in the river; see ARCHITECTURE.md"));
+            findings.push(Finding::about(
+                &manifest,
+                "a crate that has no line in the river; see ARCHITECTURE.md",
+            ));
             continue;
         };
         let text = fs::read_to_string(root.join(&manifest)).unwrap_or_default();

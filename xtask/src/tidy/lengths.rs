@@ -33,7 +33,8 @@ fn functions(text: &str) -> Vec<(usize, String, usize)> {
         let Some(name) = function_name(line) else { continue };
         let indent = line.len() - line.trim_start().len();
         let closing = format!("{}}}", " ".repeat(indent));
-        let end = lines[start..].iter().position(|l| *l == closing || l.ends_with(';') && l.starts_with(line));
+        let end =
+            lines[start..].iter().position(|l| *l == closing || l.ends_with(';') && l.starts_with(line));
         if let Some(end) = end {
             found.push((start + 1, name.to_owned(), end + 1));
         }
@@ -60,7 +61,8 @@ mod tests {
     #[test]
     fn a_function_ends_at_its_own_brace() {
         let text = "impl A {\n    pub fn one(&self) {\n        if x {\n        }\n    }\n}\nfn two(\n    a: u8,\n) {\n}\n";
-        let found: Vec<_> = functions(text).into_iter().map(|(line, name, length)| (line, name, length)).collect();
+        let found: Vec<_> =
+            functions(text).into_iter().map(|(line, name, length)| (line, name, length)).collect();
         assert_eq!(found, [(2, "one".to_owned(), 4), (7, "two".to_owned(), 4)]);
     }
 }

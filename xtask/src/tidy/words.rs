@@ -28,17 +28,21 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Vec<Finding> {
 
 fn file_name(source: &Source) -> Option<Finding> {
     let parts = source.path.with_extension("");
-    let bad = parts.iter().filter_map(|part| part.to_str()).find(|part| NAMES_WITHOUT_MEANING.contains(part))?;
+    let bad =
+        parts.iter().filter_map(|part| part.to_str()).find(|part| NAMES_WITHOUT_MEANING.contains(part))?;
     Some(Finding::about(&source.path, format!("{bad:?} says nothing; find the real name")))
 }
 
 fn header(source: &Source) -> Option<Finding> {
     let first = source.text.lines().find(|line| !line.starts_with("#!") && !line.trim().is_empty())?;
-    (!first.starts_with("//!")).then(|| Finding::about(&source.path, "begins without a `//!` line saying what it is"))
+    (!first.starts_with("//!"))
+        .then(|| Finding::about(&source.path, "begins without a `//!` line saying what it is"))
 }
 
 fn docstrings(source: &Source) -> Vec<Finding> {
-    if !source.path.starts_with("crates") || source.path.iter().any(|part| part == "tests" || part == "examples") {
+    if !source.path.starts_with("crates")
+        || source.path.iter().any(|part| part == "tests" || part == "examples")
+    {
         return Vec::new();
     }
     let lines: Vec<&str> = source.text.lines().collect();
@@ -46,7 +50,16 @@ fn docstrings(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (i, line) in lines[..tests_from].iter().enumerate() {
         let item = line.trim_start();
-        let public = ["pub fn ", "pub const fn ", "pub async fn ", "pub struct ", "pub enum ", "pub trait ", "pub type ", "pub const "];
+        let public = [
+            "pub fn ",
+            "pub const fn ",
+            "pub async fn ",
+            "pub struct ",
+            "pub enum ",
+            "pub trait ",
+            "pub type ",
+            "pub const ",
+        ];
         if public.iter().any(|start| item.starts_with(start)) && !has_docstring(&lines[..i]) {
             findings.push(Finding::at(&source.path, i + 1, "a public item without a docstring"));
         }

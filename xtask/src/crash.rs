@@ -1,0 +1,117 @@
+//! `crash`: `kill -9` at random moments under writers, and every acknowledged write found again.
+//!
+//! Each cycle starts the node on the same folder, checks every document against the ledger
+//! of what was acknowledged, lets the writers run, and kills the process. One cycle in five
+//! also kills it while it is still starting.
+
+mod client;
+mod ledger;
+mod options;
+mod process;
+mod writers;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use client::Client;
+use ledger::{Ledger, Verdict};
+use options::{Durability, Options, Phase};
+use process::Process;
+
+/// Runs the phases that the arguments ask for; says how each ended.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let options = match Options::parse(arguments) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("crash: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("crash: seed {}, {} writers, {}", options.seed, options.writers, options.program.display());
+    let mut failed = 0;
+    for phase in &options.phases {
+        match run_phase(&options, phase) {
+            Ok(verdict) if (verdict.lost + verdict.broken > 0) == options.expect_loss => {}
+            Ok(_) if options.expect_loss => {
+                println!("crash: this build loses writes on purpose and the harness did not notice");
+                failed += 1;
+            }
+            Ok(_) => failed += 1,
+            Err(error) => {
+                println!("crash: {error:#}");
+                failed += 1;
+            }
+        }
+    }
+    println!("{} passed, {failed} failed", options.phases.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn run_phase(options: &Options, phase: &Phase) -> Result<Verdict> {
+    let folder = tempfile::tempdir().context("a folder for the node's data")?;
+    let mut random = StdRng::seed_from_u64(options.seed);
+    let mut ledger = Ledger::new(options.writers);
+    let mut total = Verdict::default();
+    for cycle in 0..phase.cycles {
+        let mut node = Process::start(&options.program, folder.path())?;
+        if random.random_ratio(1, 5) {
+            node.kill_while_starting(Duration::from_micros(random.random_range(0..60_000)))?;
+            node = Process::start(&options.program, folder.path())?;
+        }
+        let port = node.wait_until_ready()?;
+        let mut client = Client::connect(port)?;
+        if cycle == 0 {
+            create_table(&mut client, phase.durability)?;
+        }
+        total.add(ledger.check(&mut client).with_context(|| format!("checking cycle {cycle}"))?);
+        if total.lost + total.broken > 0 {
+            break;
+        }
+        let after = Duration::from_micros(random.random_range(1_000..400_000));
+        writers::run(port, &mut ledger, random.random(), || {
+            std::thread::sleep(after);
+            node.kill()
+        })?;
+    }
+    total.add(last_check(options, folder.path(), &ledger, &total)?);
+    println!(
+        "crash: {} cycles {}: {} acknowledged writes over {} documents, {} lost, {} broken documents",
+        phase.cycles,
+        phase.durability.name(),
+        ledger.acknowledged(),
+        ledger.documents(),
+        total.lost,
+        total.broken
+    );
+    total.examples.iter().for_each(|example| println!("crash:   {example}"));
+    Ok(total)
+}
+
+fn last_check(
+    options: &Options,
+    folder: &std::path::Path,
+    ledger: &Ledger,
+    so_far: &Verdict,
+) -> Result<Verdict> {
+    if so_far.lost + so_far.broken > 0 {
+        return Ok(Verdict::default());
+    }
+    let mut node = Process::start(&options.program, folder)?;
+    let port = node.wait_until_ready()?;
+    let verdict = ledger.check(&mut Client::connect(port)?)?;
+    node.kill()?;
+    Ok(verdict)
+}
+
+fn create_table(client: &mut Client, durability: Durability) -> Result<()> {
+    let options = format!("{{\"durability\":\"{}\"}}", durability.name());
+    let answer = client.ask(&format!("[1,[60,[[14,[\"test\"]],\"crash\"],{options}]]"))?;
+    if answer["t"] != 1 {
+        bail!("the table could not be created: {answer}");
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! The smallest client of the wire protocol: V0_4, one query at a time.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+const MAGIC_V0_4: u32 = 0x400c_2d20;
+const WIRE_JSON: u32 = 0x7e69_70c7;
+const ANSWER_SECONDS_MAX: u64 = 60;
+
+/// One connection.
+pub(super) struct Client {
+    stream: TcpStream,
+    token: u64,
+}
+
+impl Client {
+    /// Connects as `admin` without a password.
+    pub(super) fn connect(port: u16) -> Result<Client> {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).context("connecting to the node")?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(Duration::from_secs(ANSWER_SECONDS_MAX)))?;
+        let mut hello = Vec::new();
+        for word in [MAGIC_V0_4, 0, WIRE_JSON] {
+            hello.extend(word.to_le_bytes());
+        }
+        stream.write_all(&hello)?;
+        let mut answer = [0; 8];
+        stream.read_exact(&mut answer)?;
+        if &answer != b"SUCCESS\0" {
+            bail!("the node refused the connection: {}", String::from_utf8_lossy(&answer));
+        }
+        Ok(Client { stream, token: 0 })
+    }
+
+    /// Sends one START and returns its answer.
+    pub(super) fn ask(&mut self, query: &str) -> Result<Value> {
+        self.token += 1;
+        self.exchange(query)
+    }
+
+    /// All rows of a query that answers with a stream.
+    pub(super) fn ask_all(&mut self, query: &str) -> Result<Vec<Value>> {
+        let mut rows = Vec::new();
+        let mut answer = self.ask(query)?;
+        loop {
+            let more = match answer["t"].as_u64() {
+                Some(2) => false,
+                Some(3) => true,
+                _ => bail!("the query failed: {answer}"),
+            };
+            if let Value::Array(batch) = answer["r"].take() {
+                rows.extend(batch);
+            }
+            if !more {
+                return Ok(rows);
+            }
+            answer = self.exchange("[2]")?;
+        }
+    }
+
+    fn exchange(&mut self, body: &str) -> Result<Value> {
+        let mut frame = Vec::with_capacity(12 + body.len());
+        frame.extend(self.token.to_le_bytes());
+        frame.extend(u32::try_from(body.len())?.to_le_bytes());
+        frame.extend(body.as_bytes());
+        self.stream.write_all(&frame)?;
+        let mut head = [0; 12];
+        self.stream.read_exact(&mut head)?;
+        let length = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
+        let mut answer = vec![0; length as usize];
+        self.stream.read_exact(&mut answer)?;
+        Ok(serde_json::from_slice(&answer)?)
+    }
+}

@@ -1,0 +1,126 @@
+//! What was acknowledged, document by document, and the check against what is stored.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::client::Client;
+
+const EXAMPLES_MAX: usize = 5;
+const FILLER_WORDS: u64 = 60;
+
+/// What is known of one document: the newest version acknowledged and the newest attempted.
+/// A version in between may or may not be there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    pub(super) acknowledged: u64,
+    pub(super) attempted: u64,
+}
+
+/// One writer's documents, by their number; only that writer writes them.
+#[derive(Default)]
+pub(super) struct Page {
+    pub(super) documents: Vec<Known>,
+    pub(super) acknowledged: u64,
+}
+
+/// The pages of all writers.
+pub(super) struct Ledger {
+    pub(super) pages: Vec<Page>,
+}
+
+/// What a check found.
+#[derive(Default)]
+pub(super) struct Verdict {
+    /// Acknowledged versions that are not there.
+    pub(super) lost: u64,
+    /// Documents that are not what any writer wrote.
+    pub(super) broken: u64,
+    /// The first few, in words.
+    pub(super) examples: Vec<String>,
+}
+
+impl Verdict {
+    pub(super) fn add(&mut self, other: Verdict) {
+        self.lost += other.lost;
+        self.broken += other.broken;
+        self.examples.extend(other.examples);
+        self.examples.truncate(EXAMPLES_MAX);
+    }
+
+    fn example(&mut self, text: String) {
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(text);
+        }
+    }
+}
+
+impl Ledger {
+    pub(super) fn new(writers: usize) -> Ledger {
+        Ledger { pages: (0..writers).map(|_| Page::default()).collect() }
+    }
+
+    /// How many writes were acknowledged so far.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.pages.iter().map(|page| page.acknowledged).sum()
+    }
+
+    /// How many documents were ever attempted.
+    pub(super) fn documents(&self) -> usize {
+        self.pages.iter().map(|page| page.documents.len()).sum()
+    }
+
+    /// Reads the whole table and compares.
+    pub(super) fn check(&self, client: &mut Client) -> Result<Verdict> {
+        let mut stored = HashMap::new();
+        let mut verdict = Verdict::default();
+        for row in client.ask_all("[1,[15,[[14,[\"test\"]],\"crash\"]]]")? {
+            let version = row["version"].as_u64().unwrap_or(0);
+            let Some(key) = row["id"].as_str().map(str::to_owned) else { continue };
+            if row["filler"] != Value::from(filler(&key, version)) {
+                verdict.broken += 1;
+                verdict.example(format!("document {key} version {version} is not whole"));
+            }
+            stored.insert(key, version);
+        }
+        for (writer, page) in self.pages.iter().enumerate() {
+            for (number, known) in page.documents.iter().enumerate() {
+                let key = document_key(writer, number);
+                let found = stored.remove(&key).unwrap_or(0);
+                if found < known.acknowledged {
+                    verdict.lost += 1;
+                    verdict.example(format!(
+                        "{key}: version {} acknowledged, {found} found",
+                        known.acknowledged
+                    ));
+                } else if found > known.attempted {
+                    verdict.broken += 1;
+                    verdict.example(format!("{key}: version {found} found, never written"));
+                }
+            }
+        }
+        verdict.broken += stored.len() as u64;
+        stored.keys().take(1).for_each(|key| verdict.example(format!("{key} was never written")));
+        Ok(verdict)
+    }
+}
+
+/// The primary key of a writer's document.
+pub(super) fn document_key(writer: usize, number: usize) -> String {
+    format!("w{writer:03}-{number:06}")
+}
+
+/// Text that only this version of this document has.
+pub(super) fn filler(key: &str, version: u64) -> String {
+    let mut state = version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.len() as u64;
+    let mut text = format!("{key}:{version}:");
+    for byte in key.bytes() {
+        state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    for _ in 0..FILLER_WORDS {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(&format!("{:08x}", state >> 32));
+    }
+    text
+}

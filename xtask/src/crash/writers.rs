@@ -1,0 +1,67 @@
+//! The writers: each inserts and updates documents of its own until its connection breaks.
+
+use std::thread;
+
+use anyhow::Result;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::client::Client;
+use super::ledger::{Known, Ledger, Page, document_key, filler};
+
+const DOCUMENTS_PER_WRITER_MAX: usize = 400;
+
+/// Lets all writers run while `until` runs; that one ends by killing the node, which ends
+/// the writers. What each saw acknowledged is in the ledger afterwards.
+pub(super) fn run(
+    port: u16,
+    ledger: &mut Ledger,
+    seed: u64,
+    until: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let mut clients = Vec::new();
+    for _ in 0..ledger.pages.len() {
+        clients.push(Client::connect(port)?);
+    }
+    thread::scope(|scope| {
+        for (writer, (page, client)) in ledger.pages.iter_mut().zip(clients).enumerate() {
+            scope.spawn(move || write(writer, page, client, StdRng::seed_from_u64(seed ^ writer as u64)));
+        }
+        until()
+    })
+}
+
+fn write(writer: usize, page: &mut Page, mut client: Client, mut random: StdRng) {
+    loop {
+        let fresh = page.documents.len() < DOCUMENTS_PER_WRITER_MAX && random.random_ratio(1, 3);
+        let number = if fresh || page.documents.is_empty() {
+            page.documents.push(Known::default());
+            page.documents.len() - 1
+        } else {
+            random.random_range(0..page.documents.len())
+        };
+        let known = &mut page.documents[number];
+        let before = known.attempted;
+        let key = document_key(writer, number);
+        known.attempted += 1;
+        let query = write_query(&key, known.attempted, before == 0);
+        // An answer that is no success is not an acknowledgement; the version stays open.
+        let Ok(answer) = client.ask(&query) else { return };
+        let done = &answer["r"][0];
+        if done["inserted"] == 1 || done["replaced"] == 1 {
+            known.acknowledged = known.attempted;
+            page.acknowledged += 1;
+        }
+    }
+}
+
+/// An insert of a new document; otherwise half of the work is a replacing insert, and an
+/// update by key every second version.
+fn write_query(key: &str, version: u64, new: bool) -> String {
+    let table = "[15,[[14,[\"test\"]],\"crash\"]]";
+    let fields = format!("\"version\":{version},\"filler\":\"{}\"", filler(key, version));
+    if !new && version.is_multiple_of(2) {
+        return format!("[1,[53,[[16,[{table},\"{key}\"]],{{{fields}}}]]]");
+    }
+    format!("[1,[56,[{table},{{\"id\":\"{key}\",{fields}}}],{{\"conflict\":\"replace\"}}]]")
+}
