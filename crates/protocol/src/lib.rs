@@ -1,1 +1,13 @@
-//! protocol
+//! Client bytes: who is there, what they ask, how they are answered.
+//!
+//! Stands between a socket and a running query and knows neither: bytes in, bytes out, no
+//! clock, no threads, no chance of its own. Wire numbers live here and nowhere else.
+//!
+//! In the order of a connection: [`handshake`] (with [`scram`]) says who the client is,
+//! [`frame`] cuts the stream into queries and answers.
+
+#![forbid(unsafe_code)]
+
+pub mod frame;
+pub mod handshake;
+pub mod scram;

@@ -1,0 +1,214 @@
+//! The server's half: reads a version, checks who is there, says what went wrong.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
+use super::message::{self, Cut};
+use super::{FORMAT_JSON, FORMAT_PROTOBUF, MAGIC_PROTOBUF, MESSAGE_BYTES_MAX, OldRefusal, Refusal, Version};
+use crate::scram::{Challenge, Decoy, PasswordRecord, ServerExchange};
+
+/// Who may come in.
+pub trait Accounts {
+    /// The password record of `user`, or `None` if there is no such user. A lookup in memory.
+    fn password(&self, user: &str) -> Option<PasswordRecord>;
+}
+
+/// The chance one handshake needs.
+pub struct Randomness {
+    /// Goes behind the client's nonce; fresh for every connection.
+    pub nonce: [u8; 18],
+    /// Hides which users exist; the same for every connection.
+    pub decoy: Decoy,
+}
+
+/// A handshake that succeeded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Established {
+    /// What the client speaks.
+    pub version: Version,
+    /// Whose permissions its queries have.
+    pub user: String,
+}
+
+/// How far the handshake is after the bytes seen so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// More bytes are needed.
+    NeedMore,
+    /// The rest of the connection is queries.
+    Established(Established),
+    /// Send what was written and close. The text is for the server's log.
+    Refused(String),
+}
+
+/// What [`ServerHandshake::advance`] did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes of the input that are done with; the rest must be handed in again.
+    pub used: usize,
+    /// Where the handshake stands.
+    pub step: Step,
+}
+
+/// One connection's handshake.
+pub struct ServerHandshake {
+    stage: Stage,
+    randomness: Randomness,
+}
+
+enum Stage {
+    Magic,
+    Key { version: Version },
+    FirstMessage,
+    FinalMessage(Box<ServerExchange>),
+    Over,
+}
+
+/// One stage's outcome: bytes used and, when it is not finished, nothing else.
+enum Move {
+    NeedMore,
+    On { used: usize, next: Stage },
+    Established { used: usize, established: Established },
+}
+
+/// A refusal of either form.
+#[derive(Debug, thiserror::Error)]
+enum Stop {
+    #[error(transparent)]
+    Old(#[from] OldRefusal),
+    #[error(transparent)]
+    New(#[from] Refusal),
+}
+
+impl ServerHandshake {
+    /// A handshake that has seen nothing yet.
+    #[must_use]
+    pub fn new(randomness: Randomness) -> ServerHandshake {
+        ServerHandshake { stage: Stage::Magic, randomness }
+    }
+
+    /// Goes as far as `input` allows and appends what must be sent to `out`. `server_version` is
+    /// told to V1_0 clients. After a step other than [`Step::NeedMore`] the handshake is over
+    /// and uses no more bytes.
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        accounts: &dyn Accounts,
+        server_version: &str,
+        out: &mut Vec<u8>,
+    ) -> Progress {
+        let mut used_total = 0;
+        loop {
+            let rest = input.get(used_total..).unwrap_or_default();
+            match self.step(rest, accounts, server_version, out) {
+                Ok(Move::NeedMore) => return Progress { used: used_total, step: Step::NeedMore },
+                Ok(Move::On { used, next }) => {
+                    used_total += used;
+                    self.stage = next;
+                }
+                Ok(Move::Established { used, established }) => {
+                    self.stage = Stage::Over;
+                    return Progress { used: used_total + used, step: Step::Established(established) };
+                }
+                Err(stop) => {
+                    self.stage = Stage::Over;
+                    match &stop {
+                        Stop::Old(refusal) => refusal.write(out),
+                        Stop::New(refusal) => refusal.write(out),
+                    }
+                    return Progress { used: used_total, step: Step::Refused(stop.to_string()) };
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, input: &[u8], accounts: &dyn Accounts, version: &str, out: &mut Vec<u8>) -> Result<Move, Stop> {
+        match &mut self.stage {
+            Stage::Magic => read_magic(input, version, out),
+            Stage::Key { version } => read_key(*version, input, accounts, out),
+            Stage::FirstMessage => {
+                let nonce = BASE64.encode(self.randomness.nonce);
+                Ok(read_first(input, accounts, &self.randomness.decoy, &nonce, out)?)
+            }
+            Stage::FinalMessage(exchange) => {
+                let Cut::Message { text, used } = message::cut_client(input)? else { return Ok(Move::NeedMore) };
+                let object = message::parse(text)?;
+                let client_final = message::authentication(&object)?;
+                let (user, server_final) = exchange.finish(client_final).map_err(Refusal::from)?;
+                message::write_authentication(out, &server_final);
+                Ok(Move::Established { used, established: Established { version: Version::V1_0, user } })
+            }
+            Stage::Over => Ok(Move::NeedMore),
+        }
+    }
+}
+
+fn read_magic(input: &[u8], server_version: &str, out: &mut Vec<u8>) -> Result<Move, Stop> {
+    let Some((magic, _)) = read_u32(input) else { return Ok(Move::NeedMore) };
+    let next = match magic {
+        _ if magic == Version::V1_0.magic() => {
+            write_versions(out, server_version);
+            Stage::FirstMessage
+        }
+        _ if magic == Version::V0_4.magic() => Stage::Key { version: Version::V0_4 },
+        _ if magic == Version::V0_3.magic() => Stage::Key { version: Version::V0_3 },
+        _ if MAGIC_PROTOBUF.contains(&magic) => return Err(OldRefusal::Protobuf.into()),
+        _ => return Err(OldRefusal::UnknownVersion.into()),
+    };
+    Ok(Move::On { used: 4, next })
+}
+
+fn write_versions(out: &mut Vec<u8>, server_version: &str) {
+    let body = serde_json::json!({
+        "max_protocol_version": 0, "min_protocol_version": 0, "server_version": server_version, "success": true,
+    });
+    out.extend_from_slice(body.to_string().as_bytes());
+    out.push(0);
+}
+
+/// Key length, key and wire format, together.
+fn read_key(version: Version, input: &[u8], accounts: &dyn Accounts, out: &mut Vec<u8>) -> Result<Move, Stop> {
+    let Some((length, rest)) = read_u32(input) else { return Ok(Move::NeedMore) };
+    let length = length as usize;
+    if length > MESSAGE_BYTES_MAX {
+        return Err(OldRefusal::KeyTooLong.into());
+    }
+    let Some((key, rest)) = rest.split_at_checked(length) else { return Ok(Move::NeedMore) };
+    let Some((format, _)) = read_u32(rest) else { return Ok(Move::NeedMore) };
+    match format {
+        FORMAT_JSON => {}
+        FORMAT_PROTOBUF => return Err(OldRefusal::Protobuf.into()),
+        other => return Err(OldRefusal::UnknownFormat(other).into()),
+    }
+    let record = accounts.password("admin");
+    let right = match (record, std::str::from_utf8(key)) {
+        (Some(record), Ok(key)) => record.matches(key),
+        _ => false,
+    };
+    if !right {
+        return Err(OldRefusal::WrongKey.into());
+    }
+    out.extend_from_slice(b"SUCCESS\0");
+    let established = Established { version, user: "admin".to_owned() };
+    Ok(Move::Established { used: 4 + length + 4, established })
+}
+
+fn read_first(
+    input: &[u8],
+    accounts: &dyn Accounts,
+    decoy: &Decoy,
+    nonce: &str,
+    out: &mut Vec<u8>,
+) -> Result<Move, Refusal> {
+    let Cut::Message { text, used } = message::cut_client(input)? else { return Ok(Move::NeedMore) };
+    let object = message::parse(text)?;
+    let challenge = Challenge::parse(message::first_authentication(&object)?)?;
+    let record = accounts.password(challenge.user());
+    let exchange = challenge.answer(record, decoy, nonce);
+    message::write_authentication(out, exchange.server_first());
+    Ok(Move::On { used, next: Stage::FinalMessage(Box::new(exchange)) })
+}
+
+fn read_u32(input: &[u8]) -> Option<(u32, &[u8])> {
+    input.split_first_chunk::<4>().map(|(number, rest)| (u32::from_le_bytes(*number), rest))
+}
