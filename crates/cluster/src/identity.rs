@@ -26,10 +26,11 @@ impl Identity {
     /// Fails when the file is there and cannot be read or understood.
     pub fn load(files: &dyn Files, dir: &Path) -> Result<Option<Identity>, OpenError> {
         let path = dir.join(FILE);
-        if !files.exists(&path)? {
-            return Ok(None);
-        }
-        let text = files.read(&path)?;
+        let text = match files.read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
         let wrong = |why: String| OpenError::Identity { path: path.display().to_string(), why };
         let datum = json::parse(&text).map_err(|e| wrong(e.to_string()))?;
         let Datum::Object(object) = datum else {
@@ -55,7 +56,13 @@ impl Identity {
         let object: Object = fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect();
         let text = Datum::from(object).to_json_string();
         let new = dir.join("identity.json.new");
-        files.write(&new, text.as_bytes())?;
+        match files.remove(&new) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        let file = files.create(&new)?;
+        file.append(text.as_bytes())?;
+        file.sync_data()?;
         files.rename(&new, &dir.join(FILE))?;
         files.sync_dir(dir)?;
         Ok(())

@@ -5,6 +5,7 @@
 //! every other row; each node keeps an immutable copy of it in memory.
 #![forbid(unsafe_code)]
 
+mod accounts;
 mod admin;
 mod catalog;
 mod catalog_row;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datum::key::{KeyBound, KeyRange, PrimaryKey};
 use shard::Shard;
 
-use crate::{DbConfig, ShardHandle, TableConfig};
+use crate::{DbConfig, ShardConfig, ShardHandle, TableConfig};
 
 /// A table as a query sees it: its configuration and its shards in key order.
 pub struct TableHandle {
@@ -52,22 +52,22 @@ impl TableHandle {
             .shards
             .iter()
             .enumerate()
-            .map(|(i, shard)| (shard, range.intersect(&self.range_of(i))))
+            .map(|(i, shard)| (shard, range.intersect(&shard_range(&self.config.shards, i))))
             .filter(|(_, part)| !part.is_empty())
             .collect();
         parts.into_iter()
     }
+}
 
-    fn range_of(&self, i: usize) -> KeyRange {
-        let shards = &self.config.shards;
-        let start = match i {
-            0 => KeyBound::Unbounded,
-            _ => KeyBound::Included(PrimaryKey::from_encoded(shards[i].start.clone())),
-        };
-        let end = match shards.get(i + 1) {
-            None => KeyBound::Unbounded,
-            Some(next) => KeyBound::Excluded(PrimaryKey::from_encoded(next.start.clone())),
-        };
-        KeyRange { start, end }
-    }
+/// The key range of shard `i` of `shards`: from its start to the start of the next.
+pub(crate) fn shard_range(shards: &[ShardConfig], i: usize) -> KeyRange {
+    let start = match i {
+        0 => KeyBound::Unbounded,
+        _ => KeyBound::Included(PrimaryKey::from_encoded(shards[i].start.clone())),
+    };
+    let end = match shards.get(i + 1) {
+        None => KeyBound::Unbounded,
+        Some(next) => KeyBound::Excluded(PrimaryKey::from_encoded(next.start.clone())),
+    };
+    KeyRange { start, end }
 }
