@@ -1,18 +1,39 @@
 //! A JSON value with ReQL's types, its total order, its stored form and its key form.
 //!
 //! Bottom of the river: knows nothing of tables, terms or machines.
+//!
+//! - [`Datum`], [`Object`], [`Array`], [`Time`]: the value; cheap to clone, lazy when stored
+//! - [`json`]: text to values; [`Datum::write_json`], [`Datum::pretty`]: values to text
+//! - [`pseudo`]: times, binaries, shapes and literals as `$reql_type$` objects
+//! - [`row`]: the bytes of a stored row; [`key`]: the bytes of a key, in the order of values
 
+#![forbid(unsafe_code)]
+
+mod binary;
+mod deep;
+mod escape;
+pub mod json;
+pub mod key;
 mod kind;
+mod layout;
 mod number;
 mod object;
 mod order;
 mod print;
+pub mod pseudo;
+mod ptype;
+mod raw;
+pub mod row;
 mod time;
 mod value;
 
 pub use bytes::Bytes;
 pub use bytestring::ByteString as Text;
+pub use json::JsonError;
+pub use key::{KeyBound, KeyError, KeyRange, PrimaryKey};
 pub use kind::Kind;
-pub use object::{Object, ObjectBuilder};
+pub use number::format_number;
+pub use object::ObjectBuilder;
+pub use row::CorruptRow;
 pub use time::Time;
-pub use value::{Array, Datum};
+pub use value::{Array, Datum, Object};

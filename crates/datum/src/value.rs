@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use crate::{Bytes, Kind, Object, Text, Time};
+use crate::deep;
+use crate::kind::Kind;
+use crate::time::Time;
+use crate::{Bytes, Text};
 
 /// One ReQL value. A clone copies a word or two and bumps a reference count at most.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Datum {
     /// Below every other value; cannot be stored or sent.
     MinVal,
@@ -32,33 +35,84 @@ pub enum Datum {
 }
 
 /// A shared, immutable sequence of datums.
-#[derive(Clone, Debug, Default)]
-pub struct Array(Arc<Vec<Datum>>);
+#[derive(Clone, Default)]
+pub struct Array(Arc<Items>);
+
+#[derive(Default)]
+struct Items(Vec<Datum>);
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        // Runs only for the last owner. Each level of a deep value is freed in turn.
+        if !self.0.is_empty() {
+            deep::level(|| self.0.clear());
+        }
+    }
+}
 
 impl Array {
     /// The items, copied only if another array shares them.
     #[must_use]
     pub fn into_vec(self) -> Vec<Datum> {
-        Arc::try_unwrap(self.0).unwrap_or_else(|shared| (*shared).clone())
+        match Arc::try_unwrap(self.0) {
+            Ok(mut items) => std::mem::take(&mut items.0),
+            Err(shared) => shared.0.clone(),
+        }
     }
 }
 
 impl From<Vec<Datum>> for Array {
     fn from(items: Vec<Datum>) -> Self {
-        Array(Arc::new(items))
+        Array(Arc::new(Items(items)))
     }
 }
 
 impl std::ops::Deref for Array {
     type Target = [Datum];
     fn deref(&self) -> &[Datum] {
-        &self.0
+        &self.0.0
     }
 }
 
 impl FromIterator<Datum> for Array {
     fn from_iter<I: IntoIterator<Item = Datum>>(items: I) -> Self {
         Array::from(items.into_iter().collect::<Vec<_>>())
+    }
+}
+
+/// Unique keys in byte order: a tree of values, or the text of a stored row that is read as asked.
+///
+/// A clone bumps one reference count.
+#[derive(Clone)]
+pub struct Object(pub(crate) Repr);
+
+#[derive(Clone)]
+pub(crate) enum Repr {
+    /// Members sorted by key, keys unique.
+    Tree(Arc<Members>),
+    /// A whole stored row (docs/formats/row.md), checked by `row::decode`.
+    Row(Bytes),
+    /// Canonical JSON text of an object inside a row.
+    Text(Bytes),
+}
+
+/// Sorted members of an object.
+#[derive(Default)]
+pub(crate) struct Members(pub(crate) Vec<(Text, Datum)>);
+
+impl Drop for Members {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            deep::level(|| self.0.clear());
+        }
+    }
+}
+
+impl Object {
+    /// Wraps members whose keys are unique and in byte order.
+    pub(crate) fn from_sorted(members: Vec<(Text, Datum)>) -> Object {
+        debug_assert!(members.is_sorted_by(|a, b| a.0 < b.0), "members are sorted and unique");
+        Object(Repr::Tree(Arc::new(Members(members))))
     }
 }
 

@@ -1,0 +1,55 @@
+//! Why a value cannot be a key.
+
+use crate::{Datum, Kind};
+
+/// Why a value cannot be a key. `Display` is the ReQL message, letter for letter.
+///
+/// Source: reql reference section 4.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// The value is of a kind that has no key.
+    #[error(
+        "Primary keys must be either a number, string, bool, pseudotype or array (got type {}):\n{}",
+        .0.kind().name(), .0.pretty()
+    )]
+    PrimaryKind(Datum),
+    /// The value is of a kind that a secondary index does not hold.
+    #[error(
+        "Secondary keys must be a number, string, bool, pseudotype, or array (got {} of type {}).",
+        .0.pretty(), .0.kind().name()
+    )]
+    SecondaryKind(Datum),
+    /// An array holds an item of a kind that has no key.
+    #[error(
+        "Array keys can only contain numbers, strings, bools,  pseudotypes, or arrays (got {} of type {}).",
+        .0.pretty(), .0.kind().name()
+    )]
+    ItemKind(Datum),
+    /// The value is a shape.
+    #[error("Cannot use a geometry value as a key value in a primary or non-geospatial secondary index.")]
+    Geometry,
+    /// The key is longer than a primary key may be.
+    #[error("Primary key too long (max 127 characters): {}", .0.pretty())]
+    TooLong(Datum),
+    /// A string in a primary key contains a NUL byte.
+    #[error("String \"{start}\" (truncated) contains NULL byte at offset {offset} in index key.")]
+    NulByte {
+        /// The beginning of the string.
+        start: String,
+        /// Where the byte is.
+        offset: usize,
+    },
+}
+
+impl KeyError {
+    /// Whether the offending value is null, which makes the error one of non-existence.
+    #[must_use]
+    pub fn is_null(&self) -> bool {
+        match self {
+            KeyError::PrimaryKind(value) | KeyError::SecondaryKind(value) | KeyError::ItemKind(value) => {
+                value.kind() == Kind::Null
+            }
+            _ => false,
+        }
+    }
+}

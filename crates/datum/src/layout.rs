@@ -1,0 +1,106 @@
+//! Where things are in the bytes of a stored row (docs/formats/row.md).
+
+use crate::Bytes;
+
+/// The version this program writes.
+pub(crate) const VERSION: u8 = 1;
+/// Codec byte of a row stored as it is.
+pub(crate) const CODEC_PLAIN: u8 = 0;
+/// Set when table offsets take four bytes instead of two.
+pub(crate) const FLAG_WIDE: u8 = 1;
+/// Set when some top-level key is escaped in the text.
+pub(crate) const FLAG_ESCAPED_KEYS: u8 = 2;
+/// Bytes before the text.
+pub(crate) const HEADER_BYTES: usize = 16;
+/// Where the checksum is; it covers everything but itself.
+pub(crate) const CHECKSUM: std::ops::Range<usize> = 4..8;
+/// Where the length of the text is.
+pub(crate) const TEXT_LEN: std::ops::Range<usize> = 8..12;
+/// Where the number of top-level members is.
+pub(crate) const MEMBER_COUNT: std::ops::Range<usize> = 12..16;
+
+/// The parts of a row.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout<'a> {
+    /// Canonical JSON text.
+    pub text: &'a [u8],
+    /// Offsets of the members' keys and values in the text.
+    table: &'a [u8],
+    /// Members in the table.
+    pub count: usize,
+    wide: bool,
+    /// Whether keys must be read as escaped text.
+    pub escaped_keys: bool,
+}
+
+/// Where one member is, relative to the text.
+#[derive(Clone, Copy)]
+pub(crate) struct Span {
+    /// First byte of the key, after its quote.
+    pub key_start: usize,
+    /// First byte of the value.
+    pub value_start: usize,
+}
+
+impl<'a> Layout<'a> {
+    /// The parts of `row`, or `None` when its lengths do not agree.
+    #[inline]
+    pub(crate) fn of(row: &'a [u8]) -> Option<Layout<'a>> {
+        let header = row.get(..HEADER_BYTES)?;
+        let text_len = read_u32(&header[TEXT_LEN])?;
+        let count = read_u32(&header[MEMBER_COUNT])?;
+        let (text, table) = row[HEADER_BYTES..].split_at_checked(text_len)?;
+        let wide = header[2] & FLAG_WIDE != 0;
+        let escaped_keys = header[2] & FLAG_ESCAPED_KEYS != 0;
+        let entry_bytes = if wide { 8 } else { 4 };
+        (Some(table.len()) == count.checked_mul(entry_bytes)).then_some(Layout {
+            text,
+            table,
+            count,
+            wide,
+            escaped_keys,
+        })
+    }
+
+    /// Where member `index` is. Positions are not checked against the text.
+    #[inline]
+    pub(crate) fn span(&self, index: usize) -> Option<Span> {
+        if self.wide {
+            let entry = self.table.get(index * 8..index * 8 + 8)?;
+            let (key_start, value_start) = (read_u32(&entry[..4])?, read_u32(&entry[4..])?);
+            Some(Span { key_start, value_start })
+        } else {
+            let entry = self.table.get(index * 4..index * 4 + 4)?;
+            let key_start = usize::from(u16::from_le_bytes([entry[0], entry[1]]));
+            let value_start = usize::from(u16::from_le_bytes([entry[2], entry[3]]));
+            Some(Span { key_start, value_start })
+        }
+    }
+
+    /// The key of a member as it stands in the text: up to the `":` before the value.
+    #[inline]
+    pub(crate) fn key(&self, span: Span) -> Option<&'a [u8]> {
+        self.text.get(span.key_start..span.value_start.checked_sub(2)?)
+    }
+
+    /// Where the value of member `index` ends: before the `,"` of the next key or the last brace.
+    #[inline]
+    pub(crate) fn value_end(&self, index: usize) -> Option<usize> {
+        if index + 1 == self.count {
+            self.text.len().checked_sub(1)
+        } else {
+            self.span(index + 1)?.key_start.checked_sub(2)
+        }
+    }
+}
+
+#[inline]
+fn read_u32(bytes: &[u8]) -> Option<usize> {
+    Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+}
+
+/// The JSON text of a row whose layout was checked; empty when it was not.
+#[inline]
+pub(crate) fn text_of(row: &Bytes) -> &[u8] {
+    Layout::of(row).map_or(&[], |layout| layout.text)
+}

@@ -1,0 +1,279 @@
+//! Numbers as text: the one way a double is printed, and reading it back.
+
+/// Integral doubles up to this magnitude print without a fraction or exponent.
+const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+/// Positive powers of ten a double holds exactly.
+const EXACT_POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
+];
+
+/// The text of a finite double: an integer up to 2^53, `-0.0`, else the shortest digits that
+/// read back as the same double, in positional form from 1e-6 to below 1e21.
+///
+/// Source: reql reference section 3, "NUMBER".
+#[must_use]
+pub fn format_number(number: f64) -> String {
+    let mut out = Vec::with_capacity(24);
+    write_number(number, &mut out);
+    String::from_utf8(out).unwrap_or_default()
+}
+
+/// Appends [`format_number`] of `number`.
+pub(crate) fn write_number(number: f64, out: &mut Vec<u8>) {
+    if number.abs() <= INTEGER_MAX && number.trunc() == number {
+        if number == 0.0 && number.is_sign_negative() {
+            out.extend_from_slice(b"-0.0");
+        } else {
+            write_integer(number as i64, out);
+        }
+    } else if number.is_finite() {
+        write_shortest(number, out);
+    } else {
+        // No datum holds one; whatever made it is told apart from a number.
+        out.extend_from_slice(b"null");
+    }
+}
+
+fn write_integer(integer: i64, out: &mut Vec<u8>) {
+    let mut digits = [0_u8; 20];
+    let mut start = digits.len();
+    let mut left = integer.unsigned_abs();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if integer < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+/// Lays out the shortest digits: `d` digits with the decimal point `point` places from their start.
+fn write_shortest(number: f64, out: &mut Vec<u8>) {
+    let (digits, point) = shortest_digits(number.abs());
+    let count = digits.len as i32;
+    let digits = &digits.bytes[..digits.len];
+    if number < 0.0 {
+        out.push(b'-');
+    }
+    if count <= point && point <= 21 {
+        out.extend_from_slice(digits);
+        out.resize(out.len() + (point - count) as usize, b'0');
+        out.extend_from_slice(b".0");
+    } else if 0 < point && point <= 21 {
+        let (whole, fraction) = digits.split_at(point as usize);
+        out.extend_from_slice(whole);
+        out.push(b'.');
+        out.extend_from_slice(fraction);
+    } else if -6 < point && point <= 0 {
+        out.extend_from_slice(b"0.");
+        out.resize(out.len() + point.unsigned_abs() as usize, b'0');
+        out.extend_from_slice(digits);
+    } else {
+        out.push(digits[0]);
+        if count > 1 {
+            out.push(b'.');
+            out.extend_from_slice(&digits[1..]);
+        }
+        out.push(b'e');
+        write_integer(i64::from(point - 1), out);
+    }
+}
+
+struct Digits {
+    bytes: [u8; 24],
+    len: usize,
+}
+
+/// The shortest decimal digits of a positive double, without leading or trailing zeros, and the
+/// place of the decimal point counted from the first digit.
+fn shortest_digits(number: f64) -> (Digits, i32) {
+    let mut buffer = ryu::Buffer::new();
+    let text = buffer.format_finite(number).as_bytes();
+    let mut digits = Digits { bytes: [0; 24], len: 0 };
+    let mut point = 0;
+    let mut seen_point = false;
+    let mut exponent = 0;
+    for (i, &byte) in text.iter().enumerate() {
+        match byte {
+            b'.' => seen_point = true,
+            b'e' => {
+                exponent = small_integer(&text[i + 1..]);
+                break;
+            }
+            b'0' if digits.len == 0 => point -= i32::from(seen_point),
+            digit => {
+                digits.bytes[digits.len] = digit;
+                digits.len += 1;
+                point += i32::from(!seen_point);
+            }
+        }
+    }
+    while digits.len > 1 && digits.bytes[digits.len - 1] == b'0' {
+        digits.len -= 1;
+    }
+    (digits, point + exponent)
+}
+
+fn small_integer(text: &[u8]) -> i32 {
+    let (sign, digits) = match text.split_first() {
+        Some((b'-', rest)) => (-1, rest),
+        _ => (1, text),
+    };
+    sign * digits.iter().fold(0, |n, d| n * 10 + i32::from(d - b'0'))
+}
+
+/// Why a JSON number could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NumberFault {
+    /// No digit where the number begins.
+    NoDigit,
+    /// A point without digits after it.
+    NoFraction,
+    /// An `e` without digits after it.
+    NoExponent,
+    /// Beyond the range of a double.
+    TooBig,
+}
+
+/// Reads the JSON number at the start of `text`: its value and its length in bytes.
+pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
+    let bytes = text.as_bytes();
+    let negative = bytes.first() == Some(&b'-');
+    let start = usize::from(negative);
+    let whole = integer_digits(&bytes[start..]).ok_or(NumberFault::NoDigit)?;
+    let mut end = start + whole;
+    let mut mantissa = Mantissa::default();
+    mantissa.push_all(&bytes[start..end]);
+    let mut scale = 0_i32;
+    if bytes.get(end) == Some(&b'.') {
+        let count = digits(&bytes[end + 1..]);
+        if count == 0 {
+            return Err(NumberFault::NoFraction);
+        }
+        mantissa.push_all(&bytes[end + 1..end + 1 + count]);
+        scale = -i32::try_from(count).unwrap_or(i32::MAX);
+        end += 1 + count;
+    }
+    let mut plain = true;
+    if matches!(bytes.get(end), Some(b'e' | b'E')) {
+        let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
+        let count = digits(&bytes[end + 1 + sign..]);
+        if count == 0 {
+            return Err(NumberFault::NoExponent);
+        }
+        end += 1 + sign + count;
+        plain = false;
+    }
+    if let (true, Some(value)) = (plain, mantissa.scaled(scale)) {
+        return Ok((if negative { -value } else { value }, end));
+    }
+    match text[..end].parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok((value, end)),
+        _ => Err(NumberFault::TooBig),
+    }
+}
+
+/// Length of `0` or of digits that do not begin with `0`.
+fn integer_digits(bytes: &[u8]) -> Option<usize> {
+    match bytes.first()? {
+        b'0' => Some(1),
+        b'1'..=b'9' => Some(digits(bytes)),
+        _ => None,
+    }
+}
+
+fn digits(bytes: &[u8]) -> usize {
+    bytes.iter().take_while(|b| b.is_ascii_digit()).count()
+}
+
+/// Decimal digits gathered as an integer, as long as it stays exact.
+#[derive(Default)]
+struct Mantissa {
+    value: u64,
+    count: usize,
+}
+
+impl Mantissa {
+    fn push_all(&mut self, digits: &[u8]) {
+        self.count += digits.len();
+        if self.count <= 19 {
+            self.value = digits.iter().fold(self.value, |n, d| n * 10 + u64::from(d - b'0'));
+        }
+    }
+
+    /// The value times ten to the `scale`, when both are exact doubles: one rounding, so correct.
+    fn scaled(&self, scale: i32) -> Option<f64> {
+        let exact = self.count <= 19 && self.value <= 1 << 53;
+        let power = EXACT_POWERS.get(scale.unsigned_abs() as usize)?;
+        exact.then(|| self.value as f64 / power)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_print_as_the_reference_does() {
+        for (number, text) in [
+            (0.0, "0"),
+            (-0.0, "-0.0"),
+            (1.0, "1"),
+            (-42.0, "-42"),
+            (0.1, "0.1"),
+            (1.5, "1.5"),
+            (9_007_199_254_740_992.0, "9007199254740992"),
+            (-9_007_199_254_740_992.0, "-9007199254740992"),
+            (9_007_199_254_740_994.0, "9007199254740994.0"),
+            (1e20, "100000000000000000000.0"),
+            (1e21, "1e21"),
+            (1e22, "1e22"),
+            (1.5e300, "1.5e300"),
+            (1e-6, "0.000001"),
+            (1.25e-6, "0.00000125"),
+            (1e-7, "1e-7"),
+            (8.726646259990191e-9, "8.726646259990191e-9"),
+            (f64::MAX, "1.7976931348623157e308"),
+            (5e-324, "5e-324"),
+            (123456.789, "123456.789"),
+            (1375147296.681, "1375147296.681"),
+            (1.23456789e17, "123456789000000000.0"),
+        ] {
+            assert_eq!(format_number(number), text);
+            assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(number.to_bits()));
+        }
+    }
+
+    #[test]
+    fn numbers_read_back_as_the_standard_library_reads_them() {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        for _ in 0..200_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let number = f64::from_bits(state ^ (state >> 31));
+            if !number.is_finite() {
+                continue;
+            }
+            let text = format_number(number);
+            let read = read_number(&text);
+            assert_eq!(read.map(|(n, len)| (n.to_bits(), len)), Ok((number.to_bits(), text.len())));
+        }
+    }
+
+    #[test]
+    fn broken_numbers_are_told_apart() {
+        assert_eq!(read_number("-"), Err(NumberFault::NoDigit));
+        assert_eq!(read_number("+1"), Err(NumberFault::NoDigit));
+        assert_eq!(read_number("1."), Err(NumberFault::NoFraction));
+        assert_eq!(read_number("1e+"), Err(NumberFault::NoExponent));
+        assert_eq!(read_number("1e400"), Err(NumberFault::TooBig));
+        assert_eq!(read_number("01"), Ok((0.0, 1)));
+        assert_eq!(read_number("1e-400"), Ok((0.0, 6)));
+        assert_eq!(read_number("12]"), Ok((12.0, 2)));
+    }
+}

@@ -1,0 +1,280 @@
+//! Objects: looking into them, walking them, making new ones.
+
+use std::collections::BTreeMap;
+
+use crate::layout::{self, HEADER_BYTES, Layout};
+use crate::value::Repr;
+use crate::{Bytes, Datum, Object, Text, json, raw};
+
+impl Object {
+    /// The value under `key`.
+    ///
+    /// A stored object is searched in its text: by its table at the top of a row, member by member
+    /// inside it.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Datum> {
+        match &self.0 {
+            Repr::Tree(tree) => {
+                let found = tree.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+                Some(tree.0[found].1.clone())
+            }
+            Repr::Row(row) => raw::find_in_row(row, key).map(|at| raw::value(row, at)),
+            Repr::Text(text) => raw::find_in_text(text, 0, text, key).map(|at| raw::value(text, at)),
+        }
+    }
+
+    /// Whether there is a member under `key`.
+    #[must_use]
+    pub fn contains_key(&self, key: &str) -> bool {
+        match &self.0 {
+            Repr::Tree(tree) => tree.0.binary_search_by(|(k, _)| (**k).cmp(key)).is_ok(),
+            Repr::Row(row) => raw::find_in_row(row, key).is_some(),
+            Repr::Text(text) => raw::find_in_text(text, 0, text, key).is_some(),
+        }
+    }
+
+    /// The number of members.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Repr::Tree(tree) => tree.0.len(),
+            Repr::Row(row) => Layout::of(row).map_or(0, |layout| layout.count),
+            Repr::Text(text) => raw::Members::new(0, text).count(),
+        }
+    }
+
+    /// Whether there is no member.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match &self.0 {
+            Repr::Tree(tree) => tree.0.is_empty(),
+            Repr::Row(_) | Repr::Text(_) => self.iter().next().is_none(),
+        }
+    }
+
+    /// The members in byte order of their keys.
+    pub fn iter(&self) -> impl Iterator<Item = (Text, Datum)> + '_ {
+        match &self.0 {
+            Repr::Tree(tree) => Iter::Tree(tree.0.iter()),
+            Repr::Row(row) => Iter::Raw(row, raw::Members::new(HEADER_BYTES, layout::text_of(row))),
+            Repr::Text(text) => Iter::Raw(text, raw::Members::new(0, text)),
+        }
+    }
+
+    /// The keys in byte order.
+    pub fn keys(&self) -> impl Iterator<Item = Text> + '_ {
+        match &self.0 {
+            Repr::Tree(tree) => Keys::Tree(tree.0.iter()),
+            Repr::Row(row) => Keys::Raw(row, raw::Members::new(HEADER_BYTES, layout::text_of(row))),
+            Repr::Text(text) => Keys::Raw(text, raw::Members::new(0, text)),
+        }
+    }
+
+    /// The same object with every value read out of its text.
+    #[must_use]
+    pub fn to_tree(&self) -> Object {
+        let source = match &self.0 {
+            Repr::Tree(_) => return self.clone(),
+            Repr::Row(row) => {
+                let len = layout::text_of(row).len();
+                row.slice(HEADER_BYTES.min(row.len())..(HEADER_BYTES + len).min(row.len()))
+            }
+            Repr::Text(text) => text.clone(),
+        };
+        let whole = Text::try_from(source).ok().and_then(|text| json::parse_shared(&text).ok());
+        match whole {
+            Some(Datum::Object(tree)) => tree,
+            _ => self.iter().collect(),
+        }
+    }
+
+    /// A builder that begins with these members.
+    #[must_use]
+    pub fn to_builder(&self) -> ObjectBuilder {
+        let members = match &self.0 {
+            Repr::Tree(tree) => tree.0.clone(),
+            Repr::Row(_) | Repr::Text(_) => {
+                let members: Vec<_> = self.iter().collect();
+                if !members.is_sorted_by(|a, b| a.0 < b.0) {
+                    return members.into_iter().collect();
+                }
+                members
+            }
+        };
+        ObjectBuilder(Members::Sorted(members))
+    }
+}
+
+enum Iter<'a> {
+    Tree(std::slice::Iter<'a, (Text, Datum)>),
+    Raw(&'a Bytes, raw::Members<'a>),
+}
+
+impl Iterator for Iter<'_> {
+    type Item = (Text, Datum);
+
+    fn next(&mut self) -> Option<(Text, Datum)> {
+        match self {
+            Iter::Tree(members) => members.next().cloned(),
+            Iter::Raw(source, members) => {
+                let member = members.next()?;
+                Some((raw::key(source, member.key), raw::value(source, member.value)))
+            }
+        }
+    }
+}
+
+enum Keys<'a> {
+    Tree(std::slice::Iter<'a, (Text, Datum)>),
+    Raw(&'a Bytes, raw::Members<'a>),
+}
+
+impl Iterator for Keys<'_> {
+    type Item = Text;
+
+    fn next(&mut self) -> Option<Text> {
+        match self {
+            Keys::Tree(members) => members.next().map(|(key, _)| key.clone()),
+            Keys::Raw(source, members) => Some(raw::key(source, members.next()?.key)),
+        }
+    }
+}
+
+impl Default for Object {
+    fn default() -> Self {
+        Object::from_sorted(Vec::new())
+    }
+}
+
+impl From<ObjectBuilder> for Object {
+    fn from(builder: ObjectBuilder) -> Self {
+        builder.build()
+    }
+}
+
+impl FromIterator<(Text, Datum)> for Object {
+    /// A later member replaces an earlier one with the same key.
+    fn from_iter<I: IntoIterator<Item = (Text, Datum)>>(members: I) -> Self {
+        members.into_iter().collect::<ObjectBuilder>().build()
+    }
+}
+
+/// An object being made, in any order of keys.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectBuilder(Members);
+
+/// Members that arrive out of order are moved into a map once there are this many.
+const SORTED_MEMBERS_MAX: usize = 64;
+
+#[derive(Clone, Debug)]
+enum Members {
+    Sorted(Vec<(Text, Datum)>),
+    Map(BTreeMap<Text, Datum>),
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Members::Sorted(Vec::new())
+    }
+}
+
+impl ObjectBuilder {
+    /// No members yet.
+    #[must_use]
+    pub fn new() -> ObjectBuilder {
+        ObjectBuilder::default()
+    }
+
+    /// Puts `value` under `key`; the value that was there.
+    pub fn insert(&mut self, key: Text, value: Datum) -> Option<Datum> {
+        let members = match &mut self.0 {
+            Members::Sorted(members) => members,
+            Members::Map(map) => return map.insert(key, value),
+        };
+        if members.last().is_none_or(|(last, _)| *last < key) {
+            members.push((key, value));
+            return None;
+        }
+        match members.binary_search_by(|(k, _)| k.cmp(&key)) {
+            Ok(found) => Some(std::mem::replace(&mut members[found].1, value)),
+            Err(at) if members.len() < SORTED_MEMBERS_MAX => {
+                members.insert(at, (key, value));
+                None
+            }
+            Err(_) => {
+                let mut map: BTreeMap<_, _> = std::mem::take(members).into_iter().collect();
+                map.insert(key, value);
+                self.0 = Members::Map(map);
+                None
+            }
+        }
+    }
+
+    /// Takes out the member under `key`.
+    pub fn remove(&mut self, key: &str) -> Option<Datum> {
+        match &mut self.0 {
+            Members::Sorted(members) => {
+                let found = members.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+                Some(members.remove(found).1)
+            }
+            Members::Map(map) => map.remove(key),
+        }
+    }
+
+    /// The value under `key` so far.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Datum> {
+        match &self.0 {
+            Members::Sorted(members) => {
+                let found = members.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
+                Some(&members[found].1)
+            }
+            Members::Map(map) => map.get(key),
+        }
+    }
+
+    /// The number of members so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Members::Sorted(members) => members.len(),
+            Members::Map(map) => map.len(),
+        }
+    }
+
+    /// Whether there is no member yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The finished object.
+    #[must_use]
+    pub fn build(self) -> Object {
+        Object::from_sorted(match self.0 {
+            Members::Sorted(members) => members,
+            Members::Map(map) => map.into_iter().collect(),
+        })
+    }
+}
+
+impl FromIterator<(Text, Datum)> for ObjectBuilder {
+    fn from_iter<I: IntoIterator<Item = (Text, Datum)>>(members: I) -> Self {
+        let mut builder = ObjectBuilder::new();
+        for (key, value) in members {
+            builder.insert(key, value);
+        }
+        builder
+    }
+}
+
+impl Object {
+    /// The canonical text of a stored object.
+    pub(crate) fn stored_text(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Repr::Tree(_) => None,
+            Repr::Row(row) => Some(layout::text_of(row)),
+            Repr::Text(text) => Some(text),
+        }
+    }
+}

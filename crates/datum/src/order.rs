@@ -1,0 +1,149 @@
+//! ReQL's total order, and equality and hashing that agree with it.
+
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
+
+use crate::print::shape_members;
+use crate::value::Repr;
+use crate::{Datum, Kind, Object, Text, deep};
+
+impl Ord for Datum {
+    /// Kinds by name with the bounds outermost, then within a kind: arrays item by item, objects
+    /// as sorted (key, value) pairs, times by instant, text and binary by bytes.
+    ///
+    /// A geometry has the place of the plain object it is written as. (By name alone it would lie
+    /// after binaries and still compare with objects by members, which is not an order.)
+    /// Source: reql reference section 3.
+    fn cmp(&self, other: &Datum) -> Ordering {
+        match (self, other) {
+            (Datum::Number(a), Datum::Number(b)) => cmp_numbers(*a, *b),
+            (Datum::String(a), Datum::String(b)) => a.cmp(b),
+            (Datum::Bool(a), Datum::Bool(b)) => a.cmp(b),
+            (Datum::Array(a), Datum::Array(b)) => deep::level(|| a.iter().cmp(b.iter())),
+            (Datum::Object(a), Datum::Object(b)) => cmp_objects(a, b),
+            (Datum::Binary(a), Datum::Binary(b)) => a.cmp(b),
+            (Datum::Time(a), Datum::Time(b)) => cmp_numbers(a.epoch_seconds, b.epoch_seconds),
+            (Datum::Geometry(a), Datum::Geometry(b)) => cmp_objects(a, b),
+            (Datum::Geometry(a), Datum::Object(b)) => cmp_objects(&whole_shape(a), b),
+            (Datum::Object(a), Datum::Geometry(b)) => cmp_objects(a, &whole_shape(b)),
+            _ => place(self.kind()).cmp(&place(other.kind())),
+        }
+    }
+}
+
+/// Where a kind lies among the kinds.
+pub(crate) fn place(kind: Kind) -> Kind {
+    match kind {
+        Kind::Geometry => Kind::Object,
+        other => other,
+    }
+}
+
+/// Finite numbers by value; the zeros are equal.
+fn cmp_numbers(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
+}
+
+fn whole_shape(shape: &Object) -> Object {
+    Object::from_sorted(shape_members(shape))
+}
+
+fn cmp_objects(a: &Object, b: &Object) -> Ordering {
+    match (&a.0, &b.0) {
+        (Repr::Tree(a), Repr::Tree(b)) => deep::level(|| cmp_members(&a.0, &b.0)),
+        _ if a.same_text(b) => Ordering::Equal,
+        // Both sides are read once and whole, so that deep text is not read once per level.
+        _ => match (&a.to_tree().0, &b.to_tree().0) {
+            (Repr::Tree(a), Repr::Tree(b)) => deep::level(|| cmp_members(&a.0, &b.0)),
+            _ => Ordering::Equal,
+        },
+    }
+}
+
+fn cmp_members(a: &[(Text, Datum)], b: &[(Text, Datum)]) -> Ordering {
+    a.iter().cmp(b.iter())
+}
+
+impl Object {
+    /// Whether both are stored text and the same text, which makes them equal.
+    fn same_text(&self, other: &Object) -> bool {
+        match (self.stored_text(), other.stored_text()) {
+            (Some(a), Some(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl PartialOrd for Datum {
+    fn partial_cmp(&self, other: &Datum) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Datum {
+    fn eq(&self, other: &Datum) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Datum {}
+
+impl Ord for Object {
+    fn cmp(&self, other: &Object) -> Ordering {
+        cmp_objects(self, other)
+    }
+}
+
+impl PartialOrd for Object {
+    fn partial_cmp(&self, other: &Object) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Object) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Object {}
+
+impl Hash for Datum {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        place(self.kind()).hash(state);
+        match self {
+            Datum::MinVal | Datum::MaxVal | Datum::Null => {}
+            Datum::Bool(value) => value.hash(state),
+            Datum::Number(n) => hash_number(*n, state),
+            Datum::String(text) => text.as_bytes().hash(state),
+            Datum::Array(items) => deep::level(|| {
+                items.len().hash(state);
+                items.iter().for_each(|item| item.hash(state));
+            }),
+            Datum::Object(object) => object.hash(state),
+            Datum::Binary(bytes) => bytes.hash(state),
+            Datum::Time(time) => hash_number(time.epoch_seconds, state),
+            Datum::Geometry(shape) => whole_shape(shape).hash(state),
+        }
+    }
+}
+
+impl Hash for Object {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        if let Repr::Tree(tree) = &self.to_tree().0 {
+            deep::level(|| {
+                tree.0.len().hash(state);
+                for (key, value) in &tree.0 {
+                    key.as_bytes().hash(state);
+                    value.hash(state);
+                }
+            });
+        }
+    }
+}
+
+fn hash_number<H: Hasher>(number: f64, state: &mut H) {
+    // The zeros are equal, so they hash alike.
+    let number = if number == 0.0 { 0.0 } else { number };
+    number.to_bits().hash(state);
+}

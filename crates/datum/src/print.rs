@@ -1,0 +1,293 @@
+//! Printing: compact canonical JSON for the wire and the disk, and the layout of messages.
+
+use crate::layout;
+use crate::value::{Members, Repr};
+use crate::{Bytes, Datum, Kind, Object, Text, Time, binary, deep, escape, number};
+
+/// The key that makes an object a pseudotype.
+pub(crate) const TYPE_KEY: &str = "$reql_type$";
+/// Longest value inside a truncated message, its ending included.
+const TRUNCATED_BYTES: usize = 300;
+/// Deepest indentation, so that a message grows no faster than its value.
+const TABS_MAX: usize = 1000;
+
+impl Datum {
+    /// Appends the compact JSON text: keys in byte order, pseudotypes as `$reql_type$` objects.
+    ///
+    /// A bound has no JSON; it prints as `r.minval` or `r.maxval`. See [`Datum::not_json`].
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match self {
+            Datum::MinVal => out.extend_from_slice(b"r.minval"),
+            Datum::MaxVal => out.extend_from_slice(b"r.maxval"),
+            Datum::Null => out.extend_from_slice(b"null"),
+            Datum::Bool(true) => out.extend_from_slice(b"true"),
+            Datum::Bool(false) => out.extend_from_slice(b"false"),
+            Datum::Number(n) => number::write_number(*n, out),
+            Datum::String(text) => escape::write_string(text, out),
+            Datum::Array(items) => deep::level(|| write_array(items, out)),
+            Datum::Object(object) => object.write_json(out),
+            Datum::Binary(bytes) => write_binary(bytes, out),
+            Datum::Time(time) => write_time(*time, out),
+            Datum::Geometry(shape) => write_geometry(shape, out),
+        }
+    }
+
+    /// [`Datum::write_json`] as a string.
+    #[must_use]
+    pub fn to_json_string(&self) -> String {
+        let mut out = Vec::new();
+        self.write_json(&mut out);
+        into_string(out)
+    }
+
+    /// The value as messages show it: one member or item per line, a tab per level and a tab after
+    /// each key's colon.
+    #[must_use]
+    pub fn pretty(&self) -> String {
+        let mut compact = Vec::new();
+        self.write_json(&mut compact);
+        into_string(indent(&compact, usize::MAX))
+    }
+
+    /// [`Datum::pretty`], cut to 300 bytes with `...` at the end when it is longer.
+    #[must_use]
+    pub fn truncated(&self) -> String {
+        let mut compact = Vec::new();
+        self.write_json(&mut compact);
+        let mut text = into_string(indent(&compact, TRUNCATED_BYTES));
+        if text.len() > TRUNCATED_BYTES {
+            text.truncate(cut(&text, TRUNCATED_BYTES - 3).len());
+            text.push_str("...");
+        }
+        text
+    }
+
+    /// The bound (`MINVAL` or `MAXVAL`) inside this value that keeps it from being JSON.
+    #[must_use]
+    pub fn not_json(&self) -> Option<Kind> {
+        match self {
+            Datum::MinVal | Datum::MaxVal => Some(self.kind()),
+            Datum::Array(items) => deep::level(|| items.iter().find_map(Datum::not_json)),
+            Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
+                Repr::Tree(tree) => deep::level(|| tree.0.iter().find_map(|m| m.1.not_json())),
+                Repr::Row(_) | Repr::Text(_) => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Object {
+    /// Appends the compact JSON text. A stored object is one copy of its text.
+    pub fn write_json(&self, out: &mut Vec<u8>) {
+        match &self.0 {
+            Repr::Tree(tree) => deep::level(|| write_members(tree, out)),
+            Repr::Row(row) => out.extend_from_slice(layout::text_of(row)),
+            Repr::Text(text) => out.extend_from_slice(text),
+        }
+    }
+}
+
+impl std::fmt::Debug for Datum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.to_json_string())
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut out = Vec::new();
+        self.write_json(&mut out);
+        f.write_str(&into_string(out))
+    }
+}
+
+/// The beginning of `text`, at most `bytes_max` bytes of it and no part of a character.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = bytes_max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn into_string(text: Vec<u8>) -> String {
+    match String::from_utf8(text) {
+        Ok(text) => text,
+        Err(damaged) => String::from_utf8_lossy(damaged.as_bytes()).into_owned(),
+    }
+}
+
+fn write_array(items: &[Datum], out: &mut Vec<u8>) {
+    out.push(b'[');
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        item.write_json(out);
+    }
+    out.push(b']');
+}
+
+fn write_members(members: &Members, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (i, (key, value)) in members.0.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        write_member(key, value, out);
+    }
+    out.push(b'}');
+}
+
+/// Appends `"key":value`.
+pub(crate) fn write_member(key: &str, value: &Datum, out: &mut Vec<u8>) {
+    escape::write_string(key, out);
+    out.push(b':');
+    value.write_json(out);
+}
+
+fn write_binary(bytes: &Bytes, out: &mut Vec<u8>) {
+    out.extend_from_slice(br#"{"$reql_type$":"BINARY","data":""#);
+    binary::write_base64(bytes, out);
+    out.extend_from_slice(br#""}"#);
+}
+
+fn write_time(time: Time, out: &mut Vec<u8>) {
+    out.extend_from_slice(br#"{"$reql_type$":"TIME","epoch_time":"#);
+    number::write_number(time.epoch_seconds, out);
+    out.extend_from_slice(br#","timezone":""#);
+    out.extend_from_slice(time.offset_text().as_bytes());
+    out.extend_from_slice(br#""}"#);
+}
+
+fn write_geometry(shape: &Object, out: &mut Vec<u8>) {
+    write_members(&Members(shape_members(shape)), out);
+}
+
+/// The members of a shape with its `$reql_type$` in its place.
+pub(crate) fn shape_members(shape: &Object) -> Vec<(Text, Datum)> {
+    let mut members = match &shape.0 {
+        Repr::Tree(tree) => tree.0.clone(),
+        // A shape is taken out of its text when it is read.
+        Repr::Row(_) | Repr::Text(_) => Vec::new(),
+    };
+    let at = members.partition_point(|(key, _)| &**key < TYPE_KEY);
+    let name = Datum::String(Text::from_static("GEOMETRY"));
+    members.insert(at, (Text::from_static(TYPE_KEY), name));
+    members
+}
+
+/// Lays compact JSON text out over lines, stopping when more than `enough` bytes are written.
+fn indent(compact: &[u8], enough: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut depth = 0_usize;
+    let mut at = 0;
+    while let (Some(&byte), true) = (compact.get(at), out.len() <= enough) {
+        at += 1;
+        match byte {
+            b'"' => {
+                let end = string_end(compact, at);
+                out.push(b'"');
+                out.extend_from_slice(&compact[at..end]);
+                at = end;
+            }
+            b'{' | b'[' if matches!(compact.get(at), Some(b'}' | b']')) => {
+                out.extend_from_slice(&[byte, compact[at]]);
+                at += 1;
+            }
+            b'{' | b'[' => {
+                depth += 1;
+                out.push(byte);
+                new_line(depth, &mut out);
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                new_line(depth, &mut out);
+                out.push(byte);
+            }
+            b',' => {
+                out.push(byte);
+                new_line(depth, &mut out);
+            }
+            b':' => out.extend_from_slice(b":\t"),
+            _ => out.push(byte),
+        }
+    }
+    out
+}
+
+fn new_line(depth: usize, out: &mut Vec<u8>) {
+    out.push(b'\n');
+    out.resize(out.len() + depth.min(TABS_MAX), b'\t');
+}
+
+/// Position after the closing quote of the string whose text begins at `from`.
+pub(crate) fn string_end(json: &[u8], from: usize) -> usize {
+    let mut at = from;
+    loop {
+        at = escape::plain_end(json, at);
+        match json.get(at) {
+            None => return json.len(),
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at = (at + 2).min(json.len()),
+            Some(_) => at += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn object(members: Vec<(&str, Datum)>) -> Datum {
+        let members = members.into_iter().map(|(k, v)| (Text::from(k), v)).collect();
+        Datum::Object(Object::from_sorted(members))
+    }
+
+    #[test]
+    fn values_print_compact_with_pseudotypes_as_objects() {
+        let shape = match object(vec![("!", Datum::Null), ("type", Datum::from("Point"))]) {
+            Datum::Object(shape) => shape,
+            _ => unreachable!(),
+        };
+        let value = Datum::from(vec![
+            Datum::Null,
+            object(vec![("a\n", Datum::from(1)), ("b", Datum::Bool(true))]),
+            Datum::Binary(Bytes::from_static(b"foo")),
+            Datum::Time(Time::new(1.5, -420)),
+            Datum::Geometry(shape),
+        ]);
+        let expected = concat!(
+            r#"[null,{"a\n":1,"b":true},{"$reql_type$":"BINARY","data":"Zm9v"},"#,
+            r#"{"$reql_type$":"TIME","epoch_time":1.5,"timezone":"-07:00"},"#,
+            r#"{"!":null,"$reql_type$":"GEOMETRY","type":"Point"}]"#,
+        );
+        assert_eq!(value.to_json_string(), expected);
+    }
+
+    #[test]
+    fn messages_show_one_member_per_line() {
+        let inner = object(vec![("c", Datum::empty_array()), ("d", object(vec![]))]);
+        let items = Datum::from(vec![Datum::from(1), Datum::from("x,{\"")]);
+        let value = object(vec![("a", items), ("b", inner)]);
+        let expected = "{\n\t\"a\":\t[\n\t\t1,\n\t\t\"x,{\\\"\"\n\t],\n\t\"b\":\t{\n\t\t\"c\":\t[],\n\t\t\"d\":\t{}\n\t}\n}";
+        assert_eq!(value.pretty(), expected);
+        assert_eq!(Datum::from("a").pretty(), "\"a\"");
+    }
+
+    #[test]
+    fn long_values_are_cut_at_a_character() {
+        let short = Datum::from("x".repeat(298));
+        assert_eq!(short.truncated().len(), 300);
+        let long = Datum::from("é".repeat(200)).truncated();
+        assert!(long.len() <= 300 && long.ends_with("é..."), "{long}");
+    }
+
+    #[test]
+    fn bounds_are_found_wherever_they_are() {
+        let value = object(vec![("a", Datum::from(vec![Datum::Null, Datum::MaxVal]))]);
+        assert_eq!(value.not_json(), Some(Kind::MaxVal));
+        assert_eq!(Datum::from(vec![Datum::Null]).not_json(), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Objects with a `$reql_type$` and the values they stand for.
+
+use crate::print::{TYPE_KEY, shape_members};
+use crate::value::Repr;
+use crate::{Datum, Object, ptype};
+
+/// The key that makes an object a pseudotype.
+pub const KEY: &str = TYPE_KEY;
+/// The `$reql_type$` of an object that replaces instead of merging.
+pub const LITERAL: &str = "LITERAL";
+/// The member of a literal that holds what it stands for; absent when it removes.
+pub const LITERAL_VALUE: &str = "value";
+
+/// The value `object` stands for: a time, binary or geometry when it has a `$reql_type$` of that
+/// name, itself when it has none or is a literal. Fails with the ReQL message.
+pub fn from_object(object: Object) -> Result<Datum, String> {
+    if !object.contains_key(TYPE_KEY) {
+        return Ok(Datum::Object(object));
+    }
+    match object.to_tree().0 {
+        Repr::Tree(tree) => ptype::read(tree.0.clone()),
+        Repr::Row(_) | Repr::Text(_) => Ok(Datum::Object(object)),
+    }
+}
+
+/// Whether `object` is a literal: `{"$reql_type$":"LITERAL"}` with or without a `value`.
+#[must_use]
+pub fn is_literal(object: &Object) -> bool {
+    // Stored text holds no literal.
+    let Repr::Tree(tree) = &object.0 else { return false };
+    let found = tree.0.binary_search_by(|(key, _)| (**key).cmp(TYPE_KEY));
+    found.is_ok_and(|at| matches!(&tree.0[at].1, Datum::String(name) if *name == LITERAL))
+}
+
+/// The object a pseudotype is written as; `None` for other values.
+#[must_use]
+pub fn to_object(value: &Datum) -> Option<Object> {
+    match value {
+        Datum::Object(object) => Some(object.clone()),
+        Datum::Geometry(shape) => Some(Object::from_sorted(shape_members(shape))),
+        Datum::Time(time) => Some(Object::from_sorted(vec![
+            (TYPE_KEY.into(), Datum::from("TIME")),
+            ("epoch_time".into(), Datum::Number(time.epoch_seconds)),
+            ("timezone".into(), Datum::from(time.offset_text())),
+        ])),
+        Datum::Binary(bytes) => {
+            let mut text = Vec::new();
+            crate::binary::write_base64(bytes, &mut text);
+            let text = String::from_utf8(text).unwrap_or_default();
+            Some(Object::from_sorted(vec![
+                (TYPE_KEY.into(), Datum::from("BINARY")),
+                ("data".into(), Datum::from(text)),
+            ]))
+        }
+        _ => None,
+    }
+}
