@@ -1,0 +1,209 @@
+// The report page: reads the results embedded in it and lays them out. No network.
+'use strict';
+
+(() => {
+  const { runs, published } = JSON.parse(document.getElementById('data').textContent);
+  const main = document.getElementById('main');
+  const { short, time } = charts;
+  const count = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+  const fine = new Intl.NumberFormat('en', { maximumSignificantDigits: 4 });
+  const NONE = '–';
+
+  function element(name, attributes, ...children) {
+    const made = document.createElement(name);
+    Object.entries(attributes || {}).forEach(([key, value]) => made.setAttribute(key, value));
+    children.flat().forEach((child) => made.append(child));
+    return made;
+  }
+
+  const whole = (value) => (value === null || value === undefined ? NONE : count.format(value));
+  const number = (value) => (value === null || value === undefined ? NONE : fine.format(value));
+  const bytes = (value) => {
+    if (value === null || value === undefined) return NONE;
+    const units = ['B', 'KB', 'MB', 'GB', 'TB'];
+    let unit = 0;
+    let rest = value;
+    while (rest >= 1000 && unit < units.length - 1) { rest /= 1000; unit += 1; }
+    return `${fine.format(rest)} ${units[unit]}`;
+  };
+
+  function table(head, rows) {
+    const line = (cell) => (cell instanceof Node ? element('td', { class: 'text' }, cell) : element('td', {}, String(cell)));
+    return element('div', { class: 'wide', tabindex: '0' }, element('table', {},
+      element('thead', {}, element('tr', {}, head.map((text) => element('th', { scope: 'col' }, text)))),
+      element('tbody', {}, rows.map((row) => element('tr', {}, row.map(line))))));
+  }
+
+  function figure(title, note) {
+    return element('figure', {}, element('figcaption', {}, title, ' ', element('span', {}, note || '')));
+  }
+
+  function title(run) {
+    return run.label ? `${run.name} (${run.label})` : run.name;
+  }
+
+  // The rate the run is known for: documents for loads and scans, blocks for blocks.
+  function rate(run) {
+    const wanted = { 'ycsb-load': 'documents', analytic: 'documents', blocks: 'blocks' }[run.kind];
+    const unit = run.throughput.units.find((one) => one.name === wanted);
+    return unit ? { value: unit.per_second, unit: `${unit.name}/s` } : { value: run.throughput.operations_per_second, unit: 'operations/s' };
+  }
+
+  function baseline(run) {
+    const report = run.published && published[run.published.report];
+    const workload = report && report.workloads[run.published.workload];
+    if (!workload) return null;
+    const servers = String(run.published.servers);
+    const find = (table) => (table ? table[servers] ?? table.any ?? null : null);
+    const factor = workload.per_connection ? run.loop.connections : 1;
+    const scale = (value) => (value === null ? null : value * factor);
+    return { report, workload, servers, raw: scale(find(workload.raw)), stated: scale(find(workload.stated)) };
+  }
+
+  function summary() {
+    const head = ['Run', 'Rate', 'Unit', 'p50', 'p95', 'p99', 'p99.9', 'max', 'Server CPU per operation', 'Acknowledged writes per fsync', 'Errors'];
+    const rows = runs.map((run, i) => {
+      const all = run.operations.reduce((most, one) => (one.ok > (most ? most.ok : -1) ? one : most), null);
+      const latency = all ? all.service : {};
+      const { value, unit } = rate(run);
+      const failed = run.operations.reduce((sum, one) => sum + one.failed, 0);
+      const cpu = run.cost.server_cpu_us_per_operation;
+      return [element('a', { href: `#run-${i}` }, title(run)), whole(value), unit,
+        ...['p50_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'].map((name) => time(latency[name])),
+        cpu === null ? NONE : time(cpu), run.log ? number(run.log.acknowledged_writes_per_fsync) : NONE, whole(failed)];
+    });
+    main.append(element('h2', {}, 'All runs'),
+      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer. Nothing is cut: the maximum is the maximum.'),
+      table(head, rows));
+  }
+
+  function comparison() {
+    const known = runs.map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
+    if (!known.length) return;
+    main.append(element('h2', {}, 'Published beside measured'),
+      element('p', { class: 'soft' }, 'The published figures come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next.'));
+    const rows = known.map(([run, base]) => {
+      const measured = rate(run).value;
+      return [base.workload.title, base.servers, base.stated === null ? NONE : whole(base.stated), whole(base.raw), whole(measured), number(measured / base.raw), base.workload.unit || base.report.unit];
+    });
+    main.append(table(['Workload', 'Servers', 'Published, as stated', 'Published, raw data', 'Measured here', 'Ratio', 'Unit'], rows));
+    new Set(known.map(([, base]) => base.report)).forEach((report) => main.append(element('p', { class: 'soft' }, `${report.title}: ${report.setup}.`)));
+  }
+
+  function facts(run) {
+    const server = run.servers[0] || {};
+    const { value, unit } = rate(run);
+    const shown = [
+      [unit, whole(value)],
+      ['Server CPU per operation', run.cost.server_cpu_us_per_operation === null ? NONE : time(run.cost.server_cpu_us_per_operation)],
+      ['Client CPU per operation', run.cost.client_cpu_us_per_operation === null ? NONE : time(run.cost.client_cpu_us_per_operation)],
+      ['Server peak memory', bytes(server.peak_memory_bytes)],
+      ['Bytes written per operation', bytes(run.cost.written_bytes_per_operation)],
+      ['Connections', `${run.loop.connections}${run.loop.pipeline > 1 ? ` × ${run.loop.pipeline}` : ''}`],
+    ];
+    if (run.log) shown.push(['Acknowledged writes per fsync', number(run.log.acknowledged_writes_per_fsync)]);
+    run.throughput.units.filter((one) => `${one.name}/s` !== unit).forEach((one) => shown.push([`${one.name}/s`, one.name === 'bytes' ? bytes(one.per_second) : whole(one.per_second)]));
+    return element('dl', { class: 'facts' }, shown.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text))));
+  }
+
+  function operations(run) {
+    const rows = [];
+    run.operations.forEach((one) => [['service', ''], ['intended', ' (intended)'], ['failed_service', ' (failed)']].forEach(([part, suffix]) => {
+      const latency = one[part];
+      if (!latency) return;
+      rows.push([one.name + suffix, whole(latency.count), part === 'service' ? whole(one.per_second) : NONE, time(latency.mean_us),
+        ...['p50_us', 'p90_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'].map((name) => time(latency[name]))]);
+    }));
+    return table(['Operation', 'Count', 'Per second', 'mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max'], rows);
+  }
+
+  function publishedCurves(run) {
+    const base = baseline(run);
+    if (!base) return [];
+    return Object.entries(base.workload.latency_ms).filter(([, by]) => by[base.servers]).map(([name, by]) => {
+      const [p50, p95, p99, p999, max] = by[base.servers].map((ms) => ms * 1000);
+      return { label: `${name}, published`, curve: [[50, p50, 0], [95, p95, 0], [99, p99, 0], [99.9, p999, 0], [99.999, max, 1e5]].filter(([, us]) => us > 0) };
+    });
+  }
+
+  function pictures(run) {
+    const points = run.series.points.filter((point) => point.second >= 0);
+    const seconds = points.map((point) => point.second);
+    const grid = element('div', { class: 'charts' });
+    const names = run.operations.map((one) => one.name);
+    const of = (name, member) => points.map((point) => {
+      const found = point.operations.find((one) => one.name === name);
+      return found && found[member] > 0 ? found[member] : null;
+    });
+    if (points.length > 1) {
+      const throughput = figure('Throughput', 'operations answered in each second');
+      grid.append(throughput);
+      charts.overTime(throughput, seconds, names.map((name) => ({ label: name, values: of(name, 'ok') })), short, false);
+      const latency = figure('Latency over time', 'p99 of each second');
+      grid.append(latency);
+      charts.overTime(latency, seconds, names.map((name) => ({ label: `${name} p99`, values: of(name, 'p99_us') })), time, true);
+    }
+    const curves = run.operations.flatMap((one) => [['service', ''], ['intended', ' intended']].filter(([part]) => one[part] && one[part].curve.length)
+      .map(([part, suffix]) => ({ label: one.name + suffix, curve: one[part].curve })));
+    if (curves.length) {
+      const spread = figure('Percentiles', 'each step to the right is one more nine; the last point is the maximum');
+      grid.append(spread);
+      charts.percentiles(spread, curves, publishedCurves(run));
+    }
+    if (points.length > 1 && points.some((point) => point.server_cpu_share !== null)) {
+      const cpu = figure('CPU', 'cores in use');
+      grid.append(cpu);
+      charts.overTime(cpu, seconds, [
+        { label: 'servers', values: points.map((point) => point.server_cpu_share) },
+        { label: 'client', values: points.map((point) => point.client_cpu_share) },
+      ], short, false);
+    }
+    return grid;
+  }
+
+  function pairs(object) {
+    return Object.entries(object).map(([name, value]) => [name, element('code', {}, value === null ? 'null' : String(value))]);
+  }
+
+  function fold(name, ...children) {
+    return element('details', {}, element('summary', {}, name), ...children);
+  }
+
+  function section(run, i) {
+    main.append(element('h2', { id: `run-${i}` }, title(run)));
+    main.append(element('p', { class: 'soft' }, `${run.started_at}, ${number(run.time.measured_seconds)} s measured after ${number(run.time.warmup_seconds)} s of warm-up, ${run.loop.kind} loop`));
+    run.alarms.forEach((alarm) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, alarm.kind), `: ${alarm.message}`)));
+    run.checks.forEach((check) => main.append(element('p', {}, `${check.ok ? '✓' : '✗'} ${check.name}: ${whole(check.found)} found, ${whole(check.expected)} expected (${check.source})`)));
+    main.append(facts(run), operations(run), pictures(run));
+    if (run.runs.length) main.append(element('h3', {}, 'Single timings'), table(['Run', 'Time', 'Server CPU', 'Answer'], run.runs.map((one, n) => [n + 1, time(one.ms * 1000), one.server_cpu_ms === null ? NONE : time(one.server_cpu_ms * 1000), whole(one.answer)])));
+    if (run.errors.length) main.append(element('h3', {}, 'Errors'), table(['Operation', 'Count', 'Kind', 'First message'], run.errors.map((one) => [one.operation, whole(one.count), one.kind, element('span', {}, one.first_message)])));
+    run.notes.forEach((note) => main.append(element('p', { class: 'soft' }, note)));
+    main.append(fold('Settings, command and machine',
+      element('p', {}, element('code', {}, run.command.join(' '))),
+      table(['Setting', 'Value'], pairs({ seed: run.seed, ...run.settings })),
+      element('h3', {}, 'Machine and versions'),
+      table(['', ''], pairs({ ...run.machine, ...run.versions }))));
+  }
+
+  function subtitle() {
+    const first = runs[0];
+    if (!first) return 'No results.';
+    const { machine, versions } = first;
+    return `${runs.length} runs from ${first.started_at} to ${runs[runs.length - 1].ended_at} on ${machine.cores} × ${machine.cpu_model}, ${bytes(machine.memory_bytes)}, ${machine.kernel}; server ${versions.server || 'unknown'}`;
+  }
+
+  function theme() {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
+    root.dataset.theme = dark ? 'light' : 'dark';
+    charts.redraw();
+  }
+
+  document.getElementById('subtitle').textContent = subtitle();
+  document.getElementById('theme').addEventListener('click', theme);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', charts.redraw);
+  summary();
+  comparison();
+  runs.forEach(section);
+  main.append(element('footer', {}, 'Made by rekindle bench report. The page needs no network; charts by uPlot (MIT licence).'));
+})();

@@ -1,0 +1,7 @@
+//! `bench report`: the results in a folder as one page that opens without a network.
+
+mod page;
+mod results;
+
+pub use page::render;
+pub use results::{ReportError, collect};
