@@ -1,5 +1,6 @@
 //! What a server keeps instead of a password.
 
+use datum::{Bytes, Datum, Object, Text};
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -29,12 +30,13 @@ pub struct PasswordRecord {
     pub is_empty: bool,
 }
 
-/// Bytes or a datum that are no password record.
+/// An object that is no password record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a password record of version {version}", version = VERSION)]
-pub struct WrongRecord;
-
-const VERSION: u8 = 1;
+#[error("field {field} of a password record is missing or wrong")]
+pub struct WrongRecord {
+    /// The first field found wrong.
+    pub field: &'static str,
+}
 
 impl PasswordRecord {
     /// The record of `password`. Costs `iterations` rounds (4096 take about a millisecond).
@@ -65,35 +67,45 @@ impl PasswordRecord {
         keys.stored_key().ct_eq(&self.stored_key).into()
     }
 
-    /// Version, flag, iterations, both keys, salt.
+    /// The record as an object a catalog row can hold.
     #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![VERSION, u8::from(self.is_empty)];
-        bytes.extend_from_slice(&self.iterations.to_le_bytes());
-        bytes.extend_from_slice(&self.stored_key);
-        bytes.extend_from_slice(&self.server_key);
-        bytes.extend_from_slice(&self.salt);
-        bytes
+    pub fn to_object(&self) -> Object {
+        let fields = [
+            ("is_empty", Datum::Bool(self.is_empty)),
+            ("iterations", Datum::Number(f64::from(self.iterations))),
+            ("salt", binary(&self.salt)),
+            ("server_key", binary(&self.server_key)),
+            ("stored_key", binary(&self.stored_key)),
+        ];
+        fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect()
     }
 
-    /// The record [`PasswordRecord::to_bytes`] wrote.
-    pub fn from_bytes(bytes: &[u8]) -> Result<PasswordRecord, WrongRecord> {
-        let (&[version, is_empty], rest) = bytes.split_first_chunk().ok_or(WrongRecord)?;
-        let (iterations, rest) = rest.split_first_chunk().ok_or(WrongRecord)?;
-        let (stored_key, rest) = rest.split_first_chunk().ok_or(WrongRecord)?;
-        let (server_key, salt) = rest.split_first_chunk().ok_or(WrongRecord)?;
-        let iterations = u32::from_le_bytes(*iterations);
-        if version != VERSION || is_empty > 1 || iterations == 0 {
-            return Err(WrongRecord);
-        }
+    /// The record [`PasswordRecord::to_object`] wrote.
+    pub fn from_object(object: &Object) -> Result<PasswordRecord, WrongRecord> {
+        let bytes = |field: &'static str| match object.get(field) {
+            Some(Datum::Binary(bytes)) => Ok(bytes),
+            _ => Err(WrongRecord { field }),
+        };
+        let key = |field| Key::try_from(bytes(field)?.as_ref()).map_err(|_| WrongRecord { field });
+        let iterations = match object.get("iterations") {
+            Some(Datum::Number(n)) if n >= 1.0 && n <= f64::from(u32::MAX) && n.fract() == 0.0 => n as u32,
+            _ => return Err(WrongRecord { field: "iterations" }),
+        };
+        let Some(Datum::Bool(is_empty)) = object.get("is_empty") else {
+            return Err(WrongRecord { field: "is_empty" });
+        };
         Ok(PasswordRecord {
-            salt: salt.to_vec(),
+            salt: bytes("salt")?.to_vec(),
             iterations,
-            stored_key: *stored_key,
-            server_key: *server_key,
-            is_empty: is_empty == 1,
+            stored_key: key("stored_key")?,
+            server_key: key("server_key")?,
+            is_empty,
         })
     }
+}
+
+fn binary(bytes: &[u8]) -> Datum {
+    Datum::Binary(Bytes::copy_from_slice(bytes))
 }
 
 /// Keys are secrets: only the harmless parts are printed.
@@ -157,14 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn a_record_survives_its_bytes() {
+    fn a_record_survives_being_stored() {
         let record = PasswordRecord::new("pencil", [7; SALT_BYTES], 4096);
-        assert_eq!(PasswordRecord::from_bytes(&record.to_bytes()), Ok(record.clone()));
-        let mut other_version = record.to_bytes();
-        other_version[0] = 9;
-        assert_eq!(PasswordRecord::from_bytes(&other_version), Err(WrongRecord));
-        for length in 0..70 {
-            assert_eq!(PasswordRecord::from_bytes(&record.to_bytes()[..length]), Err(WrongRecord), "{length}");
+        assert_eq!(PasswordRecord::from_object(&record.to_object()), Ok(record.clone()));
+        for field in ["is_empty", "iterations", "salt", "server_key", "stored_key"] {
+            let mut damaged = record.to_object().to_builder();
+            damaged.insert(Text::from_static(field), Datum::from("x"));
+            assert_eq!(PasswordRecord::from_object(&damaged.build()), Err(WrongRecord { field }));
         }
     }
 

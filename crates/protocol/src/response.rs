@@ -1,0 +1,263 @@
+//! Answers, written straight into the bytes to send.
+//!
+//! Each function appends one whole frame. Keys come in the order `t`, `e`, `r`, `b`, `p`, `n`.
+//! A datum is written once, by its own printer; a row that is still its stored text is copied.
+//! Source: reql reference 1.3.
+
+use datum::Datum;
+use reql::{Backtrace, ErrorClass, Frame};
+
+use crate::failure::{Failure, FailureKind, class_code};
+use crate::frame::{self, OpenFrame, RESPONSE_BYTES_MAX, Token};
+
+/// The number of an answer's kind, sent as `t`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum ResponseType {
+    /// One datum.
+    SuccessAtom = 1,
+    /// The last batch of a stream.
+    SuccessSequence = 2,
+    /// A batch that more may follow.
+    SuccessPartial = 3,
+    /// Every noreply query before is done.
+    WaitComplete = 4,
+    /// Who the server is.
+    ServerInfo = 5,
+    /// The client sent no query.
+    ClientError = 16,
+    /// The query is not legal.
+    CompileError = 17,
+    /// The query failed while it ran.
+    RuntimeError = 18,
+}
+
+/// What a client should know of a stream, sent as `n`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Note {
+    /// A changefeed of a table or a range.
+    SequenceFeed = 1,
+    /// A changefeed of one document.
+    AtomFeed = 2,
+    /// A changefeed of the first rows of an order.
+    OrderByLimitFeed = 3,
+    /// Several changefeeds in one.
+    UnionedFeed = 4,
+    /// A changefeed that also reports its state.
+    IncludesStates = 5,
+}
+
+/// Whether more of a stream may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// Ask with CONTINUE.
+    MayFollow,
+    /// The token is free.
+    Ended,
+}
+
+/// One batch of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchParts<'a> {
+    /// In the stream's order.
+    pub items: &'a [Datum],
+    /// Whether to ask again.
+    pub more: More,
+    /// What kind of stream it is; empty for anything but a changefeed.
+    pub notes: &'a [Note],
+    /// What was measured, when the query asked for it.
+    pub profile: Option<&'a Datum>,
+}
+
+/// Who answers, for SERVER_INFO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// The server's uuid.
+    pub id: String,
+    /// The server's name.
+    pub name: String,
+}
+
+/// One datum: SUCCESS_ATOM.
+pub fn write_atom(out: &mut Vec<u8>, token: Token, value: &Datum, profile: Option<&Datum>) {
+    let frame = frame::open(out, token);
+    out.extend_from_slice(b"{\"t\":1,\"r\":[");
+    value.write_json(out);
+    out.push(b']');
+    write_profile(out, profile);
+    out.push(b'}');
+    finish(frame, out);
+}
+
+/// A batch of a stream: SUCCESS_PARTIAL, or SUCCESS_SEQUENCE for the last.
+pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
+    let frame = frame::open(out, token);
+    out.extend_from_slice(match batch.more {
+        More::MayFollow => b"{\"t\":3,\"r\":[",
+        More::Ended => b"{\"t\":2,\"r\":[",
+    });
+    for (i, item) in batch.items.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        item.write_json(out);
+    }
+    out.push(b']');
+    write_profile(out, batch.profile);
+    out.extend_from_slice(b",\"n\":[");
+    for (i, note) in batch.notes.iter().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        out.push(b'0' + *note as u8);
+    }
+    out.extend_from_slice(b"]}");
+    finish(frame, out);
+}
+
+/// The end of a stream with nothing more in it: what STOP answers.
+pub fn write_empty_sequence(out: &mut Vec<u8>, token: Token) {
+    write_batch(out, token, BatchParts { items: &[], more: More::Ended, notes: &[], profile: None });
+}
+
+/// CLIENT_ERROR, COMPILE_ERROR or RUNTIME_ERROR.
+pub fn write_failure(out: &mut Vec<u8>, token: Token, failure: &Failure) {
+    let frame = frame::open(out, token);
+    write_failure_body(out, failure);
+    finish(frame, out);
+}
+
+/// Every noreply query before is done: WAIT_COMPLETE.
+pub fn write_wait_complete(out: &mut Vec<u8>, token: Token) {
+    let frame = frame::open(out, token);
+    out.extend_from_slice(b"{\"t\":4,\"r\":[]}");
+    finish(frame, out);
+}
+
+/// Who answers: SERVER_INFO.
+pub fn write_server_info(out: &mut Vec<u8>, token: Token, info: &ServerInfo) {
+    let frame = frame::open(out, token);
+    out.extend_from_slice(b"{\"t\":5,\"r\":[{\"id\":");
+    write_text(out, &info.id);
+    out.extend_from_slice(b",\"name\":");
+    write_text(out, &info.name);
+    out.extend_from_slice(b",\"proxy\":false}]}");
+    finish(frame, out);
+}
+
+fn write_failure_body(out: &mut Vec<u8>, failure: &Failure) {
+    match failure.kind {
+        FailureKind::Client => out.extend_from_slice(b"{\"t\":16"),
+        FailureKind::Compile => out.extend_from_slice(b"{\"t\":17"),
+        FailureKind::Runtime(class) => {
+            out.extend_from_slice(b"{\"t\":18,\"e\":");
+            out.extend_from_slice(class_code(class).to_string().as_bytes());
+        }
+    }
+    out.extend_from_slice(b",\"r\":[");
+    write_text(out, &failure.message);
+    out.extend_from_slice(b"],\"b\":[");
+    write_frames(out, &failure.backtrace);
+    out.extend_from_slice(b"]}");
+}
+
+fn write_frames(out: &mut Vec<u8>, backtrace: &Backtrace) {
+    for (i, frame) in backtrace.frames().enumerate() {
+        if i > 0 {
+            out.push(b',');
+        }
+        match frame {
+            Frame::Argument(index) => out.extend_from_slice(index.to_string().as_bytes()),
+            Frame::Optional(name) => write_text(out, name),
+        }
+    }
+}
+
+fn write_profile(out: &mut Vec<u8>, profile: Option<&Datum>) {
+    if let Some(profile) = profile {
+        out.extend_from_slice(b",\"p\":");
+        profile.write_json(out);
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    Datum::from(text).write_json(out);
+}
+
+/// Fills in the length; an answer too long for a frame becomes the error that says so.
+fn finish(frame: OpenFrame, out: &mut Vec<u8>) {
+    let Err((frame, length)) = frame.finish(out) else { return };
+    let message = format!("Response size ({length}) greater than maximum ({RESPONSE_BYTES_MAX}).");
+    write_failure_body(out, &Failure::runtime(ErrorClass::ResourceLimit, message));
+    if let Err((frame, _)) = frame.finish(out) {
+        frame.discard(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Decoded, decode};
+
+    #[track_caller]
+    fn check(write: impl FnOnce(&mut Vec<u8>, Token), expected: &str) {
+        let mut out = Vec::new();
+        write(&mut out, Token(0x0102_0304_0506_0708));
+        let Ok(Decoded::Complete(frame)) = decode(&out) else { panic!("no whole frame in {out:?}") };
+        assert_eq!(frame.token, Token(0x0102_0304_0506_0708));
+        assert_eq!(std::str::from_utf8(frame.body).unwrap(), expected);
+        assert_eq!(frame.total_bytes(), out.len());
+    }
+
+    #[test]
+    fn an_array_is_one_atom() {
+        let value = Datum::from(vec![Datum::from(1), Datum::from(2)]);
+        check(|out, token| write_atom(out, token, &value, None), r#"{"t":1,"r":[[1,2]]}"#);
+    }
+
+    #[test]
+    fn a_profile_stands_before_the_notes() {
+        let profile = Datum::empty_array();
+        check(|out, token| write_atom(out, token, &Datum::Null, Some(&profile)), r#"{"t":1,"r":[null],"p":[]}"#);
+        let batch = BatchParts { items: &[], more: More::MayFollow, notes: &[], profile: Some(&profile) };
+        check(|out, token| write_batch(out, token, batch), r#"{"t":3,"r":[],"p":[],"n":[]}"#);
+    }
+
+    #[test]
+    fn batches_carry_notes() {
+        let items = [Datum::from("a"), Datum::from(true)];
+        let notes = [Note::SequenceFeed, Note::IncludesStates];
+        let batch = BatchParts { items: &items, more: More::Ended, notes: &notes, profile: None };
+        check(|out, token| write_batch(out, token, batch), r#"{"t":2,"r":["a",true],"n":[1,5]}"#);
+        check(write_empty_sequence, r#"{"t":2,"r":[],"n":[]}"#);
+    }
+
+    #[test]
+    fn failures_carry_class_and_way() {
+        let mut backtrace = Backtrace::default();
+        backtrace.push_outer(Frame::Optional("in\"dex".into()));
+        backtrace.push_outer(Frame::Argument(1));
+        let kind = FailureKind::Runtime(ErrorClass::NonExistence);
+        let failure = Failure { kind, message: "No\nmore".into(), backtrace };
+        check(
+            |out, token| write_failure(out, token, &failure),
+            r#"{"t":18,"e":3100000,"r":["No\nmore"],"b":[1,"in\"dex"]}"#,
+        );
+        let failure = Failure::client("Token 3 not in stream cache.");
+        check(
+            |out, token| write_failure(out, token, &failure),
+            r#"{"t":16,"r":["Token 3 not in stream cache."],"b":[]}"#,
+        );
+    }
+
+    #[test]
+    fn the_short_answers() {
+        check(write_wait_complete, r#"{"t":4,"r":[]}"#);
+        let info = ServerInfo { id: "x-1".into(), name: "a\tb".into() };
+        check(
+            |out, token| write_server_info(out, token, &info),
+            r#"{"t":5,"r":[{"id":"x-1","name":"a\tb","proxy":false}]}"#,
+        );
+    }
+}
