@@ -9,14 +9,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod file;
 pub mod memory;
+pub mod recovery;
 
 mod contract;
 mod error;
 mod lsn;
+mod outline;
+mod record;
+mod segment;
 mod stats;
+mod store;
 
 pub use contract::{Applier, ApplyError, Done, Entry, Log};
 pub use error::{Doubt, LogError, ProposeError, Refusal};
+pub use record::{EntryKind, Record};
+pub use segment::HeaderError;
 pub use lsn::{Durability, GroupId, Lsn};
 pub use stats::{GROUP_COMMIT_BUCKETS, LogStats};
+pub use store::{Forgotten, Position, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};

@@ -1,0 +1,183 @@
+//! What the segments hold: for each group the place of every live entry, and for each segment
+//! the last entry of every group in it. Built by reading the log, kept up by writing it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::lsn::GroupId;
+use crate::record::{EntryKind, RECORD_ALIGN, Record};
+use crate::store::{Forgotten, Position, StoredGroup};
+
+/// Where a record starts. Eight bytes, since there is one for every live entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Location {
+    segment: u32,
+    // In units of the alignment, so that a segment may be 32 GiB.
+    offset: u32,
+}
+
+/// One segment.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub number: u64,
+    pub bytes: u64,
+    /// The highest entry of each group in it, and the highest proposed one known then.
+    last: BTreeMap<GroupId, (u64, u64)>,
+}
+
+/// One group: its outline, and the location of each entry after the outline's start.
+#[derive(Debug, Default)]
+struct Group {
+    stored: StoredGroup,
+    locations: VecDeque<Location>,
+}
+
+/// All groups and segments of a log.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub segments: VecDeque<Segment>,
+    pub tombstones: BTreeSet<GroupId>,
+    groups: BTreeMap<GroupId, Group>,
+}
+
+impl Segment {
+    /// A segment of `bytes` bytes without an entry.
+    pub fn new(number: u64, bytes: u64) -> Segment {
+        Segment { number, bytes, last: BTreeMap::new() }
+    }
+}
+
+impl Location {
+    fn new(at: Position) -> Location {
+        Location { segment: at.segment as u32, offset: (at.offset / RECORD_ALIGN as u64) as u32 }
+    }
+
+    /// Where it is.
+    pub fn position(self) -> Position {
+        let offset = u64::from(self.offset) * RECORD_ALIGN as u64;
+        Position { segment: u64::from(self.segment), offset }
+    }
+}
+
+impl Index {
+    pub fn group(&self, id: GroupId) -> Option<&StoredGroup> {
+        self.groups.get(&id).map(|group| &group.stored)
+    }
+
+    pub fn groups(&self) -> impl Iterator<Item = (GroupId, &StoredGroup)> {
+        self.groups.iter().map(|(id, group)| (*id, &group.stored))
+    }
+
+    /// The place of entry `index` of a group.
+    pub fn location(&self, id: GroupId, index: u64) -> Option<Location> {
+        let group = self.groups.get(&id)?;
+        let nth = index.checked_sub(group.stored.outline.start() + 1)?;
+        group.locations.get(usize::try_from(nth).ok()?).copied()
+    }
+
+    /// Takes in a record that lies at `at`, in the last segment. Says what is wrong with it if
+    /// it does not follow from those before.
+    pub fn note(&mut self, record: &Record<&[u8]>, at: Position) -> Result<(), &'static str> {
+        match record {
+            Record::Entry { group, index, term, kind, .. } => {
+                self.note_entry(*group, (*index, *term), *kind, at)
+            }
+            Record::Vote { group, term, vote, commit } => {
+                let hard = &mut self.known(*group)?.stored.outline.hard;
+                (hard.term, hard.vote, hard.commit) = (*term, *vote, *commit);
+                Ok(())
+            }
+            Record::Member { group, peer, voters } => {
+                if self.tombstones.contains(group) {
+                    return Err("group was closed for good");
+                }
+                let known = self.groups.entry(*group).or_default();
+                known.stored.peer = *peer;
+                known.stored.outline.members.voters = voters.clone();
+                Ok(())
+            }
+            Record::Start { group, index, term } => {
+                let known = self.known(*group)?;
+                known.stored.outline.restart(*index, *term);
+                known.locations.clear();
+                Ok(())
+            }
+            Record::Tail { group, index, term, proposed } => {
+                self.note_tail(*group, (*index, *term), *proposed)
+            }
+            Record::Tombstone { group } => {
+                self.groups.remove(group);
+                self.tombstones.insert(*group);
+                Ok(())
+            }
+            Record::Mark { .. } => Ok(()),
+        }
+    }
+
+    fn known(&mut self, id: GroupId) -> Result<&mut Group, &'static str> {
+        self.groups.get_mut(&id).ok_or("group is unknown")
+    }
+
+    fn note_entry(
+        &mut self,
+        id: GroupId,
+        (index, term): (u64, u64),
+        kind: EntryKind,
+        at: Position,
+    ) -> Result<(), &'static str> {
+        let group = self.groups.get_mut(&id).ok_or("group is unknown")?;
+        let outline = &mut group.stored.outline;
+        if !outline.append(index, term, kind == EntryKind::Election) {
+            return Err("entry does not follow the one before");
+        }
+        group.locations.truncate((index - outline.start() - 1) as usize);
+        group.locations.push_back(Location::new(at));
+        if let Some(segment) = self.segments.back_mut() {
+            let proposed = outline.proposed();
+            let last = segment.last.entry(id).or_insert((index, proposed));
+            *last = (last.0.max(index), last.1.max(proposed));
+        }
+        Ok(())
+    }
+
+    fn note_tail(
+        &mut self,
+        id: GroupId,
+        (index, term): (u64, u64),
+        proposed: u64,
+    ) -> Result<(), &'static str> {
+        let outline = &mut self.known(id)?.stored.outline;
+        if outline.last() == 0 {
+            outline.begin_after(index, term, proposed);
+        }
+        match (outline.last(), outline.last_term()) == (index, term) {
+            true => Ok(()),
+            false => Err("log of the group does not end where the segment says"),
+        }
+    }
+
+    /// Whether everything in the oldest segment is flushed, and it is not the only one.
+    pub fn oldest_is_flushed(&self, flushed: &BTreeMap<GroupId, u64>) -> bool {
+        let Some(oldest) = self.segments.front() else { return false };
+        let gone = |id: &GroupId, index: u64| {
+            !self.groups.contains_key(id) || flushed.get(id).is_some_and(|to| *to >= index)
+        };
+        self.segments.len() > 1 && oldest.last.iter().all(|(id, (index, _))| gone(id, *index))
+    }
+
+    /// Drops the oldest segment from the index; says which entries went with it.
+    pub fn forget_oldest(&mut self) -> Vec<Forgotten> {
+        let Some(oldest) = self.segments.pop_front() else { return Vec::new() };
+        let mut forgotten = Vec::with_capacity(oldest.last.len());
+        for (id, (index, proposed)) in oldest.last {
+            let Some(group) = self.groups.get_mut(&id) else { continue };
+            let outline = &mut group.stored.outline;
+            let index = index.min(outline.last());
+            if index > outline.start() {
+                group.locations.drain(..(index - outline.start()) as usize);
+                outline.forget(index, proposed);
+                forgotten.push(Forgotten { group: id, index, proposed });
+            }
+        }
+        forgotten
+    }
+}

@@ -1,0 +1,113 @@
+//! Reading the segments of a folder: what is there, whether it can be believed, and where the
+//! next record goes. Changes nothing on disk but a torn tail. docs/formats/log.md.
+
+use std::path::{Path, PathBuf};
+
+use io::Files;
+
+use super::index::{Index, Segment};
+use crate::error::LogError;
+use crate::recovery::{Scanner, SegmentEnd};
+use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number};
+use crate::store::Position;
+
+/// The log as it was found.
+pub(super) struct Found {
+    pub index: Index,
+    /// The header of the last segment; `None` when there is no segment at all.
+    pub last: Option<SegmentHeader>,
+    /// Where the torn tail of the last segment begins, if it has one.
+    pub torn_at: Option<u64>,
+}
+
+/// Reads every segment in `dir`.
+pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<Found, LogError> {
+    let mut found = Found { index: Index::default(), last: None, torn_at: None };
+    let paths = segment_paths(files, dir)?;
+    for (nth, (number, path)) in paths.iter().enumerate() {
+        let is_last = nth + 1 == paths.len();
+        let bytes = files.read(path)?;
+        found.read_segment(*number, path, &bytes, is_last)?;
+    }
+    Ok(found)
+}
+
+/// The segments in `dir`, lowest first. A missing number is damage.
+fn segment_paths(files: &dyn Files, dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogError> {
+    let mut paths: Vec<(u64, PathBuf)> = Vec::new();
+    for path in files.list(dir)? {
+        if let Some(number) = segment_number(&path) {
+            paths.push((number, path));
+        }
+    }
+    paths.sort();
+    for pair in paths.windows(2) {
+        if pair[1].0 != pair[0].0 + 1 {
+            return Err(damaged(&pair[1].1, 0, "the segment before it is missing"));
+        }
+    }
+    Ok(paths)
+}
+
+fn damaged(path: &Path, offset: u64, what: &str) -> LogError {
+    LogError::Damaged { segment: path.to_owned(), offset, what: what.to_owned() }
+}
+
+impl Found {
+    fn read_segment(
+        &mut self,
+        number: u64,
+        path: &Path,
+        bytes: &[u8],
+        is_last: bool,
+    ) -> Result<(), LogError> {
+        let mut scanner = Scanner::new(bytes).map_err(|cause| match cause {
+            HeaderError::Invalid => damaged(path, 0, "not a segment header"),
+            HeaderError::Version { found } => {
+                LogError::Version { segment: path.to_owned(), found, known: FORMAT_VERSION }
+            }
+        })?;
+        let header = *scanner.header();
+        self.check_header(number, path, &header)?;
+        self.index.segments.push_back(Segment::new(number, 0));
+        for (offset, record) in scanner.by_ref() {
+            let at = Position { segment: number, offset: offset as u64 };
+            self.index.note(&record, at).map_err(|what| damaged(path, at.offset, what))?;
+        }
+        let end = match scanner.end() {
+            SegmentEnd::Whole => bytes.len(),
+            SegmentEnd::Torn { offset } if is_last => offset,
+            SegmentEnd::Torn { offset } | SegmentEnd::Damaged { offset } => {
+                return Err(damaged(path, offset as u64, "record does not match its checksum"));
+            }
+        };
+        self.torn_at = (end < bytes.len()).then_some(end as u64);
+        self.last = Some(header);
+        if let Some(segment) = self.index.segments.back_mut() {
+            segment.bytes = end as u64;
+        }
+        Ok(())
+    }
+
+    /// A segment must be the one its name says, of the same log, after the one before it.
+    fn check_header(
+        &self,
+        number: u64,
+        path: &Path,
+        header: &SegmentHeader,
+    ) -> Result<(), LogError> {
+        if header.number != number {
+            return Err(damaged(path, 16, "segment has the number of another"));
+        }
+        let (Some(before), Some(segment)) = (&self.last, self.index.segments.back()) else {
+            return Ok(());
+        };
+        if header.log_id != before.log_id {
+            return Err(damaged(path, 24, "segment belongs to another log"));
+        }
+        if (header.previous, header.previous_bytes) != (segment.number, segment.bytes) {
+            return Err(damaged(path, 32, "segment before it has another length"));
+        }
+        Ok(())
+    }
+}

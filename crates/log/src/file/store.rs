@@ -1,0 +1,387 @@
+//! The store in files: a folder of segments, the last of which is appended to.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use io::{File, Files, Lock, Random};
+
+use super::index::{Index, Segment};
+use super::recover::{self, Found};
+use crate::error::LogError;
+use crate::lsn::GroupId;
+use crate::record::{self, RECORD_HEADER_BYTES, Record};
+use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
+use crate::store::{
+    Forgotten, Position, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask,
+};
+
+/// The name under which a segment is made.
+const NEXT_NAME: &str = "next.tmp";
+/// The name that one process at a time may lock.
+const LOCK_NAME: &str = "lock";
+/// How much is read at once when entries are read back.
+const READ_BYTES: usize = 256 << 10;
+/// A batch buffer larger than this is given back after use.
+const BUFFER_BYTES_KEPT: usize = 4 << 20;
+
+/// How a store lays out its files.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreOptions {
+    /// A segment takes records until it holds this many bytes.
+    pub segment_bytes: u64,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions { segment_bytes: 64 << 20 }
+    }
+}
+
+/// Segments in a folder. Holds the folder's lock.
+pub struct FileStore {
+    files: Arc<dyn Files>,
+    random: Arc<dyn Random>,
+    dir: PathBuf,
+    options: StoreOptions,
+    index: Index,
+    header: SegmentHeader,
+    file: Arc<dyn File>,
+    // Where the batch will start.
+    written: Position,
+    durable: Position,
+    // What the last mark said.
+    marked: Position,
+    batch: Vec<u8>,
+    _lock: Box<dyn Lock>,
+}
+
+impl FileStore {
+    /// Opens the log in `dir`, or makes an empty one. What is found is durable on return.
+    pub fn open(
+        files: Arc<dyn Files>,
+        random: Arc<dyn Random>,
+        dir: &Path,
+        options: StoreOptions,
+    ) -> Result<FileStore, LogError> {
+        files.create_dir_all(dir)?;
+        let lock = files.lock(&dir.join(LOCK_NAME)).map_err(|cause| match cause.kind() {
+            ErrorKind::WouldBlock => LogError::Locked { dir: dir.to_owned() },
+            _ => LogError::Io(cause),
+        })?;
+        remove_if_there(&*files, &dir.join(NEXT_NAME))?;
+        let mut found = recover::read_segments(&*files, dir)?;
+        let header = match found.last {
+            Some(header) => header,
+            None => make_first_segment(&*files, &*random, dir, &mut found)?,
+        };
+        let file = files.open(&segment_path(dir, header.number))?;
+        if let Some(torn_at) = found.torn_at {
+            tracing::warn!(segment = header.number, torn_at, "log ends in an unfinished append");
+            file.truncate(torn_at)?;
+        }
+        // A kill leaves bytes in the page cache that recovery has just believed.
+        file.sync_data()?;
+        files.sync_dir(dir)?;
+        let bytes = found.index.segments.back().map_or(0, |segment| segment.bytes);
+        let end = Position { segment: header.number, offset: bytes };
+        Ok(FileStore {
+            files,
+            random,
+            dir: dir.to_owned(),
+            options,
+            index: found.index,
+            header,
+            file,
+            written: end,
+            durable: end,
+            marked: Position::default(),
+            batch: Vec::new(),
+            _lock: lock,
+        })
+    }
+
+    /// Makes the last segment durable, and a new one that repeats the state of every group.
+    fn start_segment(&mut self) -> Result<(), StoreError> {
+        self.file.sync_data()?;
+        let header = SegmentHeader {
+            salt: self.random.next_u64() as u32,
+            number: self.written.segment + 1,
+            log_id: self.header.log_id,
+            previous: self.written.segment,
+            previous_bytes: self.written.offset,
+        };
+        let head = segment_head(&header, &self.index);
+        let made = make_segment(&*self.files, &self.dir, header.number, &head);
+        self.file = made.map_err(|cause| match cause.kind() {
+            ErrorKind::StorageFull => StoreError::Full,
+            _ => StoreError::Disk(cause),
+        })?;
+        let bytes = head.len() as u64;
+        self.header = header;
+        self.written = Position { segment: header.number, offset: bytes };
+        self.durable = self.written;
+        self.index.segments.push_back(Segment::new(header.number, bytes));
+        Ok(())
+    }
+
+    fn push_record(&mut self, record: &Record<&[u8]>) {
+        let at = Position { offset: self.written.offset + self.batch.len() as u64, ..self.written };
+        if let Err(what) = self.index.note(record, at) {
+            panic!("a record pushed to the log does not fit: {what}: {record:?}");
+        }
+        record::encode(record, self.header.salt, &mut self.batch);
+    }
+}
+
+/// The first segment of a new log.
+fn make_first_segment(
+    files: &dyn Files,
+    random: &dyn Random,
+    dir: &Path,
+    found: &mut Found,
+) -> Result<SegmentHeader, LogError> {
+    let salt = random.next_u64() as u32;
+    let log_id = random.next_u64();
+    let header = SegmentHeader { salt, number: 1, log_id, previous: 0, previous_bytes: 0 };
+    let head = segment_head(&header, &found.index);
+    make_segment(files, dir, 1, &head)?;
+    found.index.segments.push_back(Segment::new(1, head.len() as u64));
+    Ok(header)
+}
+
+/// Header and state of every group: what a segment begins with.
+fn segment_head(header: &SegmentHeader, index: &Index) -> Vec<u8> {
+    let mut head = header.encode().to_vec();
+    let mut push = |record: Record<&[u8]>| record::encode(&record, header.salt, &mut head);
+    for (group, StoredGroup { peer, outline }) in index.groups() {
+        let hard = &outline.hard;
+        let (term, vote, commit) = (hard.term, hard.vote, hard.commit);
+        push(Record::Member { group, peer: *peer, voters: outline.members.voters.clone() });
+        push(Record::Vote { group, term, vote, commit });
+        let (index, term) = (outline.last(), outline.last_term());
+        push(Record::Tail { group, index, term, proposed: outline.proposed() });
+    }
+    for group in &index.tombstones {
+        push(Record::Tombstone { group: *group });
+    }
+    head
+}
+
+/// Makes a segment under its proper name, whole and durable or not at all.
+fn make_segment(
+    files: &dyn Files,
+    dir: &Path,
+    number: u64,
+    head: &[u8],
+) -> std::io::Result<Arc<dyn File>> {
+    let next = dir.join(NEXT_NAME);
+    remove_if_there(files, &next)?;
+    let file = files.create(&next)?;
+    file.append(head)?;
+    file.sync_data()?;
+    files.rename(&next, &segment_path(dir, number))?;
+    files.sync_dir(dir)?;
+    Ok(file)
+}
+
+fn remove_if_there(files: &dyn Files, path: &Path) -> std::io::Result<()> {
+    match files.remove(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause),
+        _ => Ok(()),
+    }
+}
+
+impl Store for FileStore {
+    fn group(&self, id: GroupId) -> Option<&StoredGroup> {
+        self.index.group(id)
+    }
+
+    fn is_tombstone(&self, id: GroupId) -> bool {
+        self.index.tombstones.contains(&id)
+    }
+
+    fn make_room(&mut self) -> Result<(), StoreError> {
+        if self.batch.is_empty() && self.written.offset >= self.options.segment_bytes {
+            self.start_segment()?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, record: &Record<&[u8]>) {
+        if self.batch.is_empty() {
+            self.push_mark();
+        }
+        self.push_record(record);
+    }
+
+    fn pushed_bytes(&self) -> usize {
+        self.batch.len()
+    }
+
+    fn write(&mut self) -> Result<(), StoreError> {
+        if let Err(cause) = self.file.append(&self.batch) {
+            // Whatever part of the batch got there must not be followed by anything else.
+            self.file.truncate(self.written.offset)?;
+            return Err(match cause.kind() {
+                ErrorKind::StorageFull => StoreError::Full,
+                _ => StoreError::Disk(cause),
+            });
+        }
+        self.written.offset += self.batch.len() as u64;
+        if let Some(segment) = self.index.segments.back_mut() {
+            segment.bytes = self.written.offset;
+        }
+        self.batch.clear();
+        self.batch.shrink_to(BUFFER_BYTES_KEPT);
+        Ok(())
+    }
+
+    fn begin_sync(&self) -> SyncTask {
+        // Earlier segments are durable: a segment is made only after the one before it is.
+        SyncTask::new(Arc::clone(&self.file), self.written)
+    }
+
+    fn end_sync(&mut self, through: Position) {
+        self.durable = self.durable.max(through);
+    }
+
+    fn wants_mark(&self) -> bool {
+        self.durable > self.marked
+    }
+
+    fn push_mark(&mut self) {
+        if self.wants_mark() {
+            self.marked = self.durable;
+            let Position { segment, offset } = self.durable;
+            self.push_record(&Record::Mark { segment, offset });
+        }
+    }
+
+    fn read(
+        &self,
+        group: GroupId,
+        index: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<StoredEntry>, LogError> {
+        let mut reader = Reader::new(self);
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        let mut next = index + 1;
+        while bytes < bytes_max
+            && let Some(location) = self.index.location(group, next)
+        {
+            let entry = reader.entry(group, next, location.position())?;
+            bytes += entry.payload.len() + RECORD_HEADER_BYTES;
+            entries.push(entry);
+            next += 1;
+        }
+        Ok(entries)
+    }
+
+    fn delete_flushed(
+        &mut self,
+        flushed: &BTreeMap<GroupId, u64>,
+    ) -> Result<Vec<Forgotten>, StoreError> {
+        let mut forgotten = Vec::new();
+        while self.index.oldest_is_flushed(flushed) {
+            let Some(oldest) = self.index.segments.front() else { break };
+            self.files.remove(&segment_path(&self.dir, oldest.number))?;
+            // One at a time, so that a power loss never leaves a hole among the names.
+            self.files.sync_dir(&self.dir)?;
+            forgotten.extend(self.index.forget_oldest());
+        }
+        Ok(forgotten)
+    }
+
+    fn size(&self) -> StoreSize {
+        let bytes = self.index.segments.iter().map(|segment| segment.bytes).sum();
+        StoreSize { segments: self.index.segments.len() as u64, bytes }
+    }
+}
+
+/// Reads entries one after the other, a stretch of a segment at a time.
+struct Reader<'a> {
+    store: &'a FileStore,
+    open: Option<(u64, u32, Arc<dyn File>)>,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(store: &'a FileStore) -> Reader<'a> {
+        Reader { store, open: None, start: 0, bytes: Vec::new() }
+    }
+
+    fn entry(
+        &mut self,
+        group: GroupId,
+        index: u64,
+        at: Position,
+    ) -> Result<StoredEntry, LogError> {
+        let salt = self.open_segment(at.segment)?;
+        let record = self.record_at(at.offset)?;
+        match record::decode(record, salt) {
+            Some((Record::Entry { group: of, index: found, kind, payload, .. }, _))
+                if (of, found) == (group, index) =>
+            {
+                Ok(StoredEntry { index, kind, payload: Bytes::copy_from_slice(payload) })
+            }
+            _ => Err(LogError::Damaged {
+                segment: segment_path(&self.store.dir, at.segment),
+                offset: at.offset,
+                what: format!("entry {index} of group {group} is not there any more"),
+            }),
+        }
+    }
+
+    /// Turns to a segment; its salt.
+    fn open_segment(&mut self, number: u64) -> Result<u32, LogError> {
+        if let Some((open, salt, _)) = &self.open
+            && *open == number
+        {
+            return Ok(*salt);
+        }
+        let path = segment_path(&self.store.dir, number);
+        let file = self.store.files.open(&path)?;
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        file.read_at(0, &mut bytes)?;
+        let header = SegmentHeader::decode(&bytes).map_err(|cause| LogError::Damaged {
+            segment: path,
+            offset: 0,
+            what: cause.to_string(),
+        })?;
+        self.bytes.clear();
+        self.open = Some((number, header.salt, file));
+        Ok(header.salt)
+    }
+
+    /// The bytes from `offset` on: the whole record if the segment holds it.
+    fn record_at(&mut self, offset: u64) -> Result<&[u8], LogError> {
+        let whole = |bytes: &[u8]| {
+            record::record_bytes_unchecked(bytes).is_some_and(|need| need <= bytes.len())
+        };
+        let skip = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
+        if let Some(skip) = skip.filter(|skip| self.bytes.get(*skip..).is_some_and(whole)) {
+            return Ok(&self.bytes[skip..]);
+        }
+        self.fill(offset, READ_BYTES)?;
+        if let Some(need) = record::record_bytes_unchecked(&self.bytes)
+            && need > self.bytes.len()
+        {
+            self.fill(offset, need)?;
+        }
+        Ok(&self.bytes)
+    }
+
+    fn fill(&mut self, offset: u64, count: usize) -> Result<(), LogError> {
+        self.start = offset;
+        self.bytes.resize(count, 0);
+        let Some((_, _, file)) = &self.open else { return Ok(()) };
+        let filled = file.read_at(offset, &mut self.bytes)?;
+        self.bytes.truncate(filled);
+        Ok(())
+    }
+}

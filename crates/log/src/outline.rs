@@ -1,0 +1,228 @@
+//! The shape of one group's log: where it begins and ends, and the term of each position.
+//!
+//! This is all that consensus asks of storage. Payloads are elsewhere: consensus orders entries
+//! that are empty, and whoever needs the bytes finds them by position.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+
+/// How many (empty) entries one call returns, so that a replay does not build a huge list.
+const ENTRIES_PER_READ: u64 = 16 * 1024;
+
+/// Positions and terms of a group, and what it has promised.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Outline {
+    /// The position before the first entry, and its term.
+    start: (u64, u64),
+    last: u64,
+    /// Where each term begins, ascending in both.
+    terms: VecDeque<(u64, u64)>,
+    /// The last position that is not an election's; after an overwrite, not before that.
+    proposed: u64,
+    /// The last such position at or before the start: what the engine must have by itself.
+    proposed_start: u64,
+    /// Term and vote.
+    pub hard: HardState,
+    /// Who votes.
+    pub members: ConfState,
+}
+
+impl Outline {
+    /// The position before the first entry.
+    pub fn start(&self) -> u64 {
+        self.start.0
+    }
+
+    /// The last position.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// The term of the last position.
+    pub fn last_term(&self) -> u64 {
+        self.terms.back().map_or(self.start.1, |(_, term)| *term)
+    }
+
+    /// The last position that is not an election's.
+    pub fn proposed(&self) -> u64 {
+        self.proposed
+    }
+
+    /// Entries up to here were proposed and are no longer in the log.
+    pub fn proposed_start(&self) -> u64 {
+        self.proposed_start
+    }
+
+    /// Adds the entry at `index`, replacing it and all after it if they are there. Whether it
+    /// fits: it may not leave a gap, nor reach before the start.
+    pub fn append(&mut self, index: u64, term: u64, election: bool) -> bool {
+        if index <= self.start.0 || index > self.last + 1 {
+            return false;
+        }
+        while self.terms.back().is_some_and(|(first, _)| *first >= index) {
+            self.terms.pop_back();
+        }
+        if term < self.last_term() {
+            return false;
+        }
+        if term > self.last_term() {
+            self.terms.push_back((index, term));
+        }
+        self.last = index;
+        self.proposed = self.proposed.min(index - 1).max(if election { 0 } else { index });
+        true
+    }
+
+    /// Begins anew after `index`, whatever was there.
+    pub fn restart(&mut self, index: u64, term: u64) {
+        self.begin_after(index, term, index);
+    }
+
+    /// Begins after `index`; the last proposed position up to there was `proposed`.
+    pub fn begin_after(&mut self, index: u64, term: u64, proposed: u64) {
+        self.start = (index, term);
+        self.last = index;
+        self.proposed = proposed;
+        self.proposed_start = proposed;
+        self.terms.clear();
+    }
+
+    /// Forgets the entries up to `index`, of which `proposed` was the last proposed one.
+    pub fn forget(&mut self, index: u64, proposed: u64) {
+        if index <= self.start.0 || index > self.last {
+            return;
+        }
+        let term = self.term_at(index).unwrap_or(self.start.1);
+        while self.terms.get(1).is_some_and(|(first, _)| *first <= index + 1) {
+            self.terms.pop_front();
+        }
+        if let Some((first, _)) = self.terms.front_mut() {
+            *first = (*first).max(index + 1);
+        }
+        if index == self.last {
+            self.terms.clear();
+        }
+        self.start = (index, term);
+        self.proposed_start = proposed;
+    }
+
+    fn term_at(&self, index: u64) -> Option<u64> {
+        if index == self.start.0 {
+            return Some(self.start.1);
+        }
+        if index < self.start.0 || index > self.last {
+            return None;
+        }
+        let run = self.terms.partition_point(|(first, _)| *first <= index);
+        run.checked_sub(1).and_then(|run| self.terms.get(run)).map(|(_, term)| *term)
+    }
+}
+
+impl Storage for Outline {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(RaftState::new(self.hard.clone(), self.members.clone()))
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        _max_size: impl Into<Option<u64>>,
+        _context: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
+        if low <= self.start.0 {
+            return Err(StorageError::Compacted.into());
+        }
+        if high > self.last + 1 {
+            return Err(StorageError::Unavailable.into());
+        }
+        let high = high.min(low + ENTRIES_PER_READ);
+        let mut run = self.terms.partition_point(|(first, _)| *first <= low);
+        let mut entries = Vec::with_capacity((high - low) as usize);
+        for index in low..high {
+            while self.terms.get(run).is_some_and(|(first, _)| *first <= index) {
+                run += 1;
+            }
+            let term = run.checked_sub(1).and_then(|run| self.terms.get(run));
+            let term = term.map_or(self.start.1, |(_, term)| *term);
+            entries.push(Entry { index, term, ..Entry::default() });
+        }
+        Ok(entries)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        let missing = match index < self.start.0 {
+            true => StorageError::Compacted,
+            false => StorageError::Unavailable,
+        };
+        self.term_at(index).ok_or(raft::Error::Store(missing))
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.start.0 + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last)
+    }
+
+    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+        Err(StorageError::SnapshotTemporarilyUnavailable.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(outline: &Outline) -> Vec<u64> {
+        (outline.start()..=outline.last()).map(|index| outline.term(index).unwrap()).collect()
+    }
+
+    fn three_terms() -> Outline {
+        let mut outline = Outline::default();
+        for (index, term) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 4)] {
+            assert!(outline.append(index, term, false));
+        }
+        outline
+    }
+
+    #[test]
+    fn terms_are_kept_by_position() {
+        let outline = three_terms();
+        assert_eq!(terms(&outline), [0, 1, 1, 2, 2, 4]);
+        let entries = outline.entries(2, 6, None, GetEntriesContext::empty(false)).unwrap();
+        let pairs: Vec<_> = entries.iter().map(|entry| (entry.index, entry.term)).collect();
+        assert_eq!(pairs, [(2, 1), (3, 2), (4, 2), (5, 4)]);
+    }
+
+    #[test]
+    fn an_overwrite_takes_everything_after_it() {
+        let mut outline = three_terms();
+        assert!(outline.append(2, 5, true));
+        assert_eq!(terms(&outline), [0, 1, 5]);
+        assert_eq!(outline.proposed(), 1);
+    }
+
+    #[test]
+    fn gaps_and_falling_terms_do_not_fit() {
+        let mut outline = three_terms();
+        assert!(!outline.append(7, 4, false));
+        assert!(!outline.append(0, 4, false));
+        assert!(!outline.append(6, 3, false));
+    }
+
+    #[test]
+    fn forgetting_keeps_the_terms_of_the_rest() {
+        for index in 1..=5 {
+            let mut outline = three_terms();
+            let expected = terms(&outline)[index as usize..].to_vec();
+            outline.forget(index, index);
+            assert_eq!(terms(&outline), expected, "forgotten up to {index}");
+            assert!(outline.append(6, 4, false));
+            assert_eq!(outline.last_term(), 4);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The name and the header of a segment. docs/formats/log.md.
+
+use std::path::{Path, PathBuf};
+
+/// Bytes of a segment header.
+pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
+/// The format this program writes, and the newest it reads.
+pub(crate) const FORMAT_VERSION: u16 = 1;
+
+const MAGIC: &[u8; 8] = b"RKNDLLOG";
+const SUFFIX: &str = ".segment";
+
+/// What the first bytes of a segment say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    /// Starts every record checksum.
+    pub salt: u32,
+    /// The segment's number.
+    pub number: u64,
+    /// Which log this is a segment of.
+    pub log_id: u64,
+    /// Number of the segment before; zero for none.
+    pub previous: u64,
+    /// Its length in bytes.
+    pub previous_bytes: u64,
+}
+
+/// Why bytes are not a segment header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// The bytes are not the header of a segment, or they are damaged.
+    #[error("not a segment header")]
+    Invalid,
+    /// A later program wrote this.
+    #[error("format version {found} is newer than {FORMAT_VERSION}")]
+    Version {
+        /// The version found.
+        found: u16,
+    },
+}
+
+impl SegmentHeader {
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
+        let mut bytes = [0; SEGMENT_HEADER_BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.salt.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.log_id.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.previous.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.previous_bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header from the start of a segment.
+    pub fn decode(segment: &[u8]) -> Result<SegmentHeader, HeaderError> {
+        let bytes: &[u8; SEGMENT_HEADER_BYTES] =
+            segment.first_chunk().ok_or(HeaderError::Invalid)?;
+        let u64_at = |offset: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[offset..offset + 8]);
+            u64::from_le_bytes(number)
+        };
+        let u32_at = |offset: usize| (u64_at(offset & !7) >> ((offset & 7) * 8)) as u32;
+        if bytes[..8] != MAGIC[..] || crc32c::crc32c(&bytes[..60]) != u32_at(60) {
+            return Err(HeaderError::Invalid);
+        }
+        let found = u16::from_le_bytes([bytes[8], bytes[9]]);
+        if found > FORMAT_VERSION {
+            return Err(HeaderError::Version { found });
+        }
+        Ok(SegmentHeader {
+            salt: u32_at(12),
+            number: u64_at(16),
+            log_id: u64_at(24),
+            previous: u64_at(32),
+            previous_bytes: u64_at(40),
+        })
+    }
+}
+
+/// Where segment `number` lies.
+pub(crate) fn segment_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:010}{SUFFIX}"))
+}
+
+/// The number in a segment's name; `None` if it is not the name of one.
+pub(crate) fn segment_number(path: &Path) -> Option<u64> {
+    let digits = path.file_name()?.to_str()?.strip_suffix(SUFFIX)?;
+    if digits.len() < 10 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: SegmentHeader =
+        SegmentHeader { salt: 1, number: 2, log_id: 3, previous: 4, previous_bytes: 5 };
+
+    #[test]
+    fn a_header_reads_back_and_every_changed_bit_is_noticed() {
+        let mut bytes = HEADER.encode();
+        assert_eq!(SegmentHeader::decode(&bytes), Ok(HEADER));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(SegmentHeader::decode(&bytes).is_err(), "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn a_later_version_is_told_from_damage() {
+        let mut bytes = HEADER.encode();
+        bytes[8] = 2;
+        let crc = crc32c::crc32c(&bytes[..60]).to_le_bytes();
+        bytes[60..].copy_from_slice(&crc);
+        assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Version { found: 2 }));
+    }
+
+    #[test]
+    fn names_hold_numbers() {
+        let path = segment_path(Path::new("/d"), 42);
+        assert_eq!(path, Path::new("/d/0000000042.segment"));
+        assert_eq!(segment_number(&path), Some(42));
+        assert_eq!(segment_number(Path::new("/d/next.tmp")), None);
+        assert_eq!(segment_number(Path::new("/d/+000000042.segment")), None);
+    }
+}
