@@ -7,6 +7,7 @@ use datum::{Array, Datum, Object, Text};
 use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
+use crate::printf;
 
 /// The largest magnitude an integer argument may have: 2^53.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
@@ -157,7 +158,7 @@ pub fn integer(number: f64) -> Result<i64, EvalError> {
 }
 
 fn not_an_integer(why: &str, number: f64) -> EvalError {
-    EvalError::logic(format!("Number not an integer{why}: {}", datum::format_number(number)))
+    EvalError::logic(format!("Number not an integer{why}: {}", printf::g20(number)))
 }
 
 /// A number as a datum, unless it is not finite.

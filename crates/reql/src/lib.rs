@@ -7,12 +7,15 @@
 pub mod args;
 mod backtrace;
 mod closure;
+mod deep;
 mod env;
 mod error;
 pub mod op;
+mod printf;
 mod scope;
 pub mod signature;
 mod term;
+pub mod wire;
 
 pub use args::{Arg, Args};
 pub use backtrace::{Backtrace, Frame};

@@ -41,8 +41,6 @@ pub struct Call {
 pub struct Traits {
     /// Something in it touches tables, the network or the present state of things.
     pub open: bool,
-    /// Something in it is a write or counts as one.
-    pub writes: bool,
     /// One of its own arguments is `r.args`, so that arity is known only when it runs.
     pub splices: bool,
 }

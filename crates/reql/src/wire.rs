@@ -1,0 +1,177 @@
+//! The first station of a query inside the language: bytes become terms that are known to be
+//! legal.
+//!
+//! Everything RethinkDB reports before it evaluates is found here: malformed trees, arity,
+//! unknown options, writes nested in stream operations, unbound variables. No bytes make it
+//! panic or run out of stack.
+
+mod compile;
+mod tape;
+
+use datum::{Datum, Text};
+
+use crate::error::CompileError;
+use crate::signature;
+use crate::term::Term;
+use compile::Compiler;
+use tape::{Node, Tape, Value};
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueryKind {
+    /// Evaluate a term.
+    Start,
+    /// Send the next batch of the query with this token.
+    Continue,
+    /// Cancel the query with this token.
+    Stop,
+    /// Answer when all earlier queries without reply are done.
+    NoreplyWait,
+    /// Describe this server.
+    ServerInfo,
+}
+
+/// One request of a client.
+#[derive(Debug)]
+pub struct Query {
+    /// What is asked for.
+    pub kind: QueryKind,
+    /// What to evaluate; always there for START, never for anything else.
+    pub term: Option<Term>,
+    /// Options of the whole query, each a term.
+    pub optargs: Vec<(Text, Term)>,
+}
+
+impl Query {
+    /// The option of this name.
+    #[must_use]
+    pub fn optarg(&self, name: &str) -> Option<&Term> {
+        self.optargs.iter().find(|(key, _)| key == name).map(|(_, term)| term)
+    }
+
+    /// Whether an option that is read before anything runs is literally true
+    /// (`noreply`, `profile`).
+    #[must_use]
+    pub fn flag(&self, name: &str) -> bool {
+        matches!(self.optarg(name), Some(Term::Datum(value)) if value.is_truthy())
+    }
+}
+
+/// Options of a query that no term has.
+///
+/// The last ones are the drivers' own business; some drivers send them all the same.
+const RUN_OPTIONS: [&str; 18] = [
+    "db",
+    "noreply",
+    "profile",
+    "read_mode",
+    "durability",
+    "array_limit",
+    "changefeed_queue_size",
+    "min_batch_rows",
+    "max_batch_rows",
+    "max_batch_bytes",
+    "max_batch_seconds",
+    "first_batch_scaledown_factor",
+    "use_outdated",
+    "time_format",
+    "binary_format",
+    "group_format",
+    "identifier_format",
+    "user",
+];
+
+/// Reads one query: `[kind, term, options]`.
+///
+/// Fails with a CLIENT error when the bytes are no query at all and with a COMPILE error when
+/// the term is not legal.
+/// Source: reql reference 1.2, 1.4, 1.5, 2.2 and 6.
+pub fn parse_query(bytes: &[u8]) -> Result<Query, CompileError> {
+    let tape = Tape::parse(bytes)
+        .map_err(|_| CompileError::client("Client is buggy (failed to deserialize query)."))?;
+    let root = tape.root();
+    let Some(mut elements) = root.items() else {
+        return Err(unparsable("a query to be an array", root.node()));
+    };
+    let count = elements.len();
+    if !(1..=3).contains(&count) {
+        return Err(envelope(&format!(
+            "Expected 1 to 3 elements in the top-level query, but found {count}."
+        )));
+    }
+    let kind = query_kind(elements.next())?;
+    let (term, options) = (elements.next(), elements.next());
+    let (QueryKind::Start, Some(term)) = (kind, term) else {
+        if kind == QueryKind::Start {
+            return Err(envelope("Expected a term in a START query, but found nothing."));
+        }
+        return Ok(Query { kind, term: None, optargs: Vec::new() });
+    };
+    // An array that is known before anything runs would miss a limit of the query's own.
+    let limited = options.and_then(|options| options.members());
+    let fold_arrays = !limited.into_iter().flatten().any(|(name, _)| name == "array_limit");
+    let term = Compiler::new(fold_arrays).root(term)?;
+    let optargs = options.map(|options| global_options(options, fold_arrays)).transpose()?;
+    Ok(Query { kind, term: Some(term), optargs: optargs.unwrap_or_default() })
+}
+
+fn query_kind(element: Option<Value<'_, '_>>) -> Result<QueryKind, CompileError> {
+    let node = element.map_or(&Node::Null, Value::node);
+    let Node::Number(number) = *node else {
+        return Err(unparsable("a query type as a number", node));
+    };
+    [
+        (1.0, QueryKind::Start),
+        (2.0, QueryKind::Continue),
+        (3.0, QueryKind::Stop),
+        (4.0, QueryKind::NoreplyWait),
+        (5.0, QueryKind::ServerInfo),
+    ]
+    .into_iter()
+    .find_map(|(id, kind)| (id == number).then_some(kind))
+    .ok_or_else(|| envelope(&format!("Unrecognized QueryType: {}.", datum::format_number(number))))
+}
+
+fn global_options(options: Value<'_, '_>, fold_arrays: bool) -> Result<Vec<(Text, Term)>, CompileError> {
+    let members =
+        options.members().ok_or_else(|| unparsable("global optargs as an object", options.node()))?;
+    let mut optargs = Vec::new();
+    for (name, value) in members {
+        if !is_global_option(name) {
+            let message = format!("Unrecognized global optional argument `{name}`.");
+            return Err(CompileError::compile(message));
+        }
+        optargs.push((Text::from(name), Compiler::new(fold_arrays).root(value)?));
+    }
+    Ok(optargs)
+}
+
+fn is_global_option(name: &str) -> bool {
+    RUN_OPTIONS.contains(&name) || signature::all().iter().any(|row| row.optargs.contains(&name))
+}
+
+fn unparsable(expected: &str, found: &Node<'_>) -> CompileError {
+    envelope(&format!("Expected {expected}, but found {}.", found.type_name()))
+}
+
+fn envelope(message: &str) -> CompileError {
+    CompileError::client(format!("Server could not parse query: {message}"))
+}
+
+/// Reads one term outside any query, as stored functions and tests need it.
+pub fn parse_term(bytes: &[u8]) -> Result<Term, CompileError> {
+    let tape = Tape::parse(bytes)
+        .map_err(|_| CompileError::client("Client is buggy (failed to deserialize query)."))?;
+    Compiler::new(true).root(tape.root())
+}
+
+/// The datum of a node that is neither an array nor an object.
+fn scalar(node: &Node<'_>) -> Option<Datum> {
+    match node {
+        Node::Null => Some(Datum::Null),
+        Node::Bool(flag) => Some(Datum::Bool(*flag)),
+        Node::Number(number) => Some(Datum::Number(*number)),
+        Node::String(text) => Some(Datum::from(text.as_ref())),
+        Node::Array { .. } | Node::Object { .. } => None,
+    }
+}

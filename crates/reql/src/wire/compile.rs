@@ -1,0 +1,396 @@
+//! JSON nodes become terms; whatever can be known to be wrong is refused.
+
+use std::sync::Arc;
+
+use datum::{Datum, Object, Text};
+
+use super::scalar;
+use super::tape::{Node, Value};
+use crate::deep;
+use crate::env::ARRAY_LIMIT_DEFAULT;
+use crate::error::CompileError;
+use crate::signature::{self, Op};
+use crate::term::{Call, FuncTerm, Term, Traits, VarId};
+
+/// Compiles one tree.
+pub(super) struct Compiler {
+    /// The functions around the current node, outermost first.
+    funcs: Vec<OpenFunc>,
+    /// Whether an array of known values may become a value at once.
+    fold_arrays: bool,
+}
+
+/// A function whose body is being compiled.
+struct OpenFunc {
+    params: Vec<VarId>,
+    captures: Vec<VarId>,
+}
+
+/// What the surroundings of a node allow.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    /// Inside an argument of a stream operation, where nothing may be written.
+    no_writes: bool,
+    /// Directly below ORDER_BY or UNION, where ASC and DESC are legal.
+    ordering: bool,
+}
+
+/// The parts of a term on the wire.
+struct Raw<'t, 'a> {
+    op: Op,
+    count: usize,
+    args: Option<Value<'t, 'a>>,
+    optargs: Option<Value<'t, 'a>>,
+}
+
+impl Compiler {
+    pub(super) fn new(fold_arrays: bool) -> Self {
+        Compiler { funcs: Vec::new(), fold_arrays }
+    }
+
+    /// Compiles the root of a tree.
+    pub(super) fn root(&mut self, value: Value<'_, '_>) -> Result<Term, CompileError> {
+        self.term(value, Place::default())
+    }
+
+    fn term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
+        if let Some(datum) = scalar(value.node()) {
+            return Ok(Term::Datum(datum));
+        }
+        deep::level(|| match value.node() {
+            Node::Object { .. } => self.make_obj(Some(value), place),
+            _ => self.raw_term(value, place),
+        })
+    }
+
+    fn raw_term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
+        let raw = read_raw(value)?;
+        match raw.op {
+            Op::Datum => literal(&raw),
+            Op::Func => self.func(&raw, place),
+            Op::Var => self.var(&raw),
+            Op::ImplicitVar => self.implicit_var(&raw),
+            Op::MakeObj if raw.args_len() > 0 => {
+                Err(CompileError::compile("MAKE_OBJ term must not have any args."))
+            }
+            Op::MakeObj => self.make_obj(raw.optargs, place),
+            _ => self.call(&raw, place),
+        }
+    }
+
+    fn call(&mut self, raw: &Raw<'_, '_>, place: Place) -> Result<Term, CompileError> {
+        check_place(raw.op, place)?;
+        let signature = signature::of(raw.op);
+        let mut args = Vec::with_capacity(raw.args_len());
+        for (i, arg) in raw.args().enumerate() {
+            let below = place_of_arg(raw.op, i, place);
+            args.push(self.term(arg, below).map_err(|error| error.at(i))?);
+        }
+        let splices = args.iter().any(is_splice);
+        if !splices && !signature.arity.accepts(args.len()) {
+            return Err(CompileError::compile(signature.arity.mismatch(args.len())));
+        }
+        let mut optargs = Vec::new();
+        for (name, value) in raw.optargs.and_then(Value::members).into_iter().flatten() {
+            if !signature.optargs.contains(&name) {
+                let message = format!("Unrecognized optional argument `{name}`.");
+                return Err(CompileError::compile(message));
+            }
+            let below = place_of_optarg(raw.op, place);
+            let term = self.term(value, below).map_err(|error| error.at(name))?;
+            optargs.push((Text::from(name), term));
+        }
+        Ok(self.finish_call(raw.op, args, optargs, splices))
+    }
+
+    fn finish_call(&self, op: Op, args: Vec<Term>, optargs: Vec<(Text, Term)>, splices: bool) -> Term {
+        if op == Op::MakeArray && self.fold_arrays && args.len() <= ARRAY_LIMIT_DEFAULT {
+            if let Some(items) = all_datums(&args) {
+                return Term::Datum(Datum::from(items));
+            }
+        }
+        let open =
+            op.is_open() || args.iter().any(Term::is_open) || optargs.iter().any(|(_, term)| term.is_open());
+        let traits = Traits { open, splices };
+        Term::Call(Box::new(Call { op, args, optargs, traits }))
+    }
+
+    fn make_obj(&mut self, members: Option<Value<'_, '_>>, place: Place) -> Result<Term, CompileError> {
+        let mut optargs = Vec::new();
+        let below = Place { ordering: false, ..place };
+        for (key, value) in members.and_then(Value::members).into_iter().flatten() {
+            let term = self.term(value, below).map_err(|error| error.at(key))?;
+            optargs.push((Text::from(key), term));
+        }
+        if let Some(key) = duplicate_key(&optargs) {
+            return Err(CompileError::compile(format!("Duplicate object key: {key}.")));
+        }
+        match fold_object(&optargs) {
+            Some(datum) => Ok(Term::Datum(datum)),
+            None => Ok(self.finish_call(Op::MakeObj, Vec::new(), optargs, false)),
+        }
+    }
+
+    fn func(&mut self, raw: &Raw<'_, '_>, place: Place) -> Result<Term, CompileError> {
+        if raw.optargs.is_some() {
+            return Err(CompileError::compile("FUNC takes no optional arguments."));
+        }
+        let mut args = raw.args();
+        let (Some(params), Some(body), 2) = (args.next(), args.next(), raw.args_len()) else {
+            let message = format!("FUNC takes exactly two arguments (got {})", raw.args_len());
+            return Err(CompileError::compile(message));
+        };
+        self.funcs.push(OpenFunc { params: read_params(params)?, captures: Vec::new() });
+        let below = Place { ordering: false, ..place };
+        let body = self.term(body, below).map_err(|error| error.at(1));
+        let OpenFunc { params, captures } = self.funcs.pop().ok_or_else(not_found)?;
+        let body = body?;
+        let closed = !body.is_open();
+        Ok(Term::Func(Arc::new(FuncTerm { params, body, captures, closed })))
+    }
+
+    fn var(&mut self, raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
+        let mut args = raw.args();
+        let id = args.next().and_then(var_id).ok_or_else(not_found)?;
+        if args.next().is_some() {
+            return Err(CompileError::compile(signature::of(Op::Var).arity.mismatch(raw.args_len())));
+        }
+        self.bind(id)
+    }
+
+    /// `r.row`: legal where exactly one function around it has exactly one argument.
+    fn implicit_var(&mut self, raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
+        if raw.args_len() > 0 {
+            let arity = signature::of(Op::ImplicitVar).arity;
+            return Err(CompileError::compile(arity.mismatch(raw.args_len())));
+        }
+        let mut candidates = self.funcs.iter().filter_map(|func| match func.params.as_slice() {
+            [only] if only.0 >= 0 => Some(*only),
+            _ => None,
+        });
+        match (candidates.next(), candidates.next()) {
+            (None, _) => Err(CompileError::compile("r.row is not defined in this context.")),
+            (Some(only), None) => self.bind(only),
+            (Some(_), Some(_)) => {
+                Err(CompileError::compile("Cannot use r.row in nested queries.  Use functions instead."))
+            }
+        }
+    }
+
+    /// A use of variable `id`: every function between here and its own captures it.
+    fn bind(&mut self, id: VarId) -> Result<Term, CompileError> {
+        let owner = self.funcs.iter().rposition(|func| func.params.contains(&id));
+        let owner = owner.ok_or_else(not_found)?;
+        for func in &mut self.funcs[owner + 1..] {
+            if !func.captures.contains(&id) {
+                func.captures.push(id);
+            }
+        }
+        Ok(Term::Var(id))
+    }
+}
+
+impl<'t, 'a> Raw<'t, 'a> {
+    fn args(&self) -> impl Iterator<Item = Value<'t, 'a>> + use<'t, 'a> {
+        self.args.and_then(Value::items).into_iter().flatten()
+    }
+
+    fn args_len(&self) -> usize {
+        self.args.and_then(Value::items).map_or(0, |items| items.len())
+    }
+}
+
+/// Takes `[id, args, optargs]` apart.
+fn read_raw<'t, 'a>(value: Value<'t, 'a>) -> Result<Raw<'t, 'a>, CompileError> {
+    let mut elements = value.items().ok_or_else(not_found)?;
+    let count = elements.len();
+    if !(1..=3).contains(&count) {
+        return Err(CompileError::compile(format!(
+            "Expected between 1 and 3 elements in a raw term, but found {count}."
+        )));
+    }
+    let op = read_op(elements.next().map_or(&Node::Null, Value::node))?;
+    let (second, third) = (elements.next(), elements.next());
+    if op == Op::Datum {
+        return Ok(Raw { op, count, args: second, optargs: None });
+    }
+    let is_object = |value: Value<'_, '_>| matches!(value.node(), Node::Object { .. });
+    let (args, optargs) = match (second, third) {
+        (Some(second), None) if is_object(second) => (None, Some(second)),
+        (Some(second), Some(third)) if is_object(second) && is_object(third) => {
+            return Err(CompileError::compile(
+                "Second and third element in a term are both optional arguments.",
+            ));
+        }
+        (Some(second), _) if !is_object(second) && second.items().is_none() => {
+            return Err(CompileError::compile(
+                "Second element in a Term is neither arguments nor optional arguments.",
+            ));
+        }
+        (_, Some(third)) if !is_object(third) => {
+            return Err(CompileError::compile("Third element in a Term is not optional arguments."));
+        }
+        (second, third) => (second, third),
+    };
+    Ok(Raw { op, count, args, optargs })
+}
+
+fn read_op(node: &Node<'_>) -> Result<Op, CompileError> {
+    let Node::Number(number) = *node else {
+        return Err(CompileError::compile(format!(
+            "Expected a TermType as a NUMBER but found {}.",
+            node.type_name()
+        )));
+    };
+    let id = Some(number).filter(|n| n.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(n));
+    id.and_then(|id| signature::by_id(id as u32)).ok_or_else(|| {
+        let number = datum::format_number(number);
+        CompileError::compile(format!("Unrecognized TermType: {number}."))
+    })
+}
+
+/// `[1, value]`: a value said to be one.
+fn literal(raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
+    let only = |value: Value<'_, '_>| match value.node() {
+        Node::Array { .. } => value.items().and_then(|mut items| items.next()).map(plain_value),
+        _ => Some(plain_value(value)),
+    };
+    raw.args
+        .and_then(only)
+        .map(Term::Datum)
+        .ok_or_else(|| CompileError::compile(format!("Expected 3 items in array, but found {}.", raw.count)))
+}
+
+/// A JSON value as it is, arrays included.
+fn plain_value(value: Value<'_, '_>) -> Datum {
+    deep::level(|| {
+        if let Some(items) = value.items() {
+            return Datum::from(items.map(plain_value).collect::<Vec<_>>());
+        }
+        match value.members() {
+            Some(members) => {
+                Datum::Object(members.map(|(key, value)| (Text::from(key), plain_value(value))).collect())
+            }
+            None => scalar(value.node()).unwrap_or(Datum::Null),
+        }
+    })
+}
+
+fn read_params(value: Value<'_, '_>) -> Result<Vec<VarId>, CompileError> {
+    let not_literal =
+        || CompileError::compile("CLIENT ERROR: FUNC variables must be a literal *array* of numbers.");
+    let raw = read_raw(value).map_err(|_| not_literal())?;
+    if raw.op != Op::MakeArray || raw.optargs.is_some() {
+        return Err(not_literal());
+    }
+    raw.args().map(|param| var_id(param).ok_or_else(not_literal)).collect()
+}
+
+fn var_id(value: Value<'_, '_>) -> Option<VarId> {
+    match value.node() {
+        Node::Number(number) if number.fract() == 0.0 && number.abs() < 9e15 => Some(VarId(*number as i64)),
+        _ => None,
+    }
+}
+
+fn not_found() -> CompileError {
+    CompileError::compile("Variable name not found.")
+}
+
+fn is_splice(term: &Term) -> bool {
+    matches!(term, Term::Call(call) if call.op == Op::Args)
+}
+
+fn all_datums(terms: &[Term]) -> Option<Vec<Datum>> {
+    let datum = |term: &Term| match term {
+        Term::Datum(datum) => Some(datum.clone()),
+        _ => None,
+    };
+    terms.iter().map(datum).collect()
+}
+
+/// The object all of whose members are known. One that claims to be a pseudotype is only folded
+/// when it is one: its error belongs to the evaluation.
+fn fold_object(members: &[(Text, Term)]) -> Option<Datum> {
+    let datum = |(key, term): &(Text, Term)| match term {
+        Term::Datum(datum) => Some((key.clone(), datum.clone())),
+        _ => None,
+    };
+    let object: Object = members.iter().map(datum).collect::<Option<_>>()?;
+    if !object.contains_key(datum::pseudo::KEY) {
+        return Some(Datum::Object(object));
+    }
+    if datum::pseudo::is_literal(&object) {
+        return None;
+    }
+    datum::pseudo::from_object(object).ok()
+}
+
+fn duplicate_key(members: &[(Text, Term)]) -> Option<&Text> {
+    if members.len() < 2 {
+        return None;
+    }
+    let mut keys: Vec<&Text> = members.iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    keys.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
+}
+
+fn check_place(op: Op, place: Place) -> Result<(), CompileError> {
+    if place.no_writes && signature::of(op).is_write() {
+        return Err(CompileError::compile(
+            "Cannot nest writes or meta ops in stream operations.  Use FOR_EACH instead.",
+        ));
+    }
+    if matches!(op, Op::Asc | Op::Desc) && !place.ordering {
+        return Err(CompileError::compile(format!(
+            "{} may only be used as an argument to ORDER_BY or UNION.",
+            op.name()
+        )));
+    }
+    Ok(())
+}
+
+/// Stream operations take writes in their first argument only.
+fn is_stream_operation(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Reduce
+            | Op::Map
+            | Op::Fold
+            | Op::Filter
+            | Op::ConcatMap
+            | Op::Group
+            | Op::InnerJoin
+            | Op::OuterJoin
+            | Op::EqJoin
+            | Op::Update
+            | Op::Delete
+            | Op::Replace
+            | Op::Insert
+            | Op::Count
+            | Op::Sum
+            | Op::Avg
+            | Op::Min
+            | Op::Max
+    )
+}
+
+fn place_of_arg(op: Op, i: usize, place: Place) -> Place {
+    Place {
+        no_writes: place.no_writes || (i > 0 && is_stream_operation(op)),
+        ordering: orders_below(op, place),
+    }
+}
+
+fn place_of_optarg(op: Op, place: Place) -> Place {
+    Place { no_writes: place.no_writes || is_stream_operation(op), ordering: orders_below(op, place) }
+}
+
+/// ASC and DESC stand directly below ORDER_BY or UNION, or in an array there.
+fn orders_below(op: Op, place: Place) -> bool {
+    match op {
+        Op::OrderBy | Op::Union => true,
+        Op::MakeArray => place.ordering,
+        _ => false,
+    }
+}

@@ -1,0 +1,119 @@
+//! The tape agrees with serde_json on what is JSON and what it says.
+
+use super::{Node, Tape, Value};
+
+fn rebuilt(value: Value<'_, '_>) -> serde_json::Value {
+    match value.node() {
+        Node::Null => serde_json::Value::Null,
+        Node::Bool(flag) => (*flag).into(),
+        Node::Number(number) => (*number).into(),
+        Node::String(text) => text.as_ref().into(),
+        Node::Array { .. } => value.items().expect("an array").map(rebuilt).collect(),
+        Node::Object { .. } => {
+            let members = value.members().expect("an object");
+            members.map(|(key, value)| (key.to_owned(), rebuilt(value))).collect()
+        }
+    }
+}
+
+#[track_caller]
+fn check(text: &str) {
+    let ours = Tape::parse(text.as_bytes()).ok().map(|tape| rebuilt(tape.root()));
+    let theirs = serde_json::from_str::<serde_json::Value>(text).ok().map(doubles);
+    assert_eq!(ours, theirs, "{text}");
+}
+
+/// Numbers as doubles, which is all a query can hold.
+fn doubles(value: serde_json::Value) -> serde_json::Value {
+    match value {
+        serde_json::Value::Number(number) => number.as_f64().into(),
+        serde_json::Value::Array(items) => items.into_iter().map(doubles).collect(),
+        serde_json::Value::Object(members) => {
+            members.into_iter().map(|(key, value)| (key, doubles(value))).collect()
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn json_and_near_misses_are_told_apart() {
+    for text in [
+        "1",
+        " [ ] ",
+        "[1,2,[],{}]",
+        r#"{"a":1,"b":[{"c":null}]}"#,
+        "[true,false,null]",
+        "-0.5e+10",
+        "01",
+        "1.",
+        "-",
+        "1e",
+        "[1,]",
+        "[,1]",
+        "{\"a\":}",
+        "{\"a\" 1}",
+        "{a:1}",
+        "{,}",
+        "{\"a\":1,}",
+        "[1",
+        "]",
+        "[}",
+        "{]",
+        "\"",
+        "nul",
+        "nullx",
+        "[1]]",
+        "",
+        " ",
+        "\"\\u00e9\"",
+        "\"\\ud83d\\ude00\"",
+        "\"\\ud83d\"",
+        "\"\\ude00\\ud83d\"",
+        "\"\\u12g4\"",
+        "\"\\x\"",
+        "\"tab\there\"",
+        "\"twelve chars \\n and more text after it\"",
+        "\"ünïcode ✓ long enough\"",
+        "1e400",
+        "123456789012345678901234567890",
+        "[[[[[[]]]]]]",
+        "\"\\u+123\"",
+        "[\"a\"\"b\"]",
+    ] {
+        check(text);
+    }
+}
+
+#[test]
+fn random_edits_of_a_query_never_disagree_with_serde_json() {
+    let query = r#"[1,[39,[[15,["t\n\"x"]],{"a":-1.5e3,"é":[2,[true,null]]}],{"default":false}],{}]"#;
+    let alphabet = br#"[]{},:"\u0e19.-tnf "#;
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    println!("seed {state:#x}");
+    let mut chance = |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % bound as u64) as usize
+    };
+    for _ in 0..20_000 {
+        let mut bytes = query.as_bytes().to_vec();
+        for _ in 0..=chance(3) {
+            let at = chance(bytes.len());
+            bytes[at] = alphabet[chance(alphabet.len())];
+        }
+        if let Ok(text) = std::str::from_utf8(&bytes) {
+            check(text);
+        } else {
+            assert!(Tape::parse(&bytes).is_err());
+        }
+    }
+}
+
+#[test]
+fn depth_is_bounded_without_recursion() {
+    let nested = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+    assert!(Tape::parse(nested(100_000).as_bytes()).is_ok());
+    assert!(Tape::parse(nested(100_001).as_bytes()).is_err());
+    assert!(Tape::parse("[".repeat(10_000_000).as_bytes()).is_err());
+}
