@@ -4,6 +4,7 @@
 //! two places where `unsafe` may stand; each use names what it relies on.
 #![allow(unsafe_code, reason = "the C interface of RocksDB")]
 
+mod bounds;
 mod cuts;
 mod options;
 mod stats;

@@ -1,1 +1,39 @@
-//! storage
+//! The rows of a table in an engine: point reads, snapshots, scans, and the one way rows change.
+//!
+//! Line 2 of the river. A request comes from `shard` with a key or a range and leaves for `engine`
+//! with bytes. Knows nothing of queries or replicas. Where things are kept is
+//! `docs/formats/engine-keys.md`.
+//!
+//! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows of one moment
+//! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that the rows share
+//! - [`RowChange`], [`apply`]: how rows change
+//! - [`Applied`], [`Count`]: what the engine remembers about each group's log, in the same batches
+//! - [`drop_table`], [`tables_present`]: the end of a table
+
+#![forbid(unsafe_code)]
+
+mod batch;
+mod change;
+mod error;
+mod group;
+mod layout;
+mod part;
+mod row;
+mod scan;
+mod snapshot;
+mod sweep;
+mod table;
+mod table_id;
+
+pub use batch::RowBatch;
+pub use change::{RowChange, apply};
+pub use engine::Direction;
+pub use error::{FormatError, ReadError};
+pub use group::{Applied, Count};
+pub use layout::claim;
+pub use part::Part;
+pub use scan::RowScan;
+pub use snapshot::TableSnapshot;
+pub use sweep::{drop_table, forget_group, tables_present};
+pub use table::Table;
+pub use table_id::TableId;

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use librocksdb_sys as ffi;
 use rocksdb::{AsColumnFamilyRef, AsRawPtr, DB, ReadOptions};
 
+use super::bounds::{first_excluded, first_included};
 use super::column;
-use super::view::{first_excluded, first_included};
 use crate::{EngineError, Space, Span};
 
 /// How many bytes after the common beginning of all keys take part in the halving.

@@ -1,12 +1,12 @@
 //! Snapshots and scans of the engine on disk.
 
 use std::mem;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use rocksdb::{DB, DBRawIterator, ReadOptions};
 
+use super::bounds::{first_excluded, first_included, successor};
 use super::{column, cuts};
 use crate::{Direction, EngineError, Scan, Snapshot, Space, Span, span};
 
@@ -107,30 +107,4 @@ impl Scan for RocksScan {
         self.iterator.status()?;
         Ok(None)
     }
-}
-
-/// The bound as RocksDB wants a lower one: the first key that belongs.
-pub(super) fn first_included(start: Bound<&[u8]>) -> Option<Vec<u8>> {
-    match start {
-        Bound::Included(key) => Some(key.to_vec()),
-        Bound::Excluded(key) => Some(successor(key)),
-        Bound::Unbounded => None,
-    }
-}
-
-/// The bound as RocksDB wants an upper one: the first key that does not belong.
-pub(super) fn first_excluded(end: Bound<&[u8]>) -> Option<Vec<u8>> {
-    match end {
-        Bound::Included(key) => Some(successor(key)),
-        Bound::Excluded(key) => Some(key.to_vec()),
-        Bound::Unbounded => None,
-    }
-}
-
-/// The smallest key above `key`.
-pub(super) fn successor(key: &[u8]) -> Vec<u8> {
-    let mut next = Vec::with_capacity(key.len() + 1);
-    next.extend_from_slice(key);
-    next.push(0);
-    next
 }

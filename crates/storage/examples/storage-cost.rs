@@ -1,0 +1,116 @@
+//! What a get, a scanned row and a split cost above the engine on disk.
+//!
+//! `cargo run --release -p rekindle-storage --features rocks --example storage-cost`
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use datum::{Datum, KeyRange, Object, PrimaryKey, Text, row};
+use engine::rocks::{EngineOptions, RocksEngine};
+use engine::{Batch, Engine, Space};
+use log::GroupId;
+use rekindle_storage::{Direction, Part, RowChange, Table, TableId, apply};
+
+const ROWS: u64 = 200_000;
+
+fn key(number: u64) -> PrimaryKey {
+    // Scattered as UUIDs are.
+    let scattered = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    PrimaryKey::encode(&Datum::from(format!("user{scattered:016x}"))).expect("text is a key")
+}
+
+fn document(number: u64) -> Object {
+    let field = |index: u64| {
+        let text = format!("{:x}", number.wrapping_mul(31).wrapping_add(index)).repeat(30);
+        (Text::from(format!("field{index}")), Datum::from(&text[..100]))
+    };
+    (0..10).map(field).collect()
+}
+
+fn measure(what: &str, operations: u64, mut work: impl FnMut()) {
+    let start = Instant::now();
+    work();
+    let each = start.elapsed().as_nanos() as f64 / operations as f64;
+    println!("{what:<44} {each:>9.0} ns");
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let options = EngineOptions { cache_bytes: 512 << 20, ..EngineOptions::default() };
+    let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(dir.path(), &options)?);
+    let id = TableId::from_uuid(uuid::Uuid::from_u128(1));
+    let table = Table::new(Arc::clone(&engine), id);
+    let part = Part { range: KeyRange::all(), group: GroupId(1) };
+
+    let rows: Vec<_> = (0..ROWS).map(|n| (key(n), bytes::Bytes::from(row::encode(&document(n))))).collect();
+    println!("row of {} bytes", rows[0].1.len());
+    measure("engine write, 100 rows per batch, per row", ROWS, || {
+        for chunk in rows.chunks(100) {
+            let mut batch = Batch::new();
+            for (key, row) in chunk {
+                apply(
+                    &mut batch,
+                    id,
+                    &RowChange { key: key.clone(), row: Some(row.clone()), existed: false },
+                );
+            }
+            engine.write(batch).expect("written");
+        }
+    });
+    engine.flush()?;
+    for round in ["first", "second"] {
+        measure(&format!("engine get, {round} time"), ROWS, || {
+            for (key, _) in &rows {
+                let full = [id.as_bytes(), key.as_bytes()].concat();
+                black_box(engine.get(Space::Rows, &full).expect("read"));
+            }
+        });
+    }
+    measure("table get", ROWS, || {
+        for (key, _) in &rows {
+            black_box(table.get(key).expect("read"));
+        }
+    });
+    let absent: Vec<_> = (ROWS..2 * ROWS).map(key).collect();
+    measure("table get of an absent row", ROWS, || {
+        for key in &absent {
+            black_box(table.get(key).expect("read"));
+        }
+    });
+    measure("snapshot", 100_000, || {
+        for _ in 0..100_000 {
+            black_box(table.snapshot(part.clone()).expect("snapshot"));
+        }
+    });
+    for round in ["first", "second"] {
+        let snapshot = table.snapshot(part.clone())?;
+        measure(&format!("engine scan, {round} time, per row"), ROWS, || {
+            black_box(snapshot.count_range(&KeyRange::all()).expect("count"));
+        });
+        measure(&format!("table scan of batches, {round} time, per row"), ROWS, || {
+            let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending).to_the_end();
+            let mut next = scan.next_batch().expect("read");
+            while let Some(batch) = next {
+                for index in 0..batch.len() {
+                    black_box(batch.object(index).expect("row"));
+                }
+                next = scan.next_batch_after(batch).expect("read");
+            }
+        });
+        measure(&format!("table scan by row, {round} time, per row"), ROWS, || {
+            let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
+            while let Some(row) = scan.next().expect("row") {
+                black_box(row);
+            }
+        });
+    }
+    let snapshot = table.snapshot(part)?;
+    measure("split in 8", 100, || {
+        for _ in 0..100 {
+            black_box(snapshot.split(&KeyRange::all(), 8).expect("split"));
+        }
+    });
+    println!("{:?}", engine.stats());
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Why rows could not be read.
+
+use datum::{CorruptRow, PrimaryKey};
+use engine::EngineError;
+
+use crate::TableId;
+
+/// A read that gave no answer. A missing row is not an error.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The replica stops serving the row and is repaired from another.
+    #[error("row {key} of table {table} is damaged")]
+    Corrupt {
+        /// The table.
+        table: TableId,
+        /// The row's key.
+        key: PrimaryKey,
+        /// What is wrong with its bytes.
+        #[source]
+        cause: CorruptRow,
+    },
+    /// A record about a group or a table is not what was written.
+    #[error("the record of {what} is damaged")]
+    CorruptMeta {
+        /// Which record.
+        what: String,
+    },
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}
+
+/// Why an engine's content cannot be used by this program.
+#[derive(Debug, thiserror::Error)]
+pub enum FormatError {
+    /// A later version of the program wrote it.
+    #[error("the stored data has format version {found}, newest known is {known}")]
+    Newer {
+        /// The version found.
+        found: u32,
+        /// The newest this program knows.
+        known: u32,
+    },
+    /// The version itself could not be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The version could not be written into a new engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}

@@ -1,0 +1,66 @@
+//! What the engine remembers about a group's log: how far it is applied, how many rows there are.
+//! Written in the same batch as the rows, so none of them is ever ahead of the others.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use engine::{Batch, Engine, Snapshot, Space};
+use log::{GroupId, Lsn};
+
+use crate::layout::{applied_key, corrupt_meta, count_key};
+use crate::{ReadError, TableId};
+
+/// How far a group's log is contained in an engine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The last entry contained.
+    pub lsn: Lsn,
+    /// What the owner of the entries needs to go on from there; not looked at here.
+    pub progress: Bytes,
+}
+
+impl Applied {
+    /// The group's record, if any entry of it was ever applied.
+    pub fn read(engine: &dyn Engine, group: GroupId) -> Result<Option<Applied>, ReadError> {
+        let Some(stored) = engine.get(Space::Meta, &applied_key(group))? else {
+            return Ok(None);
+        };
+        let (lsn, _) = stored.split_first_chunk().ok_or_else(|| corrupt_meta(format!("group {group}")))?;
+        Ok(Some(Applied { lsn: Lsn(u64::from_le_bytes(*lsn)), progress: stored.slice(8..) }))
+    }
+
+    /// Adds the record to the batch that holds the entry's rows.
+    pub fn put(&self, batch: &mut Batch, group: GroupId) {
+        let mut record = BytesMut::with_capacity(8 + self.progress.len());
+        record.put_u64_le(self.lsn.0);
+        record.put_slice(&self.progress);
+        batch.put(Space::Meta, &applied_key(group), record.freeze());
+    }
+}
+
+/// The number of rows of a table in a group's range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count(pub u64);
+
+impl Count {
+    /// The newest count, zero if none was ever written.
+    pub fn read(engine: &dyn Engine, table: TableId, group: GroupId) -> Result<Count, ReadError> {
+        Count::decode(engine.get(Space::Meta, &count_key(table, group))?, group)
+    }
+
+    /// The count in a snapshot.
+    pub fn read_at(snapshot: &dyn Snapshot, table: TableId, group: GroupId) -> Result<Count, ReadError> {
+        Count::decode(snapshot.get(Space::Meta, &count_key(table, group))?, group)
+    }
+
+    /// Adds the count to the batch that changes it.
+    pub fn put(self, batch: &mut Batch, table: TableId, group: GroupId) {
+        let bytes = Bytes::copy_from_slice(&self.0.to_le_bytes());
+        batch.put(Space::Meta, &count_key(table, group), bytes);
+    }
+
+    fn decode(stored: Option<Bytes>, group: GroupId) -> Result<Count, ReadError> {
+        let Some(stored) = stored else { return Ok(Count(0)) };
+        let bytes = stored[..].try_into();
+        let bytes = bytes.map_err(|_| corrupt_meta(format!("the row count of group {group}")))?;
+        Ok(Count(u64::from_le_bytes(bytes)))
+    }
+}

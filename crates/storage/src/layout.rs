@@ -1,0 +1,149 @@
+//! Which key holds what: `docs/formats/engine-keys.md`, in code.
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+use datum::{KeyBound, KeyRange};
+use engine::{Batch, Engine, Space, Span};
+use log::GroupId;
+
+use crate::{FormatError, ReadError, TableId};
+
+/// The version of the format this program writes.
+const VERSION: u32 = 1;
+
+const META_VERSION: u8 = 0;
+const META_APPLIED: u8 = 1;
+const META_COUNT: u8 = 2;
+
+/// Checks that this program understands what is in `engine`; marks an empty one as its own.
+pub fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
+    let Some(stored) = engine.get(Space::Meta, &[META_VERSION])? else {
+        let mut batch = Batch::new();
+        batch.put(Space::Meta, &[META_VERSION], Bytes::copy_from_slice(&VERSION.to_le_bytes()));
+        return Ok(engine.write(batch)?);
+    };
+    let bytes = stored[..].try_into();
+    let found = u32::from_le_bytes(bytes.map_err(|_| corrupt_meta("the format version"))?);
+    if found > VERSION {
+        return Err(FormatError::Newer { found, known: VERSION });
+    }
+    Ok(())
+}
+
+pub(crate) fn corrupt_meta(what: impl Into<String>) -> ReadError {
+    ReadError::CorruptMeta { what: what.into() }
+}
+
+/// The key of a group's applied record.
+pub(crate) fn applied_key(group: GroupId) -> [u8; 9] {
+    let mut key = [META_APPLIED; 9];
+    key[1..].copy_from_slice(&group.0.to_be_bytes());
+    key
+}
+
+/// The key of the count of a table's rows in a group.
+pub(crate) fn count_key(table: TableId, group: GroupId) -> [u8; 25] {
+    let mut key = [META_COUNT; 25];
+    key[1..17].copy_from_slice(table.as_bytes());
+    key[17..].copy_from_slice(&group.0.to_be_bytes());
+    key
+}
+
+/// What the keys of all counts of a table begin with.
+pub(crate) fn counts_prefix(table: TableId) -> [u8; 17] {
+    let mut key = [META_COUNT; 17];
+    key[1..].copy_from_slice(table.as_bytes());
+    key
+}
+
+/// The engine's key of one row, on the stack for keys of ordinary length.
+pub(crate) struct RowKey {
+    short: [u8; RowKey::SHORT_BYTES],
+    short_len: usize,
+    long: Vec<u8>,
+}
+
+impl RowKey {
+    const SHORT_BYTES: usize = 96;
+
+    pub(crate) fn new(table: TableId, key: &[u8]) -> RowKey {
+        let len = TableId::BYTES + key.len();
+        let mut row_key = RowKey { short: [0; RowKey::SHORT_BYTES], short_len: 0, long: Vec::new() };
+        if len <= RowKey::SHORT_BYTES {
+            row_key.short[..TableId::BYTES].copy_from_slice(table.as_bytes());
+            row_key.short[TableId::BYTES..len].copy_from_slice(key);
+            row_key.short_len = len;
+        } else {
+            row_key.long = [table.as_bytes(), key].concat();
+        }
+        row_key
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self.short_len {
+            0 => &self.long,
+            len => &self.short[..len],
+        }
+    }
+}
+
+/// A range of rows as the engine's range of keys.
+pub(crate) struct RowSpan {
+    start: Bound<Vec<u8>>,
+    end: Bound<Vec<u8>>,
+}
+
+impl RowSpan {
+    pub(crate) fn new(table: TableId, range: &KeyRange) -> RowSpan {
+        let full = |key: &[u8]| [table.as_bytes(), key].concat();
+        let start = match &range.start {
+            KeyBound::Unbounded => Bound::Included(table.as_bytes().to_vec()),
+            KeyBound::Included(key) => Bound::Included(full(key.as_bytes())),
+            KeyBound::Excluded(key) => Bound::Excluded(full(key.as_bytes())),
+        };
+        let end = match &range.end {
+            KeyBound::Unbounded => match table.next() {
+                Some(next) => Bound::Excluded(next.as_bytes().to_vec()),
+                None => Bound::Unbounded,
+            },
+            KeyBound::Included(key) => Bound::Included(full(key.as_bytes())),
+            KeyBound::Excluded(key) => Bound::Excluded(full(key.as_bytes())),
+        };
+        RowSpan { start, end }
+    }
+
+    pub(crate) fn as_span(&self) -> Span<'_> {
+        (self.start.as_ref().map(Vec::as_slice), self.end.as_ref().map(Vec::as_slice))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::memory::MemoryEngine;
+
+    #[test]
+    fn a_new_engine_is_claimed_and_a_newer_one_refused() {
+        let engine = MemoryEngine::new();
+        claim(&engine).unwrap();
+        claim(&engine).unwrap();
+        let mut batch = Batch::new();
+        batch.put(Space::Meta, &[META_VERSION], Bytes::copy_from_slice(&7_u32.to_le_bytes()));
+        engine.write(batch).unwrap();
+        assert!(matches!(claim(&engine), Err(FormatError::Newer { found: 7, known: VERSION })));
+        let mut batch = Batch::new();
+        batch.put(Space::Meta, &[META_VERSION], Bytes::from_static(b"x"));
+        engine.write(batch).unwrap();
+        assert!(matches!(claim(&engine), Err(FormatError::Read(ReadError::CorruptMeta { .. }))));
+    }
+
+    #[test]
+    fn a_row_key_is_the_same_on_the_stack_and_off_it() {
+        let table = TableId::from_uuid(uuid::Uuid::from_u128(7));
+        for len in [0, 1, 79, 80, 81, 500] {
+            let key = vec![9; len];
+            assert_eq!(RowKey::new(table, &key).as_bytes(), [table.as_bytes(), &key[..]].concat());
+        }
+    }
+}

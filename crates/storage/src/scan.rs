@@ -1,0 +1,80 @@
+//! Reading many rows in the order of their keys.
+
+use datum::{Object, PrimaryKey};
+use engine::Scan;
+
+use crate::batch::Filling;
+use crate::{ReadError, RowBatch, TableId};
+
+/// Bytes of the first block: a query for the first rows should not read hundreds.
+const BLOCK_BYTES_MIN: usize = 4 << 10;
+/// Bytes of later blocks: enough that what is done per block is nothing per row, little enough to
+/// stay in a core's cache.
+const BLOCK_BYTES_MAX: usize = 256 << 10;
+
+/// A walk over rows. Owns its snapshot, may be kept for as long as a cursor is open.
+pub struct RowScan {
+    scan: Box<dyn Scan>,
+    table: TableId,
+    block_bytes: usize,
+    // The batch that `next` hands out of, and how many rows it has given.
+    batch: Option<RowBatch>,
+    given: usize,
+}
+
+impl RowScan {
+    pub(crate) fn new(scan: Box<dyn Scan>, table: TableId) -> RowScan {
+        RowScan { scan, table, block_bytes: BLOCK_BYTES_MIN, batch: None, given: 0 }
+    }
+
+    /// Asks for full blocks from the start, because all rows will be read.
+    #[must_use]
+    pub fn to_the_end(mut self) -> RowScan {
+        self.block_bytes = BLOCK_BYTES_MAX;
+        self
+    }
+
+    /// The next rows, or `None` at the end. A batch is never empty and holds about 256 KiB, less at
+    /// first; a single larger row still comes, alone.
+    ///
+    /// Not to be mixed with [`RowScan::next`], which has rows in hand.
+    pub fn next_batch(&mut self) -> Result<Option<RowBatch>, ReadError> {
+        let filling = Filling::new(self.table, self.block_bytes);
+        self.fill(filling)
+    }
+
+    /// The rows after `used`, in its memory if no row of it is held any longer.
+    pub fn next_batch_after(&mut self, used: RowBatch) -> Result<Option<RowBatch>, ReadError> {
+        let filling = Filling::in_place_of(used, self.block_bytes);
+        self.fill(filling)
+    }
+
+    /// The next row with its key, or `None` at the end.
+    #[allow(clippy::should_implement_trait, reason = "a failed read must not be skipped over")]
+    pub fn next(&mut self) -> Result<Option<(PrimaryKey, Object)>, ReadError> {
+        if self.batch.as_ref().is_none_or(|batch| self.given == batch.len()) {
+            self.batch = match self.batch.take() {
+                Some(used) => self.next_batch_after(used)?,
+                None => self.next_batch()?,
+            };
+            self.given = 0;
+        }
+        let Some(batch) = &self.batch else { return Ok(None) };
+        self.given += 1;
+        batch.row(self.given - 1).map(Some)
+    }
+
+    fn fill(&mut self, mut filling: Filling) -> Result<Option<RowBatch>, ReadError> {
+        let limit_bytes = self.block_bytes;
+        self.block_bytes = (self.block_bytes * 4).min(BLOCK_BYTES_MAX);
+        while let Some((key, row)) = self.scan.next()? {
+            filling.push(&key[TableId::BYTES..], row);
+            // The next row is probably as large as this one.
+            if filling.bytes() + key.len() + row.len() > limit_bytes {
+                break;
+            }
+        }
+        let batch = filling.finish();
+        Ok((!batch.is_empty()).then_some(batch))
+    }
+}

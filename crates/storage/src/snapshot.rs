@@ -1,0 +1,92 @@
+//! The rows of a part of a table, as of one moment.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datum::{KeyBound, KeyRange, Object, PrimaryKey};
+use engine::{Direction, Snapshot, Space};
+
+use crate::layout::{RowKey, RowSpan};
+use crate::row::decode;
+use crate::{Count, Part, ReadError, RowScan, TableId};
+
+/// A read-only view of a part of a table. Later writes are not seen. Cheap to clone; keeps
+/// overwritten rows alive for as long as it lives.
+#[derive(Clone)]
+pub struct TableSnapshot {
+    view: Arc<dyn Snapshot>,
+    table: TableId,
+    part: Part,
+}
+
+impl TableSnapshot {
+    pub(crate) fn new(view: Arc<dyn Snapshot>, table: TableId, part: Part) -> TableSnapshot {
+        TableSnapshot { view, table, part }
+    }
+
+    /// The row under `key`, its checksum verified, or `None` if there is none in this part.
+    pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
+        let bytes = self.get_bytes(key)?;
+        bytes.map(|bytes| decode(self.table, key, bytes)).transpose()
+    }
+
+    /// The stored bytes of the row under `key`, not verified.
+    pub fn get_bytes(&self, key: &PrimaryKey) -> Result<Option<Bytes>, ReadError> {
+        if !self.part.range.contains(key) {
+            return Ok(None);
+        }
+        let row_key = RowKey::new(self.table, key.as_bytes());
+        Ok(self.view.get(Space::Rows, row_key.as_bytes())?)
+    }
+
+    /// The rows of this part that lie in `range`, by key. The scan lives on its own.
+    #[must_use]
+    pub fn scan(&self, range: &KeyRange, direction: Direction) -> RowScan {
+        let span = RowSpan::new(self.table, &self.part.range.intersect(range));
+        let scan = Arc::clone(&self.view).scan(Space::Rows, span.as_span(), direction);
+        RowScan::new(scan, self.table)
+    }
+
+    /// The number of rows of this part. Reads one record, not the rows.
+    pub fn count(&self) -> Result<u64, ReadError> {
+        Ok(Count::read_at(&*self.view, self.table, self.part.group)?.0)
+    }
+
+    /// The number of rows of this part that lie in `range`, by walking its keys.
+    pub fn count_range(&self, range: &KeyRange) -> Result<u64, ReadError> {
+        let span = RowSpan::new(self.table, &self.part.range.intersect(range));
+        let mut scan = Arc::clone(&self.view).scan(Space::Rows, span.as_span(), Direction::Ascending);
+        let mut rows = 0;
+        while scan.next()?.is_some() {
+            rows += 1;
+        }
+        Ok(rows)
+    }
+
+    /// About how many bytes the rows of `range` take.
+    pub fn bytes_in(&self, range: &KeyRange) -> Result<u64, ReadError> {
+        let span = RowSpan::new(self.table, &self.part.range.intersect(range));
+        Ok(self.view.bytes_in(Space::Rows, span.as_span())?)
+    }
+
+    /// `range` within this part in at most `pieces` ranges, ascending, that hold roughly as many
+    /// bytes each. Together they are the whole of it; a small range comes back in fewer.
+    pub fn split(&self, range: &KeyRange, pieces: usize) -> Result<Vec<KeyRange>, ReadError> {
+        let range = self.part.range.intersect(range);
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let span = RowSpan::new(self.table, &range);
+        let cuts = self.view.cuts(Space::Rows, span.as_span(), pieces)?;
+        let mut start = range.start;
+        let mut ranges = Vec::with_capacity(cuts.len() + 1);
+        for cut in cuts {
+            let key = PrimaryKey(cut.slice(TableId::BYTES..));
+            let end = KeyBound::Excluded(key.clone());
+            ranges.push(KeyRange { start, end });
+            start = KeyBound::Included(key);
+        }
+        ranges.push(KeyRange { start, end: range.end });
+        Ok(ranges)
+    }
+}

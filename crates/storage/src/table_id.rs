@@ -1,0 +1,44 @@
+//! The name of a table below its name: what its rows are stored under.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// Identifies a table for ever. Never reused, not even by a table of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(Uuid);
+
+impl TableId {
+    /// Bytes of an id.
+    pub const BYTES: usize = 16;
+
+    /// The table of this UUID.
+    #[must_use]
+    pub const fn from_uuid(uuid: Uuid) -> TableId {
+        TableId(uuid)
+    }
+
+    /// The UUID, as `table_config` shows it.
+    #[must_use]
+    pub const fn uuid(&self) -> Uuid {
+        self.0
+    }
+
+    /// The bytes that keys begin with.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8; TableId::BYTES] {
+        self.0.as_bytes()
+    }
+
+    /// The smallest id above this one, if this is not the last.
+    pub(crate) fn next(self) -> Option<TableId> {
+        let next = self.0.as_u128().checked_add(1)?;
+        Some(TableId(Uuid::from_u128(next)))
+    }
+}
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
