@@ -7,20 +7,22 @@
 mod client;
 mod ledger;
 mod options;
-mod process;
 mod writers;
 
 use std::process::ExitCode;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
+use crate::node::Node;
 use client::Client;
 use ledger::{Ledger, Verdict};
 use options::{Durability, Options, Phase};
-use process::Process;
+
+const FLAGS: &[&str] = &["--no-http-admin"];
 
 /// Runs the phases that the arguments ask for; says how each ended.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -57,12 +59,13 @@ fn run_phase(options: &Options, phase: &Phase) -> Result<Verdict> {
     let mut ledger = Ledger::new(options.writers);
     let mut total = Verdict::default();
     for cycle in 0..phase.cycles {
-        let mut node = Process::start(&options.program, folder.path())?;
+        let mut node = Node::start(&options.program, folder.path(), FLAGS)?;
         if random.random_ratio(1, 5) {
-            node.kill_while_starting(Duration::from_micros(random.random_range(0..60_000)))?;
-            node = Process::start(&options.program, folder.path())?;
+            thread::sleep(Duration::from_micros(random.random_range(0..60_000)));
+            node.kill()?;
+            node = Node::start(&options.program, folder.path(), FLAGS)?;
         }
-        let port = node.wait_until_ready()?;
+        let port = node.wait_until_ready()?.driver;
         let mut client = Client::connect(port)?;
         if cycle == 0 {
             create_table(&mut client, phase.durability)?;
@@ -73,7 +76,7 @@ fn run_phase(options: &Options, phase: &Phase) -> Result<Verdict> {
         }
         let after = Duration::from_micros(random.random_range(1_000..400_000));
         writers::run(port, &mut ledger, random.random(), || {
-            std::thread::sleep(after);
+            thread::sleep(after);
             node.kill()
         })?;
     }
@@ -100,8 +103,8 @@ fn last_check(
     if so_far.lost + so_far.broken > 0 {
         return Ok(Verdict::default());
     }
-    let mut node = Process::start(&options.program, folder)?;
-    let port = node.wait_until_ready()?;
+    let mut node = Node::start(&options.program, folder, FLAGS)?;
+    let port = node.wait_until_ready()?.driver;
     let verdict = ledger.check(&mut Client::connect(port)?)?;
     node.kill()?;
     Ok(verdict)

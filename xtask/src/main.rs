@@ -1,7 +1,9 @@
-//! The developers' tool: `cargo xtask tidy | test | crash`.
+//! The developers' tool: `cargo xtask tidy | test | report | crash`.
 #![forbid(unsafe_code)]
 
 mod crash;
+mod node;
+mod report;
 mod test;
 mod tidy;
 
@@ -13,6 +15,8 @@ cargo xtask <task>
   tidy    check what a program can check of STYLE: layers, module circles, lengths, docstrings
   test    every test there is; the last line says how many passed and failed
           (names of steps after it run only those)
+  report  a node of its own, the published workloads for a few seconds each, and report.html
+          (--seconds N --records N --output FILE)
   crash   kill -9 under 32 writers, 200 cycles hard and 50 soft; nothing acknowledged may be lost
           (--cycles N --soft-cycles N --writers N --seed N --program PATH --expect-loss)
 ";
@@ -24,6 +28,7 @@ fn main() -> ExitCode {
     match task.as_deref() {
         Some("tidy") => tidy::run(),
         Some("crash") => crash::run(&rest),
+        Some("report") => report::run(&rest),
         Some("test") => test::run(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

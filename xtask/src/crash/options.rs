@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
+use crate::node::default_program;
+
 /// What the writes of a phase wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Durability {
@@ -72,10 +74,4 @@ impl Options {
         }
         Ok(options)
     }
-}
-
-/// Where `cargo build --release --package rekindle` leaves the program: beside this tool.
-fn default_program() -> PathBuf {
-    let here = std::env::current_exe().unwrap_or_default();
-    here.with_file_name("rekindle")
 }

@@ -1,0 +1,109 @@
+//! `report`: a node of its own, the published workloads for a few seconds each, and one page.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+use crate::node::{Node, Ports, default_program};
+
+struct Options {
+    seconds: u64,
+    records: u64,
+    output: PathBuf,
+}
+
+/// Measures and writes the report; says where it is.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    match Options::parse(arguments).and_then(|options| measure(&options)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("report: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Options> {
+        let mut options = Options { seconds: 10, records: 200_000, output: PathBuf::from("report.html") };
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
+            let number =
+                || value.parse::<u64>().with_context(|| format!("{name} needs a number, not {value:?}"));
+            match name.as_str() {
+                "--seconds" => options.seconds = number()?.max(1),
+                "--records" => options.records = number()?.max(1),
+                "--output" => options.output = PathBuf::from(value),
+                other => bail!("there is no option {other} (--seconds, --records, --output)"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn measure(options: &Options) -> Result<()> {
+    let folder = tempfile::tempdir().context("a folder for the node's data")?;
+    let results = options.output.with_extension("results");
+    if results.exists() {
+        std::fs::remove_dir_all(&results).with_context(|| format!("emptying {}", results.display()))?;
+    }
+    std::fs::create_dir_all(&results).with_context(|| format!("creating {}", results.display()))?;
+    let program = default_program();
+    let mut node = Node::start(&program, folder.path(), &["--http-port", "0"])?;
+    let ports = node.wait_until_ready()?;
+    println!("report: node {} on port {}", node.pid(), ports.driver);
+    for workload in workloads(options) {
+        bench(&program, &workload, ports, node.pid(), &results)?;
+    }
+    node.kill()?;
+    let page = Command::new(&program)
+        .args(["bench", "report"])
+        .arg(&results)
+        .arg("-o")
+        .arg(&options.output)
+        .status()
+        .context("running bench report")?;
+    if !page.success() {
+        bail!("bench report failed with {page}");
+    }
+    Ok(())
+}
+
+fn workloads(options: &Options) -> Vec<String> {
+    let Options { seconds, records, .. } = options;
+    let run = format!("-p recordcount={records} --connections 128 --warmup 3 --seconds {seconds}");
+    vec![
+        format!("ycsb load a -p recordcount={records} -p fieldalphabet=ycsb014"),
+        format!("ycsb run a {run} -p fieldalphabet=ycsb014 --durability soft --label soft"),
+        format!("ycsb run a {run} -p fieldalphabet=ycsb014 --durability hard --label hard"),
+        format!("ycsb run c {run} --read-mode single"),
+        format!("ycsb run c {run} --read-mode outdated"),
+        "analytic --runs 5".to_owned(),
+        format!("blocks --units 2 --seconds {seconds}"),
+    ]
+}
+
+fn bench(program: &Path, workload: &str, ports: Ports, pid: u32, results: &Path) -> Result<()> {
+    println!("report: {workload}");
+    let mut command = Command::new(program);
+    command.arg("bench").args(workload.split(' '));
+    command.args([
+        "--host",
+        "127.0.0.1",
+        "--port",
+        &ports.driver.to_string(),
+        "--server-pid",
+        &pid.to_string(),
+    ]);
+    if let Some(http) = ports.http {
+        command.args(["--http", &format!("http://127.0.0.1:{http}/metrics")]);
+    }
+    command.arg("--json").arg(format!("{}/", results.display()));
+    let status = command.status().with_context(|| format!("running bench {workload}"))?;
+    if !status.success() {
+        bail!("bench {workload} failed with {status}");
+    }
+    Ok(())
+}
