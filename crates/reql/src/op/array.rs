@@ -1,0 +1,96 @@
+//! `append`, `prepend`, `insert_at`, `splice_at`, `delete_at`, `change_at`.
+
+use std::ops::Range;
+
+use datum::{Array, Datum};
+
+use crate::EvalError;
+use crate::args::Args;
+
+/// `append`: the array with a value behind its last.
+pub fn append(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    replace(args, items, items.len()..items.len(), std::slice::from_ref(args.datum(1)?))
+}
+
+/// `prepend`: the array with a value before its first.
+pub fn prepend(args: &Args<'_>) -> Result<Datum, EvalError> {
+    replace(args, args.array(0)?, 0..0, std::slice::from_ref(args.datum(1)?))
+}
+
+/// `insert_at`: the array with a value put in at a position; −1 is the end.
+pub fn insert_at(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    let at = gap(args, items)?;
+    replace(args, items, at..at, std::slice::from_ref(args.datum(2)?))
+}
+
+/// `splice_at`: the array with the items of another put in at a position; −1 is the end.
+pub fn splice_at(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    let at = gap(args, items)?;
+    replace(args, items, at..at, args.array(2)?)
+}
+
+/// `change_at`: the array with the item at a position replaced.
+pub fn change_at(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    let at = item_position(args, items)?;
+    replace(args, items, at..at + 1, std::slice::from_ref(args.datum(2)?))
+}
+
+/// `delete_at`: the array without the item at a position, or without those from one position up
+/// to, but not including, another.
+pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    if args.len() < 3 {
+        let at = item_position(args, items)?;
+        return replace(args, items, at..at + 1, &[]);
+    }
+    let start = position(args, 1, items.len())?;
+    let end = position(args, 2, items.len())?;
+    for (i, index) in [(1, start), (2, end)] {
+        if index > items.len() {
+            return Err(beyond(index, items).at(i));
+        }
+    }
+    if start > end {
+        return Err(EvalError::logic(format!("Start index `{start}` is greater than end index `{end}`.")));
+    }
+    replace(args, items, start..end, &[])
+}
+
+/// The position between items that argument 1 names.
+fn gap(args: &Args<'_>, items: &Array) -> Result<usize, EvalError> {
+    let at = position(args, 1, items.len() + 1)?;
+    if at > items.len() { Err(beyond(at, items).at(1)) } else { Ok(at) }
+}
+
+/// The position of an item that argument 1 names.
+fn item_position(args: &Args<'_>, items: &Array) -> Result<usize, EvalError> {
+    let at = position(args, 1, items.len())?;
+    if at >= items.len() { Err(beyond(at, items).at(1)) } else { Ok(at) }
+}
+
+/// Argument `i` as a position among `count`, counted from the end when negative.
+fn position(args: &Args<'_>, i: usize, count: usize) -> Result<usize, EvalError> {
+    let index = args.integer(i)?;
+    let from_end = if index < 0 { index + count as i64 } else { index };
+    usize::try_from(from_end).map_err(|_| EvalError::out_of_bounds(index).at(i))
+}
+
+fn beyond(index: usize, items: &Array) -> EvalError {
+    let size = items.len();
+    EvalError::non_existence(format!("Index `{index}` out of bounds for array of size: `{size}`."))
+}
+
+/// `items` with those of `range` replaced by `new`.
+fn replace(args: &Args<'_>, items: &Array, range: Range<usize>, new: &[Datum]) -> Result<Datum, EvalError> {
+    let count = items.len() - range.len() + new.len();
+    args.env.check_array(count)?;
+    let mut replaced = Vec::with_capacity(count);
+    replaced.extend_from_slice(&items[..range.start]);
+    replaced.extend_from_slice(new);
+    replaced.extend_from_slice(&items[range.end..]);
+    Ok(Datum::from(replaced))
+}

@@ -1,0 +1,158 @@
+//! `coerce_to` and `binary`: a value as a value of another type.
+
+use datum::{Array, Bytes, Datum, ObjectBuilder, Text, pseudo};
+
+use super::json;
+use super::strtod::strtod;
+use crate::EvalError;
+use crate::args::{Args, finite};
+
+/// Names a value can be coerced to, in capitals.
+const TARGETS: [&str; 18] = [
+    "DB",
+    "TABLE",
+    "TABLE_SLICE",
+    "SELECTION<STREAM>",
+    "SELECTION<ARRAY>",
+    "STREAM",
+    "SELECTION<OBJECT>",
+    "DATUM",
+    "FUNCTION",
+    "GROUPED_DATA",
+    "NULL",
+    "BINARY",
+    "BOOL",
+    "NUMBER",
+    "STRING",
+    "ARRAY",
+    "OBJECT",
+    "MINVAL",
+];
+
+/// `coerce_to`: the value as a value of the named type.
+pub fn coerce_to(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let value = args.datum(0)?;
+    let target = target(args.string(1)?).map_err(|error| error.at(1))?;
+    coerce(value, target, args)
+}
+
+/// The name of a type, in capitals, if there is such a type.
+pub fn target(name: &str) -> Result<&'static str, EvalError> {
+    let upper = name.to_ascii_uppercase();
+    match TARGETS.iter().chain(&["MAXVAL"]).find(|target| **target == upper) {
+        Some(target) => Ok(target),
+        None => Err(EvalError::logic(format!("Unknown Type: {upper}"))),
+    }
+}
+
+fn coerce(value: &Datum, target: &'static str, args: &Args<'_>) -> Result<Datum, EvalError> {
+    let source = source_name(value);
+    match (value, target) {
+        _ if source == target => Ok(value.clone()),
+        (_, "DATUM") => Ok(value.clone()),
+        (_, "BOOL") => Ok(Datum::Bool(value.is_truthy())),
+        (_, "STRING") => to_text(value).map(Datum::String),
+        (Datum::String(text), "BINARY") => Ok(bytes_of(text)),
+        (Datum::String(text), "NUMBER") => to_number(text),
+        (Datum::Array(items), "OBJECT") => to_object(items),
+        (Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_), "ARRAY") => to_pairs(value, args),
+        _ => Err(EvalError::typed(value, format!("Cannot coerce {source} to {target}."))),
+    }
+}
+
+/// The name messages give to the type of `value`: a pseudotype that is an object is one here.
+fn source_name(value: &Datum) -> &'static str {
+    match value {
+        Datum::Binary(_) => "BINARY",
+        Datum::Time(_) | Datum::Geometry(_) => "OBJECT",
+        other => other.kind().name(),
+    }
+}
+
+/// A value as a string: a string stays itself, a binary is read as UTF-8, all else is JSON.
+pub fn to_text(value: &Datum) -> Result<Text, EvalError> {
+    match value {
+        Datum::String(text) => Ok(text.clone()),
+        Datum::Binary(bytes) => Text::try_from(bytes.clone()).map_err(|_| not_utf8(bytes)),
+        other => json::text_of(other).map(Text::from),
+    }
+}
+
+/// Bytes of a string that messages show.
+const SHOWN_BYTES_MAX: usize = 20;
+
+fn not_utf8(bytes: &Bytes) -> EvalError {
+    let (position, why) = match std::str::from_utf8(bytes) {
+        Ok(_) => (bytes.len(), "unexpected end"),
+        Err(error) => (error.valid_up_to(), utf8_fault(bytes, error)),
+    };
+    let shown = String::from_utf8_lossy(&bytes[..position.min(SHOWN_BYTES_MAX)]);
+    EvalError::logic(format!(
+        "String `{shown}` (truncated) is not a UTF-8 string; {why} at position {position}."
+    ))
+}
+
+fn utf8_fault(bytes: &[u8], error: std::str::Utf8Error) -> &'static str {
+    if error.error_len().is_none() {
+        return "Expected continuation byte, saw end of string";
+    }
+    match bytes.get(error.valid_up_to()) {
+        Some(0x80..=0xbf | 0xf8..=0xff) => "Invalid initial byte seen",
+        _ => "Expected continuation byte, saw something else",
+    }
+}
+
+fn to_number(text: &Text) -> Result<Datum, EvalError> {
+    match strtod(text) {
+        Some(number) => finite(number),
+        None => Err(EvalError::logic(format!("Could not coerce `{text}` to NUMBER."))),
+    }
+}
+
+fn to_object(pairs: &Array) -> Result<Datum, EvalError> {
+    let mut members = ObjectBuilder::new();
+    for pair in pairs.iter() {
+        let (key, value) = key_and_value(pair)?;
+        if let Some(before) = members.insert(key.clone(), value.clone()) {
+            return Err(EvalError::logic(format!(
+                "Duplicate key {} in coerced object.  (got {} and {} as values)",
+                Datum::String(key.clone()).to_json_string(),
+                before.truncated(),
+                value.truncated(),
+            )));
+        }
+    }
+    Ok(Datum::Object(members.build()))
+}
+
+/// The parts of a pair; sequences of pairs other than arrays use it too.
+pub fn key_and_value(pair: &Datum) -> Result<(&Text, &Datum), EvalError> {
+    let Datum::Array(parts) = pair else { return Err(EvalError::type_error("ARRAY", pair)) };
+    match &**parts {
+        [Datum::String(key), value] => Ok((key, value)),
+        [key, _] => Err(EvalError::type_error("STRING", key)),
+        parts => {
+            let size = parts.len();
+            Err(EvalError::logic(format!("Expected array of size 2, but got size {size}.")))
+        }
+    }
+}
+
+fn to_pairs(value: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
+    let members = pseudo::to_object(value).unwrap_or_default();
+    args.env.check_array(members.len())?;
+    let pair = |(key, value)| Datum::from(vec![Datum::String(key), value]);
+    Ok(Datum::Array(members.iter().map(pair).collect()))
+}
+
+/// `binary`: the bytes of a string; a binary stays itself.
+pub fn binary(args: &Args<'_>) -> Result<Datum, EvalError> {
+    match args.datum(0)? {
+        Datum::Binary(bytes) => Ok(Datum::Binary(bytes.clone())),
+        _ => args.string(0).map(bytes_of),
+    }
+}
+
+fn bytes_of(text: &Text) -> Datum {
+    Datum::Binary(text.as_bytes().clone())
+}

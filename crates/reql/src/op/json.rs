@@ -1,0 +1,49 @@
+//! `json`, `to_json_string`: values out of JSON text and back.
+
+use datum::{Datum, JsonError, Kind, json};
+
+use crate::EvalError;
+use crate::args::Args;
+
+/// Longest text that a message quotes whole, in bytes.
+const QUOTED_BYTES_MAX: usize = 40;
+
+/// `json`: the value that JSON text stands for.
+pub fn json(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let text = args.string(0)?;
+    if text.contains('\0') {
+        return Err(EvalError::logic("Encountered unescaped null byte in JSON string.").at(0));
+    }
+    json::parse_shared(text).map_err(|error| match error {
+        JsonError::Syntax { .. } => {
+            let quoted = quoted(text);
+            EvalError::logic(format!("Failed to parse \"{quoted}\" as JSON: {error}")).at(0)
+        }
+        other => EvalError::logic(other.to_string()).at(0),
+    })
+}
+
+/// `to_json_string`: the compact JSON text of a value.
+pub fn to_json_string(args: &Args<'_>) -> Result<Datum, EvalError> {
+    text_of(args.datum(0)?).map(Datum::from)
+}
+
+/// The compact JSON text of `value`, unless it holds a bound, which has none.
+pub fn text_of(value: &Datum) -> Result<String, EvalError> {
+    match value.not_json() {
+        None => Ok(value.to_json_string()),
+        Some(Kind::MinVal) => Err(EvalError::logic("Cannot convert `r.minval` to JSON.")),
+        Some(_) => Err(EvalError::logic("Cannot convert `r.maxval` to JSON.")),
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.len() <= QUOTED_BYTES_MAX {
+        return text.to_owned();
+    }
+    let mut end = QUOTED_BYTES_MAX - 3;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}...", &text[..end])
+}

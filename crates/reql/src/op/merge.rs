@@ -1,0 +1,142 @@
+//! `merge` and `literal`: laying one object over another.
+//!
+//! Objects merge member by member, anything else on the right replaces, and a literal on the
+//! right replaces without merging, or removes. Writes use [`merge_datums`] too.
+
+use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
+
+use super::field::object_of;
+use crate::EvalError;
+use crate::args::{Arg, Args};
+use crate::deep;
+
+/// `merge`: the object with others laid over it, from left to right. A function is called with
+/// what was merged so far.
+pub fn merge(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let first = args.datum(0)?;
+    merge_item(first, args)
+}
+
+/// `item`, which must be an object, with the arguments after the first laid over it.
+pub fn merge_item(item: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
+    object_of(item, "merge")?;
+    let mut merged = item.clone();
+    for (i, layer) in args.values.iter().enumerate().skip(1) {
+        let called;
+        let layer = match layer {
+            Arg::Datum(layer) => layer,
+            Arg::Func(func) => {
+                called = func.call(std::slice::from_ref(&merged), args.env)?;
+                &called
+            }
+        };
+        merged = merge_datums(&merged, layer).map_err(|error| error.at(i))?;
+    }
+    Ok(merged)
+}
+
+/// `literal`: in a merge, replaces what it is laid over by its value, or removes it.
+pub fn literal(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let mut members = ObjectBuilder::new();
+    members.insert(Text::from_static(pseudo::KEY), Datum::from(pseudo::LITERAL));
+    if !args.is_empty() {
+        let value = args.datum(0)?;
+        if holds_literal(value) {
+            return Err(stray_literal());
+        }
+        members.insert(Text::from_static(pseudo::LITERAL_VALUE), value.clone());
+    }
+    Ok(Datum::Object(members.build()))
+}
+
+/// A literal where none may be.
+#[must_use]
+pub fn stray_literal() -> EvalError {
+    EvalError::logic(
+        "Stray literal keyword found: literal is only legal inside of the object passed to merge \
+         or update and cannot nest inside other literals.",
+    )
+}
+
+/// `over` laid over `under`, as `merge` and `update` do it.
+pub fn merge_datums(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
+    match over {
+        Datum::Object(over) if pseudo::is_literal(over) => Err(stray_literal()),
+        Datum::Object(over) => {
+            let nothing = Object::default();
+            let under = if let Datum::Object(under) = under { under } else { &nothing };
+            merge_objects(under, over).map(Datum::Object)
+        }
+        Datum::Time(_) | Datum::Geometry(_) => {
+            let kind = over.kind().name();
+            Err(EvalError::logic(format!("Cannot merge objects of type `{kind}`.")))
+        }
+        other => Ok(other.clone()),
+    }
+}
+
+fn merge_objects(under: &Object, over: &Object) -> Result<Object, EvalError> {
+    let mut merged = under.to_builder();
+    for (field, layer) in over.iter() {
+        let value = match (&layer, merged.get(&field)) {
+            (Datum::Object(literal), _) if pseudo::is_literal(literal) => literal_value(literal)?,
+            (Datum::Object(layer), Some(Datum::Object(below))) => {
+                Some(Datum::Object(deep::level(|| merge_objects(below, layer))?))
+            }
+            _ => without_literals(layer)?,
+        };
+        match value {
+            Some(value) => merged.insert(field, value),
+            None => merged.remove(&field),
+        };
+    }
+    Ok(merged.build())
+}
+
+/// What a literal stands for; `None` when it removes.
+fn literal_value(literal: &Object) -> Result<Option<Datum>, EvalError> {
+    match literal.get(pseudo::LITERAL_VALUE) {
+        Some(value) if holds_literal(&value) => Err(stray_literal()),
+        value => Ok(value),
+    }
+}
+
+/// `value` with every literal in it replaced by what it stands for; `None` when it is itself a
+/// literal that removes.
+fn without_literals(value: Datum) -> Result<Option<Datum>, EvalError> {
+    if !holds_literal(&value) {
+        return Ok(Some(value));
+    }
+    deep::level(|| match value {
+        Datum::Object(literal) if pseudo::is_literal(&literal) => literal_value(&literal),
+        Datum::Object(object) => {
+            let mut kept = ObjectBuilder::new();
+            for (field, value) in object.iter() {
+                if let Some(value) = without_literals(value)? {
+                    kept.insert(field, value);
+                }
+            }
+            Ok(Some(Datum::Object(kept.build())))
+        }
+        Datum::Array(items) => {
+            let mut kept = Vec::with_capacity(items.len());
+            for item in items.iter() {
+                kept.extend(without_literals(item.clone())?);
+            }
+            Ok(Some(Datum::from(kept)))
+        }
+        other => Ok(Some(other)),
+    })
+}
+
+/// Whether there is a literal anywhere in `value`.
+#[must_use]
+pub fn holds_literal(value: &Datum) -> bool {
+    match value {
+        Datum::Object(object) => deep::level(|| {
+            pseudo::is_literal(object) || object.iter().any(|(_, value)| holds_literal(&value))
+        }),
+        Datum::Array(items) => deep::level(|| items.iter().any(holds_literal)),
+        _ => false,
+    }
+}

@@ -1,0 +1,218 @@
+//! Which parts of an object `pluck`, `without`, `has_fields` and `with_fields` speak of.
+//!
+//! A string names a field, an array is the union of what it holds, and an object `{field: spec}`
+//! descends: `{field: true}` is the field itself. Source: reql reference section 3, "Pathspecs".
+
+use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
+
+use crate::EvalError;
+use crate::args::Args;
+use crate::deep;
+
+/// Parts of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PathSpec {
+    /// One field.
+    Field(Text),
+    /// Every part that one of these names.
+    Union(Vec<PathSpec>),
+    /// Parts of the values of fields.
+    Inside(Vec<(Text, PathSpec)>),
+}
+
+/// A walk came to a value that has no fields.
+struct NotAnObject;
+
+/// Whether a walk may pass from an array to its elements; it does so for one level at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Arrays {
+    Enter,
+    Refuse,
+}
+
+impl PathSpec {
+    /// The union of the arguments from `first` on.
+    pub fn of_args(args: &Args<'_>, first: usize) -> Result<PathSpec, EvalError> {
+        let mut specs = Vec::with_capacity(args.len().saturating_sub(first));
+        for i in first..args.len() {
+            specs.push(PathSpec::of(args.datum(i)?).map_err(|error| error.at(i))?);
+        }
+        match specs.pop() {
+            Some(only) if specs.is_empty() => Ok(only),
+            last => {
+                specs.extend(last);
+                Ok(PathSpec::Union(specs))
+            }
+        }
+    }
+
+    /// What `value` names.
+    pub fn of(value: &Datum) -> Result<PathSpec, EvalError> {
+        match value {
+            Datum::String(field) => Ok(PathSpec::Field(field.clone())),
+            Datum::Array(specs) => {
+                deep::level(|| specs.iter().map(PathSpec::of).collect::<Result<_, _>>().map(PathSpec::Union))
+            }
+            Datum::Object(members) => deep::level(|| Self::inside(members)),
+            Datum::Time(_) | Datum::Geometry(_) => match pseudo::to_object(value) {
+                Some(members) => Self::inside(&members),
+                None => Err(invalid(value)),
+            },
+            other => Err(invalid(other)),
+        }
+    }
+
+    fn inside(members: &Object) -> Result<PathSpec, EvalError> {
+        let mut specs = Vec::with_capacity(members.len());
+        for (field, value) in members.iter() {
+            let spec = match value {
+                Datum::Bool(true) => None,
+                other => Some(PathSpec::of(&other)?),
+            };
+            specs.push((field, spec));
+        }
+        // `true` names the field itself, like a string beside the object.
+        let (whole, inside): (Vec<_>, Vec<_>) = specs.into_iter().partition(|(_, s)| s.is_none());
+        let inside = inside.into_iter().filter_map(|(field, spec)| Some((field, spec?))).collect();
+        if whole.is_empty() {
+            return Ok(PathSpec::Inside(inside));
+        }
+        let mut all: Vec<_> = whole.into_iter().map(|(field, _)| PathSpec::Field(field)).collect();
+        all.push(PathSpec::Inside(inside));
+        Ok(PathSpec::Union(all))
+    }
+
+    /// Only the parts of `object` that are named.
+    #[must_use]
+    pub fn pluck(&self, object: &Object) -> Object {
+        let mut kept = ObjectBuilder::new();
+        self.pluck_into(object, &mut kept);
+        kept.build()
+    }
+
+    /// `object` without the parts that are named.
+    #[must_use]
+    pub fn without(&self, object: &Object) -> Object {
+        let mut rest = object.to_builder();
+        self.remove_from(&mut rest);
+        rest.build()
+    }
+
+    /// Whether `object` has every part that is named, and not as null.
+    #[must_use]
+    pub fn is_in(&self, object: &Object) -> bool {
+        match self {
+            PathSpec::Field(field) => object.get(field).is_some_and(|v| !matches!(v, Datum::Null)),
+            PathSpec::Union(specs) => deep::level(|| specs.iter().all(|spec| spec.is_in(object))),
+            PathSpec::Inside(members) => members.iter().all(|(field, spec)| {
+                deep::level(|| match object.get(field) {
+                    Some(Datum::Object(inner)) => spec.is_in(&inner),
+                    // Something without fields has all of no fields.
+                    Some(_) => spec.is_empty(),
+                    None => false,
+                })
+            }),
+        }
+    }
+
+    /// Whether nothing is named.
+    fn is_empty(&self) -> bool {
+        match self {
+            PathSpec::Field(_) => false,
+            PathSpec::Union(specs) => specs.iter().all(PathSpec::is_empty),
+            PathSpec::Inside(members) => members.is_empty(),
+        }
+    }
+
+    fn pluck_into(&self, object: &Object, kept: &mut ObjectBuilder) {
+        match self {
+            PathSpec::Field(field) => {
+                if let Some(value) = object.get(field) {
+                    kept.insert(field.clone(), value);
+                }
+            }
+            PathSpec::Union(specs) => deep::level(|| {
+                for spec in specs {
+                    spec.pluck_into(object, kept);
+                }
+            }),
+            PathSpec::Inside(members) => {
+                for (field, spec) in members {
+                    let Some(value) = object.get(field) else { continue };
+                    if let Ok(part) = deep::level(|| spec.pluck_value(&value, Arrays::Enter)) {
+                        let part = match kept.remove(field) {
+                            Some(before) => union(before, part),
+                            None => part,
+                        };
+                        kept.insert(field.clone(), part);
+                    }
+                }
+            }
+        }
+    }
+
+    fn pluck_value(&self, value: &Datum, arrays: Arrays) -> Result<Datum, NotAnObject> {
+        match value {
+            Datum::Object(object) => Ok(Datum::Object(self.pluck(object))),
+            Datum::Array(items) if arrays == Arrays::Enter => {
+                let parts = items.iter().map(|item| self.pluck_value(item, Arrays::Refuse));
+                Ok(Datum::Array(parts.collect::<Result<Vec<_>, _>>()?.into()))
+            }
+            _ => Err(NotAnObject),
+        }
+    }
+
+    fn remove_from(&self, rest: &mut ObjectBuilder) {
+        match self {
+            PathSpec::Field(field) => {
+                rest.remove(field);
+            }
+            PathSpec::Union(specs) => deep::level(|| {
+                for spec in specs {
+                    spec.remove_from(rest);
+                }
+            }),
+            PathSpec::Inside(members) => {
+                for (field, spec) in members {
+                    let Some(value) = rest.get(field) else { continue };
+                    if let Ok(part) = deep::level(|| spec.without_value(value, Arrays::Enter)) {
+                        rest.insert(field.clone(), part);
+                    }
+                }
+            }
+        }
+    }
+
+    fn without_value(&self, value: &Datum, arrays: Arrays) -> Result<Datum, NotAnObject> {
+        match value {
+            Datum::Object(object) => Ok(Datum::Object(self.without(object))),
+            Datum::Array(items) if arrays == Arrays::Enter => {
+                let parts = items.iter().map(|item| self.without_value(item, Arrays::Refuse));
+                Ok(Datum::Array(parts.collect::<Result<Vec<_>, _>>()?.into()))
+            }
+            _ => Err(NotAnObject),
+        }
+    }
+}
+
+fn invalid(value: &Datum) -> EvalError {
+    EvalError::logic(format!("Invalid path argument `{}`.", value.truncated()))
+}
+
+/// Parts of one value that two specs named, together.
+fn union(before: Datum, more: Datum) -> Datum {
+    match (before, more) {
+        (Datum::Object(before), Datum::Object(more)) => deep::level(|| {
+            let mut both = before.to_builder();
+            for (field, value) in more.iter() {
+                let value = match both.remove(&field) {
+                    Some(known) => union(known, value),
+                    None => value,
+                };
+                both.insert(field, value);
+            }
+            Datum::Object(both.build())
+        }),
+        (_, more) => more,
+    }
+}

@@ -1,0 +1,71 @@
+//! `difference` and the terms that treat an array as a set.
+
+use std::collections::HashSet;
+
+use datum::{Array, Datum};
+
+use crate::EvalError;
+use crate::args::Args;
+
+/// `difference`: the items of the first array that are not in the second.
+pub fn difference(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = sequence(args, 0)?;
+    let unwanted: HashSet<&Datum> = sequence(args, 1)?.iter().collect();
+    Ok(Datum::Array(items.iter().filter(|item| !unwanted.contains(item)).cloned().collect()))
+}
+
+/// `set_insert`: the distinct items of the array, and the value.
+pub fn set_insert(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    let value = std::slice::from_ref(args.datum(1)?);
+    distinct(items.iter().chain(value), &HashSet::new(), args)
+}
+
+/// `set_union`: the distinct items of both arrays.
+pub fn set_union(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    let more = args.array(1)?;
+    distinct(items.iter().chain(more.iter()), &HashSet::new(), args)
+}
+
+/// `set_intersection`: the distinct items of the second array that are in the first.
+pub fn set_intersection(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let wanted: HashSet<&Datum> = args.array(0)?.iter().collect();
+    let items = args.array(1)?;
+    distinct(items.iter().filter(|item| wanted.contains(item)), &HashSet::new(), args)
+}
+
+/// `set_difference`: the distinct items of the first array that are not in the second.
+pub fn set_difference(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let items = args.array(0)?;
+    let unwanted: HashSet<&Datum> = args.array(1)?.iter().collect();
+    distinct(items.iter(), &unwanted, args)
+}
+
+/// Each item once, where it is seen first, unless it is unwanted.
+fn distinct<'d>(
+    items: impl Iterator<Item = &'d Datum>,
+    unwanted: &HashSet<&'d Datum>,
+    args: &Args<'_>,
+) -> Result<Datum, EvalError> {
+    let mut seen = HashSet::new();
+    let mut kept = Vec::new();
+    for item in items {
+        if !unwanted.contains(item) && seen.insert(item) {
+            args.env.check_array(kept.len() + 1)?;
+            kept.push(item.clone());
+        }
+    }
+    Ok(Datum::from(kept))
+}
+
+/// Argument `i` as a sequence, which among datums only an array is.
+fn sequence<'a>(args: &Args<'a>, i: usize) -> Result<&'a Array, EvalError> {
+    match args.datum(i)? {
+        Datum::Array(items) => Ok(items),
+        other => {
+            let message = format!("Cannot convert {} to SEQUENCE", other.kind().name());
+            Err(EvalError::typed(other, message).at(i))
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Terms that make times, show them in zones and compare them.
+
+use datum::{Datum, Text, Time};
+
+use super::calendar::Date;
+use super::{iso8601, zone};
+use crate::EvalError;
+use crate::args::{Arg, Args};
+
+/// `iso8601`: the time that ISO 8601 text stands for.
+pub fn from_iso8601(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let default_zone = args.optional_string("default_timezone")?;
+    let time = iso8601::parse(args.string(0)?, default_zone.map(|zone| zone.as_ref()))?;
+    Ok(Datum::Time(time))
+}
+
+/// `to_iso8601`: the time as ISO 8601 text, in its zone.
+pub fn to_iso8601(args: &Args<'_>) -> Result<Datum, EvalError> {
+    iso8601::print(of(args, 0)?).map(Datum::from)
+}
+
+/// `epoch_time`: the time that many seconds after the beginning of 1970, in UTC.
+pub fn epoch_time(args: &Args<'_>) -> Result<Datum, EvalError> {
+    Ok(Datum::Time(Time::new(args.number(0)?, 0)))
+}
+
+/// `to_epoch_time`: the seconds between the beginning of 1970 and the time.
+pub fn to_epoch_time(args: &Args<'_>) -> Result<Datum, EvalError> {
+    Ok(Datum::Number(of(args, 0)?.epoch_seconds))
+}
+
+/// `now`: when the query began, the same all through it.
+pub fn now(args: &Args<'_>) -> Result<Datum, EvalError> {
+    Ok(Datum::Time(args.env.now))
+}
+
+/// `time`: the time of a date, a time of day (midnight unless given) and a zone.
+pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let has_clock = match args.len() {
+        4 => false,
+        7 => true,
+        count => {
+            let message = format!("Got {count} arguments to TIME (expected 4 or 7).");
+            return Err(EvalError::logic(message));
+        }
+    };
+    let (year, month, day) = (args.integer(0)?, args.integer(1)?, args.integer(2)?);
+    let mut seconds = 0.0;
+    if has_clock {
+        let (hours, minutes) = (args.integer(3)? as f64, args.integer(4)? as f64);
+        seconds = hours * 3_600.0 + minutes * 60.0 + args.number(5)?;
+    }
+    let last = args.len() - 1;
+    let zone = zone::parse(args.string(last)?).map_err(|error| error.at(last))?;
+    let midnight = Date::new(year, month, day)?.days() * 86_400 - i64::from(zone) * 60;
+    Ok(Datum::Time(Time::new(midnight as f64 + seconds, zone)))
+}
+
+/// `in_timezone`: the same instant, shown in another zone.
+pub fn in_timezone(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let time = of(args, 0)?;
+    let zone = zone::parse(args.string(1)?).map_err(|error| error.at(1))?;
+    Ok(Datum::Time(Time::new(time.epoch_seconds, zone)))
+}
+
+/// `during`: whether the time is from the second to before the third.
+pub fn during(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let (time, start, end) = (of(args, 0)?, of(args, 1)?, of(args, 2)?);
+    let (time, start, end) = (time.epoch_seconds, start.epoch_seconds, end.epoch_seconds);
+    let after_start = if is_open(args, "left_bound", false)? { time > start } else { time >= start };
+    let before_end = if is_open(args, "right_bound", true)? { time < end } else { time <= end };
+    Ok(Datum::Bool(after_start && before_end))
+}
+
+fn is_open(args: &Args<'_>, bound: &'static str, default: bool) -> Result<bool, EvalError> {
+    match args.optional_string(bound)?.map(|text| text.as_ref()) {
+        None => Ok(default),
+        Some("open") => Ok(true),
+        Some("closed") => Ok(false),
+        Some(other) => {
+            let got = Datum::from(other).to_json_string();
+            let message = format!("Expected `open` or `closed` for optarg `{bound}` (got `{got}`).");
+            Err(EvalError::logic(message).at(bound))
+        }
+    }
+}
+
+/// `timezone`: the zone the time is shown in, as `±hh:mm`.
+pub fn timezone(args: &Args<'_>) -> Result<Datum, EvalError> {
+    Ok(Datum::String(Text::from(of(args, 0)?.offset_text())))
+}
+
+/// Argument `i` as a time.
+pub(super) fn of<'a>(args: &Args<'a>, i: usize) -> Result<&'a Time, EvalError> {
+    if let Some(Arg::Datum(Datum::Time(time))) = args.get(i) {
+        return Ok(time);
+    }
+    let shown = args.datum(i)?.truncated();
+    Err(EvalError::logic(format!("Not a TIME pseudotype: `{shown}`.")).at(i))
+}
