@@ -2,7 +2,7 @@
 
 use crate::print::{TYPE_KEY, shape_members};
 use crate::value::Repr;
-use crate::{Datum, Object, ptype};
+use crate::{Datum, Object, deep, ptype};
 
 /// The key that makes an object a pseudotype.
 pub const KEY: &str = TYPE_KEY;
@@ -30,6 +30,22 @@ pub fn is_literal(object: &Object) -> bool {
     let Repr::Tree(tree) = &object.0 else { return false };
     let found = tree.0.binary_search_by(|(key, _)| (**key).cmp(TYPE_KEY));
     found.is_ok_and(|at| matches!(&tree.0[at].1, Datum::String(name) if *name == LITERAL))
+}
+
+/// Whether there is a literal anywhere in `value`. What is stored holds none and is not looked
+/// into.
+#[must_use]
+pub fn holds_literal(value: &Datum) -> bool {
+    match value {
+        Datum::Array(items) => deep::level(|| items.iter().any(holds_literal)),
+        Datum::Object(object) => match &object.0 {
+            Repr::Tree(tree) => {
+                is_literal(object) || deep::level(|| tree.0.iter().any(|(_, value)| holds_literal(value)))
+            }
+            Repr::Row(_) | Repr::Text(_) => false,
+        },
+        _ => false,
+    }
 }
 
 /// The object a pseudotype is written as; `None` for other values.
