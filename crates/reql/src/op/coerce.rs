@@ -1,6 +1,6 @@
 //! `coerce_to` and `binary`: a value as a value of another type.
 
-use datum::{Array, Bytes, Datum, ObjectBuilder, Text, pseudo};
+use datum::{Array, Datum, ObjectBuilder, Text, pseudo};
 
 use super::json;
 use super::strtod::strtod;
@@ -73,32 +73,8 @@ fn source_name(value: &Datum) -> &'static str {
 pub fn to_text(value: &Datum) -> Result<Text, EvalError> {
     match value {
         Datum::String(text) => Ok(text.clone()),
-        Datum::Binary(bytes) => Text::try_from(bytes.clone()).map_err(|_| not_utf8(bytes)),
+        Datum::Binary(bytes) => datum::text_from_bytes(bytes.clone()).map_err(EvalError::logic),
         other => json::text_of(other).map(Text::from),
-    }
-}
-
-/// Bytes of a string that messages show.
-const SHOWN_BYTES_MAX: usize = 20;
-
-fn not_utf8(bytes: &Bytes) -> EvalError {
-    let (position, why) = match std::str::from_utf8(bytes) {
-        Ok(_) => (bytes.len(), "unexpected end"),
-        Err(error) => (error.valid_up_to(), utf8_fault(bytes, error)),
-    };
-    let shown = String::from_utf8_lossy(&bytes[..position.min(SHOWN_BYTES_MAX)]);
-    EvalError::logic(format!(
-        "String `{shown}` (truncated) is not a UTF-8 string; {why} at position {position}."
-    ))
-}
-
-fn utf8_fault(bytes: &[u8], error: std::str::Utf8Error) -> &'static str {
-    if error.error_len().is_none() {
-        return "Expected continuation byte, saw end of string";
-    }
-    match bytes.get(error.valid_up_to()) {
-        Some(0x80..=0xbf | 0xf8..=0xff) => "Invalid initial byte seen",
-        _ => "Expected continuation byte, saw something else",
     }
 }
 

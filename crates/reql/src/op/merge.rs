@@ -41,7 +41,7 @@ pub fn literal(args: &Args<'_>) -> Result<Datum, EvalError> {
     members.insert(Text::from_static(pseudo::KEY), Datum::from(pseudo::LITERAL));
     if !args.is_empty() {
         let value = args.datum(0)?;
-        if holds_literal(value) {
+        if pseudo::holds_literal(value) {
             return Err(stray_literal());
         }
         members.insert(Text::from_static(pseudo::LITERAL_VALUE), value.clone());
@@ -96,7 +96,7 @@ fn merge_objects(under: &Object, over: &Object) -> Result<Object, EvalError> {
 /// What a literal stands for; `None` when it removes.
 fn literal_value(literal: &Object) -> Result<Option<Datum>, EvalError> {
     match literal.get(pseudo::LITERAL_VALUE) {
-        Some(value) if holds_literal(&value) => Err(stray_literal()),
+        Some(value) if pseudo::holds_literal(&value) => Err(stray_literal()),
         value => Ok(value),
     }
 }
@@ -104,7 +104,7 @@ fn literal_value(literal: &Object) -> Result<Option<Datum>, EvalError> {
 /// `value` with every literal in it replaced by what it stands for; `None` when it is itself a
 /// literal that removes.
 fn without_literals(value: Datum) -> Result<Option<Datum>, EvalError> {
-    if !holds_literal(&value) {
+    if !pseudo::holds_literal(&value) {
         return Ok(Some(value));
     }
     deep::level(|| match value {
@@ -127,16 +127,4 @@ fn without_literals(value: Datum) -> Result<Option<Datum>, EvalError> {
         }
         other => Ok(Some(other)),
     })
-}
-
-/// Whether there is a literal anywhere in `value`.
-#[must_use]
-pub fn holds_literal(value: &Datum) -> bool {
-    match value {
-        Datum::Object(object) => deep::level(|| {
-            pseudo::is_literal(object) || object.iter().any(|(_, value)| holds_literal(&value))
-        }),
-        Datum::Array(items) => deep::level(|| items.iter().any(holds_literal)),
-        _ => false,
-    }
 }
