@@ -13,55 +13,50 @@ pub(crate) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
     out.truncate(start + written);
 }
 
-/// Bytes of base64 `text`, padded or not, or the message ReQL gives for it.
+/// Bytes of base64 `text`, padded or not and with white space anywhere, or the message ReQL gives
+/// for it.
 ///
 /// Source: reql reference section 3.
 pub(crate) fn read_base64(text: &str) -> Result<Vec<u8>, String> {
-    let bytes = text.as_bytes();
-    let data_len = bytes.iter().position(|&b| b == b'=').unwrap_or(bytes.len());
-    let (data, padding) = bytes.split_at(data_len);
-    if let Some(&bad) = data.iter().find(|&&b| !is_digit(b)) {
-        return Err(bad_character(text, bad));
+    let mut out = Vec::with_capacity(text.len() / 4 * 3 + 2);
+    let mut bits = 0_u32;
+    let mut held = 0;
+    let mut characters = text.chars().filter(|c| !matches!(c, ' ' | '\t' | '\r' | '\n'));
+    for character in characters.by_ref() {
+        if character == '=' {
+            break;
+        }
+        let value = digit_value(character)
+            .ok_or_else(|| format!("Invalid base64 character found: '{character}'."))?;
+        bits = bits << 6 | value;
+        held += 1;
+        if held == 4 {
+            out.extend_from_slice(&bits.to_be_bytes()[1..]);
+            (bits, held) = (0, 0);
+        }
     }
-    if padding.iter().any(|&b| b != b'=') {
-        let found = "Invalid base64 format, data found after padding character '='.";
-        return Err(found.to_owned());
+    if characters.any(|c| c != '=') {
+        return Err("Invalid base64 format, data found after padding character '='.".to_owned());
     }
-    if data.len() % 4 == 1 {
-        let found = "Invalid base64 length: 1 character remaining, cannot decode a full byte.";
-        return Err(found.to_owned());
+    match held {
+        0 => {}
+        1 => return Err(ONE_REMAINING.to_owned()),
+        2 => out.push((bits >> 4) as u8),
+        _ => out.extend_from_slice(&((bits >> 2) as u16).to_be_bytes()),
     }
-    Ok(decode(data))
+    Ok(out)
 }
 
-fn is_digit(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/'
-}
+const ONE_REMAINING: &str = "Invalid base64 length: 1 character remaining, cannot decode a full byte.";
 
-fn bad_character(text: &str, bad: u8) -> String {
-    let found = text.chars().find(|c| c.is_ascii() && *c as u8 == bad || !c.is_ascii());
-    format!("Invalid base64 character found: '{}'.", found.unwrap_or(char::from(bad)))
-}
-
-/// Decodes base64 digits without padding, leaving out bits that do not fill a byte.
-fn decode(digits: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    for group in digits.chunks(4) {
-        let bits = group.iter().fold(0_u32, |bits, &d| bits << 6 | digit_value(d));
-        let bits = bits << (6 * (4 - group.len()));
-        let bytes = [(bits >> 16) as u8, (bits >> 8) as u8, bits as u8];
-        out.extend_from_slice(&bytes[..group.len() - 1]);
-    }
-    out
-}
-
-fn digit_value(digit: u8) -> u32 {
-    u32::from(match digit {
-        b'A'..=b'Z' => digit - b'A',
-        b'a'..=b'z' => digit - b'a' + 26,
-        b'0'..=b'9' => digit - b'0' + 52,
-        b'+' => 62,
-        _ => 63,
+fn digit_value(digit: char) -> Option<u32> {
+    Some(match digit {
+        'A'..='Z' => digit as u32 - 'A' as u32,
+        'a'..='z' => digit as u32 - 'a' as u32 + 26,
+        '0'..='9' => digit as u32 - '0' as u32 + 52,
+        '+' => 62,
+        '/' => 63,
+        _ => return None,
     })
 }
 
@@ -77,6 +72,8 @@ mod tests {
             write_base64(&bytes, &mut text);
             let text = String::from_utf8(text).expect("ascii");
             assert_eq!(read_base64(&text).as_ref(), Ok(&bytes));
+            let spaced: String = text.chars().flat_map(|c| [c, '\n']).collect();
+            assert_eq!(read_base64(&spaced).as_ref(), Ok(&bytes));
             assert_eq!(read_base64(text.trim_end_matches('=')), Ok(bytes));
         }
     }
@@ -84,12 +81,11 @@ mod tests {
     #[test]
     fn broken_text_gets_the_reference_messages() {
         let after = "Invalid base64 format, data found after padding character '='.";
-        let short = "Invalid base64 length: 1 character remaining, cannot decode a full byte.";
         for (text, message) in [
             ("ABCDEFGH==AA", after),
             ("ABCDEF==$", after),
             ("A^CDEFGH", "Invalid base64 character found: '^'."),
-            ("ABCDE", short),
+            ("ABCDE", ONE_REMAINING),
             ("é", "Invalid base64 character found: 'é'."),
         ] {
             assert_eq!(read_base64(text), Err(message.to_owned()), "{text}");

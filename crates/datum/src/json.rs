@@ -24,6 +24,9 @@ pub enum JsonError {
     /// A `$reql_type$` object that is not well made; the ReQL message.
     #[error("{0}")]
     BadPseudotype(String),
+    /// The text has a NUL byte in it.
+    #[error("Encountered unescaped null byte in JSON string.")]
+    NulByte,
     /// The text is not UTF-8 from this byte position on.
     #[error("text is not UTF-8 at position {0}")]
     NotUtf8(usize),
@@ -55,7 +58,7 @@ impl Fault {
     pub fn text(self) -> &'static str {
         match self {
             Fault::Empty => "The document is empty.",
-            Fault::RootFollowed => "The document root must not be followed by other values.",
+            Fault::RootFollowed => "The document root must not follow by other values.",
             Fault::InvalidValue => "Invalid value.",
             Fault::MissingName => "Missing a name for object member.",
             Fault::MissingColon => "Missing a colon after a name of object member.",
@@ -114,14 +117,26 @@ struct Reader<'a> {
     at: usize,
     strings: Strings<'a>,
     nested: Nested<'a>,
+    /// The first fault of meaning. A fault of syntax anywhere comes before it.
+    misfit: Option<JsonError>,
 }
 
 impl<'a> Reader<'a> {
     fn new(text: &'a str, strings: Strings<'a>, nested: Nested<'a>) -> Reader<'a> {
-        Reader { text, bytes: text.as_bytes(), at: 0, strings, nested }
+        Reader { text, bytes: text.as_bytes(), at: 0, strings, nested, misfit: None }
     }
 
     fn root(mut self) -> Result<Datum, JsonError> {
+        let value = self.whole();
+        match (value, self.misfit) {
+            (Ok(value), None) => Ok(value),
+            (Ok(_), Some(misfit)) => Err(misfit),
+            (Err(_), _) if self.bytes.contains(&0) => Err(JsonError::NulByte),
+            (Err(fault), _) => Err(fault),
+        }
+    }
+
+    fn whole(&mut self) -> Result<Datum, JsonError> {
         if self.next_byte().is_none() {
             return Err(self.fault(Fault::Empty));
         }
@@ -239,13 +254,10 @@ impl<'a> Reader<'a> {
             }
         }
         self.at += 1;
-        if !sorted {
-            sort_unique(&mut members)?;
-        }
-        if typed {
-            return ptype::read(members).map_err(JsonError::BadPseudotype);
-        }
-        Ok(Datum::Object(Object::from_sorted(members)))
+        Ok(meaning(members, sorted, typed).unwrap_or_else(|misfit| {
+            self.misfit.get_or_insert(misfit);
+            Datum::Null
+        }))
     }
 
     /// The object at `at` left as text, unless it may be a pseudotype.
@@ -307,12 +319,18 @@ fn escape_fault(fault: EscapeFault) -> Fault {
     }
 }
 
-fn sort_unique(members: &mut [(Text, Datum)]) -> Result<(), JsonError> {
-    members.sort_by(|a, b| a.0.cmp(&b.0));
-    match members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-        Some(pair) => Err(JsonError::DuplicateKey(pair[0].0.clone())),
-        None => Ok(()),
+/// The value of an object's members as they stand in the text.
+fn meaning(mut members: Vec<(Text, Datum)>, sorted: bool, typed: bool) -> Result<Datum, JsonError> {
+    if !sorted {
+        members.sort_by(|a, b| a.0.cmp(&b.0));
+        if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(JsonError::DuplicateKey(pair[0].0.clone()));
+        }
     }
+    if typed {
+        return ptype::read(members).map_err(JsonError::BadPseudotype);
+    }
+    Ok(Datum::Object(Object::from_sorted(members)))
 }
 
 /// Whether the canonical object at the start of `json` could have a `$reql_type$` member: its

@@ -25,6 +25,7 @@ mod ptype;
 mod raw;
 pub mod row;
 mod time;
+mod utf8;
 mod value;
 
 pub use bytes::Bytes;
@@ -36,4 +37,5 @@ pub use number::format_number;
 pub use object::ObjectBuilder;
 pub use row::CorruptRow;
 pub use time::Time;
+pub use utf8::text_from_bytes;
 pub use value::{Array, Datum, Object};

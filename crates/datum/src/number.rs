@@ -128,6 +128,23 @@ fn small_integer(text: &[u8]) -> i32 {
     sign * digits.iter().fold(0, |n, d| n * 10 + i32::from(d - b'0'))
 }
 
+/// The length of a number printed with twenty significant digits and no trailing zeros, as the
+/// `%.20g` of C does. The zeros are one.
+pub(crate) fn len_of_20_digits(number: f64) -> usize {
+    const DIGITS: i32 = 20;
+    let text = format!("{:.19e}", number.abs());
+    let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let count = digits.trim_end_matches('0').bytes().filter(u8::is_ascii_digit).count().max(1) as i32;
+    let point = |whole: i32| i32::from(count > whole);
+    let len = match exponent {
+        0..DIGITS => count.max(exponent + 1) + point(exponent + 1),
+        -4..0 => count - exponent + 1,
+        _ => count + point(1) + "e+".len() as i32 + if exponent.abs() < 100 { 2 } else { 3 },
+    };
+    usize::from(number < 0.0) + len as usize
+}
+
 /// Why a JSON number could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NumberFault {
@@ -247,6 +264,26 @@ mod tests {
         ] {
             assert_eq!(format_number(number), text);
             assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(number.to_bits()));
+        }
+    }
+
+    #[test]
+    fn lengths_are_those_of_c() {
+        for (number, text) in [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (300.0, "300"),
+            (-1.5, "-1.5"),
+            (0.1, "0.10000000000000000555"),
+            (1e19, "10000000000000000000"),
+            (1e20, "1e+20"),
+            (1.5e20, "1.5e+20"),
+            (0.0001, "0.00010000000000000000479"),
+            (0.00001, "1.0000000000000000818e-05"),
+            (1e300, "1.0000000000000000525e+300"),
+            (-5e-324, "-4.9406564584124654418e-324"),
+        ] {
+            assert_eq!(len_of_20_digits(number), text.len(), "{text}");
         }
     }
 

@@ -10,15 +10,15 @@ use crate::{Datum, Object, Text, Time, binary};
 pub(crate) fn read(members: Vec<(Text, Datum)>) -> Result<Datum, String> {
     let name = match find(&members, TYPE_KEY) {
         Some(Datum::String(name)) => name.clone(),
-        Some(other) => return Err(expected("STRING", other)),
+        Some(other) => return Err(wrong_name(other.clone(), members)),
         None => return Ok(Datum::Object(Object::from_sorted(members))),
     };
     match &*name {
         "TIME" => read_time(members),
         "BINARY" => read_binary(&members),
-        "GEOMETRY" => Ok(read_geometry(members)),
-        "LITERAL" => Ok(Datum::Object(Object::from_sorted(members))),
-        other => Err(format!("Unknown $reql_type$ `{other}`.")),
+        "GEOMETRY" => read_geometry(members),
+        "LITERAL" => read_literal(members),
+        other => Err(format!("Unknown $reql_type$ `PTYPE<{other}>`.")),
     }
 }
 
@@ -30,9 +30,16 @@ fn expected(kind: &str, found: &Datum) -> String {
     format!("Expected type {kind} but found {}.", found.kind().name())
 }
 
+fn wrong_name(name: Datum, members: Vec<(Text, Datum)>) -> String {
+    let kind = name.kind().name();
+    let object = Datum::Object(Object::from_sorted(members)).truncated();
+    let name = name.truncated();
+    format!("Error: Field `{TYPE_KEY}` must be a string (got `{name}` of type {kind}):\n{object}")
+}
+
 fn read_time(members: Vec<(Text, Datum)>) -> Result<Datum, String> {
     time_of(&members).map(Datum::Time).map_err(|why| {
-        let object = Datum::Object(Object::from_sorted(members)).pretty();
+        let object = Datum::Object(Object::from_sorted(members)).truncated();
         format!("Invalid time object constructed ({why}):\n{object}")
     })
 }
@@ -47,9 +54,8 @@ fn time_of(members: &[(Text, Datum)]) -> Result<Time, String> {
             ("epoch_time", Datum::Number(n)) => epoch = Some(*n),
             ("epoch_time", other) => return Err(wrong_field(key, "number", other)),
             ("timezone", Datum::String(zone)) => {
-                let minutes = Time::parse_offset(zone)
-                    .ok_or_else(|| format!("invalid timezone string `{}`", &**zone))?;
-                offset = Some(minutes);
+                let minutes = Time::parse_offset(zone);
+                offset = Some(minutes.ok_or_else(|| wrong_zone(value))?);
             }
             ("timezone", other) => return Err(wrong_field(key, "string", other)),
             _ => return Err(format!("unrecognized field `{}`", &**key)),
@@ -58,6 +64,10 @@ fn time_of(members: &[(Text, Datum)]) -> Result<Time, String> {
     let epoch = epoch.ok_or("no field `epoch_time`")?;
     let offset = offset.ok_or("no field `timezone`")?;
     Ok(Time::new(epoch, offset))
+}
+
+fn wrong_zone(zone: &Datum) -> String {
+    format!("invalid timezone string `{}`", zone.truncated())
 }
 
 fn wrong_field(key: &str, kind: &str, found: &Datum) -> String {
@@ -76,10 +86,31 @@ fn read_binary(members: &[(Text, Datum)]) -> Result<Datum, String> {
     }
 }
 
-/// A shape is checked when it is used, not when it is read.
-fn read_geometry(mut members: Vec<(Text, Datum)>) -> Datum {
+/// Only the outline of a shape is checked here; what it means is checked when it is used.
+fn read_geometry(mut members: Vec<(Text, Datum)>) -> Result<Datum, String> {
     members.retain(|(key, _)| *key != TYPE_KEY);
-    Datum::Geometry(Object::from_sorted(members))
+    for (key, value) in &members {
+        match (&**key, value) {
+            ("coordinates", Datum::Array(_)) | ("type", Datum::String(_)) | ("crs", _) => {}
+            ("coordinates", other) => return Err(expected("ARRAY", other)),
+            ("type", other) => return Err(expected("STRING", other)),
+            _ => return Err(format!("Unrecognized field `{}` found in geometry object.", &**key)),
+        }
+    }
+    for field in ["type", "coordinates"] {
+        if find(&members, field).is_none() {
+            return Err(format!("Field `{field}` not found in geometry object."));
+        }
+    }
+    Ok(Datum::Geometry(Object::from_sorted(members)))
+}
+
+fn read_literal(members: Vec<(Text, Datum)>) -> Result<Datum, String> {
+    let illegal = members.iter().find(|(key, _)| *key != TYPE_KEY && *key != "value");
+    match illegal {
+        Some((key, _)) => Err(format!("Invalid literal term with illegal key `{}`.", &**key)),
+        None => Ok(Datum::Object(Object::from_sorted(members))),
+    }
 }
 
 #[cfg(test)]
@@ -120,7 +151,7 @@ mod tests {
         );
         check(
             &[name.clone(), epoch.clone(), ("timezone", Datum::from("x"))],
-            "Invalid time object constructed (invalid timezone string `x`):\n{\n\t\"$reql_type$\":\t\"TIME\",\n\t\"epoch_time\":\t1375445162.0872,\n\t\"timezone\":\t\"x\"\n}",
+            "Invalid time object constructed (invalid timezone string `\"x\"`):\n{\n\t\"$reql_type$\":\t\"TIME\",\n\t\"epoch_time\":\t1375445162.0872,\n\t\"timezone\":\t\"x\"\n}",
         );
         check(
             &[name, epoch, ("a", Datum::Null)],
@@ -138,9 +169,29 @@ mod tests {
     }
 
     #[test]
+    fn shapes_are_checked_in_outline() {
+        let name = (TYPE_KEY, Datum::from("GEOMETRY"));
+        let kind = ("type", Datum::from("Point"));
+        let place = ("coordinates", Datum::from(vec![Datum::from(1), Datum::from(2)]));
+        check(
+            &[name.clone(), kind.clone(), place.clone()],
+            r#"{"$reql_type$":"GEOMETRY","coordinates":[1,2],"type":"Point"}"#,
+        );
+        check(&[name.clone(), place.clone()], "Field `type` not found in geometry object.");
+        check(&[name.clone(), kind], "Field `coordinates` not found in geometry object.");
+        check(&[name.clone(), ("type", Datum::Null)], "Expected type STRING but found NULL.");
+        check(&[name, place, ("foo", Datum::Null)], "Unrecognized field `foo` found in geometry object.");
+    }
+
+    #[test]
     fn other_names_are_refused_and_literals_stay_objects() {
-        check(&[(TYPE_KEY, Datum::from("FOO"))], "Unknown $reql_type$ `FOO`.");
-        check(&[(TYPE_KEY, Datum::from(1))], "Expected type STRING but found NUMBER.");
+        check(&[(TYPE_KEY, Datum::from("FOO"))], "Unknown $reql_type$ `PTYPE<FOO>`.");
+        check(
+            &[(TYPE_KEY, Datum::from(1))],
+            "Error: Field `$reql_type$` must be a string (got `1` of type NUMBER):\n{\n\t\"$reql_type$\":\t1\n}",
+        );
+        let extra = [(TYPE_KEY, Datum::from("LITERAL")), ("x", Datum::Null)];
+        check(&extra, "Invalid literal term with illegal key `x`.");
         check(&[(TYPE_KEY, Datum::from("LITERAL"))], r#"{"$reql_type$":"LITERAL"}"#);
         check(&[("a", Datum::from(1))], r#"{"a":1}"#);
     }

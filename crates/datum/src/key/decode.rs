@@ -29,7 +29,7 @@ fn item(key: &Bytes, at: &mut usize) -> Result<Datum, CorruptKey> {
         FALSE => Ok(Datum::Bool(false)),
         TRUE => Ok(Datum::Bool(true)),
         NUMBER => Ok(Datum::Number(number(key, at)?)),
-        TIME => Ok(Datum::Time(Time::new(number(key, at)?, 0))),
+        TIME => time(number(key, at)?),
         STRING => text(key.slice(until_end(key, at)?)),
         BINARY => Ok(Datum::Binary(unescape(&key[until_end(key, at)?])?)),
         ARRAY => deep::level(|| array(key, at)),
@@ -44,6 +44,12 @@ fn array(key: &Bytes, at: &mut usize) -> Result<Datum, CorruptKey> {
     }
     *at += 1;
     Ok(Datum::from(items))
+}
+
+/// A time; its seconds were rounded before they were encoded.
+fn time(seconds: f64) -> Result<Datum, CorruptKey> {
+    let time = Time::new(seconds, 0);
+    if time.epoch_seconds == seconds { Ok(Datum::Time(time)) } else { Err(CorruptKey) }
 }
 
 fn text(bytes: Bytes) -> Result<Datum, CorruptKey> {

@@ -10,7 +10,7 @@ pub enum KeyError {
     /// The value is of a kind that has no key.
     #[error(
         "Primary keys must be either a number, string, bool, pseudotype or array (got type {}):\n{}",
-        .0.kind().name(), .0.pretty()
+        .0.kind().name(), .0.truncated()
     )]
     PrimaryKind(Datum),
     /// The value is of a kind that a secondary index does not hold.
@@ -32,9 +32,9 @@ pub enum KeyError {
     #[error("Primary key too long (max 127 characters): {}", .0.pretty())]
     TooLong(Datum),
     /// A string in a primary key contains a NUL byte.
-    #[error("String \"{start}\" (truncated) contains NULL byte at offset {offset} in index key.")]
+    #[error("String {start} (truncated) contains NULL byte at offset {offset} in index key.")]
     NulByte {
-        /// The beginning of the string.
+        /// The beginning of the string, quoted.
         start: String,
         /// Where the byte is.
         offset: usize,

@@ -5,8 +5,7 @@ use super::encode::{
     ARRAY, BINARY, END, FALSE, NUMBER, STRING, TIME, TRUE, keyless_tag, ordered_number, write_escaped,
 };
 use super::error::KeyError;
-use crate::print::cut;
-use crate::{Bytes, Datum, deep, format_number};
+use crate::{Bytes, Datum, deep, number};
 
 /// Longest key in RethinkDB's encoding, which decides what is a legal key.
 const REFERENCE_BYTES_MAX: usize = 128;
@@ -69,7 +68,7 @@ impl PrimaryKey {
 impl std::fmt::Debug for PrimaryKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.try_decode() {
-            Ok(value) => f.write_str(&value.truncated()),
+            Ok(value) => f.write_str(&value.to_json_string()),
             Err(_) => write!(f, "{:?}", self.0),
         }
     }
@@ -205,7 +204,7 @@ fn write_scalar(value: &Datum, out: &mut Vec<u8>) -> usize {
 }
 
 fn number_len(number: f64) -> usize {
-    "N0123456789abcdef#".len() + format_number(number).len()
+    "N0123456789abcdef#".len() + number::len_of_20_digits(number)
 }
 
 fn binary_len(bytes: &[u8]) -> usize {
@@ -217,8 +216,25 @@ fn without_nul(text: &str) -> Result<&str, KeyError> {
     match text.find('\0') {
         None => Ok(text),
         Some(offset) => {
-            let start = cut(text, offset.min(SHOWN_BYTES)).to_owned();
-            Err(KeyError::NulByte { start, offset })
+            let start = &text.as_bytes()[..text.len().min(SHOWN_BYTES)];
+            Err(KeyError::NulByte { start: quoted(start), offset })
         }
     }
+}
+
+/// Bytes of a string for a message: printable ASCII as it is, the rest escaped.
+fn quoted(bytes: &[u8]) -> String {
+    let mut out = String::from("\"");
+    for &byte in bytes {
+        match byte {
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            b'\n' => out.push_str("\\n"),
+            b'\t' => out.push_str("\\t"),
+            b'\r' => out.push_str("\\r"),
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out.push('"');
+    out
 }

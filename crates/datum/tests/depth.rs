@@ -1,0 +1,100 @@
+//! Values nested deeper than any stack, and documents as large as they may be.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Instant;
+
+use rekindle_datum::{Bytes, Datum, Object, PrimaryKey, Text, json, key, row};
+
+const DEPTH: usize = 20_000;
+
+/// Runs `work` where a plain recursion of this depth would overflow.
+fn on_a_small_stack(work: fn()) {
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(work).expect("thread");
+    thread.join().expect("no panic");
+}
+
+fn deep_array() -> Datum {
+    (0..DEPTH).fold(Datum::Null, |inner, _| Datum::from(vec![inner]))
+}
+
+fn deep_object() -> Datum {
+    (0..DEPTH)
+        .fold(Datum::Null, |inner, _| Datum::Object([(Text::from_static("a"), inner)].into_iter().collect()))
+}
+
+#[test]
+fn deep_values_are_printed_read_compared_hashed_and_dropped() {
+    on_a_small_stack(|| {
+        for value in [deep_array(), deep_object()] {
+            let text = value.to_json_string();
+            let read = json::parse(text.as_bytes()).expect("deep JSON");
+            assert!(read == value);
+            assert!(value.not_json().is_none());
+            let hashes = RandomState::new();
+            assert_eq!(hashes.hash_one(&read), hashes.hash_one(&value));
+            assert!(value.pretty().len() > text.len());
+            assert_eq!(value.truncated().len(), 300);
+        }
+    });
+}
+
+#[test]
+fn deep_rows_are_written_and_read() {
+    on_a_small_stack(|| {
+        let tree: Object = [("array", deep_array()), ("object", deep_object())]
+            .into_iter()
+            .map(|(k, v)| (Text::from(k), v))
+            .collect();
+        let stored = row::decode(Bytes::from(row::encode(&tree))).expect("a row");
+        assert!(stored == tree);
+        assert!(stored.get("array") == tree.get("array"));
+        assert!(stored.to_tree() == tree);
+        let mut level = stored.get("object");
+        for _ in 0..50 {
+            let Some(Datum::Object(object)) = level else { panic!("an object inside") };
+            level = object.get("a");
+        }
+    });
+}
+
+#[test]
+fn deep_values_are_refused_as_keys_or_placed_among_them() {
+    on_a_small_stack(|| {
+        let deep = deep_array();
+        assert!(PrimaryKey::encode(&deep).is_err());
+        assert!(key::bound_position(&deep).as_bytes().len() > DEPTH);
+        assert!(key::secondary::encode(&deep).is_ok_and(|key| key.truncated));
+        let nested = PrimaryKey(vec![0x10; DEPTH].into());
+        assert!(nested.try_decode().is_err());
+    });
+}
+
+#[test]
+fn large_documents_are_stored_and_read() {
+    let start = Instant::now();
+    let words = "the quick brown fox. ".repeat(50_000);
+    let tree: Object = (0..16)
+        .map(|i| (Text::from(format!("field{i:02}")), Datum::from(words.as_str())))
+        .chain([(Text::from_static("list"), (0..100_000).map(Datum::from).collect::<Vec<_>>().into())])
+        .collect();
+    let bytes = Bytes::from(row::encode(&tree));
+    assert!(bytes.len() > 16 << 20);
+    let stored = row::decode(bytes).expect("a row");
+    assert_eq!(stored.get("field15"), Some(Datum::from(words)));
+    assert!(stored == tree);
+    println!("16 MB document written, read and compared in {:?}", start.elapsed());
+}
+
+#[test]
+fn many_members_in_any_order_take_no_quadratic_time() {
+    let members = 200_000_u64;
+    let text: Vec<String> =
+        (0..members).map(|i| format!("\"{}\":1", i.wrapping_mul(0x9E37_79B9_7F4A_7C15))).collect();
+    let text = format!("{{{}}}", text.join(","));
+    let start = Instant::now();
+    let Ok(Datum::Object(object)) = json::parse(text.as_bytes()) else { panic!("an object") };
+    assert_eq!(object.len() as u64, members);
+    let stored = row::decode(row::encode(&object).into()).expect("a row");
+    assert!(stored.iter().all(|(key, _)| stored.contains_key(&key)));
+    println!("{members} members read, stored and found in {:?}", start.elapsed());
+}
