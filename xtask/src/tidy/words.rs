@@ -107,13 +107,20 @@ fn architecture(root: &Path) -> Vec<Finding> {
             findings.push(Finding::about(file, format!("has no heading for {quoted}")));
         }
     }
-    for heading in headings.iter().filter(|heading| heading.contains("`crates/")) {
-        let name = heading.split('`').nth(1).unwrap_or_default();
-        if !root.join(name).is_dir() {
-            findings.push(Finding::about(file, format!("describes {name}, which is not there")));
+    for (i, line) in text.lines().enumerate() {
+        for named in line.split('`').skip(1).step_by(2).filter(|name| is_place(name)) {
+            if !root.join(named).exists() {
+                findings.push(Finding::at(file, i + 1, format!("names {named}, which is not there")));
+            }
         }
     }
     findings
+}
+
+/// Whether a word in backticks is a path of this repository.
+fn is_place(word: &str) -> bool {
+    let inside = ["crates/", "docs/", "tests/", "xtask/", "tools/", "fuzz/"];
+    inside.iter().any(|start| word.starts_with(start)) && !word.contains(['*', ' ', '<'])
 }
 
 #[cfg(test)]
