@@ -61,7 +61,7 @@
   }
 
   function summary() {
-    const head = ['Run', 'Rate', 'Unit', 'p50', 'p95', 'p99', 'p99.9', 'max', 'Server CPU per operation', 'Acknowledged writes per fsync', 'Errors'];
+    const head = ['Run', 'Rate', 'Unit', 'p50', 'p95', 'p99', 'p99.9', 'max', 'Server CPU/op', 'Writes/fsync', 'Errors'];
     const rows = runs.map((run, i) => {
       const all = run.operations.reduce((most, one) => (one.ok > (most ? most.ok : -1) ? one : most), null);
       const latency = all ? all.service : {};
@@ -102,7 +102,7 @@
       ['Connections', `${run.loop.connections}${run.loop.pipeline > 1 ? ` × ${run.loop.pipeline}` : ''}`],
     ];
     if (run.log) shown.push(['Acknowledged writes per fsync', number(run.log.acknowledged_writes_per_fsync)]);
-    run.throughput.units.filter((one) => `${one.name}/s` !== unit).forEach((one) => shown.push([`${one.name}/s`, one.name === 'bytes' ? bytes(one.per_second) : whole(one.per_second)]));
+    run.throughput.units.filter((one) => `${one.name}/s` !== unit && one.per_second !== value).forEach((one) => shown.push([`${one.name}/s`, one.name === 'bytes' ? bytes(one.per_second) : whole(one.per_second)]));
     return element('dl', { class: 'facts' }, shown.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text))));
   }
 
