@@ -1,0 +1,129 @@
+//! The client's ceiling: the same connections and message sizes against a server that only answers.
+
+use std::time::Duration;
+
+use super::null_server::NullServer;
+use crate::drive::session::{Driven, DriveError, LoopKind, Plan, drive};
+use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::result::EchoBaseline;
+use crate::wire::answer;
+use crate::wire::frame::HEADER_BYTES;
+
+/// The kinds of operation of an echo run.
+pub const NAMES: &[&str] = &["ECHO"];
+
+/// Sizes of one exchange, without the frame headers.
+#[derive(Clone, Copy, Debug)]
+pub struct EchoSizes {
+    /// JSON of the query.
+    pub query_bytes: usize,
+    /// JSON of the answer.
+    pub answer_bytes: usize,
+}
+
+/// What an echo run brought.
+pub struct EchoRun {
+    /// The numbers for a result.
+    pub baseline: EchoBaseline,
+    /// Everything else.
+    pub driven: Driven,
+}
+
+/// Runs `plan` (its connections, threads, pipeline, loop) for `seconds` against a null server.
+pub fn measure(plan: &Plan, sizes: EchoSizes, seconds: Duration) -> Result<EchoRun, DriveError> {
+    let server = NullServer::start(answer_of(sizes.answer_bytes), None)?;
+    let plan = Plan {
+        addresses: vec![server.address.to_string()],
+        login: None,
+        kind: LoopKind::Closed,
+        warmup: Duration::from_millis(200),
+        seconds: Some(seconds),
+        operations: None,
+        ..plan.clone()
+    };
+    let query = query_of(sizes.query_bytes);
+    let make = |_, _| -> Box<dyn Workload> { Box::new(Echo { query: query.clone() }) };
+    let driven = drive(&plan, NAMES, make, &[], &mut |_| {})?;
+    let server_cpu_seconds = server.stop()?;
+    let operations = driven.totals.ok.max(1) as f64;
+    let all_seconds = driven.measured_seconds + plan.warmup.as_secs_f64();
+    let share_measured = driven.measured_seconds / all_seconds;
+    let client_cpu_seconds: f64 = driven.totals.thread_cpu_seconds.iter().sum();
+    let baseline = EchoBaseline {
+        operations_per_second: operations / driven.measured_seconds,
+        server_cpu_us_per_operation: server_cpu_seconds * share_measured * 1e6 / operations,
+        client_cpu_us_per_operation: client_cpu_seconds * 1e6 / operations,
+        request_bytes: query.len() + HEADER_BYTES,
+        response_bytes: answer_of(sizes.answer_bytes).len() + HEADER_BYTES,
+    };
+    Ok(EchoRun { baseline, driven })
+}
+
+struct Echo {
+    query: Vec<u8>,
+}
+
+impl Workload for Echo {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+        query.extend_from_slice(&self.query);
+        Some(Part::default())
+    }
+
+    fn judge(&mut self, _: &Part, body: &[u8], scrutiny: Scrutiny, _: &mut Vec<u8>) -> Verdict {
+        let verdict = match scrutiny {
+            Scrutiny::Head => answer::type_at_head(body).map(drop),
+            Scrutiny::Whole => answer::parse(body).ok().map(drop),
+        };
+        match verdict {
+            Some(()) => Verdict::Done,
+            None => {
+                let kind = answer::FailureKind::WrongAnswer;
+                Verdict::Failed(answer::Failure::new(kind, "the echo is not what was sent"))
+            }
+        }
+    }
+}
+
+fn query_of(bytes: usize) -> Vec<u8> {
+    padded(r#"[1,""#, r#"",{}]"#, bytes)
+}
+
+fn answer_of(bytes: usize) -> Vec<u8> {
+    padded(r#"{"t":1,"r":[""#, r#""]}"#, bytes)
+}
+
+fn padded(before: &str, after: &str, bytes: usize) -> Vec<u8> {
+    let filler = bytes.saturating_sub(before.len() + after.len());
+    [before, &"x".repeat(filler), after].concat().into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_echo_run_counts_what_it_sends() {
+        let plan = Plan {
+            addresses: Vec::new(),
+            login: None,
+            connections: 4,
+            pipeline: 2,
+            threads: 2,
+            kind: LoopKind::Closed,
+            warmup: Duration::ZERO,
+            seconds: None,
+            operations: None,
+            drain: Duration::from_secs(5),
+            seed: 1,
+        };
+        let sizes = EchoSizes { query_bytes: 60, answer_bytes: 1100 };
+        let run = measure(&plan, sizes, Duration::from_millis(300)).expect("a run");
+        let lane = &run.driven.totals.lanes[0];
+        assert!(run.driven.totals.ok > 0 && run.driven.totals.failed == 0);
+        assert_eq!(lane.ok_count(), run.driven.totals.ok);
+        assert_eq!((run.baseline.request_bytes, run.baseline.response_bytes), (72, 1112));
+        let answers = run.driven.totals.parsed + run.driven.totals.checked_by_type;
+        assert!(answers >= run.driven.totals.ok);
+        assert!(run.baseline.server_cpu_us_per_operation > 0.0);
+    }
+}

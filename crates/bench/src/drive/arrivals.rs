@@ -1,0 +1,136 @@
+//! The clock of an open loop: when operations should start, whoever is busy.
+//!
+//! An arrival that finds no free connection waits in line with its intended start. A line that is
+//! full drops the arrival and counts it: latencies are then too good, and the result says so.
+
+use std::collections::VecDeque;
+
+use crate::chance::Chance;
+
+/// How arrivals are spaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spacing {
+    /// Evenly.
+    Constant,
+    /// With exponential gaps, as independent users arrive.
+    Poisson,
+}
+
+/// An endless series of intended starts.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    next_ns: f64,
+    gap_ns: f64,
+    spacing: Spacing,
+    chance: Chance,
+    until_ns: i64,
+}
+
+impl Arrivals {
+    /// `rate` arrivals per second from `from_ns` until `until_ns`. `offset` (0..1) moves the first one by a part
+    /// of a gap so that threads do not fire together.
+    pub fn new(
+        rate: f64,
+        spacing: Spacing,
+        window: std::ops::Range<i64>,
+        offset: f64,
+        chance: Chance,
+    ) -> Self {
+        let gap_ns = 1e9 / rate;
+        let next_ns = window.start as f64 + gap_ns * offset;
+        Arrivals { next_ns, gap_ns, spacing, chance, until_ns: window.end }
+    }
+
+    /// The next arrival, when it is due at `now_ns`.
+    pub fn pop_due(&mut self, now_ns: i64) -> Option<i64> {
+        let due = self.next_at().filter(|at| *at <= now_ns)?;
+        self.next_ns += match self.spacing {
+            Spacing::Constant => self.gap_ns,
+            Spacing::Poisson => -(1.0 - self.chance.unit()).ln() * self.gap_ns,
+        };
+        Some(due)
+    }
+
+    /// When the next arrival is due; `None` after the last.
+    pub fn next_at(&self) -> Option<i64> {
+        let at = self.next_ns as i64;
+        (at < self.until_ns).then_some(at)
+    }
+
+    /// Lets nobody arrive any more.
+    pub fn close(&mut self) {
+        self.until_ns = i64::MIN;
+    }
+}
+
+/// Arrivals that wait for a free connection.
+#[derive(Clone, Debug)]
+pub struct WaitingLine {
+    line: VecDeque<i64>,
+    length_max: usize,
+}
+
+impl WaitingLine {
+    /// An empty line with room for `length_max`.
+    pub fn new(length_max: usize) -> Self {
+        WaitingLine { line: VecDeque::new(), length_max }
+    }
+
+    /// Lets an arrival join; `false` when the line is full and it is dropped.
+    pub fn join(&mut self, intended_ns: i64) -> bool {
+        let fits = self.line.len() < self.length_max;
+        if fits {
+            self.line.push_back(intended_ns);
+        }
+        fits
+    }
+
+    /// The one who waits longest.
+    pub fn leave(&mut self) -> Option<i64> {
+        self.line.pop_front()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.line.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constant_arrivals_keep_their_rate_without_drift() {
+        let window = 0..1_000_000_000;
+        let mut arrivals =
+            Arrivals::new(30_000.0, Spacing::Constant, window, 0.0, Chance::new(1, 0));
+        let mut count = 0;
+        let mut last = 0;
+        while let Some(at) = arrivals.pop_due(i64::MAX) {
+            assert!(at - last <= 33_334);
+            (last, count) = (at, count + 1);
+        }
+        assert_eq!(count, 30_000);
+    }
+
+    #[test]
+    fn poisson_arrivals_keep_their_rate_on_average() {
+        let window = 0..20_000_000_000;
+        let mut arrivals = Arrivals::new(5_000.0, Spacing::Poisson, window, 0.0, Chance::new(5, 0));
+        let count = std::iter::from_fn(|| arrivals.pop_due(i64::MAX)).count();
+        assert!((98_700..101_300).contains(&count), "seed 5: {count}");
+    }
+
+    #[test]
+    fn a_full_line_drops_arrivals() {
+        let mut line = WaitingLine::new(2);
+        assert!(line.join(1) && line.join(2) && !line.join(3));
+        assert_eq!((line.leave(), line.leave(), line.leave()), (Some(1), Some(2), None));
+    }
+}

@@ -1,0 +1,325 @@
+//! One client thread: waits for its connections, judges answers, sends what comes next.
+
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
+use super::arrivals::{Arrivals, WaitingLine};
+use super::clock::RunClock;
+use super::connection::{Connection, Flight, ReadOutcome};
+use super::workload::{Scrutiny, Verdict, Workload};
+use crate::machine::own;
+use crate::measure::interval::{Interval, Recorder, Took};
+use crate::wire::answer::{Failure, FailureKind};
+
+const EVENTS_PER_WAIT: usize = 256;
+/// The thread wakes at least this often to close its seconds and see its deadline.
+const NAP_NS: i64 = 50_000_000;
+/// One answer in so many is parsed and compared.
+const ANSWERS_PER_SCRUTINY: u64 = 64;
+
+/// When a thread stops sending.
+pub struct Limits {
+    /// At this moment.
+    pub deadline_ns: Option<i64>,
+    /// When these are used up; shared by all threads; operations of the warm-up do not count.
+    pub operations_left: Option<Arc<AtomicI64>>,
+    /// How long to wait for answers after that.
+    pub drain_ns: i64,
+}
+
+/// The clock side of an open loop.
+pub struct OpenLoop {
+    /// Who arrives when.
+    pub arrivals: Arrivals,
+    /// Who waits.
+    pub line: WaitingLine,
+    /// One entry per operation that could be sent, least recently used connection first.
+    pub ready: VecDeque<usize>,
+}
+
+/// One client thread.
+pub struct Worker {
+    /// Its time.
+    pub clock: RunClock,
+    /// Its connections.
+    pub connections: Vec<Connection>,
+    /// What it asks.
+    pub workload: Box<dyn Workload>,
+    /// What it saw.
+    pub recorder: Recorder,
+    /// When it stops.
+    pub limits: Limits,
+    /// Arrivals by the clock; `None` in a closed loop.
+    pub open: Option<OpenLoop>,
+    /// Where it sleeps.
+    pub epoll: OwnedFd,
+    /// Query being built.
+    pub query: Vec<u8>,
+    /// What it counts for itself.
+    pub state: State,
+}
+
+/// What a thread counts for itself.
+#[derive(Default)]
+pub struct State {
+    judged: u64,
+    in_flight: usize,
+    lost: usize,
+    ended: bool,
+}
+
+impl Worker {
+    /// Drives the connections until there is nothing left to do.
+    pub fn run(mut self) -> std::io::Result<()> {
+        self.register()?;
+        if self.open.is_none() {
+            (0..self.connections.len()).for_each(|place| self.refill(place));
+        }
+        let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
+        let mut ended_at = None;
+        loop {
+            let now = self.clock.now_ns();
+            self.close_second(now);
+            self.admit(now);
+            self.state.ended |= self.limits.deadline_ns.is_some_and(|d| now >= d);
+            if self.finished() {
+                break;
+            }
+            if self.state.ended && now - *ended_at.get_or_insert(now) > self.limits.drain_ns {
+                break;
+            }
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&self.nap(now))) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                self.serve(event.data.u64() as usize);
+            }
+        }
+        self.finish();
+        Ok(())
+    }
+
+    fn register(&self) -> std::io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        for (place, connection) in self.connections.iter().enumerate() {
+            let data = epoll::EventData::new_u64(place as u64);
+            epoll::add(&self.epoll, &connection.stream, data, flags)?;
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> bool {
+        let nobody_comes = self.state.ended
+            || self.open.as_ref().is_some_and(|open| open.arrivals.next_at().is_none());
+        let nobody_waits = self.open.as_ref().is_none_or(|open| open.line.is_empty());
+        let all_lost = self.state.lost == self.connections.len();
+        all_lost || (nobody_comes && nobody_waits && self.state.in_flight == 0)
+    }
+
+    fn nap(&self, now: i64) -> Timespec {
+        let arrival = self.open.as_ref().and_then(|open| open.arrivals.next_at());
+        let wait = arrival.map_or(NAP_NS, |at| (at - now).clamp(0, NAP_NS));
+        Timespec { tv_sec: 0, tv_nsec: wait }
+    }
+
+    /// Lets everybody who is due join the line, and sends for those who find a free connection.
+    fn admit(&mut self, now: i64) {
+        let Some(open) = &mut self.open else { return };
+        let current = self.recorder.current();
+        while let Some(intended) = open.arrivals.pop_due(now) {
+            current.arrived += 1;
+            if !open.line.join(intended) {
+                current.skipped += 1;
+            }
+        }
+        current.waiting_max = current.waiting_max.max(open.line.len() as u64);
+        self.serve_line();
+    }
+
+    fn serve_line(&mut self) {
+        while let Some(open) = self.open.as_mut().filter(|open| !open.line.is_empty()) {
+            let Some(place) = open.ready.pop_front() else { return };
+            if self.connections[place].closed {
+                continue;
+            }
+            let intended = open.line.leave();
+            if !self.start(place, intended) {
+                return self.let_nobody_in();
+            }
+            self.flush(place);
+        }
+    }
+
+    fn let_nobody_in(&mut self) {
+        if let Some(open) = &mut self.open {
+            open.arrivals.close();
+            while open.line.leave().is_some() {}
+        }
+    }
+
+    /// Reads and judges what arrived at `place`, then sends what comes next.
+    fn serve(&mut self, place: usize) {
+        if self.connections[place].closed {
+            return;
+        }
+        loop {
+            let received = &mut self.recorder.current().received_bytes;
+            let outcome = self.connections[place].fill(received);
+            let now = self.clock.now_ns();
+            while let Some((slot, flight, body)) = self.connections[place].take() {
+                self.judge(place, slot, flight, body, now);
+            }
+            match outcome {
+                ReadOutcome::Drained => break,
+                ReadOutcome::More => {}
+                ReadOutcome::Closed => return self.lose(place),
+            }
+        }
+        if self.open.is_some() {
+            self.serve_line();
+        } else {
+            self.refill(place);
+        }
+        self.flush(place);
+    }
+
+    fn judge(
+        &mut self,
+        place: usize,
+        slot: usize,
+        flight: Flight,
+        body: std::ops::Range<usize>,
+        now: i64,
+    ) {
+        self.state.judged += 1;
+        let scrutiny = if self.state.judged % ANSWERS_PER_SCRUTINY == 1 {
+            self.recorder.current().parsed += 1;
+            Scrutiny::Whole
+        } else {
+            self.recorder.current().checked_by_type += 1;
+            Scrutiny::Head
+        };
+        self.query.clear();
+        let connection = &mut self.connections[place];
+        let answer = connection.body(body);
+        let verdict = self.workload.judge(&flight.part, answer, scrutiny, &mut self.query);
+        match verdict {
+            Verdict::More => return connection.send_continue(slot, flight),
+            Verdict::Next(part) => {
+                self.recorder.part(flight.part.lane, took(&flight, flight.sent_ns, now));
+                let flight = Flight { part, sent_ns: self.clock.now_ns(), ..flight };
+                return connection.send_in(slot, &self.query, flight);
+            }
+            Verdict::Done => {
+                self.recorder.part(flight.part.lane, took(&flight, flight.sent_ns, now));
+                if let Some(whole) = flight.part.whole {
+                    self.recorder.part(whole, took(&flight, flight.started_ns, now));
+                }
+                self.recorder.succeeded(now);
+            }
+            Verdict::Failed(failure) => self.fail(&flight, failure, now),
+        }
+        self.state.in_flight -= 1;
+        self.connections[place].release(slot);
+        if let Some(open) = &mut self.open {
+            open.ready.push_back(place);
+        }
+    }
+
+    fn refill(&mut self, place: usize) {
+        while self.connections[place].has_room() && self.start(place, None) {}
+        self.flush(place);
+    }
+
+    /// Queues one new operation; `false` when there is none to send.
+    fn start(&mut self, place: usize, intended_ns: Option<i64>) -> bool {
+        let now = self.clock.now_ns();
+        let too_late = self.limits.deadline_ns.is_some_and(|deadline| now >= deadline);
+        // An arrival before the deadline is sent even when its turn comes after it.
+        self.state.ended |= too_late;
+        if (self.state.ended && intended_ns.is_none()) || !self.take_from_budget(now) {
+            self.state.ended = true;
+            return false;
+        }
+        self.query.clear();
+        let Some(part) = self.workload.next(place, &mut self.query) else {
+            self.state.ended = true;
+            return false;
+        };
+        let sent_ns = self.clock.now_ns();
+        let flight = Flight { part, sent_ns, started_ns: sent_ns, intended_ns };
+        self.connections[place].send(&self.query, flight);
+        self.state.in_flight += 1;
+        self.recorder.current().last_sent_ns = sent_ns;
+        true
+    }
+
+    fn take_from_budget(&self, now: i64) -> bool {
+        match &self.limits.operations_left {
+            Some(left) if now >= 0 => left.fetch_sub(1, Ordering::Relaxed) > 0,
+            _ => true,
+        }
+    }
+
+    fn flush(&mut self, place: usize) {
+        let sent = &mut self.recorder.current().sent_bytes;
+        if !self.connections[place].closed && !self.connections[place].flush(sent) {
+            self.lose(place);
+        }
+    }
+
+    fn lose(&mut self, place: usize) {
+        self.state.lost += 1;
+        self.abandon(place, FailureKind::ConnectionLost, "the server closed the connection");
+    }
+
+    fn abandon(&mut self, place: usize, kind: FailureKind, message: &str) {
+        let now = self.clock.now_ns();
+        for flight in self.connections[place].abandon() {
+            self.state.in_flight -= 1;
+            self.fail(&flight, Failure::new(kind, message), now);
+        }
+    }
+
+    fn fail(&mut self, flight: &Flight, failure: Failure, now: i64) {
+        let service_ns = (now - flight.sent_ns).max(0) as u64;
+        self.recorder.failed(flight.part.lane, service_ns, failure, now);
+    }
+
+    fn close_second(&mut self, now: i64) {
+        let in_flight = self.state.in_flight;
+        let waiting = self.open.as_ref().map_or(0, |open| open.line.len());
+        self.recorder.advance(now, |interval| gauges(interval, in_flight, waiting));
+    }
+
+    fn finish(mut self) {
+        for place in 0..self.connections.len() {
+            self.abandon(place, FailureKind::NoAnswer, "no answer until the end of the run");
+        }
+        let never_sent = self.open.as_ref().map_or(0, |open| open.line.len());
+        self.recorder.finish(|interval| {
+            interval.skipped += never_sent as u64;
+            gauges(interval, 0, 0);
+        });
+    }
+}
+
+fn gauges(interval: &mut Interval, in_flight: usize, waiting: usize) {
+    interval.in_flight = in_flight as u64;
+    interval.waiting = waiting as u64;
+    interval.thread_cpu_seconds = own::thread_cpu_seconds();
+}
+
+fn took(flight: &Flight, from_ns: i64, now: i64) -> Took {
+    Took {
+        service_ns: (now - from_ns).max(0) as u64,
+        intended_ns: flight.intended_ns.map(|intended| (now - intended).max(0) as u64),
+    }
+}

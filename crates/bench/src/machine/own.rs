@@ -1,0 +1,41 @@
+//! What this program itself uses.
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::process;
+
+/// Processor time of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnCpu {
+    /// All of it, exact.
+    pub seconds: f64,
+    /// The part in user mode, to a hundredth of a second.
+    pub user_seconds: f64,
+    /// The part in the kernel, to a hundredth of a second.
+    pub system_seconds: f64,
+}
+
+/// Processor time of this process so far.
+pub fn cpu() -> OwnCpu {
+    let split = process::cpu(std::process::id()).unwrap_or_default();
+    OwnCpu {
+        seconds: clock_seconds(ClockId::ProcessCPUTime),
+        user_seconds: split.user_seconds,
+        system_seconds: split.system_seconds,
+    }
+}
+
+/// Processor time of the calling thread so far.
+pub fn thread_cpu_seconds() -> f64 {
+    clock_seconds(ClockId::ThreadCPUTime)
+}
+
+/// Highest resident size of this process.
+pub fn peak_memory_bytes() -> u64 {
+    process::memory(std::process::id()).and_then(|m| m.peak_bytes).unwrap_or(0)
+}
+
+fn clock_seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}

@@ -1,0 +1,195 @@
+//! What one client thread saw in one second, and the recorder that fills it.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::Sender;
+
+use hdrhistogram::Histogram;
+
+use super::histogram;
+use crate::wire::answer::{Failure, FailureKind};
+
+const NANOSECONDS_PER_SECOND: i64 = 1_000_000_000;
+
+/// The latencies of one kind of operation.
+#[derive(Clone, Debug, Default)]
+pub struct Lane {
+    /// Service times of successful operations.
+    pub service: Option<Histogram<u64>>,
+    /// Times from the intended start of successful operations; open loop only.
+    pub intended: Option<Histogram<u64>>,
+    /// Service times of failed operations.
+    pub failed: Option<Histogram<u64>>,
+}
+
+impl Lane {
+    /// Adds everything `other` saw.
+    pub fn merge(&mut self, other: &Lane) {
+        merge_into(&mut self.service, &other.service);
+        merge_into(&mut self.intended, &other.intended);
+        merge_into(&mut self.failed, &other.failed);
+    }
+
+    /// Successful operations.
+    pub fn ok_count(&self) -> u64 {
+        self.service.as_ref().map_or(0, Histogram::len)
+    }
+
+    /// Failed operations.
+    pub fn failed_count(&self) -> u64 {
+        self.failed.as_ref().map_or(0, Histogram::len)
+    }
+}
+
+/// How often a failure was seen and what it said first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    /// How often.
+    pub count: u64,
+    /// The first message.
+    pub first_message: String,
+}
+
+/// Failures by kind of operation (its number) and class.
+pub type Failures = BTreeMap<(u8, FailureKind), Seen>;
+
+/// One second of one thread.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    /// The thread.
+    pub thread: usize,
+    /// 0 is the first measured second.
+    pub second: i64,
+    /// One lane per kind of operation.
+    pub lanes: Vec<Lane>,
+    /// Whole operations that succeeded (a read-modify-write is one).
+    pub ok: u64,
+    /// Whole operations that failed.
+    pub failed: u64,
+    /// Arrivals that came due.
+    pub arrived: u64,
+    /// Arrivals dropped.
+    pub skipped: u64,
+    /// Arrivals waiting at the end.
+    pub waiting: u64,
+    /// Longest waiting line.
+    pub waiting_max: u64,
+    /// Operations in flight at the end.
+    pub in_flight: u64,
+    /// Bytes written.
+    pub sent_bytes: u64,
+    /// Bytes read.
+    pub received_bytes: u64,
+    /// Answers judged by their head.
+    pub checked_by_type: u64,
+    /// Answers parsed.
+    pub parsed: u64,
+    /// What failed.
+    pub failures: Failures,
+    /// When the last query was sent, from the start of the measured part.
+    pub last_sent_ns: i64,
+    /// When the last answer came, from the start of the measured part.
+    pub last_answer_ns: i64,
+    /// Processor time of the thread so far.
+    pub thread_cpu_seconds: f64,
+}
+
+/// How long an operation, or a part of one, took.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    /// Written to answered.
+    pub service_ns: u64,
+    /// Should have started to answered; `None` in a closed loop.
+    pub intended_ns: Option<u64>,
+}
+
+/// Fills one [`Interval`] per second and sends it off when the second is over.
+pub struct Recorder {
+    current: Interval,
+    lanes: usize,
+    sink: Sender<Interval>,
+}
+
+impl Recorder {
+    /// A recorder for `lanes` kinds of operation, starting at `now_ns`.
+    pub fn new(thread: usize, lanes: usize, now_ns: i64, sink: Sender<Interval>) -> Self {
+        let second = now_ns.div_euclid(NANOSECONDS_PER_SECOND);
+        let current =
+            Interval { thread, second, lanes: vec![Lane::default(); lanes], ..Interval::default() };
+        Recorder { current, lanes, sink }
+    }
+
+    /// The second being recorded.
+    pub fn current(&mut self) -> &mut Interval {
+        &mut self.current
+    }
+
+    /// Moves to the second of `now_ns`; answers whether a second was completed. The caller fills in
+    /// what is only known at the end of a second by `gauges`.
+    pub fn advance(&mut self, now_ns: i64, gauges: impl FnOnce(&mut Interval)) -> bool {
+        let second = now_ns.div_euclid(NANOSECONDS_PER_SECOND);
+        if second <= self.current.second {
+            return false;
+        }
+        gauges(&mut self.current);
+        self.ship(second);
+        true
+    }
+
+    /// Sends off the last, incomplete second.
+    pub fn finish(mut self, gauges: impl FnOnce(&mut Interval)) {
+        gauges(&mut self.current);
+        let second = self.current.second;
+        self.ship(second);
+    }
+
+    /// Records a part of an operation that succeeded.
+    pub fn part(&mut self, lane: u8, took: Took) {
+        let lane = &mut self.current.lanes[usize::from(lane)];
+        let service = lane.service.get_or_insert_with(histogram::empty);
+        histogram::record(service, took.service_ns);
+        if let Some(intended_ns) = took.intended_ns {
+            let intended = lane.intended.get_or_insert_with(histogram::empty);
+            histogram::record(intended, intended_ns);
+        }
+    }
+
+    /// Counts a whole operation that succeeded at `now_ns`.
+    pub fn succeeded(&mut self, now_ns: i64) {
+        self.current.ok += 1;
+        self.current.last_answer_ns = now_ns;
+    }
+
+    /// Records an operation that failed.
+    pub fn failed(&mut self, lane: u8, service_ns: u64, failure: Failure, now_ns: i64) {
+        self.current.failed += 1;
+        self.current.last_answer_ns = now_ns;
+        let times = self.current.lanes[usize::from(lane)].failed.get_or_insert_with(histogram::empty);
+        histogram::record(times, service_ns);
+        self.current
+            .failures
+            .entry((lane, failure.kind))
+            .or_insert_with(|| Seen { count: 0, first_message: failure.message })
+            .count += 1;
+    }
+
+    fn ship(&mut self, next_second: i64) {
+        let next = Interval {
+            thread: self.current.thread,
+            second: next_second,
+            lanes: vec![Lane::default(); self.lanes],
+            last_sent_ns: self.current.last_sent_ns,
+            last_answer_ns: self.current.last_answer_ns,
+            ..Interval::default()
+        };
+        // A closed channel means that nobody wants the numbers any more.
+        let _ = self.sink.send(std::mem::replace(&mut self.current, next));
+    }
+}
+
+fn merge_into(into: &mut Option<Histogram<u64>>, other: &Option<Histogram<u64>>) {
+    match (into.as_mut(), other) {
+        (_, None) => {}
+        (Some(into), Some(other)) => histogram::merge(into, other),
+        (None, Some(other)) => *into = Some(other.clone()),
+    }
+}

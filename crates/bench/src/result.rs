@@ -1,0 +1,458 @@
+//! The result of one run as JSON: the contract of `docs/formats/bench-result.md`, member by member.
+//!
+//! Written by every command that measures, read by the report. No logic here.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The value of `format` in every result.
+pub const FORMAT: &str = "rekindle-bench-result";
+/// The value of `format_version` in results written by this version.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// One run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Always [`FORMAT`].
+    pub format: String,
+    /// At most [`FORMAT_VERSION`].
+    pub format_version: u32,
+    /// Unique, safe as a file name.
+    pub id: String,
+    /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `baseline-redis`, `baseline-echo`.
+    pub kind: String,
+    /// Title for people.
+    pub name: String,
+    /// What `--label` said.
+    pub label: String,
+    /// The command line, passwords hidden.
+    pub command: Vec<String>,
+    /// RFC 3339, UTC.
+    pub started_at: String,
+    /// RFC 3339, UTC.
+    pub ended_at: String,
+    /// The published series this run stands beside.
+    pub published: Option<Published>,
+    /// Decimal u64.
+    pub seed: String,
+    /// Every setting in force.
+    pub settings: Map<String, Value>,
+    /// Sentences a reader of the numbers must know.
+    pub notes: Vec<String>,
+    /// How operations were sent.
+    #[serde(rename = "loop")]
+    pub pacing: Pacing,
+    /// How long the parts took.
+    pub time: Times,
+    /// Work done per second.
+    pub throughput: Throughput,
+    /// One entry per kind of operation.
+    pub operations: Vec<OperationResult>,
+    /// Most frequent first.
+    pub errors: Vec<ErrorTally>,
+    /// One point per second.
+    pub series: Series,
+    /// The single timings of a repeated query.
+    pub runs: Vec<TimedRun>,
+    /// Answers compared with what must come out.
+    pub checks: Vec<CheckOutcome>,
+    /// How answers were judged.
+    pub verification: Verification,
+    /// What the measuring program used.
+    pub client: ClientUse,
+    /// What each server used.
+    pub servers: Vec<ServerUse>,
+    /// Log counters of all servers together.
+    pub log: Option<LogUse>,
+    /// Use divided by work.
+    pub cost: Cost,
+    /// The same client against a server that only answers.
+    pub echo: Option<EchoBaseline>,
+    /// The client's machine.
+    pub machine: Machine,
+    /// Who measured whom.
+    pub versions: Versions,
+    /// Reasons not to take the numbers at face value.
+    pub alarms: Vec<Alarm>,
+}
+
+/// Names a published series.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// `rethinkdb-2.1.5` or `bigchaindb-0.0.1`.
+    pub report: String,
+    /// Workload within the report.
+    pub workload: String,
+    /// Servers this run had.
+    pub servers: usize,
+}
+
+/// How operations were sent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Pacing {
+    /// `closed` or `open`.
+    pub kind: String,
+    /// Connections to all servers together.
+    pub connections: usize,
+    /// Operations in flight per connection.
+    pub pipeline: usize,
+    /// Threads that drove them.
+    pub client_threads: usize,
+    /// Arrival rate of an open loop.
+    pub target_per_second: Option<f64>,
+    /// `constant` or `poisson`.
+    pub arrivals: Option<String>,
+    /// Arrivals of the measured part.
+    pub arrivals_total: Option<u64>,
+    /// Arrivals dropped because the waiting line was full.
+    pub arrivals_skipped: Option<u64>,
+    /// Longest waiting line.
+    pub waiting_max: Option<u64>,
+}
+
+/// How long the parts took.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Times {
+    /// Before the measured part.
+    pub warmup_seconds: f64,
+    /// End of the warm-up to the last answer.
+    pub measured_seconds: f64,
+    /// The part of it after the last operation was sent.
+    pub drain_seconds: f64,
+}
+
+/// Work done per second.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Throughput {
+    /// Successful operations of the measured part.
+    pub operations: u64,
+    /// The same, per second.
+    pub operations_per_second: f64,
+    /// The same in other units.
+    pub units: Vec<UnitRate>,
+}
+
+/// Work in one unit.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UnitRate {
+    /// `documents`, `bytes`, `blocks`, `transactions`.
+    pub name: String,
+    /// In the measured part.
+    pub total: u64,
+    /// Per second of it.
+    pub per_second: f64,
+}
+
+/// One kind of operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct OperationResult {
+    /// `READ`, `UPDATE` …
+    pub name: String,
+    /// Successful ones.
+    pub ok: u64,
+    /// Failed ones.
+    pub failed: u64,
+    /// Successful ones per measured second.
+    pub per_second: f64,
+    /// Written to answered.
+    pub service: Latency,
+    /// Should have started to answered; open loop only.
+    pub intended: Option<Latency>,
+    /// Written to answered, of failed ones.
+    pub failed_service: Option<Latency>,
+}
+
+/// A distribution of latencies.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// Operations in it.
+    pub count: u64,
+    /// Shortest.
+    pub min_us: Option<f64>,
+    /// Mean.
+    pub mean_us: Option<f64>,
+    /// Standard deviation.
+    pub stddev_us: Option<f64>,
+    /// Median.
+    pub p50_us: Option<f64>,
+    /// 90th percentile.
+    pub p90_us: Option<f64>,
+    /// 95th percentile.
+    pub p95_us: Option<f64>,
+    /// 99th percentile.
+    pub p99_us: Option<f64>,
+    /// 99.9th percentile.
+    pub p999_us: Option<f64>,
+    /// 99.99th percentile.
+    pub p9999_us: Option<f64>,
+    /// Longest.
+    pub max_us: Option<f64>,
+    /// `[percentile, µs, operations at or below]`, ascending.
+    pub curve: Vec<(f64, f64, u64)>,
+    /// HdrHistogram V2, deflated, base64, in nanoseconds.
+    pub hdr: Option<String>,
+}
+
+/// Failed operations of one kind and cause.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ErrorTally {
+    /// Name of the operation.
+    pub operation: String,
+    /// The class, see the format page.
+    pub kind: String,
+    /// How many.
+    pub count: u64,
+    /// The first message seen.
+    pub first_message: String,
+}
+
+/// One point per second.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Series {
+    /// Always 1.
+    pub interval_seconds: f64,
+    /// Ascending by second.
+    pub points: Vec<Point>,
+}
+
+/// One second of a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Point {
+    /// 0 is the first measured second; negative ones are warm-up.
+    pub second: i64,
+    /// Successful operations answered in it.
+    pub ok: u64,
+    /// Failed ones.
+    pub failed: u64,
+    /// Arrivals dropped in it.
+    pub skipped: u64,
+    /// Arrivals waiting at its end; open loop only.
+    pub waiting: Option<u64>,
+    /// Operations in flight at its end.
+    pub in_flight: u64,
+    /// Of one core.
+    pub client_cpu_share: Option<f64>,
+    /// Of one core, all servers together.
+    pub server_cpu_share: Option<f64>,
+    /// Resident size, all servers together.
+    pub server_memory_bytes: Option<u64>,
+    /// Increase within the second.
+    pub log_appends: Option<u64>,
+    /// Increase within the second.
+    pub log_fsyncs: Option<u64>,
+    /// Increase within the second.
+    pub server_written_bytes: Option<u64>,
+    /// Latencies by kind of operation.
+    pub operations: Vec<PointLatency>,
+}
+
+/// Latencies of one kind of operation in one second.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PointLatency {
+    /// Name of the operation.
+    pub name: String,
+    /// Successful ones.
+    pub ok: u64,
+    /// Median service time.
+    pub p50_us: f64,
+    /// 95th percentile of service time.
+    pub p95_us: f64,
+    /// 99th percentile of service time.
+    pub p99_us: f64,
+    /// Longest service time.
+    pub max_us: f64,
+    /// Median from the intended start.
+    pub intended_p50_us: Option<f64>,
+    /// 99th percentile from the intended start.
+    pub intended_p99_us: Option<f64>,
+    /// Longest from the intended start.
+    pub intended_max_us: Option<f64>,
+}
+
+/// One timing of a repeated query.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TimedRun {
+    /// Query written to answer read.
+    pub ms: f64,
+    /// Server CPU time spent meanwhile.
+    pub server_cpu_ms: Option<f64>,
+    /// What it answered.
+    pub answer: f64,
+}
+
+/// An answer compared with what must come out.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CheckOutcome {
+    /// What was compared.
+    pub name: String,
+    /// What must come out.
+    pub expected: f64,
+    /// What came out.
+    pub found: f64,
+    /// Whether they agree.
+    pub ok: bool,
+    /// Where `expected` comes from.
+    pub source: String,
+}
+
+/// How answers were judged.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Verification {
+    /// Judged by the type at their head only.
+    pub checked_by_type: u64,
+    /// Parsed and compared.
+    pub parsed: u64,
+    /// Of these, wrong.
+    pub wrong: u64,
+    /// The first wrong one.
+    pub first_wrong: Option<String>,
+    /// Outcome of `dataintegrity`.
+    pub integrity: Option<Integrity>,
+}
+
+/// Outcome of YCSB's `dataintegrity`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Integrity {
+    /// Values as expected.
+    pub ok: u64,
+    /// Other values.
+    pub unexpected_state: u64,
+    /// No row.
+    pub error: u64,
+}
+
+/// What the measuring program used.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ClientUse {
+    /// Processor time.
+    pub cpu_seconds: f64,
+    /// Of it, in user mode.
+    pub user_seconds: f64,
+    /// Of it, in the kernel.
+    pub system_seconds: f64,
+    /// Threads that drove connections.
+    pub threads: usize,
+    /// Of one core.
+    pub busiest_thread_share: f64,
+    /// Highest resident size.
+    pub peak_memory_bytes: u64,
+    /// Bytes of queries.
+    pub sent_bytes: u64,
+    /// Bytes of answers.
+    pub received_bytes: u64,
+}
+
+/// What a server used.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ServerUse {
+    /// Host and driver port.
+    pub address: String,
+    /// `proc`, `metrics` or `none`.
+    pub source: String,
+    /// Process id on this machine.
+    pub pid: Option<u32>,
+    /// Processors of its machine, when it is this one.
+    pub cores: Option<usize>,
+    /// Processor time.
+    pub cpu_seconds: Option<f64>,
+    /// Of all its processors.
+    pub cpu_share: Option<f64>,
+    /// Highest resident size since its start.
+    pub peak_memory_bytes: Option<u64>,
+    /// Resident size at the end.
+    pub memory_bytes: Option<u64>,
+    /// Bytes written to disk.
+    pub written_bytes: Option<u64>,
+    /// Bytes read from disk.
+    pub read_bytes: Option<u64>,
+    /// Entries appended to the log.
+    pub log_appends: Option<u64>,
+    /// Syncs of the log.
+    pub log_fsyncs: Option<u64>,
+}
+
+/// Log counters of all servers together.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LogUse {
+    /// At the start of the measured part.
+    pub appends_before: u64,
+    /// At its end.
+    pub appends_after: u64,
+    /// At its start.
+    pub fsyncs_before: u64,
+    /// At its end.
+    pub fsyncs_after: u64,
+    /// Writes the client saw acknowledged meanwhile.
+    pub acknowledged_writes: u64,
+    /// Null when there was no sync.
+    pub acknowledged_writes_per_fsync: Option<f64>,
+}
+
+/// Use divided by work.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// Server processor time.
+    pub server_cpu_us_per_operation: Option<f64>,
+    /// Client processor time.
+    pub client_cpu_us_per_operation: Option<f64>,
+    /// Operations.
+    pub operations_per_server_cpu_second: Option<f64>,
+    /// Documents.
+    pub documents_per_server_cpu_second: Option<f64>,
+    /// Bytes written to disk.
+    pub written_bytes_per_operation: Option<f64>,
+}
+
+/// What the same client reached against a server that only answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EchoBaseline {
+    /// The client's ceiling.
+    pub operations_per_second: f64,
+    /// What the system calls alone cost a server.
+    pub server_cpu_us_per_operation: f64,
+    /// What they cost the client.
+    pub client_cpu_us_per_operation: f64,
+    /// Query frame.
+    pub request_bytes: usize,
+    /// Answer frame.
+    pub response_bytes: usize,
+}
+
+/// A machine.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Machine {
+    /// As the processor names itself.
+    pub cpu_model: String,
+    /// Processors this program may use.
+    pub cores: usize,
+    /// Installed memory.
+    pub memory_bytes: u64,
+    /// Name and release.
+    pub kernel: String,
+    /// Distribution.
+    pub os: String,
+    /// Whether every server runs on it too.
+    pub server_is_local: bool,
+}
+
+/// Who measured whom.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Versions {
+    /// Of the laboratory.
+    pub bench: String,
+    /// Of the server, from its handshake.
+    pub server: Option<String>,
+    /// Name of the first server.
+    pub server_name: Option<String>,
+    /// Id of the first server.
+    pub server_id: Option<String>,
+}
+
+/// A reason not to take the numbers at face value.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Alarm {
+    /// See the format page.
+    pub kind: String,
+    /// A sentence.
+    pub message: String,
+}

@@ -1,0 +1,154 @@
+//! A blocking connection for what is not measured: creating tables, asking for versions, reading
+//! side tables.
+
+use std::io::{Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::answer::{self, Failure, PARTIAL};
+use super::frame;
+use super::handshake::{GreetError, Login, greet};
+use crate::chance::Chance;
+
+const CONNECT_SECONDS_MAX: Duration = Duration::from_secs(10);
+
+/// Why there is no connection to a server.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// Nobody answers there.
+    #[error("no server answers at {address} (is it running? check --host and --port)")]
+    Unreachable {
+        /// Host and port.
+        address: String,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Somebody answers, but does not let us in.
+    #[error("could not log in at {address} (check --user and --password)")]
+    Greeting {
+        /// Host and port.
+        address: String,
+        /// What went wrong.
+        #[source]
+        source: GreetError,
+    },
+}
+
+/// Opens a TCP connection without delays for small packets.
+pub fn dial(address: &str) -> Result<TcpStream, DialError> {
+    let unreachable = |source| DialError::Unreachable { address: address.to_owned(), source };
+    let mut last = std::io::Error::other("the host name has no address");
+    for target in address.to_socket_addrs().map_err(unreachable)? {
+        match TcpStream::connect_timeout(&target, CONNECT_SECONDS_MAX) {
+            Ok(stream) => {
+                stream.set_nodelay(true).map_err(unreachable)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(unreachable(last))
+}
+
+/// Opens a connection and logs in; answers it with the server's version text.
+pub fn dial_and_greet(
+    address: &str,
+    login: &Login,
+    chance: &mut Chance,
+) -> Result<(TcpStream, String), DialError> {
+    let mut stream = dial(address)?;
+    match greet(&mut stream, login, chance) {
+        Ok(version) => Ok((stream, version)),
+        Err(source) => Err(DialError::Greeting { address: address.to_owned(), source }),
+    }
+}
+
+/// Why a query has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The server answered an error.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The connection broke.
+    #[error("the connection broke")]
+    Io(#[from] std::io::Error),
+}
+
+/// A logged-in connection that asks one query at a time.
+pub struct Admin {
+    stream: TcpStream,
+    token: u64,
+    received: Vec<u8>,
+    /// The server's version text.
+    pub server_version: String,
+}
+
+impl Admin {
+    /// Connects and logs in.
+    pub fn connect(address: &str, login: &Login, chance: &mut Chance) -> Result<Self, DialError> {
+        let (stream, server_version) = dial_and_greet(address, login, chance)?;
+        Ok(Admin { stream, token: 0, received: Vec::new(), server_version })
+    }
+
+    /// Runs `term` and answers its value; a stream answers its first batch as an array.
+    pub fn ask(&mut self, term: &Value) -> Result<Value, AskError> {
+        let mut rows = Vec::new();
+        let t = self.start(term, |row| rows.push(row))?;
+        if t == PARTIAL {
+            self.exchange("[3]")?;
+        }
+        Ok(match t {
+            answer::ATOM => rows.pop().unwrap_or(Value::Null),
+            _ => Value::Array(rows),
+        })
+    }
+
+    /// Runs `term` and hands every row of its stream to `each`.
+    pub fn stream(&mut self, term: &Value, mut each: impl FnMut(Value)) -> Result<(), AskError> {
+        let mut t = self.start(term, &mut each)?;
+        while t == PARTIAL {
+            let answer = self.exchange("[2]")?;
+            t = answer.t;
+            answer.r.into_iter().for_each(&mut each);
+        }
+        Ok(())
+    }
+
+    /// Name and id of the server.
+    pub fn server_info(&mut self) -> Result<(Option<String>, Option<String>), AskError> {
+        self.token += 1;
+        let answer = self.exchange("[5]")?;
+        let info = answer.r.first().cloned().unwrap_or(Value::Null);
+        let text = |name: &str| info[name].as_str().map(str::to_owned);
+        Ok((text("name"), text("id")))
+    }
+
+    fn start(&mut self, term: &Value, each: impl FnMut(Value)) -> Result<u8, AskError> {
+        self.token += 1;
+        let answer = self.exchange(&json!([1, term, {}]).to_string())?;
+        answer.r.into_iter().for_each(each);
+        Ok(answer.t)
+    }
+
+    fn exchange(&mut self, query: &str) -> Result<answer::Answer, AskError> {
+        let mut bytes = Vec::new();
+        frame::push(&mut bytes, self.token, |out| out.extend_from_slice(query.as_bytes()));
+        self.stream.write_all(&bytes)?;
+        let mut chunk = vec![0u8; 64 * 1024];
+        loop {
+            if let Some(found) = frame::first(&self.received) {
+                let parsed = answer::parse(found.body);
+                let used = found.bytes();
+                self.received.drain(..used);
+                return Ok(parsed?);
+            }
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into()),
+                n => self.received.extend_from_slice(&chunk[..n]),
+            }
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The table of the documents and its side table.
+//!
+//! A load leaves one row per piece in `<table>_loaded`: which records it wrote, how, and the sum of
+//! sentences in the first field. Any machine can check a run or an analytic answer against it.
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::settings::{DATABASE, PRIMARY_KEY, Settings};
+use crate::wire::admin::{Admin, AskError};
+use crate::wire::answer::FailureKind;
+use crate::wire::terms;
+
+/// How a table is to be laid out.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// Number of shards.
+    pub shards: Option<u32>,
+    /// Replicas of each.
+    pub replicas: Option<u32>,
+}
+
+/// What the side table says about a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded {
+    /// Documents written.
+    pub documents: u64,
+    /// One past the highest record number.
+    pub records_end: u64,
+    /// Sentences in the first fields.
+    pub sentences: u64,
+    /// Whether a run has changed documents since.
+    pub changed: bool,
+    /// How values and keys were made, as the first piece says it.
+    pub shape: Value,
+}
+
+/// Name of the side table.
+pub fn side_table(table: &str) -> String {
+    format!("{table}_loaded")
+}
+
+/// Makes sure that database, table and side table exist, empty of what is about to be written.
+pub fn prepare_for_load(
+    admin: &mut Admin,
+    settings: &Settings,
+    layout: &Layout,
+    drop_first: bool,
+) -> anyhow::Result<()> {
+    let (table, side) = (settings.table.as_str(), side_table(&settings.table));
+    create_database(admin, DATABASE)?;
+    let existing = names(admin, &terms::table_list(DATABASE))?;
+    for name in [table, &side] {
+        if drop_first && existing.iter().any(|n| n == name) {
+            admin.ask(&terms::table_drop(DATABASE, name))?;
+        }
+    }
+    let existing = names(admin, &terms::table_list(DATABASE))?;
+    if existing.iter().any(|n| n == table) {
+        refuse_overlap(admin, settings)?;
+        apply_layout(admin, DATABASE, table, layout)?;
+    } else {
+        let mut options = json!({"primary_key": PRIMARY_KEY});
+        let given = [("shards", layout.shards), ("replicas", layout.replicas)];
+        for (name, number) in given {
+            number.inspect(|n| options[name] = json!(n));
+        }
+        if let Some(durability) = &settings.durability {
+            options["durability"] = json!(durability);
+        }
+        admin.ask(&terms::table_create(DATABASE, table, options)).context("creating the table")?;
+    }
+    if !existing.contains(&side) {
+        admin.ask(&terms::table_create(DATABASE, &side, json!({})))?;
+    }
+    admin.ask(&terms::wait(terms::table(DATABASE, table))).context("waiting for the table")?;
+    Ok(())
+}
+
+/// Creates a database unless it exists.
+pub fn create_database(admin: &mut Admin, name: &str) -> anyhow::Result<()> {
+    if !names(admin, &terms::db_list())?.iter().any(|n| n == name) {
+        admin.ask(&terms::db_create(name)).with_context(|| format!("creating database {name}"))?;
+    }
+    Ok(())
+}
+
+/// Changes shards and replicas when they were given, and waits until the table is ready.
+pub fn apply_layout(
+    admin: &mut Admin,
+    db: &str,
+    table: &str,
+    layout: &Layout,
+) -> anyhow::Result<()> {
+    if layout.shards.is_none() && layout.replicas.is_none() {
+        return Ok(());
+    }
+    let target = terms::table(db, table);
+    let config = admin.ask(&terms::config(target.clone()))?;
+    let shards_now = config["shards"].as_array().map_or(1, Vec::len) as u32;
+    let replicas_now = config["shards"][0]["replicas"].as_array().map_or(1, Vec::len) as u32;
+    let wanted =
+        (layout.shards.unwrap_or(shards_now), layout.replicas.unwrap_or(replicas_now));
+    if wanted != (shards_now, replicas_now) {
+        admin
+            .ask(&terms::reconfigure(target.clone(), wanted.0, wanted.1))
+            .context("changing shards and replicas")?;
+        admin.ask(&terms::wait(target))?;
+    }
+    Ok(())
+}
+
+/// Leaves the row of one piece of a load in the side table.
+pub fn record_load(
+    admin: &mut Admin,
+    settings: &Settings,
+    records: std::ops::Range<u64>,
+    documents: u64,
+    sentences: u64,
+    seed: u64,
+) -> anyhow::Result<()> {
+    let mut row = shape_of(settings);
+    row["id"] = json!(format!("{}-{}", records.start, records.end));
+    row["start"] = json!(records.start);
+    row["end"] = json!(records.end);
+    row["documents"] = json!(documents);
+    row["sentences"] = json!(sentences);
+    row["seed"] = json!(seed.to_string());
+    row["changed"] = json!(false);
+    let side = terms::table(DATABASE, &side_table(&settings.table));
+    let result = admin.ask(&terms::insert(side, row, json!({"conflict": "replace"})))?;
+    if result["errors"].as_u64() != Some(0) {
+        bail!("writing the side table: {}", result["first_error"]);
+    }
+    Ok(())
+}
+
+/// Reads the side table; `None` when there is none or it is empty.
+pub fn loaded(admin: &mut Admin, table: &str) -> anyhow::Result<Option<Loaded>> {
+    let mut rows = Vec::new();
+    let side = terms::table(DATABASE, &side_table(table));
+    match admin.stream(&side, |row| rows.push(row)) {
+        Ok(()) => {}
+        Err(AskError::Failed(failure)) if failure.kind == FailureKind::OpFailed => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let sum = |name: &str| rows.iter().filter_map(|row| row[name].as_u64()).sum();
+    let Some(first) = rows.first() else { return Ok(None) };
+    Ok(Some(Loaded {
+        documents: sum("documents"),
+        records_end: rows.iter().filter_map(|row| row["end"].as_u64()).max().unwrap_or(0),
+        sentences: sum("sentences"),
+        changed: rows.iter().any(|row| row["changed"].as_bool() != Some(false)),
+        shape: first.clone(),
+    }))
+}
+
+/// Marks the sums of the side table as no longer true.
+pub fn mark_changed(admin: &mut Admin, table: &str) -> anyhow::Result<()> {
+    let side = terms::table(DATABASE, &side_table(table));
+    admin.ask(&terms::update(side, json!({"changed": true})))?;
+    Ok(())
+}
+
+/// Makes sure that the table holds what a run needs, and answers how many records it has.
+///
+/// Fails with what to do when the table is missing, holds fewer records than `recordcount`, or was
+/// loaded with settings that make other keys or values.
+pub fn check_for_run(
+    admin: &mut Admin,
+    settings: &Settings,
+    loaded: Option<&Loaded>,
+) -> anyhow::Result<u64> {
+    let table = &settings.table;
+    let load_first = "run `rekindle bench ycsb load` first, with the same -p settings";
+    let records = match (settings.recordcount, loaded) {
+        (None, Some(loaded)) => loaded.records_end,
+        (Some(wanted), Some(loaded)) if wanted > loaded.records_end => bail!(
+            "recordcount is {wanted}, but {DATABASE}.{table} was loaded with {} records; \
+             {load_first}, or set recordcount={}",
+            loaded.records_end,
+            loaded.records_end
+        ),
+        (Some(wanted), _) => wanted,
+        (None, None) => {
+            refuse_missing(admin, table, load_first)?;
+            bail!("{DATABASE}.{table} has no side table: say how many records it has with -p recordcount=N")
+        }
+    };
+    if records == 0 {
+        bail!("{DATABASE}.{table} has no records; {load_first}");
+    }
+    if let Some(loaded) = loaded {
+        compare_shapes(settings, loaded)?;
+    }
+    for record in [settings.insertstart, records - 1] {
+        let key = settings.keys.key(record);
+        let row = admin.ask(&terms::get(terms::table(DATABASE, table), &key)).map_err(|error| {
+            anyhow::Error::new(error).context(format!("reading {DATABASE}.{table}: {load_first}"))
+        })?;
+        if row.is_null() {
+            bail!("record {record} ({key}) is missing in {DATABASE}.{table}; {load_first}");
+        }
+    }
+    Ok(records)
+}
+
+fn refuse_missing(admin: &mut Admin, table: &str, advice: &str) -> anyhow::Result<()> {
+    let databases = names(admin, &terms::db_list())?;
+    let exists = databases.iter().any(|n| n == DATABASE)
+        && names(admin, &terms::table_list(DATABASE))?.iter().any(|n| n == table);
+    if !exists {
+        bail!("table {DATABASE}.{table} does not exist; {advice}");
+    }
+    Ok(())
+}
+
+fn refuse_overlap(admin: &mut Admin, settings: &Settings) -> anyhow::Result<()> {
+    let table = &settings.table;
+    let again = "say --drop to start again";
+    let Some(known) = loaded(admin, table)? else {
+        bail!("table {DATABASE}.{table} exists and was not loaded by this program; {again}");
+    };
+    if settings.insertstart < known.records_end {
+        bail!(
+            "{DATABASE}.{table} holds records up to {} already; {again}, or set insertstart={}",
+            known.records_end,
+            known.records_end
+        );
+    }
+    compare_shapes(settings, &known)
+}
+
+fn compare_shapes(settings: &Settings, loaded: &Loaded) -> anyhow::Result<()> {
+    let Value::Object(wanted) = shape_of(settings) else { return Ok(()) };
+    for (name, value) in wanted {
+        let found = &loaded.shape[&name];
+        if found != &value {
+            bail!("{name} is {value}, but {DATABASE}.{} was loaded with {found}", settings.table);
+        }
+    }
+    Ok(())
+}
+
+/// What must agree between a load and the runs after it.
+fn shape_of(settings: &Settings) -> Value {
+    json!({
+        "fieldcount": settings.fieldcount,
+        "fieldlength": settings.field_lengths.constant(),
+        "fieldnameprefix": settings.fieldnameprefix,
+        "fieldalphabet": settings.alphabet.name(),
+        "dataintegrity": settings.dataintegrity,
+        "hashed": settings.keys.hashed,
+        "zeropadding": settings.keys.digits_min,
+    })
+}
+
+fn names(admin: &mut Admin, term: &Value) -> anyhow::Result<Vec<String>> {
+    let list = admin.ask(term)?;
+    let names = list.as_array().into_iter().flatten();
+    Ok(names.filter_map(|name| name.as_str().map(str::to_owned)).collect())
+}
