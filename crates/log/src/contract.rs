@@ -13,7 +13,7 @@
 
 use bytes::Bytes;
 
-use crate::error::{LogError, ProposeError};
+use crate::error::{ApplyError, LogError, ProposeError};
 use crate::lsn::{Durability, GroupId, Lsn};
 use crate::stats::LogStats;
 
@@ -21,13 +21,9 @@ use crate::stats::LogStats;
 pub type Entry = (GroupId, Lsn, Bytes);
 
 /// Told once what became of a proposal. Runs on the log's own thread: fill a oneshot and return.
-/// It must not wait for anything, nor call the log's blocking methods.
+/// It must not wait for anything, nor call the log's blocking methods. Dropped without being called
+/// only if that thread panicked; then nothing is known of the entry.
 pub type Done = Box<dyn FnOnce(Result<Lsn, ProposeError>) + Send>;
-
-/// An engine could not take entries, or not make them durable. The log stops.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ApplyError(pub String);
 
 /// Carries out ordered entries. Implemented by the owner of the groups.
 pub trait Applier: Send + Sync {
@@ -71,6 +67,6 @@ pub trait Log: Send + Sync {
     /// call is durable and applied, soft ones included.
     fn sync(&self, id: GroupId, done: Done);
 
-    /// What the log has done since it was opened.
+    /// What the log has done since it was opened; it may lag behind the last answers.
     fn stats(&self) -> LogStats;
 }

@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 
-use crate::contract::ApplyError;
 use crate::lsn::{GroupId, Lsn};
+
+/// An engine could not take entries, or not make them durable. The log stops.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ApplyError(pub String);
 
 /// Why a proposal was not acknowledged.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -6,15 +6,22 @@
 //!
 //! - [`Log`] is the contract, [`conformance`] the suite every implementation runs.
 //! - [`memory::MemoryLog`] keeps entries in memory, for tests.
+//! - [`file::FileLog`] keeps them in segments; docs/formats/log.md. From the outside in: `file/log`
+//!   (threads), `file/runner` (one turn), `driver` (all groups, pure), `group` (consensus), and
+//!   `file/store` (segments) over `record` and `segment` (bytes).
+//! - [`recovery::scan_segment`] reads the bytes of one segment, whatever they are.
 
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod file;
 pub mod memory;
 pub mod recovery;
 
 mod contract;
+mod driver;
 mod error;
+mod group;
 mod lsn;
 mod outline;
 mod record;
@@ -22,8 +29,8 @@ mod segment;
 mod stats;
 mod store;
 
-pub use contract::{Applier, ApplyError, Done, Entry, Log};
-pub use error::{Doubt, LogError, ProposeError, Refusal};
+pub use contract::{Applier, Done, Entry, Log};
+pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
 pub use record::{EntryKind, Record};
 pub use segment::HeaderError;
 pub use lsn::{Durability, GroupId, Lsn};

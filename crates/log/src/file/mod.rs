@@ -1,7 +1,12 @@
 //! The log in files: segments through [`io::Files`], one log thread, one sync thread.
 
 mod index;
+mod log;
 mod recover;
+mod runner;
+#[cfg(test)]
+mod simulation;
 mod store;
 
+pub use log::{FileLog, FileLogOptions};
 pub use store::{FileStore, StoreOptions};

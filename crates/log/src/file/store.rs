@@ -204,6 +204,7 @@ impl Store for FileStore {
     }
 
     fn make_room(&mut self) -> Result<(), StoreError> {
+        // A batch may not be divided: its checksums belong to this segment.
         if self.batch.is_empty() && self.written.offset >= self.options.segment_bytes {
             self.start_segment()?;
         }

@@ -1,0 +1,414 @@
+//! One turn of the log after the other: what the log thread does, without the thread.
+//!
+//! Holds the driver, the store and the applier together. A simulation drives it directly and
+//! decides when an fsync ends.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use io::{Clock, Nanos, Random};
+
+use crate::contract::Applier;
+use crate::driver::{Driver, Proposal, SyncWanted, Work};
+use crate::error::{ApplyError, Doubt, LogError, Refusal};
+use crate::lsn::{GroupId, Lsn};
+use crate::record::{EntryKind, Record};
+use crate::stats::LogStats;
+use crate::store::{Store, StoreError, SyncTask};
+
+/// One append holds at most about this much, so that a backlog of large entries is not doubled
+/// in memory.
+const APPEND_BYTES_MAX: usize = 16 << 20;
+/// How much is replayed at once when a group is opened.
+const REPLAY_BYTES: usize = 8 << 20;
+
+/// When the log does what nobody waits for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    /// How long a soft entry may wait for an fsync; also how soon a full disk is tried again.
+    pub soft_wait: Duration,
+    /// The engine is flushed and segments deleted when the log holds more.
+    pub log_bytes_max: u64,
+}
+
+/// An fsync on its way: run it anywhere, then give it to [`Runner::end_sync`].
+pub(crate) struct Syncing {
+    task: SyncTask,
+    wanted: SyncWanted,
+    started: Nanos,
+}
+
+/// A flush of the engine on its way: what may leave the log once it is done.
+pub(crate) struct Flushing {
+    settled: BTreeMap<GroupId, u64>,
+}
+
+/// The log of a node, turn by turn.
+pub(crate) struct Runner<S> {
+    driver: Driver,
+    store: S,
+    applier: Arc<dyn Applier>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    pace: Pace,
+    stats: LogStats,
+    entries_pushed: u64,
+    sync_running: bool,
+    last_sync: Nanos,
+    flush_running: bool,
+    // The size at which the engine is flushed next.
+    flush_at_bytes: u64,
+    // Since when an append waits for space on the disk.
+    full_since: Option<Nanos>,
+    failed: Option<Doubt>,
+}
+
+impl Syncing {
+    /// The fsync itself.
+    pub fn run(&self) -> std::io::Result<()> {
+        self.task.run()
+    }
+}
+
+impl<S: Store> Runner<S> {
+    pub fn new(
+        store: S,
+        applier: Arc<dyn Applier>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        pace: Pace,
+    ) -> Runner<S> {
+        Runner {
+            driver: Driver::new(pace.soft_wait),
+            store,
+            applier,
+            last_sync: clock.now(),
+            clock,
+            random,
+            pace,
+            stats: LogStats::default(),
+            entries_pushed: 0,
+            sync_running: false,
+            flush_running: false,
+            flush_at_bytes: pace.log_bytes_max,
+            full_since: None,
+            failed: None,
+        }
+    }
+
+    /// Opens a group, creating it the first time; replays what the engine lacks.
+    pub fn open_group(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+        if self.failed.is_some() {
+            return Err(LogError::Stopped);
+        }
+        if self.driver.is_open(id) {
+            return Err(LogError::AlreadyOpen(id));
+        }
+        if self.store.is_tombstone(id) {
+            return Err(LogError::Tombstone(id));
+        }
+        self.make_group(id, applied);
+        self.replay(id, applied)?;
+        let stored = self.store.group(id).cloned().unwrap_or_default();
+        self.driver.open(id, &stored, &mut self.store)?;
+        self.append();
+        Ok(())
+    }
+
+    /// Makes sure the store knows the group, and that its log does not end before `applied`.
+    fn make_group(&mut self, id: GroupId, applied: Lsn) {
+        if self.store.group(id).is_none() {
+            // Never zero, which means nobody.
+            let peer = (self.random.next_u64() >> 1) | 1;
+            self.store.push(&Record::Member { group: id, peer, voters: vec![peer] });
+        }
+        let Some(stored) = self.store.group(id) else { return };
+        let outline = &stored.outline;
+        if applied.0 > outline.last() {
+            // A power loss took soft entries that the engine had flushed already.
+            let term = outline.last_term().max(outline.hard.term).max(1);
+            let (vote, last) = (stored.peer, outline.last());
+            tracing::info!(group = id.0, last, applied = applied.0, "log goes on from the engine");
+            let index = applied.0;
+            self.store.push(&Record::Start { group: id, index, term });
+            self.store.push(&Record::Vote { group: id, term, vote, commit: index });
+        }
+    }
+
+    fn replay(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+        let Some(stored) = self.store.group(id) else { return Ok(()) };
+        let outline = &stored.outline;
+        if applied.0 < outline.proposed_start() {
+            let log_start = Lsn(outline.proposed_start());
+            return Err(LogError::Gap { group: id, applied, log_start });
+        }
+        let mut at = applied.0.max(outline.start());
+        while at < outline.last() {
+            let entries = self.store.read(id, at, REPLAY_BYTES)?;
+            let Some(last) = entries.last() else { break };
+            at = last.index;
+            let mut batch = Vec::with_capacity(entries.len());
+            for entry in entries.into_iter().filter(|entry| entry.kind != EntryKind::Election) {
+                batch.push((id, Lsn(entry.index), entry.payload));
+            }
+            if !batch.is_empty() {
+                self.applier.apply(&batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes a group for good, after what was proposed to it is finished.
+    pub fn close_group(&mut self, id: GroupId) -> Result<(), LogError> {
+        if !self.driver.is_open(id) {
+            return Err(LogError::NotOpen(id));
+        }
+        self.settle();
+        if !self.driver.is_idle(id) {
+            return Err(LogError::Stopped);
+        }
+        self.driver.close(id);
+        self.store.push(&Record::Tombstone { group: id });
+        self.append();
+        self.settle();
+        match self.failed {
+            None => Ok(()),
+            Some(_) => Err(LogError::Stopped),
+        }
+    }
+
+    /// Appends, fsyncs on this thread, and answers everybody. No other fsync may be under way:
+    /// of two at once on one file, only one is told of a failure.
+    pub fn settle(&mut self) {
+        assert!(!self.sync_running, "invariant: whoever settles has waited for the fsync");
+        self.append();
+        if self.failed.is_some() || self.full_since.is_some() {
+            return;
+        }
+        let wanted = self.driver.sync_all();
+        let syncing = Syncing { task: self.store.begin_sync(), wanted, started: self.clock.now() };
+        let result = syncing.run();
+        self.end_sync(syncing, result);
+    }
+
+    /// One turn: gives every proposal its position, appends all of them, applies what may be
+    /// applied and answers. Leaves `proposals` empty.
+    pub fn turn(&mut self, proposals: &mut Vec<Proposal>) {
+        let mut waiting = proposals.drain(..).peekable();
+        while waiting.peek().is_some() {
+            if let Err(refusal) = self.may_take() {
+                waiting.for_each(|proposal| (proposal.done)(Err(refusal.clone().into())));
+                return;
+            }
+            let mut bytes = 0;
+            while bytes < APPEND_BYTES_MAX
+                && let Some(proposal) = waiting.next()
+            {
+                if let Work::Entry(entry, _) = &proposal.work {
+                    bytes += entry.len();
+                    self.entries_pushed += 1;
+                }
+                self.driver.propose(proposal);
+            }
+            self.driver.order(&mut self.store);
+            self.append();
+        }
+    }
+
+    /// Whether new proposals can be taken. Asked before anything of them is written, so that
+    /// the answer is definite.
+    fn may_take(&mut self) -> Result<(), Refusal> {
+        if self.failed.is_some() {
+            return Err(Refusal::Stopped);
+        }
+        if self.full_since.is_some() {
+            return Err(Refusal::Full);
+        }
+        self.make_room()
+    }
+
+    fn make_room(&mut self) -> Result<(), Refusal> {
+        // A new segment begins with an fsync of the old one, and there may be only one at a
+        // time. The segment just grows a little longer until then.
+        if self.sync_running {
+            return Ok(());
+        }
+        match self.store.make_room() {
+            Ok(()) => Ok(()),
+            Err(StoreError::Full) => Err(Refusal::Full),
+            Err(StoreError::Disk(cause)) => {
+                self.fail(&Doubt::Disk(cause.to_string()));
+                Err(Refusal::Stopped)
+            }
+        }
+    }
+
+    /// Writes what was pushed, then applies and answers.
+    fn append(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        if cfg!(feature = "ack-before-append") {
+            self.driver.answer();
+        }
+        let bytes = self.store.pushed_bytes();
+        if bytes > 0 {
+            let now = self.clock.now();
+            match self.store.write() {
+                Ok(()) => {}
+                Err(StoreError::Full) => {
+                    self.full_since = Some(now);
+                    return;
+                }
+                Err(StoreError::Disk(cause)) => return self.fail(&Doubt::Disk(cause.to_string())),
+            }
+            self.full_since = None;
+            let entries = std::mem::take(&mut self.entries_pushed);
+            self.stats.appends += entries;
+            self.stats.append_bytes += bytes as u64;
+            self.stats.writes += 1;
+            self.driver.appended(now, entries);
+        }
+        self.apply();
+    }
+
+    fn apply(&mut self) {
+        let batch = self.driver.take_applicable();
+        if !batch.is_empty()
+            && let Err(ApplyError(cause)) = self.applier.apply(batch)
+        {
+            return self.fail(&Doubt::Apply(cause));
+        }
+        let (hard, soft) = self.driver.answer();
+        self.stats.acks_hard += hard;
+        self.stats.acks_soft += soft;
+    }
+
+    /// The fsync that should start now, if any. Hand it back with [`Runner::end_sync`].
+    pub fn begin_sync(&mut self) -> Option<Syncing> {
+        if self.sync_running || self.failed.is_some() {
+            return None;
+        }
+        let started = self.clock.now();
+        let wanted = self.driver.wants_sync(started)?;
+        self.sync_running = true;
+        Some(Syncing { task: self.store.begin_sync(), wanted, started })
+    }
+
+    /// An fsync has ended: what it covers is committed, applied and answered. If it failed the
+    /// log has failed, for good.
+    pub fn end_sync(&mut self, syncing: Syncing, result: std::io::Result<()>) {
+        self.sync_running = false;
+        if self.failed.is_some() {
+            return;
+        }
+        if let Err(cause) = result {
+            return self.fail(&Doubt::Disk(cause.to_string()));
+        }
+        let Syncing { task, wanted, started } = syncing;
+        self.last_sync = self.clock.now();
+        self.stats.fsyncs += 1;
+        self.stats.fsync_us += self.last_sync.since(started).as_micros() as u64;
+        self.stats.count_commit(wanted.entries);
+        self.store.end_sync(task.through());
+        self.driver.synced(wanted.append, &mut self.store);
+        self.apply();
+        if self.failed.is_none() && self.full_since.is_none() {
+            // If the disk is full, the next proposal hears of it.
+            let _ = self.make_room();
+        }
+    }
+
+    /// Whether an fsync is under way.
+    pub fn is_syncing(&self) -> bool {
+        self.sync_running
+    }
+
+    /// Does what has fallen due without anybody asking.
+    pub fn tick(&mut self) {
+        let now = self.clock.now();
+        if self.full_since.is_some_and(|since| since.after(self.pace.soft_wait) <= now) {
+            self.full_since = Some(now);
+            self.append();
+        }
+        if self.mark_due().is_some_and(|due| due <= now) {
+            // So that damage to what the last fsync saved can be told from a torn tail.
+            self.store.push_mark();
+            self.append();
+        }
+    }
+
+    /// When to look again although nothing arrives.
+    pub fn due(&self) -> Option<Nanos> {
+        let sync = self.driver.sync_due().filter(|_| !self.sync_running);
+        let full = self.full_since.map(|since| since.after(self.pace.soft_wait));
+        let due = [sync, full, self.mark_due()].into_iter().flatten().min();
+        due.filter(|_| self.failed.is_none())
+    }
+
+    fn mark_due(&self) -> Option<Nanos> {
+        let idle = self.driver.sync_due().is_none() && self.full_since.is_none();
+        let wanted = idle && self.failed.is_none() && self.store.wants_mark();
+        wanted.then(|| self.last_sync.after(self.pace.soft_wait))
+    }
+
+    /// A flush of the engine, if the log has grown enough for one. Hand it back with
+    /// [`Runner::end_flush`] once [`Applier::flush`] has returned.
+    pub fn begin_flush(&mut self) -> Option<Flushing> {
+        let size = self.store.size();
+        let wanted = size.bytes >= self.flush_at_bytes && size.segments > 1;
+        if !wanted || self.flush_running || self.failed.is_some() {
+            return None;
+        }
+        self.flush_running = true;
+        Some(Flushing { settled: self.driver.settled() })
+    }
+
+    /// The engine has everything up to `flushing` durably, or failed: whole segments leave.
+    pub fn end_flush(&mut self, flushing: &Flushing, result: Result<(), ApplyError>) {
+        self.flush_running = false;
+        if self.failed.is_some() {
+            return;
+        }
+        if let Err(ApplyError(cause)) = result {
+            return self.fail(&Doubt::Apply(cause));
+        }
+        let segments_before = self.store.size().segments;
+        match self.store.delete_flushed(&flushing.settled) {
+            Ok(forgotten) => self.driver.forget(&forgotten),
+            Err(cause) => return self.fail(&Doubt::Disk(cause.to_string())),
+        }
+        let size = self.store.size();
+        self.stats.segments_deleted += segments_before - size.segments;
+        // If a group holds segments back, do not flush again for every entry.
+        let step = self.pace.log_bytes_max / 8;
+        self.flush_at_bytes = self.pace.log_bytes_max.max(size.bytes + step);
+    }
+
+    /// Ends well: everything durable, and a mark that says so.
+    pub fn finish(&mut self) {
+        self.settle();
+        if self.failed.is_none() && self.full_since.is_none() {
+            self.store.push_mark();
+            self.append();
+            self.settle();
+        }
+        self.driver.abandon(&Doubt::Closed);
+    }
+
+    pub fn stats(&self) -> LogStats {
+        let mut stats = self.stats.clone();
+        let size = self.store.size();
+        stats.segments = size.segments;
+        stats.disk_bytes = size.bytes;
+        stats.groups = self.driver.open_groups() as u64;
+        stats
+    }
+
+    fn fail(&mut self, doubt: &Doubt) {
+        tracing::error!(%doubt, "log has stopped");
+        self.driver.abandon(doubt);
+        self.failed = Some(doubt.clone());
+    }
+}

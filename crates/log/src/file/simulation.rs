@@ -1,0 +1,371 @@
+//! Thousands of random crashes, and what must hold after each.
+//!
+//! The log thread's turns run on this thread, over a disk that forgets unsynced bytes. Between
+//! any two steps the process may end or the power go. Then, for every group:
+//!
+//! - what the engine ends up with is a prefix of what was proposed and not refused, in order,
+//!   each entry once;
+//! - it includes every acknowledged hard entry, and after the end of a process every soft one;
+//! - what was once lost never comes back, and a refused entry never appears.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use io::sim::{Fault, SimClock, SimFiles, SimRandom};
+use io::{Files, Random};
+
+use super::runner::{Flushing, Pace, Runner, Syncing};
+use super::store::{FileStore, StoreOptions};
+use crate::contract::{Applier, Entry};
+use crate::driver::{Proposal, Work};
+use crate::error::{ApplyError, LogError, ProposeError};
+use crate::lsn::{Durability, GroupId, Lsn};
+
+const DIR: &str = "/log";
+const STEPS_PER_LIFE: u64 = 60;
+const LIVES_PER_SEED: u64 = 20;
+const PACE: Pace = Pace { soft_wait: Duration::from_millis(100), log_bytes_max: 20_000 };
+
+/// What the test does wrong on purpose, to show that it would be noticed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Planted {
+    Nothing,
+    /// The fsync does nothing and says that it did.
+    LyingSync,
+}
+
+type Contents = BTreeMap<GroupId, Vec<(Lsn, Bytes)>>;
+
+/// An engine that loses what it has not flushed when the process ends.
+#[derive(Default)]
+struct Engine {
+    tables: Mutex<Tables>,
+}
+
+#[derive(Default, Clone)]
+struct Tables {
+    memory: Contents,
+    durable: Contents,
+}
+
+impl Engine {
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn restarted(&self) -> Engine {
+        let durable = self.tables().durable.clone();
+        Engine { tables: Mutex::new(Tables { memory: durable.clone(), durable }) }
+    }
+}
+
+impl Applier for Engine {
+    fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+        let mut tables = self.tables();
+        for (group, lsn, payload) in entries {
+            let table = tables.memory.entry(*group).or_default();
+            let last = table.last().map_or(Lsn(0), |(last, _)| *last);
+            assert!(*lsn > last, "group {group}: {lsn} applied after {last}");
+            table.push((*lsn, payload.clone()));
+        }
+        Ok(())
+    }
+
+    fn applied(&self, group: GroupId) -> Lsn {
+        let tables = self.tables();
+        tables.memory.get(&group).and_then(|table| table.last()).map_or(Lsn(0), |(lsn, _)| *lsn)
+    }
+
+    fn flush(&self) -> Result<(), ApplyError> {
+        let mut tables = self.tables();
+        tables.durable = tables.memory.clone();
+        Ok(())
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Finished,
+    ProcessGone,
+    PowerGone,
+}
+
+/// One proposal, as the world knows it.
+struct Proposed {
+    payload: Bytes,
+    durability: Durability,
+    answer: Arc<Mutex<Option<Result<Lsn, ProposeError>>>>,
+}
+
+impl Proposed {
+    fn answer(&self) -> Option<Result<Lsn, ProposeError>> {
+        self.answer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self.answer(), Some(Err(cause)) if cause.is_definite())
+    }
+}
+
+/// What is true across lives.
+struct World {
+    seed: u64,
+    planted: Planted,
+    files: SimFiles,
+    clock: SimClock,
+    random: SimRandom,
+    engine: Arc<Engine>,
+    // What may still be there, in order.
+    history: BTreeMap<GroupId, Vec<Proposed>>,
+    closed: BTreeSet<GroupId>,
+    next_payload: u64,
+    acknowledged: u64,
+}
+
+/// What is true while a process lives.
+struct Life {
+    runner: Runner<FileStore>,
+    syncing: Option<Syncing>,
+    flushing: Option<Flushing>,
+    // An engine flush that has begun keeps what was applied when it did.
+    inbox: Vec<Proposal>,
+}
+
+impl World {
+    fn new(seed: u64, planted: Planted) -> World {
+        let groups = [GroupId(0), GroupId(7), GroupId(9)];
+        World {
+            seed,
+            planted,
+            files: SimFiles::new(seed),
+            clock: SimClock::new(),
+            random: SimRandom::new(!seed),
+            engine: Arc::default(),
+            history: groups.map(|group| (group, Vec::new())).into(),
+            closed: BTreeSet::new(),
+            next_payload: 0,
+            acknowledged: 0,
+        }
+    }
+
+    /// Lives through one seed; says which promise was broken first.
+    fn run(mut self) -> Result<u64, String> {
+        let mut end = End::Finished;
+        for life in 0..LIVES_PER_SEED {
+            let broken = |what: String| format!("seed {} life {life} {end:?}: {what}", self.seed);
+            let mut alive = self.start(end).map_err(broken)?;
+            for _ in 0..self.random.below(STEPS_PER_LIFE) {
+                self.step(&mut alive);
+            }
+            end = self.end(alive);
+        }
+        Ok(self.acknowledged)
+    }
+
+    fn start(&mut self, before: End) -> Result<Life, String> {
+        self.engine = Arc::new(self.engine.restarted());
+        let files: Arc<dyn Files> = Arc::new(self.files.clone());
+        let random: Arc<dyn Random> = Arc::new(self.random.clone());
+        let options = StoreOptions { segment_bytes: 4096 };
+        let store = FileStore::open(files, Arc::clone(&random), Path::new(DIR), options)
+            .map_err(|cause| format!("log does not open: {cause}"))?;
+        let applier = Arc::clone(&self.engine) as Arc<dyn Applier>;
+        let mut runner = Runner::new(store, applier, Arc::new(self.clock.clone()), random, PACE);
+        for group in self.history.keys() {
+            let opened = runner.open_group(*group, self.engine.applied(*group));
+            opened.map_err(|cause| format!("group {group} does not open: {cause}"))?;
+        }
+        for group in &self.closed {
+            if !matches!(runner.open_group(*group, Lsn(0)), Err(LogError::Tombstone(_))) {
+                return Err(format!("closed group {group} came back"));
+            }
+        }
+        self.check(before)?;
+        Ok(Life { runner, syncing: None, flushing: None, inbox: Vec::new() })
+    }
+
+    /// Compares the engine with what was proposed, and forgets what is lost for good.
+    fn check(&mut self, end: End) -> Result<(), String> {
+        let tables = self.engine.tables().memory.clone();
+        for (group, history) in &mut self.history {
+            history.retain(|proposed| !proposed.is_refused());
+            let table = tables.get(group).map_or(&[][..], Vec::as_slice);
+            for (nth, (lsn, payload)) in table.iter().enumerate() {
+                let Some(proposed) = history.get(nth) else {
+                    return Err(format!("group {group}: {payload:?} at {lsn} comes from nowhere"));
+                };
+                if proposed.payload != payload {
+                    let expected = &proposed.payload;
+                    return Err(format!("group {group}: {payload:?} instead of {expected:?}"));
+                }
+                if let Some(Ok(told)) = proposed.answer()
+                    && told != *lsn
+                {
+                    return Err(format!("group {group}: acknowledged at {told}, is at {lsn}"));
+                }
+            }
+            for lost in history.drain(table.len().min(history.len())..) {
+                let soft_may_go = lost.durability == Durability::Soft && end == End::PowerGone;
+                if lost.answer().is_some_and(|answer| answer.is_ok()) && !soft_may_go {
+                    let (durability, payload) = (lost.durability, lost.payload);
+                    return Err(format!("group {group}: acknowledged {durability:?} {payload:?} is lost"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, life: &mut Life) {
+        match self.random.below(24) {
+            0..=9 => self.propose(life),
+            10..=13 => life.runner.turn(&mut life.inbox),
+            14 | 15 => life.syncing = life.syncing.take().or_else(|| life.runner.begin_sync()),
+            16 | 17 => self.end_sync(life),
+            18 => {
+                self.clock.advance(Duration::from_millis(self.random.below(150)));
+                life.runner.tick();
+            }
+            19 => {
+                // Engines flush when they like, without telling the log.
+                let _ = self.engine.flush();
+            }
+            20 => life.flushing = life.flushing.take().or_else(|| life.runner.begin_flush()),
+            21 => {
+                if let Some(flushing) = life.flushing.take() {
+                    let result = self.engine.flush();
+                    life.runner.end_flush(&flushing, result);
+                }
+            }
+            22 => self.ask_for_sync(life),
+            _ => self.rarely(life),
+        }
+    }
+
+    /// Accidents and other rare events.
+    fn rarely(&mut self, life: &mut Life) {
+        match self.random.below(12) {
+            0 => self.files.inject(Fault::Sync),
+            1 => self.files.inject(Fault::Append),
+            2 | 3 => self.files.inject(Fault::Full),
+            4 => self.replace_group(life),
+            _ => {}
+        }
+    }
+
+    fn propose(&mut self, life: &mut Life) {
+        let group = self.any_group();
+        let durability = if self.random.one_in(2) { Durability::Hard } else { Durability::Soft };
+        self.next_payload += 1;
+        let filling = self.random.below(300) as usize;
+        let payload = Bytes::from(format!("{group}/{}/{}", self.next_payload, "x".repeat(filling)));
+        let answer = Arc::new(Mutex::new(None));
+        let told = Arc::clone(&answer);
+        let done = Box::new(move |result| {
+            let before = told.lock().unwrap_or_else(PoisonError::into_inner).replace(result);
+            assert!(before.is_none(), "a proposal is answered once");
+        });
+        life.inbox.push(Proposal { group, work: Work::Entry(payload.clone(), durability), done });
+        self.history.entry(group).or_default().push(Proposed { payload, durability, answer });
+    }
+
+    fn ask_for_sync(&mut self, life: &mut Life) {
+        let group = self.any_group();
+        let proposed = self.history.get(&group).map_or(0, Vec::len);
+        let engine = Arc::clone(&self.engine);
+        let done = Box::new(move |result: Result<Lsn, ProposeError>| {
+            let applied = engine.tables().memory.get(&group).map_or(0, Vec::len);
+            assert!(result.is_err() || applied <= proposed, "a sync does not overtake");
+        });
+        life.inbox.push(Proposal { group, work: Work::Sync, done });
+    }
+
+    fn any_group(&self) -> GroupId {
+        let nth = self.random.below(self.history.len() as u64) as usize;
+        self.history.keys().nth(nth).copied().unwrap_or(GroupId(0))
+    }
+
+    fn end_sync(&self, life: &mut Life) {
+        if let Some(syncing) = life.syncing.take() {
+            let result = match self.planted {
+                Planted::LyingSync => Ok(()),
+                Planted::Nothing => syncing.run(),
+            };
+            life.runner.end_sync(syncing, result);
+        }
+    }
+
+    /// Closes a group and makes another, as a table that is dropped and created.
+    fn replace_group(&mut self, life: &mut Life) {
+        self.end_sync(life);
+        life.runner.turn(&mut life.inbox);
+        let group = self.any_group();
+        if life.runner.close_group(group).is_ok() {
+            self.history.remove(&group);
+            self.closed.insert(group);
+        }
+        let next = GroupId(100 + self.closed.len() as u64 * 10 + self.random.below(10));
+        if !self.closed.contains(&next) && life.runner.open_group(next, Lsn(0)).is_ok() {
+            self.history.entry(next).or_default();
+        }
+    }
+
+    fn end(&mut self, mut life: Life) -> End {
+        let end = match self.random.below(3) {
+            0 => End::Finished,
+            1 => End::ProcessGone,
+            _ => End::PowerGone,
+        };
+        // What never reached the log thread was never proposed.
+        for proposal in life.inbox.drain(..) {
+            (proposal.done)(Err(crate::error::Refusal::Stopped.into()));
+        }
+        if end == End::Finished {
+            self.end_sync(&mut life);
+            life.runner.finish();
+        }
+        let acks = life.runner.stats();
+        self.acknowledged += acks.acks_hard + acks.acks_soft;
+        match end {
+            End::PowerGone => self.files.crash(),
+            End::Finished | End::ProcessGone => self.files.end_process(),
+        }
+        end
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let count = std::env::var("LOG_SIM_SEEDS").ok().and_then(|count| count.parse().ok());
+    let start = std::env::var("LOG_SIM_START").ok().and_then(|start| start.parse().ok());
+    let start = start.unwrap_or(0);
+    start..start + count.unwrap_or(400)
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn no_acknowledged_entry_is_lost_in_any_crash() {
+    let mut acknowledged = 0;
+    for seed in seeds() {
+        acknowledged += World::new(seed, Planted::Nothing).run().unwrap_or_else(|broken| {
+            panic!("{broken}; again with LOG_SIM_START={seed} LOG_SIM_SEEDS=1")
+        });
+    }
+    let lives = seeds().count() as u64 * LIVES_PER_SEED;
+    assert!(acknowledged > lives, "{acknowledged} acknowledged in {lives} lives");
+}
+
+#[test]
+fn a_lying_fsync_is_noticed() {
+    let noticed = (0..50).filter(|seed| World::new(*seed, Planted::LyingSync).run().is_err());
+    assert!(noticed.count() > 10);
+}
+
+#[test]
+#[cfg(feature = "ack-before-append")]
+fn an_answer_before_the_append_is_noticed() {
+    let noticed = (0..50).filter(|seed| World::new(*seed, Planted::Nothing).run().is_err());
+    assert!(noticed.count() > 10);
+}
