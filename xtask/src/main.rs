@@ -1,6 +1,7 @@
-//! The developers' tool: `cargo xtask tidy | test | report | crash`.
+//! The developers' tool: `cargo xtask tidy | test | conformance | report | crash`.
 #![forbid(unsafe_code)]
 
+mod conformance;
 mod crash;
 mod node;
 mod report;
@@ -15,6 +16,8 @@ cargo xtask <task>
   tidy    check what a program can check of STYLE: layers, module circles, lengths, docstrings
   test    every test there is; the last line says how many passed and failed
           (names of steps after it run only those)
+  conformance
+          a suite of ReQL cases against a node; no area may pass fewer than it did (--update)
   report  a node of its own, the published workloads for a few seconds each, and report.html
           (--seconds N --records N --output FILE)
   crash   kill -9 under 32 writers, 200 cycles hard and 50 soft; nothing acknowledged may be lost
@@ -27,6 +30,7 @@ fn main() -> ExitCode {
     let rest: Vec<String> = arguments.collect();
     match task.as_deref() {
         Some("tidy") => tidy::run(),
+        Some("conformance") => conformance::run(&rest),
         Some("crash") => crash::run(&rest),
         Some("report") => report::run(&rest),
         Some("test") => test::run(&rest),

@@ -19,7 +19,32 @@ pub(super) fn all() -> Vec<Step> {
         step("style", "layout and what tidy checks", [cargo("fmt --all --check"), xtask("tidy")]),
         step("unit", "tests of every crate", [cargo("test --release --workspace --quiet")]),
         step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
+        step(
+            "drivers",
+            "the official Python and JavaScript drivers against a real node",
+            [program_in_cache("venv/bin/python", "tests/drivers/python/run.py"), node_tests()],
+        ),
+        conformance(),
+        step(
+            "crash",
+            "kill -9 under 32 writers, hard and soft",
+            [xtask("crash --cycles 20 --soft-cycles 10")],
+        ),
     ]
+}
+
+fn conformance() -> Step {
+    let found = crate::conformance::folder();
+    let skip = found.is_none().then(|| "no conformance cases beside the checkout".to_owned());
+    Step { skip, ..step("conformance", "ReQL cases, no fewer than before", [xtask("conformance")]) }
+}
+
+fn program_in_cache(program: &str, argument: &str) -> Vec<String> {
+    vec![crate::conformance::cache().join(program).display().to_string(), argument.to_owned()]
+}
+
+fn node_tests() -> Vec<String> {
+    ["node", "--test", "tests/drivers/javascript/"].map(str::to_owned).into()
 }
 
 /// The repository's root.

@@ -1,0 +1,135 @@
+//! `conformance`: a suite of ReQL cases, kept in a folder beside the checkout or named by
+//! `REKINDLE_CONFORMANCE`, against a node of its own; no area may pass fewer cases than it did.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::node::{Node, default_program};
+
+const FLOOR: &str = "tests/conformance/floor.txt";
+
+#[derive(Default)]
+struct Area {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    /// Failures that are a dropped connection, a crash or a timeout rather than a wrong answer.
+    lost: u64,
+}
+
+/// The folder that holds the runner, if there is one.
+pub(crate) fn folder() -> Option<PathBuf> {
+    if let Some(named) = env::var_os("REKINDLE_CONFORMANCE") {
+        return Some(PathBuf::from(named));
+    }
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folders = fs::read_dir(beside).ok()?.flatten().map(|entry| entry.path().join("conformance"));
+    folders.into_iter().find(|folder| folder.join("run.py").is_file())
+}
+
+/// Runs the suite; `--update` raises the floor to what passes now.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let update = arguments.iter().any(|argument| argument == "--update");
+    match check(update) {
+        Ok(failed) if failed == 0 => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("conformance: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(update: bool) -> Result<u64> {
+    let suite = folder().context("no folder with run.py found; name it with REKINDLE_CONFORMANCE")?;
+    let areas = measure(&suite)?;
+    let floor_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FLOOR);
+    let floor = read_floor(&fs::read_to_string(&floor_path).unwrap_or_default())?;
+    let (mut below, mut passed, mut lost) = (0, 0, 0);
+    println!("{:<24}{:>8}{:>8}{:>8}{:>8}{:>8}", "area", "passed", "failed", "lost", "skipped", "floor");
+    for (name, area) in &areas {
+        let least = floor.get(name).copied().unwrap_or(0);
+        println!(
+            "{name:<24}{:>8}{:>8}{:>8}{:>8}{least:>8}",
+            area.passed, area.failed, area.lost, area.skipped
+        );
+        below += least.saturating_sub(area.passed);
+        passed += area.passed;
+        lost += area.lost;
+    }
+    if update {
+        let text: String = areas.iter().map(|(name, area)| format!("{name} {}\n", area.passed)).collect();
+        fs::write(&floor_path, text).with_context(|| format!("writing {}", floor_path.display()))?;
+    }
+    println!("{lost} cases were lost to a crash, a dropped connection or a timeout");
+    println!("{} cases fewer than the floor in {FLOOR}", below);
+    println!("{passed} passed, {} failed", below + lost);
+    Ok(below + lost)
+}
+
+fn measure(suite: &Path) -> Result<BTreeMap<String, Area>> {
+    let folder = tempfile::tempdir().context("a folder for the node's data")?;
+    let mut node = Node::start(&default_program(), folder.path(), &["--no-http-admin"])?;
+    let port = node.wait_until_ready()?.driver.to_string();
+    let report = folder.path().join("outcomes.json");
+    let python = cache().join("venv/bin/python");
+    let status = Command::new(&python)
+        .arg(suite.join("run.py"))
+        .args(["--no-known-failures", "--clean", "--port", &port, "--json"])
+        .arg(&report)
+        .stdout(fs::File::create(folder.path().join("said"))?)
+        .status()
+        .with_context(|| format!("running run.py with {}", python.display()))?;
+    let text = fs::read(&report).with_context(|| format!("run.py left {status} and no outcomes"))?;
+    node.kill()?;
+    areas(&serde_json::from_slice(&text)?)
+}
+
+/// Where set-up leaves the virtual environment and the Node packages.
+pub(crate) fn cache() -> PathBuf {
+    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache/rekindle");
+    env::var_os("REKINDLE_CACHE").map_or_else(home, PathBuf::from)
+}
+
+/// Outcomes by the first folder of a case file, or the file's name for those at the top.
+fn areas(report: &Value) -> Result<BTreeMap<String, Area>> {
+    let files = report["files"].as_object().context("outcomes without files")?;
+    let mut areas: BTreeMap<String, Area> = BTreeMap::new();
+    for (file, outcomes) in files {
+        let inner = file.trim_start_matches("cases/");
+        let name = inner.split('/').next().unwrap_or(inner).trim_end_matches(".yaml");
+        let area = areas.entry(name.to_owned()).or_default();
+        for case in outcomes["cases"].as_array().into_iter().flatten() {
+            match case["status"].as_str() {
+                Some("passed") => area.passed += 1,
+                Some("skipped") => area.skipped += 1,
+                _ => area.failed += 1,
+            }
+            if case["status"] == "failed" && is_lost(case["detail"].as_str().unwrap_or_default()) {
+                area.lost += 1;
+            }
+        }
+    }
+    Ok(areas)
+}
+
+fn is_lost(detail: &str) -> bool {
+    ["Connection", "connection lost", "timed out", "timeout", "Broken pipe"]
+        .iter()
+        .any(|sign| detail.contains(sign))
+}
+
+fn read_floor(text: &str) -> Result<BTreeMap<String, u64>> {
+    let mut floor = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let Some((name, number)) = line.rsplit_once(' ') else { bail!("{FLOOR}: {line:?} is no floor") };
+        floor.insert(name.to_owned(), number.parse().with_context(|| format!("{FLOOR}: {line:?}"))?);
+    }
+    Ok(floor)
+}
