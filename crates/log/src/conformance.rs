@@ -111,6 +111,13 @@ fn position(receiver: &Receiver<Answer>) -> Lsn {
 }
 
 #[track_caller]
+fn all_succeed(answers: &[Receiver<Answer>]) {
+    for receiver in answers {
+        position(receiver);
+    }
+}
+
+#[track_caller]
 fn open(log: &dyn Log, group: GroupId, applied: Lsn) {
     log.open_group(group, applied).expect("the group opens");
 }
@@ -179,7 +186,7 @@ fn a_restart_replays_what_the_engine_lacks(disk: &dyn Disk) {
         answers.push(propose(&*log, ONE, &format!("one {nth}"), Durability::Soft));
         answers.push(propose(&*log, TWO, &format!("two {nth}"), Durability::Hard));
     }
-    answers.iter().for_each(|answer| drop(position(answer)));
+    all_succeed(&answers);
     drop(log);
     let before = engine.entries(ONE);
 
@@ -250,7 +257,7 @@ fn a_sync_is_answered_after_everything_before_it(disk: &dyn Disk) {
         assert_eq!(engine.payloads(ONE).len(), 10);
         assert!(synced >= engine.applied(ONE));
     }
-    soft.iter().for_each(|answer| drop(position(answer)));
+    all_succeed(&soft);
 }
 
 fn a_log_behind_the_engine_goes_on_after_it(disk: &dyn Disk) {
@@ -278,7 +285,7 @@ fn dropping_the_log_finishes_what_was_proposed(disk: &dyn Disk) {
     let hard: Vec<_> =
         (0..100).map(|nth| propose(&*log, ONE, &nth.to_string(), Durability::Hard)).collect();
     drop(log);
-    hard.iter().for_each(|answer| drop(position(answer)));
+    all_succeed(&hard);
     assert_eq!(engine.payloads(ONE).len(), 100);
 }
 

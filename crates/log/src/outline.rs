@@ -17,7 +17,7 @@ pub(crate) struct Outline {
     /// The position before the first entry, and its term.
     start: (u64, u64),
     last: u64,
-    /// Where each term begins, ascending in both.
+    /// Where each term after the start's begins, ascending in both.
     terms: VecDeque<(u64, u64)>,
     /// The last position that is not an election's; after an overwrite, not before that.
     proposed: u64,
@@ -109,14 +109,12 @@ impl Outline {
     }
 
     fn term_at(&self, index: u64) -> Option<u64> {
-        if index == self.start.0 {
-            return Some(self.start.1);
-        }
         if index < self.start.0 || index > self.last {
             return None;
         }
         let run = self.terms.partition_point(|(first, _)| *first <= index);
-        run.checked_sub(1).and_then(|run| self.terms.get(run)).map(|(_, term)| *term)
+        let run = run.checked_sub(1).and_then(|run| self.terms.get(run));
+        Some(run.map_or(self.start.1, |(_, term)| *term))
     }
 }
 
@@ -196,6 +194,15 @@ mod tests {
         let entries = outline.entries(2, 6, None, GetEntriesContext::empty(false)).unwrap();
         let pairs: Vec<_> = entries.iter().map(|entry| (entry.index, entry.term)).collect();
         assert_eq!(pairs, [(2, 1), (3, 2), (4, 2), (5, 4)]);
+    }
+
+    #[test]
+    fn entries_in_the_term_of_the_start_have_it() {
+        let mut outline = Outline::default();
+        outline.restart(5, 3);
+        assert!(outline.append(6, 3, false));
+        assert!(outline.append(7, 4, false));
+        assert_eq!(terms(&outline), [3, 3, 4]);
     }
 
     #[test]

@@ -156,7 +156,8 @@ impl World {
     fn run(mut self) -> Result<u64, String> {
         let mut end = End::Finished;
         for life in 0..LIVES_PER_SEED {
-            let broken = |what: String| format!("seed {} life {life} {end:?}: {what}", self.seed);
+            let seed = self.seed;
+            let broken = |what: String| format!("seed {seed} life {life} {end:?}: {what}");
             let mut alive = self.start(end).map_err(broken)?;
             for _ in 0..self.random.below(STEPS_PER_LIFE) {
                 self.step(&mut alive);
@@ -195,7 +196,7 @@ impl World {
             history.retain(|proposed| !proposed.is_refused());
             let table = tables.get(group).map_or(&[][..], Vec::as_slice);
             for (nth, (lsn, payload)) in table.iter().enumerate() {
-                let Some(proposed) = history.get(nth) else {
+                let Some(proposed) = history.get_mut(nth) else {
                     return Err(format!("group {group}: {payload:?} at {lsn} comes from nowhere"));
                 };
                 if proposed.payload != payload {
@@ -207,8 +208,12 @@ impl World {
                 {
                     return Err(format!("group {group}: acknowledged at {told}, is at {lsn}"));
                 }
+                // What recovery has found is durable from then on.
+                proposed.answer = Arc::new(Mutex::new(Some(Ok(*lsn))));
+                proposed.durability = Durability::Hard;
             }
-            for lost in history.drain(table.len().min(history.len())..) {
+            let kept = table.len().min(history.len());
+            for lost in history.drain(kept..) {
                 let soft_may_go = lost.durability == Durability::Soft && end == End::PowerGone;
                 if lost.answer().is_some_and(|answer| answer.is_ok()) && !soft_may_go {
                     let (durability, payload) = (lost.durability, lost.payload);
@@ -274,11 +279,14 @@ impl World {
 
     fn ask_for_sync(&mut self, life: &mut Life) {
         let group = self.any_group();
-        let proposed = self.history.get(&group).map_or(0, Vec::len);
-        let engine = Arc::clone(&self.engine);
+        let before = self.history.get(&group).into_iter().flatten();
+        let before: Vec<_> = before.map(|proposed| Arc::clone(&proposed.answer)).collect();
         let done = Box::new(move |result: Result<Lsn, ProposeError>| {
-            let applied = engine.tables().memory.get(&group).map_or(0, Vec::len);
-            assert!(result.is_err() || applied <= proposed, "a sync does not overtake");
+            let is_told = |answer: &Mutex<Option<_>>| {
+                answer.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+            };
+            let all_told = before.iter().all(|answer| is_told(answer));
+            assert!(result.is_err() || all_told, "a sync does not overtake");
         });
         life.inbox.push(Proposal { group, work: Work::Sync, done });
     }
