@@ -116,7 +116,11 @@ fn add_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, Fault> {
 
 fn sub_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, Fault> {
     match (&a, b) {
-        (Datum::Time(a), Datum::Time(b)) => finite(a.epoch_seconds - b.epoch_seconds).map_err(right),
+        (Datum::Time(a), Datum::Time(b)) => {
+            // Rounded like a time, so that the doubles do not show through.
+            let seconds = Time::new(a.epoch_seconds - b.epoch_seconds, 0).epoch_seconds;
+            finite(seconds).map_err(right)
+        }
         (Datum::Time(time), b) => shift(time, -number(b).map_err(right)?).map_err(right),
         (a, b) => {
             let a = number(a).map_err(left)?;

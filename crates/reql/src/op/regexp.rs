@@ -1,6 +1,7 @@
 //! `match`: regular expressions with RE2's syntax and messages.
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use datum::{Datum, Object, ObjectBuilder, Text};
 use regex::{Captures, Match, Regex, RegexBuilder};
@@ -18,7 +19,8 @@ const COMPILED_BYTES_MAX: usize = 8 << 20;
 
 thread_local! {
     /// The expressions used last, newest at the end: a query asks for one of them once per row.
-    static COMPILED: RefCell<Vec<(Text, Regex)>> = const { RefCell::new(Vec::new()) };
+    /// Shared and not cloned, because every clone starts without working memory.
+    static COMPILED: RefCell<Vec<(Text, Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// `match`: where the expression first matches in the string, with its groups, or null. Offsets
@@ -56,24 +58,24 @@ fn place(text: &Text, found: Match<'_>) -> ObjectBuilder {
 }
 
 /// The compiled expression, from this thread's memory if it is there.
-fn compiled(expression: &Text) -> Result<Regex, EvalError> {
+fn compiled(expression: &Text) -> Result<Rc<Regex>, EvalError> {
     let known = COMPILED.with_borrow_mut(|cache| {
         let position = cache.iter().rposition(|(known, _)| known == expression)?;
         if position + 1 < cache.len() {
             let entry = cache.remove(position);
             cache.push(entry);
         }
-        cache.last().map(|(_, regex)| regex.clone())
+        cache.last().map(|(_, regex)| Rc::clone(regex))
     });
     if let Some(regex) = known {
         return Ok(regex);
     }
-    let regex = compile(expression)?;
+    let regex = Rc::new(compile(expression)?);
     COMPILED.with_borrow_mut(|cache| {
         if cache.len() == CACHED_MAX {
             cache.remove(0);
         }
-        cache.push((expression.clone(), regex.clone()));
+        cache.push((expression.clone(), Rc::clone(&regex)));
     });
     Ok(regex)
 }

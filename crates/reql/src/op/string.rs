@@ -22,7 +22,7 @@ pub fn split(args: &Args<'_>) -> Result<Datum, EvalError> {
         Some("") => Cut::Characters,
         Some(separator) => Cut::Separator(separator),
     };
-    let mut pieces = Vec::new();
+    let mut pieces = Vec::with_capacity(8);
     let mut room = args.env.array_limit;
     cut(text, by, pieces_max(args)?, |piece| {
         room = room.checked_sub(1).ok_or_else(|| EvalError::array_limit(args.env.array_limit))?;

@@ -21,6 +21,7 @@ pub fn translate(expression: &str) -> Result<String, Fault> {
         whole: expression,
         rest: expression,
         out: String::with_capacity(expression.len() + 16),
+        flags: String::new(),
         open_groups: 0,
         names: Vec::new(),
         has_operand: false,
@@ -39,6 +40,8 @@ struct Translator<'e> {
     whole: &'e str,
     rest: &'e str,
     out: String,
+    /// Flags that were set just before this place. A repetition still means what is before them.
+    flags: String,
     open_groups: usize,
     names: Vec<&'e str>,
     /// Whether there is something a repetition can repeat.
@@ -51,12 +54,14 @@ impl<'e> Translator<'e> {
     fn step(&mut self) -> Result<(), Fault> {
         let before = self.last_repeat.take();
         let Some(next) = self.rest.chars().next() else { return Ok(()) };
+        match (next, counted(self.rest)) {
+            ('*' | '+' | '?', _) => return self.repeat(1, before),
+            ('{', Some(counted)) => return self.repeat_counted(counted, before),
+            // It may be more flags.
+            ('(', _) if self.rest.starts_with("(?") => {}
+            _ => self.write_flags(),
+        }
         match next {
-            '*' | '+' | '?' => return self.repeat(1, before),
-            '{' => match counted(self.rest) {
-                Some(counted) => return self.repeat_counted(counted, before),
-                None => self.out.push_str(r"\{"),
-            },
             '(' => return self.open_group(),
             ')' => return self.close_group(),
             '|' => {
@@ -70,7 +75,7 @@ impl<'e> Translator<'e> {
                 return self.operand();
             }
             '\\' => return self.backslash(),
-            '}' | ']' => {
+            '{' | '}' | ']' => {
                 self.out.push('\\');
                 self.out.push(next);
             }
@@ -78,6 +83,11 @@ impl<'e> Translator<'e> {
         }
         self.skip(next.len_utf8());
         self.operand()
+    }
+
+    fn write_flags(&mut self) {
+        self.out.push_str(&self.flags);
+        self.flags.clear();
     }
 
     fn operand(&mut self) -> Result<(), Fault> {
@@ -147,6 +157,7 @@ impl<'e> Translator<'e> {
             return Err(bad(name));
         }
         self.names.push(name);
+        self.write_flags();
         // Answers show groups by number alone, and the crate allows fewer names.
         self.out.push('(');
         self.skip(name_end + 1);
@@ -179,13 +190,15 @@ impl<'e> Translator<'e> {
     fn end_flags(&mut self, end: char, flags: &str) {
         let length = 2 + flags.len() + 1;
         if end == ':' {
+            self.write_flags();
             self.take(length);
             self.open_groups += 1;
             self.has_operand = false;
-        } else if flags.is_empty() {
-            self.skip(length);
         } else {
-            self.take(length);
+            if !flags.is_empty() {
+                self.flags.push_str(&self.rest[..length]);
+            }
+            self.skip(length);
         }
     }
 
@@ -243,8 +256,7 @@ struct Counted {
 
 /// The counted repetition at the start of `text`; braces around anything else are literal.
 fn counted(text: &str) -> Option<Counted> {
-    let end = text.find('}')?;
-    let inside = text.get(1..end)?;
+    let (inside, _) = text.strip_prefix('{')?.split_once('}')?;
     let (min, max) = match inside.split_once(',') {
         None => (inside, Some(inside)),
         Some((min, "")) => (min, None),
@@ -254,7 +266,7 @@ fn counted(text: &str) -> Option<Counted> {
         Some(max) => Some(count(max)?),
         None => None,
     };
-    Some(Counted { min: count(min)?, max, length: end + 1 })
+    Some(Counted { min: count(min)?, max, length: inside.len() + 2 })
 }
 
 fn count(digits: &str) -> Option<u32> {
@@ -307,6 +319,7 @@ mod tests {
         finds(".", "\n", None);
         finds("(?U)a+", "aaa", Some("a"));
         finds("(?)a", "a", Some("a"));
+        finds("a(?i)+b(c(?i))", "aaBcC", Some("aaBc"));
         finds("ab$", "ab\n", None);
         finds("(?m)^b$", "a\nb\nc", Some("b"));
         finds("#a b", "x#a b", Some("#a b"));
@@ -345,6 +358,68 @@ mod tests {
         ] {
             let fault = translate(expression).expect_err(expression);
             assert_eq!((fault.portion.as_str(), fault.text().as_str()), (portion, text));
+        }
+    }
+
+    #[test]
+    fn what_is_accepted_compiles() {
+        const PARTS: [&str; 44] = [
+            "(",
+            ")",
+            "[",
+            "]",
+            "{",
+            "}",
+            "*",
+            "+",
+            "?",
+            "|",
+            "^",
+            "$",
+            ".",
+            "\\",
+            r"\Q",
+            r"\E",
+            r"\pL",
+            r"\P{Greek}",
+            r"\x{41}",
+            r"\b",
+            r"\B",
+            r"\W",
+            r"\1",
+            r"\07",
+            "-",
+            ",",
+            ":",
+            "<",
+            "P",
+            "=",
+            "i",
+            "0",
+            "a",
+            "é",
+            "[:",
+            ":]",
+            "[:alpha:]",
+            "(?P<n>",
+            "(?i)",
+            "(?:",
+            "{2}",
+            "{2,3}",
+            "&&",
+            "~~",
+        ];
+        let mut state = 0x2545_f491_4f6c_dd1d_u64;
+        for _ in 0..20_000 {
+            let mut expression = String::new();
+            for _ in 0..8 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                expression.push_str(PARTS[(state >> 33) as usize % PARTS.len()]);
+            }
+            if let Ok(translated) = translate(&expression) {
+                let compiled = regex::Regex::new(&translated);
+                assert!(compiled.is_ok(), "{expression} as {translated}: {compiled:?}");
+            }
         }
     }
 }
