@@ -1,0 +1,62 @@
+//! Answers that come to a connection from other threads.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use protocol::Token;
+
+use super::dialogue::Job;
+use crate::bell::Line;
+use crate::service::{Cursor, QueryKind};
+
+/// An answer, encoded where it was made.
+pub struct Letter {
+    /// Whose answer.
+    pub token: Token,
+    /// Which piece of work ended.
+    pub job: Job,
+    /// The whole frame.
+    pub frame: Vec<u8>,
+    /// Where the next batch comes from.
+    pub cursor: Option<Box<dyn Cursor>>,
+    /// What to count.
+    pub tally: Tally,
+    /// Whether the client wants no answer.
+    pub noreply: bool,
+}
+
+/// What is counted of a query when it is answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Tally {
+    /// Which kind.
+    pub kind: QueryKind,
+    /// When its last byte was read.
+    pub started: Instant,
+    /// Whether the answer is an error.
+    pub failed: bool,
+}
+
+/// One connection's mail box.
+pub struct Mail {
+    line: Arc<Line>,
+    letters: Mutex<Vec<Letter>>,
+}
+
+impl Mail {
+    /// An empty box that pulls `line` when a letter comes.
+    pub fn new(line: Arc<Line>) -> Arc<Mail> {
+        Arc::new(Mail { line, letters: Mutex::default() })
+    }
+
+    /// Puts a letter in and tells the connection.
+    pub fn deliver(&self, letter: Letter) {
+        self.letters.lock().push(letter);
+        self.line.pull();
+    }
+
+    /// Takes every letter out.
+    pub fn collect(&self) -> Vec<Letter> {
+        std::mem::take(&mut *self.letters.lock())
+    }
+}

@@ -1,0 +1,268 @@
+//! The queries of one connection: which run, which wait, what each is answered.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Waker};
+use std::time::Instant;
+
+use protocol::frame::Frame;
+use protocol::request::{self, QueryType};
+use protocol::{Failure, Token, response};
+
+use super::answer;
+use super::dialogue::{ContinueStep, Dialogue, DoneStep, Fetch, Job, Reply, StopStep};
+use super::mail::{Letter, Mail, Tally};
+use super::outbox::Outbox;
+use super::work::Errand;
+use crate::desk::Desk;
+use crate::service::{Answer, Begun, PendingAnswer, QueryKind, Session, Work};
+
+/// A longer query is read on a thread of the pool.
+const INLINE_BODY_BYTES: usize = 64 << 10;
+
+/// Everything between a frame and its answer.
+pub struct Talk {
+    desk: Rc<Desk>,
+    session: Arc<dyn Session>,
+    mail: Arc<Mail>,
+    /// Wakes this connection from any thread; pending answers are polled with it.
+    waker: Waker,
+    jobs_max: usize,
+    dialogue: Dialogue,
+    pending: Vec<Pending>,
+}
+
+/// A write on its way to the log.
+struct Pending {
+    token: Token,
+    job: Job,
+    noreply: bool,
+    tally: Tally,
+    answer: PendingAnswer,
+}
+
+impl Talk {
+    /// A talk in which nothing was said. At most `jobs_max` queries run at the same time.
+    pub fn new(desk: Rc<Desk>, session: Arc<dyn Session>, mail: Arc<Mail>, waker: Waker, jobs_max: usize) -> Talk {
+        Talk { desk, session, mail, waker, jobs_max, dialogue: Dialogue::default(), pending: Vec::new() }
+    }
+
+    /// Whether the next query must wait until one of those running has ended.
+    pub fn is_full(&self) -> bool {
+        self.dialogue.jobs() >= self.jobs_max
+    }
+
+    /// Whether nothing runs.
+    pub fn is_idle(&self) -> bool {
+        self.dialogue.jobs() == 0
+    }
+
+    /// Handles one query; appends what can be answered at once.
+    pub fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
+        let Frame { token, body } = frame;
+        match request::query_type(body) {
+            Ok(QueryType::Start) => self.on_start(token, body, out),
+            Ok(QueryType::Continue) => self.on_continue(token, out),
+            Ok(QueryType::Stop) => self.on_stop(token, out),
+            Ok(QueryType::NoreplyWait) => {
+                self.dialogue.wait(token);
+                self.answer_waits(out);
+            }
+            Ok(QueryType::ServerInfo) => {
+                let info = self.desk.house.service.server_info();
+                response::write_server_info(out.bytes(&self.desk), token, &info);
+                self.count(tally(QueryKind::Session));
+            }
+            Err(failure) => self.refuse(token, QueryKind::Malformed, &failure, out),
+        }
+    }
+
+    /// Takes in what other threads have answered and polls what is on its way.
+    pub fn collect(&mut self, out: &mut Outbox) {
+        for letter in self.mail.collect() {
+            let Letter { token, job, frame, cursor, tally, noreply } = letter;
+            let frame = if noreply { Vec::new() } else { frame };
+            self.count(tally);
+            self.end_job();
+            let step = self.dialogue.done(token, job, cursor);
+            self.after_job(token, step, out, |out, desk| out.append(frame, desk));
+        }
+        self.poll_pending(out);
+        self.answer_waits(out);
+    }
+
+    fn on_start(&mut self, token: Token, body: &[u8], out: &mut Outbox) {
+        if self.dialogue.in_use(token) {
+            let failure = Failure::client(format!("ERROR: duplicate token {token}"));
+            return self.refuse(token, QueryKind::Malformed, &failure, out);
+        }
+        let started = Instant::now();
+        if body.len() > INLINE_BODY_BYTES {
+            let (job, cancel) = self.start_job(token, Reply::Unknown);
+            let errand = self.errand(token, job, tally(QueryKind::Read), false);
+            return errand.run_unread(&self.desk.house.pool, cancel, self.session.clone(), body.to_vec());
+        }
+        let Begun { noreply, kind, work } = self.session.begin(body);
+        let tally = Tally { kind, started, failed: false };
+        let reply = if noreply { Reply::Unwanted } else { Reply::Wanted };
+        match work {
+            Work::Done(answer) => self.answer_now(token, reply, tally, answer, out),
+            Work::Pending(answer) => {
+                let (job, _) = self.start_job(token, reply);
+                self.pending.push(Pending { token, job, noreply, tally, answer });
+                self.poll_last(out);
+            }
+            Work::Blocking(work) => {
+                let (job, cancel) = self.start_job(token, reply);
+                self.errand(token, job, tally, noreply).run(&self.desk.house.pool, cancel, work);
+            }
+        }
+    }
+
+    fn answer_now(
+        &mut self,
+        token: Token,
+        reply: Reply,
+        mut tally: Tally,
+        answer: Result<Answer, Failure>,
+        out: &mut Outbox,
+    ) {
+        tally.failed = answer.is_err();
+        if reply == Reply::Wanted {
+            if let Some(cursor) = answer::write(out.bytes(&self.desk), token, answer) {
+                self.dialogue.keep(token, cursor);
+            }
+        }
+        self.count(tally);
+    }
+
+    fn on_continue(&mut self, token: Token, out: &mut Outbox) {
+        match self.dialogue.resume(token) {
+            ContinueStep::UnknownToken => self.refuse(token, QueryKind::Continue, &unknown(token), out),
+            ContinueStep::Queued => {}
+            ContinueStep::Fetch(fetch) => self.fetch(token, fetch),
+        }
+    }
+
+    fn on_stop(&mut self, token: Token, out: &mut Outbox) {
+        match self.dialogue.stop(token) {
+            StopStep::UnknownToken => self.refuse(token, QueryKind::Stop, &unknown(token), out),
+            StopStep::Stopped { answers } => {
+                for _ in 0..answers {
+                    response::write_empty_sequence(out.bytes(&self.desk), token);
+                }
+                self.count(tally(QueryKind::Stop));
+            }
+        }
+    }
+
+    fn fetch(&mut self, token: Token, fetch: Fetch) {
+        self.desk.counters.running.fetch_add(1, Relaxed);
+        let errand = self.errand(token, fetch.job, tally(QueryKind::Continue), false);
+        errand.fetch(&self.desk.house.pool, fetch);
+    }
+
+    /// Sends a job's answer, unless its query was stopped, and what follows from its end.
+    fn after_job(
+        &mut self,
+        token: Token,
+        step: DoneStep,
+        out: &mut Outbox,
+        send: impl FnOnce(&mut Outbox, &Desk),
+    ) {
+        match step {
+            DoneStep::Forget => {}
+            DoneStep::Send { refuse } => {
+                send(out, &self.desk);
+                for _ in 0..refuse {
+                    self.refuse(token, QueryKind::Continue, &unknown(token), out);
+                }
+            }
+            DoneStep::SendAndFetch(fetch) => {
+                send(out, &self.desk);
+                self.fetch(token, fetch);
+            }
+        }
+    }
+
+    fn poll_pending(&mut self, out: &mut Outbox) {
+        // From the end: an ended answer is replaced by the last, which was already looked at.
+        for index in (0..self.pending.len()).rev() {
+            self.poll_one(index, out);
+        }
+    }
+
+    /// The newest: its log may answer at once.
+    fn poll_last(&mut self, out: &mut Outbox) {
+        if let Some(index) = self.pending.len().checked_sub(1) {
+            self.poll_one(index, out);
+        }
+    }
+
+    fn poll_one(&mut self, index: usize, out: &mut Outbox) {
+        let Some(pending) = self.pending.get_mut(index) else { return };
+        let std::task::Poll::Ready(answer) = pending.answer.as_mut().poll(&mut Context::from_waker(&self.waker)) else {
+            return;
+        };
+        let Pending { token, job, noreply, mut tally, .. } = self.pending.swap_remove(index);
+        tally.failed = answer.is_err();
+        self.count(tally);
+        self.end_job();
+        let step = self.dialogue.done(token, job, None);
+        self.after_job(token, step, out, |out, desk| {
+            if !noreply {
+                answer::write(out.bytes(desk), token, answer);
+            }
+        });
+    }
+
+    fn answer_waits(&mut self, out: &mut Outbox) {
+        for token in self.dialogue.waits_over() {
+            response::write_wait_complete(out.bytes(&self.desk), token);
+            self.count(tally(QueryKind::Session));
+        }
+    }
+
+    fn refuse(&mut self, token: Token, kind: QueryKind, failure: &Failure, out: &mut Outbox) {
+        response::write_failure(out.bytes(&self.desk), token, failure);
+        self.count(Tally { failed: true, ..tally(kind) });
+    }
+
+    fn errand(&self, token: Token, job: Job, tally: Tally, noreply: bool) -> Errand {
+        Errand { token, job, mail: self.mail.clone(), tally, noreply }
+    }
+
+    fn start_job(&mut self, token: Token, reply: Reply) -> (Job, Arc<reql::Cancel>) {
+        self.desk.counters.running.fetch_add(1, Relaxed);
+        self.dialogue.start(token, reply)
+    }
+
+    fn end_job(&self) {
+        self.desk.counters.running.fetch_sub(1, Relaxed);
+    }
+
+    fn count(&self, tally: Tally) {
+        let counters = &self.desk.counters;
+        counters.latency(tally.kind).record(tally.started.elapsed());
+        if tally.failed {
+            counters.failures.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The client is gone: what runs for it may stop.
+impl Drop for Talk {
+    fn drop(&mut self) {
+        self.dialogue.cancel_all();
+        self.desk.counters.running.fetch_sub(self.dialogue.jobs() as i64, Relaxed);
+    }
+}
+
+fn tally(kind: QueryKind) -> Tally {
+    Tally { kind, started: Instant::now(), failed: false }
+}
+
+fn unknown(token: Token) -> Failure {
+    Failure::client(format!("Token {token} not in stream cache."))
+}

@@ -1,0 +1,163 @@
+//! What the connections of one worker share, and what all workers share.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::Waker;
+
+use io::Random;
+use protocol::handshake::{Accounts, Randomness};
+use protocol::scram::{Decoy, PasswordRecord};
+
+use crate::bell::{Bell, Seat};
+use crate::counters::Counters;
+use crate::pool::QueryPool;
+use crate::service::QueryService;
+
+/// What every connection of a node shares.
+pub struct House {
+    /// Runs the queries.
+    pub service: Arc<dyn QueryService>,
+    /// Threads for the queries that need one.
+    pub pool: QueryPool,
+    /// What V1_0 clients are told; informational for them.
+    pub server_version: String,
+    /// Set when the node shuts down: nothing more is read, what runs is answered.
+    pub draining: AtomicBool,
+    random: Arc<dyn Random>,
+    decoy: Decoy,
+}
+
+impl House {
+    /// A house in which `service` runs the queries.
+    pub fn new(
+        service: Arc<dyn QueryService>,
+        random: Arc<dyn Random>,
+        server_version: String,
+    ) -> std::io::Result<House> {
+        let mut secret = [0; 32];
+        random.fill(&mut secret);
+        let pool = QueryPool::new()?;
+        let (draining, decoy) = (AtomicBool::new(false), Decoy::new(secret));
+        Ok(House { service, pool, server_version, draining, random, decoy })
+    }
+
+    /// The chance of one more handshake.
+    pub(crate) fn randomness(&self) -> Randomness {
+        let mut nonce = [0; 18];
+        self.random.fill(&mut nonce);
+        Randomness { nonce, decoy: self.decoy.clone() }
+    }
+}
+
+impl Accounts for House {
+    fn password(&self, user: &str) -> Option<PasswordRecord> {
+        self.service.password(user)
+    }
+}
+
+/// Bytes a worker reads at once from a connection that sends small queries.
+const READ_BYTES: usize = 64 << 10;
+
+/// What the connections of one worker share. Never leaves its thread.
+pub struct Desk {
+    /// The node.
+    pub house: Arc<House>,
+    /// This worker's numbers.
+    pub counters: Arc<Counters>,
+    /// How other threads reach this worker.
+    pub bell: Arc<Bell>,
+    seats: RefCell<Vec<Option<Waker>>>,
+    free: RefCell<Vec<Seat>>,
+    read_buffer: Cell<Vec<u8>>,
+    write_buffer: Cell<Vec<u8>>,
+}
+
+impl Desk {
+    /// A desk without connections.
+    #[must_use]
+    pub fn new(house: Arc<House>, counters: Arc<Counters>) -> Desk {
+        Desk {
+            house,
+            counters,
+            bell: Arc::default(),
+            seats: RefCell::default(),
+            free: RefCell::default(),
+            read_buffer: Cell::new(Vec::with_capacity(READ_BYTES)),
+            write_buffer: Cell::default(),
+        }
+    }
+
+    /// A seat for one more connection, until [`Desk::leave`].
+    pub fn sit_down(&self) -> Seat {
+        if let Some(seat) = self.free.borrow_mut().pop() {
+            return seat;
+        }
+        let mut seats = self.seats.borrow_mut();
+        seats.push(None);
+        Seat(seats.len() - 1)
+    }
+
+    /// Gives a seat back.
+    pub fn leave(&self, seat: Seat) {
+        if let Some(waker) = self.seats.borrow_mut().get_mut(seat.0) {
+            *waker = None;
+        }
+        self.free.borrow_mut().push(seat);
+    }
+
+    /// Remembers whom to wake when the bell rings for `seat`.
+    pub fn remember(&self, seat: Seat, waker: &Waker) {
+        if let Some(place) = self.seats.borrow_mut().get_mut(seat.0) {
+            match place {
+                Some(known) if known.will_wake(waker) => {}
+                _ => *place = Some(waker.clone()),
+            }
+        }
+    }
+
+    /// Wakes the connection on `seat`, if there is one.
+    pub fn wake(&self, seat: Seat) {
+        if let Some(Some(waker)) = self.seats.borrow().get(seat.0) {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Wakes every connection.
+    pub fn wake_all(&self) {
+        for waker in self.seats.borrow().iter().flatten() {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Connections at this desk.
+    pub fn connections(&self) -> usize {
+        self.seats.borrow().len() - self.free.borrow().len()
+    }
+
+    /// An empty buffer to read into; give it back.
+    pub fn take_read_buffer(&self) -> Vec<u8> {
+        let mut buffer = self.read_buffer.take();
+        buffer.clear();
+        buffer.reserve(READ_BYTES);
+        buffer
+    }
+
+    /// Keeps a read buffer for the next connection.
+    pub fn return_read_buffer(&self, buffer: Vec<u8>) {
+        self.read_buffer.set(buffer);
+    }
+
+    /// An empty buffer to write answers into; give it back when they are sent.
+    pub fn take_write_buffer(&self) -> Vec<u8> {
+        self.write_buffer.take()
+    }
+
+    /// Keeps an answer buffer for the next connection, unless it has grown large.
+    pub fn return_write_buffer(&self, mut buffer: Vec<u8>) {
+        if buffer.capacity() <= READ_BYTES {
+            buffer.clear();
+            self.write_buffer.set(buffer);
+        }
+    }
+}

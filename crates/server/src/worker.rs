@@ -1,0 +1,156 @@
+//! One thread per core, each with its own event loop and its own connections.
+//!
+//! A connection stays on the thread it was given to. New ones go to the thread that has fewest.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use crate::connection::Connection;
+use crate::counters::Counters;
+use crate::desk::{Desk, House};
+
+/// Point queries run on these threads and may recurse with the depth of a document.
+const STACK_BYTES: usize = 16 << 20;
+
+/// How long running queries may take to end when the node shuts down.
+const GRACE: Duration = Duration::from_secs(5);
+
+struct Arrival {
+    stream: TcpStream,
+    address: SocketAddr,
+}
+
+/// The threads that serve drivers.
+pub struct Workers {
+    lanes: Vec<Lane>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Lane {
+    arrivals: UnboundedSender<Arrival>,
+    open: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+}
+
+impl Workers {
+    /// Starts `count` threads, at least one.
+    pub fn start(house: &Arc<House>, count: usize) -> io::Result<Workers> {
+        let mut workers = Workers { lanes: Vec::new(), threads: Vec::new() };
+        for number in 0..count.max(1) {
+            let (arrivals, receiver) = unbounded_channel();
+            let (open, counters) = (Arc::<AtomicUsize>::default(), Arc::<Counters>::default());
+            let (house, thread_open, thread_counters) = (house.clone(), open.clone(), counters.clone());
+            let name = format!("drivers-{number}");
+            let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
+                if let Err(error) = run(house, thread_counters, &thread_open, receiver) {
+                    tracing::error!("a thread for driver connections could not start: {error}");
+                }
+            })?;
+            workers.threads.push(thread);
+            workers.lanes.push(Lane { arrivals, open, counters });
+        }
+        Ok(workers)
+    }
+
+    /// Each thread's numbers.
+    #[must_use]
+    pub fn counters(&self) -> Vec<Arc<Counters>> {
+        self.lanes.iter().map(|lane| lane.counters.clone()).collect()
+    }
+
+    /// Gives a connection to the thread that has fewest.
+    pub fn welcome(&self, stream: TcpStream, address: SocketAddr) {
+        let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.open.load(Relaxed)) else { return };
+        lane.open.fetch_add(1, Relaxed);
+        if lane.arrivals.send(Arrival { stream, address }).is_err() {
+            lane.open.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Lets running queries end, then closes every connection. Set `draining` before.
+    pub fn shut_down(self) {
+        drop(self.lanes);
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread for driver connections panicked");
+            }
+        }
+    }
+}
+
+fn run(
+    house: Arc<House>,
+    counters: Arc<Counters>,
+    open: &AtomicUsize,
+    mut arrivals: UnboundedReceiver<Arrival>,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
+    let desk = Rc::new(Desk::new(house, counters));
+    runtime.block_on(async {
+        let bell = tokio::task::spawn_local(answer_bell(desk.clone()));
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                arrival = arrivals.recv() => match arrival {
+                    Some(arrival) => seat(&mut connections, &desk, open, arrival),
+                    None => break,
+                },
+                Some(ended) = connections.join_next() => {
+                    open.fetch_sub(1, Relaxed);
+                    report(ended);
+                }
+            }
+        }
+        desk.wake_all();
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, drained).await.is_err() {
+            tracing::warn!("queries that did not end within {} s are cut off", GRACE.as_secs());
+        }
+        connections.shutdown().await;
+        bell.abort();
+    });
+    Ok(())
+}
+
+fn seat(connections: &mut JoinSet<()>, desk: &Rc<Desk>, open: &AtomicUsize, arrival: Arrival) {
+    match tokio::net::TcpStream::from_std(arrival.stream) {
+        Ok(stream) => {
+            connections.spawn_local(Connection::new(stream, arrival.address, desk.clone()));
+        }
+        Err(error) => {
+            open.fetch_sub(1, Relaxed);
+            tracing::warn!("a connection from {} could not be served: {error}", arrival.address);
+        }
+    }
+}
+
+/// Wakes the connections other threads have something for.
+async fn answer_bell(desk: Rc<Desk>) {
+    let mut seats = Vec::new();
+    loop {
+        std::future::poll_fn(|cx| desk.bell.poll_rung(cx, &mut seats)).await;
+        for seat in seats.drain(..) {
+            desk.wake(seat);
+        }
+        // A task that is always ready would keep the others from running.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A connection that panicked met a fault of ours; its neighbours go on.
+fn report(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        if error.is_panic() {
+            tracing::error!("a driver connection was lost to a fault of the server: {error}");
+        }
+    }
+}

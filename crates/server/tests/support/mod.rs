@@ -1,0 +1,269 @@
+//! A service that does what its queries say, and a client that speaks to it.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use protocol::handshake::{ClientHandshake, ClientStep};
+use protocol::response::ServerInfo;
+use protocol::scram::PasswordRecord;
+use protocol::{Failure, Token, frame};
+use rekindle_server::service::{Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work};
+use rekindle_server::{House, Workers, accept_drivers, bind};
+use reql::ErrorClass;
+use serde_json::Value;
+
+/// Gates that tests open, by name.
+#[derive(Default)]
+pub struct Gates {
+    open: Mutex<Vec<String>>,
+    wakers: Mutex<Vec<Waker>>,
+    changed: Condvar,
+}
+
+impl Gates {
+    /// Lets everything behind the gate `name` go on.
+    pub fn open(&self, name: &str) {
+        self.open.lock().unwrap().push(name.to_owned());
+        self.changed.notify_all();
+        for waker in self.wakers.lock().unwrap().drain(..) {
+            waker.wake();
+        }
+    }
+
+    fn is_open(&self, name: &str) -> bool {
+        self.open.lock().unwrap().iter().any(|open| open == name)
+    }
+
+    /// Waits until the gate opens or the query is told to stop; says whether it opened.
+    fn pass(&self, name: &str, cancel: &reql::Cancel) -> bool {
+        let mut open = self.open.lock().unwrap();
+        loop {
+            if open.iter().any(|open| open == name) {
+                return true;
+            }
+            if cancel.is_set() {
+                return false;
+            }
+            // A cancel flag has no condition variable: look again now and then.
+            open = self.changed.wait_timeout(open, Duration::from_millis(2)).unwrap().0;
+        }
+    }
+
+    /// Waits until something opened the gate `name`: how the server tells the test.
+    pub fn wait_for(&self, name: &str) {
+        assert!(self.pass(name, &reql::Cancel::new()));
+    }
+}
+
+/// Queries are `[1, [what, argument], {"noreply": …}]`, not ReQL.
+pub struct Puppet(pub Arc<Gates>);
+
+impl QueryService for Puppet {
+    fn password(&self, user: &str) -> Option<PasswordRecord> {
+        (user == "admin").then(|| PasswordRecord::empty([1; 16]))
+    }
+
+    fn server_info(&self) -> ServerInfo {
+        ServerInfo { id: "id".into(), name: "puppet".into() }
+    }
+
+    fn session(&self, client: Client) -> Arc<dyn Session> {
+        assert_eq!(client.user, "admin");
+        Arc::new(PuppetSession(self.0.clone()))
+    }
+}
+
+struct PuppetSession(Arc<Gates>);
+
+impl Session for PuppetSession {
+    fn begin(&self, body: &[u8]) -> Begun {
+        let Ok((_, (what, argument), options)) = serde_json::from_slice::<(u8, (String, Value), Value)>(body) else {
+            let work = Work::Done(Err(Failure::client("unreadable")));
+            return Begun { noreply: false, kind: QueryKind::Malformed, work };
+        };
+        let noreply = options["noreply"] == Value::Bool(true);
+        let gates = self.0.clone();
+        let name = argument.as_str().unwrap_or_default().to_owned();
+        let work = match what.as_str() {
+            "say" => Work::Done(Ok(atom(&name))),
+            "fail" => Work::Done(Err(Failure::runtime(ErrorClass::User, name))),
+            "log" => Work::Pending(Box::pin(std::future::poll_fn(move |cx| poll_gate(&gates, &name, cx)))),
+            "think" => Work::Blocking(Box::new(move |cancel| {
+                if !gates.pass(&name, &cancel) {
+                    gates.open(&format!("{name} stopped"));
+                }
+                Ok(atom(&name))
+            })),
+            "panic" => Work::Blocking(Box::new(|_| panic!("as asked"))),
+            "count" => {
+                let to = argument.as_u64().unwrap_or_default();
+                Work::Blocking(Box::new(move |cancel| {
+                    let mut cursor = Counting { next: 0, to, gates, cancel };
+                    let batch = cursor.next_batch()?;
+                    Ok(Answer::Stream { batch, cursor: Some(Box::new(cursor)) })
+                }))
+            }
+            other => Work::Done(Err(Failure::client(format!("no {other}")))),
+        };
+        Begun { noreply, kind: QueryKind::Read, work }
+    }
+}
+
+fn atom(text: &str) -> Answer {
+    Answer::Atom { value: datum::Datum::from(text), profile: None }
+}
+
+fn poll_gate(gates: &Gates, name: &str, cx: &mut Context<'_>) -> Poll<Result<Answer, Failure>> {
+    gates.wakers.lock().unwrap().push(cx.waker().clone());
+    if gates.is_open(name) { Poll::Ready(Ok(atom(name))) } else { Poll::Pending }
+}
+
+/// Yields one number a batch; before each but the first it waits for the gate "next <number>".
+struct Counting {
+    next: u64,
+    to: u64,
+    gates: Arc<Gates>,
+    cancel: Arc<reql::Cancel>,
+}
+
+impl Cursor for Counting {
+    fn next_batch(&mut self) -> Result<Batch, Failure> {
+        if self.next > 0 {
+            self.gates.pass(&format!("next {}", self.next), &self.cancel);
+        }
+        let items = vec![datum::Datum::from(self.next as f64)];
+        self.next += 1;
+        Ok(Batch { items, done: self.next >= self.to, notes: vec![], profile: None })
+    }
+}
+
+/// A node's connections without a node.
+pub struct House0 {
+    pub address: SocketAddr,
+    pub gates: Arc<Gates>,
+    pub house: Arc<House>,
+    pub workers: Arc<Workers>,
+    runtime: tokio::runtime::Runtime,
+}
+
+pub fn start(worker_count: usize) -> House0 {
+    let gates = Arc::<Gates>::default();
+    let service = Arc::new(Puppet(gates.clone()));
+    let random = Arc::new(io::real::RealRandom::default());
+    let house = Arc::new(House::new(service, random, "2.4.4".into()).unwrap());
+    let workers = Arc::new(Workers::start(&house, worker_count).unwrap());
+    let mut listeners = bind(&[IpAddr::V4(Ipv4Addr::LOCALHOST)], 0).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.spawn(accept_drivers(listeners.sockets.remove(0), workers.clone()));
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), listeners.port);
+    House0 { address, gates, house, workers, runtime }
+}
+
+impl House0 {
+    pub fn client(&self) -> Talker {
+        Talker::new(self.address)
+    }
+
+    /// Shuts down as a node does.
+    pub fn shut_down(self) {
+        self.house.draining.store(true, Ordering::SeqCst);
+        self.runtime.shutdown_background();
+        let mut workers = self.workers;
+        loop {
+            match Arc::try_unwrap(workers) {
+                Ok(workers) => return workers.shut_down(),
+                Err(shared) => workers = shared,
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A blocking client. Every read has a deadline, so that a lost answer fails the test.
+pub struct Talker {
+    pub stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Talker {
+    pub fn raw(address: SocketAddr) -> Talker {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Talker { stream, buffer: Vec::new() }
+    }
+
+    pub fn new(address: SocketAddr) -> Talker {
+        let mut talker = Talker::raw(address);
+        let mut out = Vec::new();
+        let mut handshake = ClientHandshake::start("admin", "", "nonce", &mut out);
+        loop {
+            talker.stream.write_all(&out).unwrap();
+            out.clear();
+            talker.fill();
+            let (used, step) = handshake.advance(&talker.buffer, &mut out).unwrap();
+            talker.buffer.drain(..used);
+            if step != ClientStep::NeedMore {
+                return talker;
+            }
+        }
+    }
+
+    pub fn old(address: SocketAddr, magic: u32) -> Talker {
+        let mut talker = Talker::raw(address);
+        let mut hello = magic.to_le_bytes().to_vec();
+        hello.extend_from_slice(&0u32.to_le_bytes());
+        hello.extend_from_slice(&0x7e69_70c7_u32.to_le_bytes());
+        talker.stream.write_all(&hello).unwrap();
+        while talker.buffer.len() < 8 {
+            talker.fill();
+        }
+        assert_eq!(talker.buffer.drain(..8).collect::<Vec<u8>>(), b"SUCCESS\0");
+        talker
+    }
+
+    fn fill(&mut self) {
+        let mut chunk = [0; 65536];
+        let count = self.stream.read(&mut chunk).unwrap();
+        assert!(count > 0, "the server closed the connection; left over: {:?}", String::from_utf8_lossy(&self.buffer));
+        self.buffer.extend_from_slice(&chunk[..count]);
+    }
+
+    pub fn send(&mut self, token: u64, body: &str) {
+        let mut bytes = Vec::new();
+        frame::write(&mut bytes, Token(token), body.as_bytes()).unwrap();
+        self.stream.write_all(&bytes).unwrap();
+    }
+
+    /// The next answer, whichever query's it is.
+    pub fn next(&mut self) -> (u64, String) {
+        loop {
+            if let Some((header, rest)) = self.buffer.split_first_chunk() {
+                let (token, length) = frame::read_header(header);
+                if let Some(body) = rest.get(..length) {
+                    let answer = (token.0, String::from_utf8(body.to_vec()).unwrap());
+                    self.buffer.drain(..12 + length);
+                    return answer;
+                }
+            }
+            self.fill();
+        }
+    }
+
+    pub fn ask(&mut self, token: u64, body: &str) -> String {
+        self.send(token, body);
+        let (answered, body) = self.next();
+        assert_eq!(answered, token);
+        body
+    }
+
+    /// Whether the server closed the connection after what was read.
+    pub fn is_closed(&mut self) -> bool {
+        assert!(self.buffer.is_empty(), "unread: {:?}", String::from_utf8_lossy(&self.buffer));
+        let mut byte = [0];
+        matches!(self.stream.read(&mut byte), Ok(0))
+    }
+}
