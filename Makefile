@@ -7,10 +7,14 @@ SHELL := /bin/bash
 CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/rekindle
 export CARGO_TARGET_DIR ?= $(CACHE)/target
 export REKINDLE_CACHE := $(CACHE)
+# RocksDB is compiled once per version by tools/setup, whatever cargo is asked to build later.
+ROCKSDB_VERSION := $(shell sed -n '/^name = "librocksdb-sys"/{n;s/version = "\(.*\)"/\1/p;}' Cargo.lock)
+export ROCKSDB_LIB_DIR ?= $(CACHE)/rocksdb-$(ROCKSDB_VERSION)
+export ROCKSDB_STATIC := 1
 CARGO := cargo
 PROGRAM := $(CARGO_TARGET_DIR)/release/rekindle
 
-.PHONY: help setup setup-test build run test report crash tidy fmt
+.PHONY: help env setup setup-test build run test report crash tidy fmt
 
 help:
 	@echo "make run     build and start a node on ./rekindle_data (ARGS='--flag ...' is passed on)"
@@ -45,3 +49,6 @@ tidy:
 
 fmt:
 	@$(CARGO) fmt --all
+
+env:
+	@echo "export CARGO_TARGET_DIR=$(CARGO_TARGET_DIR) ROCKSDB_LIB_DIR=$(ROCKSDB_LIB_DIR) ROCKSDB_STATIC=1"
