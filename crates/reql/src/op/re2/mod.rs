@@ -184,7 +184,7 @@ impl<'e> Translator<'e> {
                 }
             }
         }
-        Err(Fault::new("missing )", self.whole))
+        Err(Fault::new("invalid perl operator", self.rest))
     }
 
     fn end_flags(&mut self, end: char, flags: &str) {
@@ -353,6 +353,7 @@ mod tests {
             ("(?x)a", "(?x", "invalid perl operator: (?x"),
             ("(?=a)", "(?=", "invalid perl operator: (?="),
             ("(?i-)a", "(?i-)", "invalid perl operator: (?i-)"),
+            ("a(?i", "(?i", "invalid perl operator: (?i"),
             ("(?P<n>a)(?P<n>b)", "n", "invalid named capture group: n"),
             ("(?P<>a)", "(?P<>", "invalid named capture group: (?P<>"),
         ] {
