@@ -35,19 +35,9 @@ impl Closure {
         self.func.params.len()
     }
 
-    /// Fails unless the function can be called with `count` arguments. A function without
-    /// parameters can be called with any number.
+    /// Fails unless the function can be called with `count` arguments.
     pub fn check_arity(&self, count: usize) -> Result<(), EvalError> {
-        let declared = self.arity();
-        if declared == 0 || declared == count {
-            return Ok(());
-        }
-        let plural = |count: usize| if count == 1 { "" } else { "s" };
-        Err(EvalError::logic(format!(
-            "Expected function with {count} argument{} but found function with {declared} argument{}.",
-            plural(count),
-            plural(declared),
-        )))
+        check_arity(self.arity(), count)
     }
 
     /// The datum the function answers.
@@ -60,6 +50,20 @@ impl Closure {
     pub fn test(&self, values: &[Datum], env: &Env<'_>) -> Result<bool, EvalError> {
         Ok(self.call(values, env)?.is_truthy())
     }
+}
+
+/// Fails unless a function with `declared` parameters can be called with `count` arguments. One
+/// without parameters can be called with any number.
+pub fn check_arity(declared: usize, count: usize) -> Result<(), EvalError> {
+    if declared == 0 || declared == count {
+        return Ok(());
+    }
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    Err(EvalError::logic(format!(
+        "Expected function with {count} argument{} but found function with {declared} argument{}.",
+        plural(count),
+        plural(declared),
+    )))
 }
 
 impl std::fmt::Debug for Closure {

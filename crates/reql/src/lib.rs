@@ -1,8 +1,14 @@
 //! The language without the world: terms, signatures, closed functions, transforms, terminals.
 //!
-//! A query arrives as bytes ([`wire`]), becomes a [`Term`] checked against its
-//! [`signature`], and is evaluated by [`eval`]. Everything here is a function of its arguments;
-//! terms that touch tables or the network are handed to the caller through [`OpenTerms`].
+//! A query arrives as bytes and becomes a [`Term`] that is known to be legal ([`wire`]); its
+//! [`signature`] says what each term is. [`eval()`] walks it. Everything here is a function of its
+//! arguments; what touches tables or the network is handed to [`OpenTerms`].
+//!
+//! Sequence terms are made into an [`Operation`] of their arguments, which works on arrays, on
+//! streams ([`stream`]) and, taken apart into [`Transform`]s, a [`GroupBy`] and a [`Terminal`], in
+//! a [`Pipeline`] where the rows are.
+
+#![forbid(unsafe_code)]
 
 pub mod args;
 mod backtrace;
@@ -10,11 +16,23 @@ mod closure;
 mod deep;
 mod env;
 mod error;
+mod eval;
+mod group;
 pub mod op;
+mod operation;
+mod order;
+mod pipeline;
+pub mod print;
 mod printf;
+pub mod purity;
 mod scope;
+mod select;
 pub mod signature;
+pub mod stream;
 mod term;
+mod terminal;
+mod transform;
+mod value;
 pub mod wire;
 
 pub use args::{Arg, Args};
@@ -22,6 +40,15 @@ pub use backtrace::{Backtrace, Frame};
 pub use closure::{Closure, Run};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, OpenTerms, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError};
+pub use eval::{Answer, IndexOption, apply, closure, eval, eval_value, operation, orders, splice};
+pub use group::GroupBy;
+pub use operation::{Extras, Operation, build, is_operation};
+pub use order::{Direction, Order, SortKey, compare, sort, sort_key};
+pub use pipeline::{Pipeline, Tally};
 pub use scope::Scope;
+pub use select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 pub use signature::Op;
 pub use term::{Call, FuncTerm, Term, Traits, VarId};
+pub use terminal::{Partial, Taken, Terminal};
+pub use transform::{Emitted, Flow, Transform, map_array, run};
+pub use value::{Grouped, GroupedKind, Value, infinite, not_a_sequence};

@@ -7,6 +7,7 @@
 
 mod compile;
 mod tape;
+mod write;
 
 use datum::{Datum, Text};
 
@@ -15,6 +16,8 @@ use crate::signature;
 use crate::term::Term;
 use compile::Compiler;
 use tape::{Node, Tape, Value};
+
+pub use write::write_term;
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

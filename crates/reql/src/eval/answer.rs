@@ -1,0 +1,66 @@
+//! Functions become closures, and closures are run.
+
+use std::sync::Arc;
+
+use datum::Datum;
+
+use super::{Place, value_at};
+use crate::closure::{Closure, Run};
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::scope::Scope;
+use crate::stream;
+use crate::term::FuncTerm;
+use crate::value::Value;
+
+/// What the body of a function may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A datum.
+    Datum,
+    /// A datum that may hold literals: it will be merged into something.
+    Literals,
+    /// A datum, or a sequence, which becomes an array: what `concat_map` wants.
+    Sequence,
+}
+
+/// Captures the variables that `func` uses.
+pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> Result<Closure, EvalError> {
+    let captured = func.captures.iter().map(|id| match scope.get(*id) {
+        Some(value) => Ok((*id, value.clone())),
+        None => Err(EvalError::internal("a captured variable is not bound")),
+    });
+    let captured = match func.captures.is_empty() {
+        true => Arc::default(),
+        false => captured.collect::<Result<_, _>>()?,
+    };
+    let run: Run = match answer {
+        Answer::Datum => run_to_datum,
+        Answer::Literals => run_to_literals,
+        Answer::Sequence => run_to_sequence,
+    };
+    Ok(Closure::new(func.clone(), captured, run))
+}
+
+fn run_to_datum(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
+    run(closure, values, env, false)?.into_datum().map_err(|error| error.at(1))
+}
+
+fn run_to_literals(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
+    run(closure, values, env, true)?.into_datum().map_err(|error| error.at(1))
+}
+
+fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
+    let collected = match run(closure, values, env, false)? {
+        Value::Stream(mut items) => stream::collect(&mut *items, env).map(Datum::Array),
+        other => other.into_datum(),
+    };
+    collected.map_err(|error| error.at(1))
+}
+
+/// The body is the second argument of FUNC, which errors point at.
+fn run(closure: &Closure, values: &[Datum], env: &Env<'_>, literals: bool) -> Result<Value, EvalError> {
+    let scope = Scope::of_call(&closure.func.params, values, &closure.captured);
+    let place = Place { scope: &scope, env, literals };
+    value_at(&closure.func.body, place).map_err(|error| error.at(1))
+}

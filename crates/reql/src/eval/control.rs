@@ -1,0 +1,169 @@
+//! Terms that decide themselves what is evaluated, and those that build values around others.
+
+use datum::{Datum, ObjectBuilder, pseudo};
+
+use super::{Place, datum_at, value_at};
+use crate::args::{Arg, Args};
+use crate::closure;
+use crate::error::EvalError;
+use crate::op::merge;
+use crate::signature::Op;
+use crate::term::{Call, Term};
+use crate::value::{Grouped, GroupedKind, Value};
+
+/// `[a, b, …]`
+pub(super) fn make_array(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    place.env.check_array(call.args.len())?;
+    let items =
+        call.args.iter().enumerate().map(|(i, term)| datum_at(term, place).map_err(|error| error.at(i)));
+    Ok(Value::Datum(Datum::from(items.collect::<Result<Vec<_>, _>>()?)))
+}
+
+/// `{key: value, …}`
+pub(super) fn make_obj(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let mut members = ObjectBuilder::new();
+    for (key, term) in &call.optargs {
+        let value = datum_at(term, place).map_err(|error| error.at(key))?;
+        members.insert(key.clone(), value);
+    }
+    let is_pseudo = members.get(pseudo::KEY).is_some();
+    let object = members.build();
+    if !is_pseudo {
+        return Ok(Value::Datum(Datum::Object(object)));
+    }
+    if pseudo::is_literal(&object) && !place.literals {
+        return Err(merge::stray_literal());
+    }
+    pseudo::from_object(object).map(Value::Datum).map_err(EvalError::logic)
+}
+
+/// `branch`: the value behind the first test that is true, else the last.
+pub(super) fn branch(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    if call.args.len() % 2 == 0 {
+        return Err(EvalError::logic("Cannot call `branch` term with an even number of arguments."));
+    }
+    let otherwise = call.args.len() - 1;
+    let mut chosen = otherwise;
+    for test in (0..otherwise).step_by(2) {
+        if datum_at(&call.args[test], place.plain()).map_err(|error| error.at(test))?.is_truthy() {
+            chosen = test + 1;
+            break;
+        }
+    }
+    value_at(&call.args[chosen], place).map_err(|error| error.at(chosen))
+}
+
+/// `and`, `or`: the value that decides.
+pub(super) fn and_or(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let decides = call.op == Op::Or;
+    let mut last = Datum::Bool(!decides);
+    for (i, term) in call.args.iter().enumerate() {
+        last = datum_at(term, place.plain()).map_err(|error| error.at(i))?;
+        if last.is_truthy() == decides {
+            break;
+        }
+    }
+    Ok(Value::Datum(last))
+}
+
+/// `error`: raises what the query says, or, without a message, what `default` caught.
+pub(super) fn error(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let Some(term) = call.args.first() else { return Err(EvalError::empty_error()) };
+    match datum_at(term, place.plain()).map_err(|error| error.at(0))? {
+        Datum::String(text) => Err(EvalError::user(text.to_string())),
+        other => Err(EvalError::type_error("STRING", &other).at(0)),
+    }
+}
+
+/// `default`: the second argument when the first is null or something in it is missing.
+pub(super) fn default(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let [first, second] = call.args.as_slice() else {
+        return Err(EvalError::internal("default without two arguments"));
+    };
+    let caught = match value_at(first, place).map_err(|error| error.at(0)) {
+        Ok(Value::Datum(Datum::Null)) => None,
+        Err(error) if error.is_non_existence() => Some(error),
+        decided => return decided,
+    };
+    match otherwise(second, caught.as_ref(), place) {
+        Err(error) if error.is_empty_error() => match caught {
+            Some(caught) => Err(caught),
+            None => Ok(Value::Datum(Datum::Null)),
+        },
+        decided => decided.map_err(|error| error.at(1)),
+    }
+}
+
+/// The replacement: a value, or a function of the message that was caught.
+fn otherwise(term: &Term, caught: Option<&EvalError>, place: Place<'_>) -> Result<Value, EvalError> {
+    match value_at(term, place)? {
+        Value::Func(closure) => {
+            let message = caught.map_or(Datum::Null, |error| Datum::from(error.message()));
+            closure.call(&[message], place.env).map(Value::Datum)
+        }
+        other => Ok(other),
+    }
+}
+
+/// `literal`: replaces instead of merging, where merging is what happens.
+pub(super) fn literal(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    if !place.literals {
+        return Err(merge::stray_literal());
+    }
+    let mut values = Vec::with_capacity(1);
+    if let Some(term) = call.args.first() {
+        values.push(Arg::Datum(datum_at(term, place.plain()).map_err(|error| error.at(0))?));
+    }
+    merge::literal(&Args { values: &values, optargs: &[], env: place.env }).map(Value::Datum)
+}
+
+/// `args` where there is nothing to splice into: the array itself.
+pub(super) fn args(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    match call.args.first() {
+        Some(term) => value_at(term, place).map_err(|error| error.at(0)),
+        None => Err(EvalError::internal("args without an argument")),
+    }
+}
+
+/// `do`: calls a function, whose answer may be anything; a value is answered as it is.
+pub(super) fn funcall(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let mut values = Vec::with_capacity(call.args.len().saturating_sub(1));
+    for (i, term) in call.args.iter().enumerate().skip(1) {
+        let value = value_at(term, place.plain()).map_err(|error| error.at(i))?;
+        match value {
+            Value::Grouped(grouped) if i == 1 => return funcall_groups(call, *grouped, place),
+            other => values.push(other.into_datum().map_err(|error| error.at(i))?),
+        }
+    }
+    funcall_with(call, &values, place).map_err(|error| error.at(0))
+}
+
+/// The body runs in the scope around it: nothing needs to be captured.
+fn funcall_with(call: &Call, values: &[Datum], place: Place<'_>) -> Result<Value, EvalError> {
+    match call.args.first() {
+        Some(Term::Func(func)) => {
+            closure::check_arity(func.params.len(), values.len())?;
+            let scope = place.scope.inner(&func.params, values);
+            value_at(&func.body, Place { scope: &scope, ..place }).map_err(|error| error.at(1))
+        }
+        Some(term) => match value_at(term, place)? {
+            Value::Func(closure) => closure.call(values, place.env).map(Value::Datum),
+            constant => Ok(constant),
+        },
+        None => Err(EvalError::internal("do without a function")),
+    }
+}
+
+fn funcall_groups(call: &Call, grouped: Grouped, place: Place<'_>) -> Result<Value, EvalError> {
+    let mut later = Vec::new();
+    for (i, term) in call.args.iter().enumerate().skip(2) {
+        later.push(datum_at(term, place.plain()).map_err(|error| error.at(i))?);
+    }
+    let mut groups = Vec::with_capacity(grouped.groups.len());
+    for (key, value) in grouped.groups {
+        let mut values = vec![value];
+        values.extend(later.iter().cloned());
+        groups.push((key, funcall_with(call, &values, place)?.into_datum()?));
+    }
+    Ok(Value::Grouped(Box::new(Grouped { kind: GroupedKind::Data, groups })))
+}

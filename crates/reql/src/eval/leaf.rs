@@ -1,0 +1,130 @@
+//! Leaf terms: every argument is evaluated, then the term is applied.
+
+use datum::{Datum, ObjectBuilder, Text};
+
+use super::{Place, arg_at, not_here, optargs_at, value_at};
+use crate::args::{Arg, Args};
+use crate::error::EvalError;
+use crate::op::{self, Leaf};
+use crate::print;
+use crate::signature::Op;
+use crate::stream::{self, ArrayItems};
+use crate::term::{Call, Term};
+use crate::value::{Grouped, GroupedKind, Value};
+
+/// The value of a call to a leaf term.
+pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let place = place.plain();
+    let leaf = op::leaf(call.op).ok_or_else(|| not_here(call.op))?;
+    let Some((first, rest)) = call.args.split_first() else {
+        return finish(leaf, &[], call, place);
+    };
+    let first = match value_at(first, place).map_err(|error| error.at(0))? {
+        Value::Datum(datum) => Arg::Datum(datum),
+        other => match other_source(leaf, call, other, place)? {
+            Source::Arg(arg) => arg,
+            Source::Value(value) => return Ok(value),
+        },
+    };
+    if is_to_stream(call, &first) {
+        return to_stream(first);
+    }
+    // Few arguments live on the stack.
+    let arg = |i: usize, term: &Term| arg_at(term, place).map_err(|error| error.at(i));
+    match rest {
+        [] => finish(leaf, &[first], call, place),
+        [second] => finish(leaf, &[first, arg(1, second)?], call, place),
+        [second, third] => finish(leaf, &[first, arg(1, second)?, arg(2, third)?], call, place),
+        more => {
+            let mut values = Vec::with_capacity(call.args.len());
+            values.push(first);
+            for (i, term) in more.iter().enumerate() {
+                values.push(arg(i + 1, term)?);
+            }
+            finish(leaf, &values, call, place)
+        }
+    }
+}
+
+fn finish(leaf: Leaf, values: &[Arg], call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    if call.optargs.is_empty() {
+        return leaf(&Args { values, optargs: &[], env: place.env }).map(Value::Datum);
+    }
+    let optargs = optargs_at(call, place)?;
+    leaf(&Args { values, optargs: &optargs, env: place.env }).map(Value::Datum)
+}
+
+/// A first argument that was not a datum: what to go on with, or the value already.
+enum Source {
+    Arg(Arg),
+    Value(Value),
+}
+
+fn other_source(leaf: Leaf, call: &Call, value: Value, place: Place<'_>) -> Result<Source, EvalError> {
+    match (call.op, value) {
+        (Op::TypeOf, value) => {
+            let name = Text::from_static(value.type_name());
+            Ok(Source::Value(Value::Datum(Datum::String(name))))
+        }
+        (Op::Info, value) => Ok(Source::Value(Value::Datum(info(&value)))),
+        (Op::CoerceTo, Value::Stream(items)) if is_stream_name(call.args.get(1)) => {
+            Ok(Source::Value(Value::Stream(items)))
+        }
+        (Op::CoerceTo, Value::Stream(mut items)) => {
+            let items = stream::collect(&mut *items, place.env)?;
+            Ok(Source::Arg(Arg::Datum(Datum::Array(items))))
+        }
+        (_, Value::Grouped(grouped)) => on_groups(leaf, call, *grouped, place).map(Source::Value),
+        (_, Value::Func(closure)) => Ok(Source::Arg(Arg::Func(closure))),
+        (_, other) => other.into_datum().map(|datum| Source::Arg(Arg::Datum(datum))).map_err(|e| e.at(0)),
+    }
+}
+
+/// The leaf applied to the value of each group.
+fn on_groups(leaf: Leaf, call: &Call, grouped: Grouped, place: Place<'_>) -> Result<Value, EvalError> {
+    let optargs = optargs_at(call, place)?;
+    let mut values = vec![Arg::Datum(Datum::Null)];
+    for (i, term) in call.args.iter().enumerate().skip(1) {
+        values.push(arg_at(term, place).map_err(|error| error.at(i))?);
+    }
+    let mut groups = Vec::with_capacity(grouped.groups.len());
+    for (key, value) in grouped.groups {
+        place.env.check_cancel()?;
+        values[0] = Arg::Datum(value);
+        let args = Args { values: &values, optargs: &optargs, env: place.env };
+        groups.push((key, leaf(&args)?));
+    }
+    Ok(Value::Grouped(Box::new(Grouped { kind: GroupedKind::Data, groups })))
+}
+
+/// `info` of what is not a datum.
+fn info(value: &Value) -> Datum {
+    let mut info = ObjectBuilder::new();
+    let name = match value {
+        Value::Grouped(_) => "GROUPED_DATA",
+        other => other.type_name(),
+    };
+    info.insert(Text::from_static("type"), Datum::String(Text::from_static(name)));
+    if let Value::Func(closure) = value {
+        let source = print::function(&closure.func);
+        info.insert(Text::from_static("source_code"), Datum::from(source));
+    }
+    Datum::Object(info.build())
+}
+
+fn is_to_stream(call: &Call, first: &Arg) -> bool {
+    call.op == Op::CoerceTo
+        && matches!(first, Arg::Datum(Datum::Array(_)))
+        && is_stream_name(call.args.get(1))
+}
+
+fn is_stream_name(term: Option<&Term>) -> bool {
+    matches!(term, Some(Term::Datum(Datum::String(name))) if name.eq_ignore_ascii_case("STREAM"))
+}
+
+fn to_stream(array: Arg) -> Result<Value, EvalError> {
+    match array {
+        Arg::Datum(Datum::Array(items)) => Ok(Value::Stream(Box::new(ArrayItems::new(items)))),
+        _ => Err(EvalError::internal("only arrays become streams")),
+    }
+}

@@ -1,0 +1,235 @@
+//! Terms over one sequence: arguments become an operation, which is applied to the first.
+
+use datum::{Datum, ObjectBuilder, Text};
+
+use super::{Answer, Place, answer, arg_at, datum_at, value_at};
+use crate::args::{Arg, Args};
+use crate::error::EvalError;
+use crate::op::field::object_of;
+use crate::operation::{self, Extras, Operation};
+use crate::order::{Direction, Order};
+use crate::select::{OnMissing, Selector};
+use crate::signature::Op;
+use crate::stream;
+use crate::term::{Call, Term};
+use crate::value::Value;
+
+/// What becomes of the `index` of a term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexOption {
+    /// There is no table here, so an index is an error.
+    Refuse,
+    /// Whoever asks has dealt with it.
+    Ignore,
+}
+
+/// The value of a call to a term over a sequence.
+pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let place = place.plain();
+    let [first, rest @ ..] = call.args.as_slice() else {
+        return Err(EvalError::internal("a sequence term without arguments"));
+    };
+    if let Some(answer) = pieces(call.op, first, rest, place) {
+        return answer.map(Value::Datum);
+    }
+    let source = value_at(first, place).map_err(|error| error.at(0))?;
+    if let Some(answer) = field(call.op, &source, rest) {
+        return answer.map(Value::Datum);
+    }
+    match operation(call, place, IndexOption::Refuse)? {
+        Some(operation) => operation.apply(source, place.env),
+        None => Err(super::not_here(call.op)),
+    }
+}
+
+/// A field of an object by a name that is known: most of what functions do.
+fn field(op: Op, source: &Value, rest: &[Term]) -> Option<Result<Datum, EvalError>> {
+    let (Op::Bracket | Op::GetField, [Term::Datum(Datum::String(name))]) = (op, rest) else {
+        return None;
+    };
+    let Value::Datum(item @ Datum::Object(_)) = source else { return None };
+    let term = if op == Op::Bracket { "bracket" } else { "get_field" };
+    Some(
+        object_of(item, term)
+            .and_then(|object| object.get(name).ok_or_else(|| EvalError::no_attribute(name, object))),
+    )
+}
+
+/// What is asked of the pieces of a string that is only cut to ask it: the array of pieces is
+/// never built.
+fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Result<Datum, EvalError>> {
+    let Term::Call(split) = first else { return None };
+    if split.op != Op::Split || split.traits.splices || split.traits.open {
+        return None;
+    }
+    let [text, Term::Datum(Datum::String(separator))] = split.args.as_slice() else { return None };
+    let wanted = match (op, rest) {
+        (Op::Count, []) => None,
+        (Op::IsEmpty, []) => None,
+        (Op::Nth | Op::Bracket, [Term::Datum(Datum::Number(position))])
+            if position.fract() == 0.0 && (0.0..1e9).contains(position) =>
+        {
+            Some(*position as usize)
+        }
+        _ => return None,
+    };
+    if separator.is_empty() {
+        return None;
+    }
+    let text = match datum_at(text, place) {
+        Ok(Datum::String(text)) => text,
+        Ok(other) => return Some(Err(EvalError::type_error("STRING", &other).at(0).at(0))),
+        Err(error) => return Some(Err(error.at(0).at(0))),
+    };
+    let count = || count_pieces(&text, separator);
+    Some(match wanted {
+        None if op == Op::IsEmpty => Ok(Datum::Bool(false)),
+        None => match place.env.check_array(count()) {
+            Ok(()) => Ok(Datum::Number(count() as f64)),
+            Err(error) => Err(error.at(0)),
+        },
+        Some(position) => text
+            .split(separator.as_ref() as &str)
+            .nth(position)
+            .map(|piece| Datum::String(text.slice_ref(piece)))
+            .ok_or_else(|| EvalError::out_of_bounds(position as i64).at(1)),
+    })
+}
+
+/// How many pieces cutting at a separator makes.
+fn count_pieces(text: &str, separator: &str) -> usize {
+    match separator.as_bytes() {
+        &[only] => 1 + text.bytes().filter(|byte| *byte == only).count(),
+        _ => 1 + text.matches(separator).count(),
+    }
+}
+
+/// Evaluates the arguments of `call` but for the first and makes its operation of them.
+pub(super) fn operation(
+    call: &Call,
+    place: Place<'_>,
+    index: IndexOption,
+) -> Result<Option<Operation>, EvalError> {
+    if !operation::is_operation(call.op) {
+        return Ok(None);
+    }
+    let mut values = Vec::with_capacity(call.args.len());
+    values.push(Arg::Datum(Datum::Null));
+    let mut extras = Extras::default();
+    if call.op == Op::OrderBy {
+        extras.orders = orders(&call.args[1..], place, 1)?;
+    } else {
+        for (i, term) in call.args.iter().enumerate().skip(1) {
+            values.push(argument(call.op, i, term, place).map_err(|error| error.at(i))?);
+        }
+    }
+    let mut optargs = Vec::new();
+    for (name, term) in &call.optargs {
+        match (call.op, &**name) {
+            (_, "index") if index == IndexOption::Ignore => extras.indexed = true,
+            // It may be wrapped in ASC or DESC; that it is there is all that matters.
+            (_, "index") => optargs.push((name.clone(), Datum::Null)),
+            (Op::Filter, "default") => {}
+            (Op::Fold, "emit") => extras.emit = Some(function(name, term, place)?),
+            (Op::Fold, "final_emit") => extras.final_emit = Some(function(name, term, place)?),
+            _ => {
+                let value = datum_at(term, place).map_err(|error| error.at(name))?;
+                optargs.push((name.clone(), value));
+            }
+        }
+    }
+    if call.op == Op::Filter {
+        extras.on_missing = on_missing(call, place);
+    }
+    let args = Args { values: &values, optargs: &optargs, env: place.env };
+    operation::build(call.op, &args, extras)
+}
+
+/// One argument: literals are legal in what is merged or matched, and some terms take sequences.
+fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
+    match (op, i, term) {
+        (Op::Merge | Op::Filter, _, _) => arg_at(term, place.with_literals()),
+        (Op::ConcatMap, 1, Term::Func(func)) => {
+            answer::close(func, place.scope, Answer::Sequence).map(Arg::Func)
+        }
+        (Op::InnerJoin | Op::OuterJoin, 1, _) => match value_at(term, place)? {
+            Value::Stream(mut items) => {
+                let items = stream::collect(&mut *items, place.env)?;
+                Ok(Arg::Datum(Datum::Array(items)))
+            }
+            other => other.into_datum().map(Arg::Datum),
+        },
+        _ => arg_at(term, place),
+    }
+}
+
+fn function(name: &Text, term: &Term, place: Place<'_>) -> Result<crate::closure::Closure, EvalError> {
+    match arg_at(term, place).map_err(|error| error.at(name))? {
+        Arg::Func(closure) => Ok(closure),
+        Arg::Datum(datum) => Err(EvalError::value_type_error("FUNCTION", "DATUM", &datum.pretty()).at(name)),
+    }
+}
+
+/// The `default` of a filter. Errors of the option itself wait until it is needed.
+fn on_missing(call: &Call, place: Place<'_>) -> OnMissing {
+    let value = match call.optarg("default") {
+        Some(term) => datum_at(term, place),
+        None => Ok(place.env.global("default").cloned().unwrap_or(Datum::Bool(false))),
+    };
+    match value {
+        Ok(value) if value.is_truthy() => OnMissing::Keep,
+        Ok(_) => OnMissing::Drop,
+        Err(error) if error.is_empty_error() => OnMissing::Raise,
+        Err(error) => OnMissing::Fail(error.at("default")),
+    }
+}
+
+/// What terms say to order by, each perhaps wrapped in ASC or DESC; `first` is the position of
+/// the first of them.
+pub(super) fn orders(terms: &[Term], place: Place<'_>, first: usize) -> Result<Vec<Order>, EvalError> {
+    let order = |(i, term): (usize, &Term)| {
+        let position = i + first;
+        let (direction, term) = direction(term);
+        let arg = arg_at(term, place).map_err(|error| error.at(position))?;
+        Ok(Order { selector: Selector::from(arg), direction, position })
+    };
+    terms.iter().enumerate().map(order).collect()
+}
+
+fn direction(term: &Term) -> (Direction, &Term) {
+    if let Term::Call(call) = term {
+        if let (Op::Asc | Op::Desc, Some(inner)) = (call.op, call.args.first()) {
+            let descending = call.op == Op::Desc;
+            let direction = if descending { Direction::Descending } else { Direction::Ascending };
+            return (direction, inner);
+        }
+    }
+    (Direction::Ascending, term)
+}
+
+/// `ungroup`: groups as an array of `{group, reduction}`.
+pub(super) fn ungroup(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let Some(first) = call.args.first() else {
+        return Err(EvalError::internal("ungroup without an argument"));
+    };
+    match value_at(first, place.plain()).map_err(|error| error.at(0))? {
+        Value::Grouped(grouped) => {
+            place.env.check_array(grouped.groups.len())?;
+            let rows = grouped.groups.into_iter().map(|(key, value)| {
+                let mut row = ObjectBuilder::new();
+                row.insert(Text::from_static("group"), key);
+                row.insert(Text::from_static("reduction"), value);
+                Datum::Object(row.build())
+            });
+            Ok(Value::Datum(Datum::from(rows.collect::<Vec<_>>())))
+        }
+        other => {
+            let name = other.mismatch_name();
+            let printed = match &other {
+                Value::Datum(datum) => datum.pretty(),
+                _ => format!("VALUE {name}"),
+            };
+            Err(EvalError::value_type_error("GROUPED_DATA", name, &printed).at(0))
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! `r.args`: an array's items become arguments of the term around it.
+
+use datum::Datum;
+
+use super::{Place, datum_at};
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::scope::Scope;
+use crate::signature::{self, Op};
+use crate::term::{Call, Term, Traits};
+
+/// `call` with the items of every `r.args` in its place. The number of arguments is checked here,
+/// since it could not be checked before.
+pub fn splice(call: &Call, scope: &Scope<'_>, env: &Env<'_>) -> Result<Call, EvalError> {
+    splice_at(call, Place { scope, env, literals: call.op == Op::Merge })
+}
+
+pub(super) fn splice_at(call: &Call, place: Place<'_>) -> Result<Call, EvalError> {
+    if matches!(call.op, Op::OrderBy | Op::Union) {
+        return Err(EvalError::logic("r.args is not supported in an order_by or union command yet."));
+    }
+    let place = Place { literals: place.literals || call.op == Op::Merge, ..place };
+    let mut args = Vec::with_capacity(call.args.len());
+    for (i, term) in call.args.iter().enumerate() {
+        match term {
+            Term::Call(splice) if splice.op == Op::Args => {
+                let items = spliced(splice, place).map_err(|error| error.at(i))?;
+                args.extend(items.into_iter().map(Term::Datum));
+            }
+            other => args.push(other.clone()),
+        }
+    }
+    let arity = signature::of(call.op).arity;
+    if !arity.accepts(args.len()) {
+        return Err(EvalError::logic(arity.mismatch(args.len())));
+    }
+    let traits = Traits { splices: false, ..call.traits };
+    Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits })
+}
+
+fn spliced(splice: &Call, place: Place<'_>) -> Result<Vec<Datum>, EvalError> {
+    let Some(term) = splice.args.first() else {
+        return Err(EvalError::internal("args without an argument"));
+    };
+    match datum_at(term, place).map_err(|error| error.at(0))? {
+        Datum::Array(items) => Ok(items.into_vec()),
+        other => Err(EvalError::type_error("ARRAY", &other).at(0)),
+    }
+}

@@ -1,0 +1,310 @@
+//! What a sequence term does to its first argument once its other arguments are known.
+//!
+//! An operation is made once and applied to an array, to a stream, to each of several groups, or
+//! taken apart by whoever wants to run its steps closer to the rows.
+
+mod build;
+
+use datum::{Array, Datum};
+
+use crate::args::Arg;
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::group::GroupBy;
+use crate::op::string::{code_points, slice_code_points};
+use crate::order::{self, Order};
+use crate::pipeline::Pipeline;
+use crate::select::Predicate;
+use crate::stream::{self, ArrayItems, Emit, Fold, Items, Join, Joined, Offsets, Slice, Sliced, Stepped};
+use crate::terminal::{Partial, Taken, Terminal};
+use crate::transform::{self, Flow, Transform};
+use crate::value::{Grouped, GroupedKind, Value, infinite, not_a_sequence};
+
+pub use build::{Extras, build, is_operation};
+
+/// A sequence term with its arguments but for the first.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Each item apart; over objects, the term's own meaning.
+    Step(Transform),
+    /// One value of all items.
+    Terminal(Vec<Transform>, Terminal),
+    /// `group`.
+    Group(GroupBy),
+    /// `order_by` in memory.
+    OrderBy(Vec<Order>),
+    /// `slice`, `skip`; also of strings and binaries.
+    Slice(Slice),
+    /// `limit`.
+    Limit(u32),
+    /// `nth`.
+    Nth(i64),
+    /// `is_empty`.
+    IsEmpty,
+    /// `contains`: each predicate holds for an item of its own.
+    Contains(Vec<Predicate>),
+    /// `offsets_of`.
+    OffsetsOf(Predicate),
+    /// `sample`.
+    Sample(usize),
+    /// `fold`.
+    Fold(Fold),
+    /// `inner_join`, `outer_join`.
+    Join(Join),
+}
+
+impl Operation {
+    /// The value of the term for this first argument.
+    pub fn apply(&self, source: Value, env: &Env<'_>) -> Result<Value, EvalError> {
+        match source {
+            Value::Datum(Datum::Array(items)) => self.on_array(&items, env),
+            Value::Datum(single) => self.on_single(&single, env).map(Value::Datum),
+            Value::Stream(items) => self.on_stream(items, env),
+            Value::Grouped(grouped) => self.on_groups(*grouped, env),
+            Value::Func(_) => Err(EvalError::value_type_error("DATUM", "FUNCTION", "VALUE FUNCTION").at(0)),
+        }
+    }
+
+    /// The value for an array in memory; sequences of items are arrays again.
+    pub fn on_array(&self, items: &Array, env: &Env<'_>) -> Result<Value, EvalError> {
+        let source = || ArrayItems::new(items.clone());
+        let array = match self {
+            Operation::Step(step) => transform::map_array(step, items, env)?,
+            Operation::Group(by) => return group(by, &mut source(), env),
+            Operation::OrderBy(orders) => order::sort(items, orders, env)?,
+            Operation::Slice(slice) => slice.of_array(items),
+            Operation::Limit(count) => Slice::limit(i64::from(*count)).of_array(items),
+            Operation::Nth(position) => return nth_of_array(items, *position).map(Value::Datum),
+            Operation::OffsetsOf(predicate) => {
+                stream::collect(&mut Offsets::new(source(), predicate.clone()), env)?
+            }
+            Operation::Join(join) => stream::collect(&mut Joined::new(source(), join.clone()), env)?,
+            Operation::Fold(fold) => match fold.clone().over(Box::new(source()), env)? {
+                Emit::Value(value) => return Ok(Value::Datum(value)),
+                Emit::Stream(mut emitted) => stream::collect(&mut emitted, env)?,
+            },
+            Operation::Terminal(..) | Operation::IsEmpty | Operation::Contains(_) | Operation::Sample(_) => {
+                return self.end(&mut source(), env).map(Value::Datum);
+            }
+        };
+        Ok(Value::Datum(Datum::Array(array)))
+    }
+
+    /// The value for a stream; sequences of items are streams again, except where all items were
+    /// needed to make them.
+    pub fn on_stream(&self, mut items: Box<dyn Items>, env: &Env<'_>) -> Result<Value, EvalError> {
+        let stream: Box<dyn Items> = match self {
+            Operation::Step(step) => Box::new(Stepped::new(items, step.clone())),
+            Operation::Slice(slice) => Box::new(Sliced::new(items, *slice)?),
+            Operation::Limit(count) => Box::new(Sliced::new(items, Slice::limit(i64::from(*count)))?),
+            Operation::OffsetsOf(predicate) => Box::new(Offsets::new(items, predicate.clone())),
+            Operation::Join(join) => Box::new(Joined::new(items, join.clone())),
+            Operation::Fold(fold) => match fold.clone().over(items, env)? {
+                Emit::Value(value) => return Ok(Value::Datum(value)),
+                Emit::Stream(emitted) => Box::new(emitted),
+            },
+            Operation::Terminal(_, Terminal::Distinct) => match self.end(&mut *items, env)? {
+                Datum::Array(distinct) => Box::new(ArrayItems::new(distinct)),
+                other => return Ok(Value::Datum(other)),
+            },
+            Operation::OrderBy(orders) => {
+                let items = stream::collect(&mut *items, env)?;
+                let sorted = order::sort(&items, orders, env)?;
+                return Ok(Value::Datum(Datum::Array(sorted)));
+            }
+            Operation::Group(by) => return group(by, &mut *items, env),
+            Operation::Nth(position) => {
+                return stream::nth(&mut *items, *position, env).map(Value::Datum);
+            }
+            Operation::Terminal(..) | Operation::IsEmpty | Operation::Contains(_) | Operation::Sample(_) => {
+                return self.end(&mut *items, env).map(Value::Datum);
+            }
+        };
+        Ok(Value::Stream(stream))
+    }
+
+    /// The value for something that is no sequence: an error for most terms.
+    fn on_single(&self, single: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
+        match (self, single) {
+            (Operation::Step(step), _) => step.item(single, env),
+            (Operation::Terminal(steps, Terminal::Count), _) if steps.is_empty() => {
+                let count = match single {
+                    Datum::String(text) => code_points(text),
+                    Datum::Binary(bytes) => bytes.len(),
+                    Datum::Object(object) => object.len(),
+                    _ => return Err(not_a_sequence(single).at(0)),
+                };
+                Ok(Datum::Number(count as f64))
+            }
+            (Operation::Slice(slice), Datum::String(text)) => {
+                let (from, to) = slice.within(code_points(text));
+                Ok(Datum::String(slice_code_points(text, from, to)))
+            }
+            (Operation::Slice(slice), Datum::Binary(bytes)) => {
+                let (from, to) = slice.within(bytes.len());
+                Ok(Datum::Binary(bytes.slice(from..to)))
+            }
+            _ => Err(not_a_sequence(single).at(0)),
+        }
+    }
+
+    /// The value of a term that ends a sequence.
+    fn end(&self, items: &mut dyn Items, env: &Env<'_>) -> Result<Datum, EvalError> {
+        match self {
+            Operation::Terminal(steps, terminal) => {
+                let (partial, _) = accumulate(steps, terminal, items, env)?;
+                terminal.finish(partial)
+            }
+            Operation::IsEmpty => Ok(Datum::Bool(items.next(env)?.is_none())),
+            Operation::Contains(predicates) => contains(predicates, items, env).map(Datum::Bool),
+            Operation::Sample(count) => sample(*count, items, env).map(Datum::from),
+            _ => Err(EvalError::internal("not the end of a sequence")),
+        }
+    }
+
+    /// The values for each group.
+    fn on_groups(&self, grouped: Grouped, env: &Env<'_>) -> Result<Value, EvalError> {
+        if let Operation::Group(_) = self {
+            return Err(EvalError::logic(
+                "Cannot call `group` on the output of `group` (did you mean to `ungroup`?).",
+            ));
+        }
+        let keeps_stream = grouped.kind == GroupedKind::Stream && matches!(self, Operation::Step(_));
+        let mut groups = Vec::with_capacity(grouped.groups.len());
+        for (key, value) in grouped.groups {
+            let value = match (self, &value) {
+                (Operation::Terminal(steps, terminal), Datum::Array(items))
+                    if grouped.kind == GroupedKind::Stream =>
+                {
+                    let mut items = ArrayItems::new(items.clone());
+                    match accumulate(steps, terminal, &mut items, env)? {
+                        (_, Taken::No) => continue,
+                        (partial, Taken::Yes) => terminal.finish(partial)?,
+                    }
+                }
+                _ => self.apply(Value::Datum(value), env)?.into_datum()?,
+            };
+            let emptied = matches!(&value, Datum::Array(items) if items.is_empty());
+            if !(keeps_stream && emptied) {
+                groups.push((key, value));
+            }
+        }
+        let kind = if keeps_stream { GroupedKind::Stream } else { GroupedKind::Data };
+        Ok(Value::Grouped(Box::new(Grouped { kind, groups })))
+    }
+
+    /// Whether everything it calls can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Operation::Step(step) => step.is_closed(),
+            Operation::Terminal(steps, terminal) => {
+                steps.iter().all(Transform::is_closed) && terminal.is_closed()
+            }
+            Operation::Group(by) => by.is_closed(),
+            Operation::OrderBy(orders) => orders.iter().all(|order| order.selector.is_closed()),
+            Operation::Contains(predicates) => predicates.iter().all(Predicate::is_closed),
+            Operation::OffsetsOf(predicate) => predicate.is_closed(),
+            Operation::Fold(fold) => fold.is_closed(),
+            Operation::Join(join) => join.predicate.func.closed,
+            Operation::Slice(_)
+            | Operation::Limit(_)
+            | Operation::Nth(_)
+            | Operation::IsEmpty
+            | Operation::Sample(_) => true,
+        }
+    }
+}
+
+/// Takes all items through `steps` into `terminal`, and whether any of them counted.
+fn accumulate(
+    steps: &[Transform],
+    terminal: &Terminal,
+    items: &mut dyn Items,
+    env: &Env<'_>,
+) -> Result<(Partial, Taken), EvalError> {
+    if items.is_infinite() {
+        return Err(infinite());
+    }
+    let (mut partial, mut taken) = (terminal.start(), Taken::No);
+    while let Some(item) = items.next(env)? {
+        env.check_cancel()?;
+        transform::run(steps, item, env, &mut |item| {
+            if terminal.add(&mut partial, item, env)? == Taken::Yes {
+                taken = Taken::Yes;
+            }
+            Ok(Flow::Continue)
+        })?;
+    }
+    Ok((partial, taken))
+}
+
+fn group(by: &GroupBy, items: &mut dyn Items, env: &Env<'_>) -> Result<Value, EvalError> {
+    if items.is_infinite() {
+        return Err(infinite());
+    }
+    let pipeline = Pipeline {
+        steps: Vec::new(),
+        group: Some(by.clone()),
+        grouped_steps: Vec::new(),
+        terminal: Terminal::Collect,
+    };
+    let mut tally = pipeline.start();
+    while let Some(item) = items.next(env)? {
+        env.check_cancel()?;
+        pipeline.push(&mut tally, item, env)?;
+    }
+    pipeline.finish(tally)
+}
+
+fn nth_of_array(items: &Array, position: i64) -> Result<Datum, EvalError> {
+    let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
+    let from_start = if position < 0 { position + len } else { position };
+    let found = usize::try_from(from_start).ok().and_then(|at| items.get(at));
+    found.cloned().ok_or_else(|| EvalError::out_of_bounds(position).at(1))
+}
+
+/// Whether each predicate holds for an item that no earlier predicate used up.
+fn contains(predicates: &[Predicate], items: &mut dyn Items, env: &Env<'_>) -> Result<bool, EvalError> {
+    let mut wanted: Vec<(usize, &Predicate)> = predicates.iter().enumerate().collect();
+    while !wanted.is_empty() {
+        env.check_cancel()?;
+        let Some(item) = items.next(env)? else { return Ok(false) };
+        for position in 0..wanted.len() {
+            let (argument, predicate) = wanted[position];
+            if predicate.test(&item, env).map_err(|error| error.at(argument + 1))? {
+                wanted.remove(position);
+                break;
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// `count` items, each as likely as any other (reservoir sampling).
+fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datum>, EvalError> {
+    if items.is_infinite() {
+        return Err(infinite());
+    }
+    let mut chosen = Vec::new();
+    let mut seen: u64 = 0;
+    while let Some(item) = items.next(env)? {
+        env.check_cancel()?;
+        seen += 1;
+        if chosen.len() < count {
+            env.check_array(chosen.len() + 1)?;
+            chosen.push(item);
+        } else if let Some(place) =
+            usize::try_from(env.chance.next_u64() % seen).ok().and_then(|place| chosen.get_mut(place))
+        {
+            *place = item;
+        }
+    }
+    Ok(chosen)
+}
+
+/// Takes an argument out of its place.
+fn taken(values: &[Arg], position: usize) -> Result<Arg, EvalError> {
+    let missing = || EvalError::internal(format!("argument {position} is missing"));
+    values.get(position).cloned().ok_or_else(missing)
+}

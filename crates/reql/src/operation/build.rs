@@ -1,0 +1,268 @@
+//! Arguments become an operation.
+
+use datum::Datum;
+
+use super::{Operation, taken};
+use crate::args::{Arg, Args};
+use crate::closure::Closure;
+use crate::error::EvalError;
+use crate::group::GroupBy;
+use crate::op::pathspec::PathSpec;
+use crate::order::Order;
+use crate::select::{Filter, OnMissing, Predicate, Selector};
+use crate::signature::Op;
+use crate::stream::{Fold, Join, Slice, check_map_arity};
+use crate::terminal::Terminal;
+use crate::transform::Transform;
+use crate::value::not_a_sequence;
+
+/// Arguments that are more than a datum or a function.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// The `default` of `filter`.
+    pub on_missing: OnMissing,
+    /// The arguments of `order_by` after the first.
+    pub orders: Vec<Order>,
+    /// The `emit` of `fold`.
+    pub emit: Option<Closure>,
+    /// The `final_emit` of `fold`.
+    pub final_emit: Option<Closure>,
+    /// There is an index, so that nothing else needs to be given to `group` and `order_by`.
+    pub indexed: bool,
+}
+
+/// The operation that `op` is with these arguments; `None` when it is not a term over sequences.
+///
+/// The first argument of `args` is only a place for the sequence.
+///
+/// An `index` is refused: there is no table here. Whoever has dealt with it leaves it out and says
+/// so in `extras`, since it can stand for everything else that must be given.
+pub fn build(op: Op, args: &Args<'_>, extras: Extras) -> Result<Option<Operation>, EvalError> {
+    let operation = match op {
+        Op::Map | Op::ConcatMap | Op::Filter | Op::Zip => step(op, args, extras)?,
+        Op::GetField | Op::Bracket => field(op, args)?,
+        Op::Pluck | Op::Without | Op::HasFields | Op::WithFields | Op::Merge => object_step(op, args)?,
+        Op::Count | Op::Sum | Op::Avg | Op::Min | Op::Max | Op::Reduce | Op::Distinct => terminal(op, args)?,
+        Op::Group => group(args, extras.indexed)?,
+        Op::OrderBy => order_by(args, extras)?,
+        Op::Limit | Op::Skip | Op::Slice | Op::Nth => position(op, args)?,
+        Op::Sample => sample(args)?,
+        Op::IsEmpty => Operation::IsEmpty,
+        Op::Contains => {
+            let predicates = args.values.iter().skip(1).cloned().map(Predicate::strict);
+            Operation::Contains(predicates.collect())
+        }
+        Op::OffsetsOf => Operation::OffsetsOf(Predicate::lenient(taken(args.values, 1)?)),
+        Op::Fold => Operation::Fold(Fold {
+            base: args.datum(1)?.clone(),
+            next: args.func(2)?.clone(),
+            emit: extras.emit,
+            final_emit: extras.final_emit,
+        }),
+        Op::InnerJoin | Op::OuterJoin => join(op, args)?,
+        _ => return Ok(None),
+    };
+    Ok(Some(operation))
+}
+
+/// Whether `op` is a term over sequences that [`build`] knows.
+#[must_use]
+pub fn is_operation(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Map
+            | Op::ConcatMap
+            | Op::Filter
+            | Op::Zip
+            | Op::GetField
+            | Op::Bracket
+            | Op::Pluck
+            | Op::Without
+            | Op::HasFields
+            | Op::WithFields
+            | Op::Merge
+            | Op::Count
+            | Op::Sum
+            | Op::Avg
+            | Op::Min
+            | Op::Max
+            | Op::Reduce
+            | Op::Distinct
+            | Op::Group
+            | Op::OrderBy
+            | Op::Limit
+            | Op::Skip
+            | Op::Slice
+            | Op::Nth
+            | Op::Sample
+            | Op::IsEmpty
+            | Op::Contains
+            | Op::OffsetsOf
+            | Op::Fold
+            | Op::InnerJoin
+            | Op::OuterJoin
+    )
+}
+
+fn step(op: Op, args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError> {
+    Ok(Operation::Step(match op {
+        Op::Map => {
+            let closure = args.func(1)?;
+            check_map_arity(closure, 1).map_err(|error| error.at(1))?;
+            Transform::Map(closure.clone())
+        }
+        Op::ConcatMap => Transform::ConcatMap(args.func(1)?.clone()),
+        Op::Filter => Transform::Filter(Filter::new(taken(args.values, 1)?, extras.on_missing)),
+        _ => Transform::Zip,
+    }))
+}
+
+fn field(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
+    if op == Op::GetField {
+        let name = args.string(1)?.clone();
+        return Ok(Operation::Step(Transform::Field { name, term: "get_field" }));
+    }
+    match args.datum(1)? {
+        Datum::String(name) => Ok(Operation::Step(Transform::Field { name: name.clone(), term: "bracket" })),
+        Datum::Number(_) => args.integer(1).map(Operation::Nth),
+        other => Err(EvalError::typed(
+            other,
+            format!(
+                "Expected NUMBER or STRING as second argument to `bracket` but found {}.",
+                other.kind().name()
+            ),
+        )
+        .at(1)),
+    }
+}
+
+fn object_step(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
+    if op == Op::Merge {
+        return Ok(Operation::Step(Transform::Merge(args.values.to_vec())));
+    }
+    let spec = PathSpec::of_args(args, 1)?;
+    Ok(Operation::Step(match op {
+        Op::Pluck => Transform::Pluck(spec),
+        Op::Without => Transform::Without(spec),
+        Op::HasFields => Transform::HasFields(spec),
+        _ => Transform::WithFields(spec),
+    }))
+}
+
+fn terminal(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
+    let argument = args.get(1).cloned();
+    if own_optarg(args, "index").is_some() {
+        return Err(index_refused(op, argument.is_some()));
+    }
+    let selector = || argument.clone().map(Selector::from);
+    let terminal = match op {
+        Op::Count => {
+            let steps = argument.clone().map(|arg| Transform::Matching(Predicate::lenient(arg)));
+            return Ok(Operation::Terminal(steps.into_iter().collect(), Terminal::Count));
+        }
+        Op::Sum => Terminal::Sum(selector()),
+        Op::Avg => Terminal::Avg(selector()),
+        Op::Min => Terminal::Min(selector()),
+        Op::Max => Terminal::Max(selector()),
+        Op::Reduce => Terminal::Reduce(args.func(1)?.clone()),
+        _ => Terminal::Distinct,
+    };
+    Ok(Operation::Terminal(Vec::new(), terminal))
+}
+
+/// Indexes belong to tables, which are not here.
+fn index_refused(op: Op, with_function: bool) -> EvalError {
+    let term = op.name().to_lowercase();
+    match op {
+        Op::Sum | Op::Avg => EvalError::logic(format!("Cannot call {term} on an index.")),
+        Op::Min | Op::Max if with_function => {
+            EvalError::logic(format!("Cannot provide both a function and an index to {term}."))
+        }
+        Op::Distinct => EvalError::logic("Can only perform an indexed distinct on a TABLE."),
+        _ => EvalError::value_type_error("TABLE_SLICE", "DATUM", "VALUE DATUM").at(0),
+    }
+}
+
+fn group(args: &Args<'_>, indexed: bool) -> Result<Operation, EvalError> {
+    if own_optarg(args, "index").is_some() {
+        return Err(index_refused(Op::Group, false));
+    }
+    let selectors: Vec<_> = args.values.iter().skip(1).cloned().map(Selector::from).collect();
+    if selectors.is_empty() && !indexed {
+        return Err(EvalError::logic("Cannot group by nothing."));
+    }
+    let multi = args.flag("multi").unwrap_or(false);
+    Ok(Operation::Group(GroupBy { selectors, multi }))
+}
+
+fn order_by(args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError> {
+    if own_optarg(args, "index").is_some() {
+        return Err(EvalError::logic(
+            "Indexed order_by can only be performed on a TABLE or TABLE_SLICE. Make sure order_by \
+             comes before any transformations (such as map) or filters.",
+        ));
+    }
+    if extras.orders.is_empty() && !extras.indexed {
+        return Err(EvalError::logic("Must specify something to order by."));
+    }
+    Ok(Operation::OrderBy(extras.orders))
+}
+
+fn position(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
+    let first = args.integer(1)?;
+    match op {
+        Op::Limit => u32::try_from(first.min(i64::from(u32::MAX))).map(Operation::Limit).map_err(|_| {
+            EvalError::logic(format!("LIMIT takes a non-negative argument (got {first})")).at(1)
+        }),
+        Op::Skip => Ok(Operation::Slice(Slice::skip(first))),
+        Op::Nth => Ok(Operation::Nth(first)),
+        _ => {
+            let left_open = is_open(args, "left_bound")?.unwrap_or(false);
+            let right_open = is_open(args, "right_bound")?;
+            let (right, right_open) = match args.len() {
+                2 => (-1, false),
+                _ => (args.integer(2)?, right_open.unwrap_or(true)),
+            };
+            let right_closed = !right_open;
+            Ok(Operation::Slice(Slice { left: first, right, left_open, right_closed }))
+        }
+    }
+}
+
+/// Whether a bound is open, if it was given.
+fn is_open(args: &Args<'_>, name: &str) -> Result<Option<bool>, EvalError> {
+    match args.optional_string(name)?.map(|text| text.as_ref()) {
+        None => Ok(None),
+        Some("open") => Ok(Some(true)),
+        Some("closed") => Ok(Some(false)),
+        Some(other) => {
+            let printed = Datum::from(other).to_json_string();
+            let message = format!("Expected `open` or `closed` for optarg `{name}` (got `{printed}`).");
+            Err(EvalError::logic(message).at(name))
+        }
+    }
+}
+
+fn sample(args: &Args<'_>) -> Result<Operation, EvalError> {
+    let count = args.integer(1)?;
+    usize::try_from(count).map(Operation::Sample).map_err(|_| {
+        EvalError::logic(format!("Number of items to sample must be non-negative, got `{count}`.")).at(1)
+    })
+}
+
+fn join(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
+    let right = match args.datum(1)? {
+        Datum::Array(items) => items.clone(),
+        other => return Err(not_a_sequence(other).at(1)),
+    };
+    let predicate = match taken(args.values, 2)? {
+        Arg::Func(closure) => closure,
+        Arg::Datum(_) => args.func(2)?.clone(),
+    };
+    Ok(Operation::Join(Join { right, predicate, outer: op == Op::OuterJoin }))
+}
+
+/// An optional argument of the term itself: one of the whole query is meant for tables.
+fn own_optarg<'a>(args: &Args<'a>, name: &str) -> Option<&'a Datum> {
+    args.optargs.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+}

@@ -1,0 +1,64 @@
+//! `order_by` in memory: by fields or functions, ascending or descending, stable.
+
+use std::cmp::Ordering;
+
+use datum::{Array, Datum};
+
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::select::Selector;
+
+/// One thing to order by.
+#[derive(Clone, Debug)]
+pub struct Order {
+    /// What is compared.
+    pub selector: Selector,
+    /// Which way.
+    pub direction: Direction,
+    /// Which argument it came from.
+    pub position: usize,
+}
+
+/// Which way values go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Least first.
+    Ascending,
+    /// Greatest first.
+    Descending,
+}
+
+/// What an item is ordered by: one part for each order, `None` where it is missing.
+pub type SortKey = Vec<Option<Datum>>;
+
+/// What `item` is ordered by.
+pub fn sort_key(orders: &[Order], item: &Datum, env: &Env<'_>) -> Result<SortKey, EvalError> {
+    let part = |order: &Order| order.selector.present(item, env).map_err(|error| error.at(order.position));
+    orders.iter().map(part).collect()
+}
+
+/// How two items follow each other. What is missing comes before everything.
+#[must_use]
+pub fn compare(orders: &[Order], a: &SortKey, b: &SortKey) -> Ordering {
+    for (order, (a, b)) in orders.iter().zip(a.iter().zip(b)) {
+        let ordering = match order.direction {
+            Direction::Ascending => a.cmp(b),
+            Direction::Descending => b.cmp(a),
+        };
+        if ordering != Ordering::Equal {
+            return ordering;
+        }
+    }
+    Ordering::Equal
+}
+
+/// The items of an array in order; equal ones stay as they were.
+pub fn sort(items: &Array, orders: &[Order], env: &Env<'_>) -> Result<Array, EvalError> {
+    let mut keyed = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        env.check_cancel()?;
+        keyed.push((sort_key(orders, item, env)?, item.clone()));
+    }
+    keyed.sort_by(|(a, _), (b, _)| compare(orders, a, b));
+    Ok(keyed.into_iter().map(|(_, item)| item).collect())
+}

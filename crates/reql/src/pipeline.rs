@@ -1,0 +1,174 @@
+//! What is done where the rows are: steps, perhaps groups, and a terminal.
+//!
+//! Each piece of the rows has a [`Tally`] of its own; tallies are merged in the order of the
+//! pieces and finished once. The order of the groups in the answer is that of their keys.
+
+use std::collections::HashMap;
+
+use datum::Datum;
+
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::group::GroupBy;
+use crate::terminal::{Partial, Taken, Terminal};
+use crate::transform::{self, Flow, Transform};
+use crate::value::{Grouped, GroupedKind, Value};
+
+/// Steps before grouping, grouping, steps after it, and what becomes of the items.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// Steps every item takes.
+    pub steps: Vec<Transform>,
+    /// How items are grouped, if they are.
+    pub group: Option<GroupBy>,
+    /// Steps the items of a group take.
+    pub grouped_steps: Vec<Transform>,
+    /// What becomes of the items, in all or in each group.
+    pub terminal: Terminal,
+}
+
+/// What is known after some of the items.
+#[derive(Debug)]
+pub enum Tally {
+    /// Without groups.
+    Whole(Partial),
+    /// By key.
+    Groups {
+        /// What is known of each group.
+        groups: HashMap<Datum, Partial>,
+        /// Items gathered in all groups, when they are only gathered.
+        gathered: usize,
+    },
+}
+
+impl Pipeline {
+    /// What is known before the first item.
+    #[must_use]
+    pub fn start(&self) -> Tally {
+        match self.group {
+            None => Tally::Whole(self.terminal.start()),
+            Some(_) => Tally::Groups { groups: HashMap::new(), gathered: 0 },
+        }
+    }
+
+    /// Takes one item of the source through everything.
+    pub fn push(&self, tally: &mut Tally, item: Datum, env: &Env<'_>) -> Result<(), EvalError> {
+        transform::run(&self.steps, item, env, &mut |item| {
+            match tally {
+                Tally::Whole(partial) => {
+                    self.terminal.add(partial, item, env)?;
+                }
+                Tally::Groups { groups, gathered } => self.push_grouped(groups, gathered, item, env)?,
+            }
+            Ok(Flow::Continue)
+        })?;
+        Ok(())
+    }
+
+    fn push_grouped(
+        &self,
+        groups: &mut HashMap<Datum, Partial>,
+        gathered: &mut usize,
+        item: Datum,
+        env: &Env<'_>,
+    ) -> Result<(), EvalError> {
+        let Some(group) = &self.group else { return Ok(()) };
+        group.keys(&item, env, &mut |key| {
+            transform::run(&self.grouped_steps, item.clone(), env, &mut |item| {
+                self.add_to_group(groups, gathered, &key, item, env)?;
+                Ok(Flow::Continue)
+            })?;
+            Ok(())
+        })
+    }
+
+    fn add_to_group(
+        &self,
+        groups: &mut HashMap<Datum, Partial>,
+        gathered: &mut usize,
+        key: &Datum,
+        item: Datum,
+        env: &Env<'_>,
+    ) -> Result<(), EvalError> {
+        if let Some(partial) = groups.get_mut(key) {
+            self.terminal.add(partial, item, env)?;
+        } else {
+            let mut partial = self.terminal.start();
+            if self.terminal.add(&mut partial, item, env)? == Taken::Yes {
+                groups.insert(key.clone(), partial);
+                check_groups(groups.len(), env)?;
+            }
+        }
+        if matches!(self.terminal, Terminal::Collect) {
+            *gathered += 1;
+            check_gathered(*gathered, env)?;
+        }
+        Ok(())
+    }
+
+    /// Puts what is known of later items behind what is known of earlier ones.
+    pub fn merge(&self, earlier: &mut Tally, later: Tally, env: &Env<'_>) -> Result<(), EvalError> {
+        match (earlier, later) {
+            (Tally::Whole(partial), Tally::Whole(more)) => self.terminal.merge(partial, more, env),
+            (Tally::Groups { groups, gathered }, Tally::Groups { groups: more, gathered: of_more }) => {
+                *gathered += of_more;
+                check_gathered(*gathered, env)?;
+                for (key, partial) in more {
+                    match groups.get_mut(&key) {
+                        Some(known) => self.terminal.merge(known, partial, env)?,
+                        None => {
+                            groups.insert(key, partial);
+                        }
+                    }
+                }
+                check_groups(groups.len(), env)
+            }
+            _ => Err(EvalError::internal("grouped and whole results were mixed up")),
+        }
+    }
+
+    /// The value of the whole chain of terms.
+    pub fn finish(&self, tally: Tally) -> Result<Value, EvalError> {
+        match tally {
+            Tally::Whole(partial) => self.terminal.finish(partial).map(Value::Datum),
+            Tally::Groups { groups, .. } => {
+                let finished =
+                    groups.into_iter().map(|(key, partial)| Ok((key, self.terminal.finish(partial)?)));
+                let mut groups = finished.collect::<Result<Vec<_>, EvalError>>()?;
+                groups.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+                let kind = match self.terminal {
+                    Terminal::Collect => GroupedKind::Stream,
+                    _ => GroupedKind::Data,
+                };
+                Ok(Value::Grouped(Box::new(Grouped { kind, groups })))
+            }
+        }
+    }
+
+    /// Whether everything it calls can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.steps.iter().chain(&self.grouped_steps).all(Transform::is_closed)
+            && self.group.as_ref().is_none_or(GroupBy::is_closed)
+            && self.terminal.is_closed()
+    }
+}
+
+fn check_groups(count: usize, env: &Env<'_>) -> Result<(), EvalError> {
+    if count > env.array_limit {
+        let limit = env.array_limit;
+        return Err(EvalError::resource(format!("Too many groups (> {limit}).")));
+    }
+    Ok(())
+}
+
+fn check_gathered(count: usize, env: &Env<'_>) -> Result<(), EvalError> {
+    if count > env.array_limit {
+        let limit = env.array_limit;
+        return Err(EvalError::resource(format!(
+            "Grouped data over size limit `{limit}`.  Try putting a reduction (like `.reduce` or \
+             `.count`) on the end."
+        )));
+    }
+    Ok(())
+}

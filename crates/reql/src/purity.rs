@@ -1,0 +1,49 @@
+//! How far the same arguments give the same answer.
+//!
+//! Writes that are evaluated once and then replicated, index functions and write hooks each allow
+//! so much and no more. Source: reql reference section 6.
+
+use crate::deep;
+use crate::signature::{self, Nature, Op};
+use crate::term::{FuncTerm, Term};
+
+/// How far the answer of a term depends on its arguments alone, most predictable first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Determinism {
+    /// The same arguments always give the same answer: what indexes and write hooks need.
+    Always,
+    /// Within one query they do (`now`): enough for an atomic update.
+    WithinQuery,
+    /// On one server they do (geometry).
+    OnServer,
+    /// They need not.
+    Never,
+}
+
+/// How predictable a function is.
+#[must_use]
+pub fn of_func(func: &FuncTerm) -> Determinism {
+    of_term(&func.body)
+}
+
+/// How predictable a term is: as its least predictable part.
+#[must_use]
+pub fn of_term(term: &Term) -> Determinism {
+    let call = match term {
+        Term::Datum(_) | Term::Var(_) => return Determinism::Always,
+        Term::Func(func) => return deep::level(|| of_func(func)),
+        Term::Call(call) => call,
+    };
+    let own = match signature::of(call.op).nature {
+        // A name-based identifier is made of its argument alone.
+        Nature::Chance if call.op == Op::Uuid && !call.args.is_empty() => Determinism::Always,
+        Nature::Closed => Determinism::Always,
+        Nature::Constant => Determinism::WithinQuery,
+        Nature::Shape => Determinism::OnServer,
+        Nature::Chance | Nature::Read | Nature::Write => Determinism::Never,
+    };
+    deep::level(|| {
+        let optargs = call.optargs.iter().map(|(_, term)| term);
+        call.args.iter().chain(optargs).map(of_term).fold(own, Determinism::max)
+    })
+}

@@ -1,0 +1,228 @@
+//! How sequence terms look into an item: a value of it, or a yes or no about it.
+
+use datum::{Datum, Object, pseudo};
+
+use crate::args::Arg;
+use crate::closure::Closure;
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::op::field::field_of;
+use crate::term::Term;
+
+/// A value of an item: one of its fields, or what a function makes of it.
+#[derive(Clone, Debug)]
+pub enum Selector {
+    /// The field of this name. Anything but a string is an error once there is an item.
+    Field(Datum),
+    /// What a function answers.
+    Func(Closure),
+}
+
+impl From<Arg> for Selector {
+    fn from(arg: Arg) -> Self {
+        match arg {
+            Arg::Datum(field) => Selector::Field(field),
+            Arg::Func(closure) => Selector::Func(closure),
+        }
+    }
+}
+
+impl Selector {
+    /// The value of `item`.
+    pub fn value(&self, item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
+        match self {
+            Selector::Field(Datum::String(field)) => field_of(item, field, "get_field"),
+            Selector::Field(other) => Err(EvalError::type_error("STRING", other)),
+            Selector::Func(closure) => closure.call(std::slice::from_ref(item), env),
+        }
+    }
+
+    /// The value of `item`, or nothing when something of it is missing.
+    pub fn present(&self, item: &Datum, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        match self {
+            Selector::Field(Datum::String(field)) => match item {
+                Datum::Object(object) => Ok(object.get(field)),
+                other => absent_if_missing(field_of(other, field, "get_field")),
+            },
+            _ => absent_if_missing(self.value(item, env)),
+        }
+    }
+}
+
+impl Selector {
+    /// Whether its function can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Selector::Field(_) => true,
+            Selector::Func(closure) => closure.func.closed,
+        }
+    }
+}
+
+fn absent_if_missing(result: Result<Datum, EvalError>) -> Result<Option<Datum>, EvalError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_non_existence() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A yes or no about an item of `count`, `contains` and `offsets_of`.
+#[derive(Clone, Debug)]
+pub enum Predicate {
+    /// The item equals this.
+    Equals(Datum),
+    /// The function answers something true.
+    Func(Closure),
+    /// The item would stay in a `filter`.
+    Filter(Filter),
+}
+
+impl Predicate {
+    /// What `contains` means by an argument: errors about missing things are errors.
+    #[must_use]
+    pub fn strict(arg: Arg) -> Self {
+        match arg {
+            Arg::Datum(value) => Predicate::Equals(value),
+            Arg::Func(closure) => Predicate::Func(closure),
+        }
+    }
+
+    /// What `count` and `offsets_of` mean by an argument: an item about which something needed is
+    /// missing does not count.
+    #[must_use]
+    pub fn lenient(arg: Arg) -> Self {
+        match arg {
+            Arg::Datum(value) => Predicate::Equals(value),
+            func @ Arg::Func(_) => Predicate::Filter(Filter::new(func, OnMissing::Drop)),
+        }
+    }
+
+    /// Whether it holds for `item`.
+    pub fn test(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
+        match self {
+            Predicate::Equals(value) => Ok(item == value),
+            Predicate::Func(closure) => closure.test(std::slice::from_ref(item), env),
+            Predicate::Filter(filter) => filter.keeps(item, env),
+        }
+    }
+
+    /// Whether its function can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match self {
+            Predicate::Equals(_) => true,
+            Predicate::Func(closure) => closure.func.closed,
+            Predicate::Filter(filter) => filter.is_closed(),
+        }
+    }
+}
+
+/// What `filter` does with an item about which something needed is missing.
+#[derive(Clone, Debug, Default)]
+pub enum OnMissing {
+    /// Leaves it out.
+    #[default]
+    Drop,
+    /// Keeps it.
+    Keep,
+    /// Raises the error about the missing thing.
+    Raise,
+    /// The option itself could not be evaluated: raises this instead.
+    Fail(EvalError),
+}
+
+/// What `filter` asks of an item.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// What the item is held against.
+    pub test: FilterTest,
+    /// What is done when something needed is missing.
+    pub on_missing: OnMissing,
+}
+
+/// What an item is held against.
+#[derive(Clone, Debug)]
+pub enum FilterTest {
+    /// An object every member of which the item must have; anything else is true or false for all.
+    Value(Datum),
+    /// A function whose answer counts by its truth.
+    Truth(Closure),
+    /// A function that was written as an object: its answer is held against the item.
+    Pattern(Closure),
+}
+
+impl Filter {
+    /// The filter that an argument of `filter` means.
+    #[must_use]
+    pub fn new(arg: Arg, on_missing: OnMissing) -> Self {
+        let test = match arg {
+            Arg::Datum(value) => FilterTest::Value(value),
+            Arg::Func(closure) if is_object(&closure.func.body) => FilterTest::Pattern(closure),
+            Arg::Func(closure) => FilterTest::Truth(closure),
+        };
+        Filter { test, on_missing }
+    }
+
+    /// Whether `item` stays.
+    pub fn keeps(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
+        match self.holds(item, env) {
+            Err(error) if error.is_non_existence() => match &self.on_missing {
+                OnMissing::Drop => Ok(false),
+                OnMissing::Keep => Ok(true),
+                OnMissing::Raise => Err(error),
+                OnMissing::Fail(other) => Err(other.clone()),
+            },
+            decided => decided,
+        }
+    }
+
+    /// Whether its function can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        match &self.test {
+            FilterTest::Value(_) => true,
+            FilterTest::Truth(closure) | FilterTest::Pattern(closure) => closure.func.closed,
+        }
+    }
+
+    fn holds(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
+        match &self.test {
+            FilterTest::Value(Datum::Object(pattern)) => matches(pattern, item),
+            FilterTest::Value(value) => Ok(value.is_truthy()),
+            FilterTest::Truth(closure) => closure.test(std::slice::from_ref(item), env),
+            FilterTest::Pattern(closure) => match closure.call(std::slice::from_ref(item), env)? {
+                Datum::Object(pattern) => matches(&pattern, item),
+                other => Ok(other.is_truthy()),
+            },
+        }
+    }
+}
+
+fn is_object(body: &Term) -> bool {
+    match body {
+        Term::Datum(value) => matches!(value, Datum::Object(_)),
+        Term::Call(call) => call.op == crate::signature::Op::MakeObj,
+        _ => false,
+    }
+}
+
+/// Whether `item` has every member of `pattern`: objects recursively, anything else by equality,
+/// and what a literal stands for by equality too.
+fn matches(pattern: &Object, item: &Datum) -> Result<bool, EvalError> {
+    if pseudo::is_literal(pattern) {
+        return Ok(pattern.get(pseudo::LITERAL_VALUE).is_some_and(|value| value == *item));
+    }
+    for (field, wanted) in pattern.iter() {
+        let found = field_of(item, &field, "get_field")?;
+        let holds = match (&wanted, &found) {
+            (Datum::Object(inner), Datum::Object(_)) => crate::deep::level(|| matches(inner, &found))?,
+            _ => wanted == found,
+        };
+        if !holds {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

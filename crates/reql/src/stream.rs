@@ -1,0 +1,60 @@
+//! Sequences whose items are made when they are asked for.
+//!
+//! [`Items`] is what a stream is. The closed language has few sources of its own (`range`,
+//! arrays); tables are sources at the top of a query. What is built on a source is the same for
+//! all of them and lives in the modules here.
+
+mod fold;
+mod join;
+mod merge;
+mod slice;
+mod source;
+mod step;
+
+use datum::{Array, Datum};
+
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::value::infinite;
+
+pub use fold::{Emit, Fold, Folded};
+pub use join::{Join, Joined, pair};
+pub use merge::{Chained, Merged};
+pub use slice::{Slice, Sliced, nth};
+pub use source::{ArrayItems, RangeItems};
+pub use step::{Offsets, Stepped, Zipped, check_map_arity};
+
+/// A sequence that is read once, from its beginning.
+pub trait Items: Send {
+    /// The next item; `None` after the last.
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError>;
+
+    /// Whether the sequence never ends, so that no term may ask for all of it.
+    fn is_infinite(&self) -> bool {
+        false
+    }
+}
+
+impl Items for Box<dyn Items> {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        (**self).next(env)
+    }
+
+    fn is_infinite(&self) -> bool {
+        (**self).is_infinite()
+    }
+}
+
+/// All items, as an array; fails beyond the array limit.
+pub fn collect(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
+    if items.is_infinite() {
+        return Err(infinite());
+    }
+    let mut all = Vec::new();
+    while let Some(item) = items.next(env)? {
+        env.check_cancel()?;
+        env.check_array(all.len() + 1)?;
+        all.push(item);
+    }
+    Ok(Array::from(all))
+}

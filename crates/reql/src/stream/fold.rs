@@ -1,0 +1,140 @@
+//! `fold`: items from left to right through an accumulator.
+
+use datum::{Array, Datum};
+
+use super::Items;
+use crate::closure::Closure;
+use crate::env::Env;
+use crate::error::EvalError;
+
+/// The functions of a `fold`.
+#[derive(Clone, Debug)]
+pub struct Fold {
+    /// The accumulator before the first item.
+    pub base: Datum,
+    /// From accumulator and item to the next accumulator.
+    pub next: Closure,
+    /// What is handed on for each item; without it the answer is the last accumulator.
+    pub emit: Option<Closure>,
+    /// What the last accumulator becomes, or what is handed on after the last item.
+    pub final_emit: Option<Closure>,
+}
+
+/// What a fold hands on.
+pub enum Emit {
+    /// One value: no `emit` was given.
+    Value(Datum),
+    /// A stream of what `emit` answers.
+    Stream(Folded),
+}
+
+impl Fold {
+    /// Fails unless the functions take the arguments they will be called with.
+    pub fn check_arity(&self) -> Result<(), EvalError> {
+        let fits = |closure: &Closure, count| [0, count].contains(&closure.arity());
+        let refuse = |which: &str, count: usize| {
+            let plural = if count == 1 { "" } else { "s" };
+            Err(EvalError::logic(format!(
+                "The {which} function passed to `fold` should expect {count} argument{plural}"
+            )))
+        };
+        match (&self.emit, &self.final_emit) {
+            _ if !fits(&self.next, 2) => refuse("accumulator", 2),
+            (Some(emit), _) if !fits(emit, 3) => refuse("emit", 3),
+            (_, Some(last)) if !fits(last, 1) => refuse("final emit", 1),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether its functions can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let closed = |closure: &Closure| closure.func.closed;
+        closed(&self.next)
+            && self.emit.as_ref().is_none_or(closed)
+            && self.final_emit.as_ref().is_none_or(closed)
+    }
+
+    /// Folds `items`; without `emit` right away.
+    pub fn over(self, mut items: Box<dyn Items>, env: &Env<'_>) -> Result<Emit, EvalError> {
+        self.check_arity()?;
+        if self.emit.is_some() {
+            return Ok(Emit::Stream(Folded {
+                items,
+                accumulator: self.base.clone(),
+                fold: self,
+                many: (Array::default(), 0),
+                done: false,
+            }));
+        }
+        if items.is_infinite() {
+            return Err(crate::value::infinite());
+        }
+        let mut accumulator = self.base;
+        while let Some(item) = items.next(env)? {
+            env.check_cancel()?;
+            accumulator = self.next.call(&[accumulator, item], env).map_err(|e| e.at(2))?;
+        }
+        match &self.final_emit {
+            Some(last) => last.call(&[accumulator], env).map(Emit::Value),
+            None => Ok(Emit::Value(accumulator)),
+        }
+        .map_err(|error| error.at("final_emit"))
+    }
+}
+
+/// What `emit` answers for the items of a stream.
+pub struct Folded {
+    items: Box<dyn Items>,
+    fold: Fold,
+    accumulator: Datum,
+    /// Items of one answer, and how many of them were handed on.
+    many: (Array, usize),
+    done: bool,
+}
+
+impl Folded {
+    /// What is handed on for the next item, or after the last; `None` when there is nothing left.
+    fn step(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        if let Some(item) = self.items.next(env)? {
+            let next = self
+                .fold
+                .next
+                .call(&[self.accumulator.clone(), item.clone()], env)
+                .map_err(|error| error.at(2))?;
+            let before = std::mem::replace(&mut self.accumulator, next);
+            let values = [before, item, self.accumulator.clone()];
+            let emitted = self.fold.emit.as_ref().map(|emit| emit.call(&values, env));
+            return emitted.transpose().map_err(|error| error.at("emit"));
+        }
+        self.done = true;
+        let last = self.fold.final_emit.as_ref();
+        let emitted = last.map(|last| last.call(std::slice::from_ref(&self.accumulator), env));
+        emitted.transpose().map_err(|error| error.at("final_emit"))
+    }
+}
+
+impl Items for Folded {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        loop {
+            let (many, at) = &mut self.many;
+            if let Some(item) = many.get(*at) {
+                *at += 1;
+                return Ok(Some(item.clone()));
+            }
+            if self.done {
+                return Ok(None);
+            }
+            env.check_cancel()?;
+            match self.step(env)? {
+                None => {}
+                Some(Datum::Array(items)) => self.many = (items, 0),
+                Some(other) => return Err(EvalError::type_error("ARRAY", &other)),
+            }
+        }
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.items.is_infinite()
+    }
+}

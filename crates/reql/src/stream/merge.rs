@@ -1,0 +1,107 @@
+//! `union`: streams one after the other, or merged by an order they already have.
+
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+
+use datum::Datum;
+
+use super::Items;
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::order::{Order, SortKey, compare, sort_key};
+
+/// Streams one after the other.
+pub struct Chained {
+    inputs: VecDeque<Box<dyn Items>>,
+}
+
+impl Chained {
+    /// The items of each input after those of the inputs before it.
+    #[must_use]
+    pub fn new(inputs: Vec<Box<dyn Items>>) -> Self {
+        Chained { inputs: inputs.into() }
+    }
+}
+
+impl Items for Chained {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        while let Some(input) = self.inputs.front_mut() {
+            if let Some(item) = input.next(env)? {
+                return Ok(Some(item));
+            }
+            self.inputs.pop_front();
+        }
+        Ok(None)
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.inputs.iter().any(Items::is_infinite)
+    }
+}
+
+/// Streams that are each in order, merged into one that is.
+pub struct Merged {
+    inputs: Vec<Input>,
+    orders: Vec<Order>,
+    started: bool,
+}
+
+struct Input {
+    items: Box<dyn Items>,
+    /// The item to hand on next and what it is ordered by.
+    head: Option<(SortKey, Datum)>,
+}
+
+impl Merged {
+    /// `inputs` merged by `orders`. Reading fails where an input is not in that order.
+    #[must_use]
+    pub fn new(inputs: Vec<Box<dyn Items>>, orders: Vec<Order>) -> Self {
+        let inputs = inputs.into_iter().map(|items| Input { items, head: None }).collect();
+        Merged { inputs, orders, started: false }
+    }
+
+    /// Reads the next item of an input into its head.
+    fn advance(&mut self, position: usize, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        let input = &mut self.inputs[position];
+        let before = input.head.take();
+        if let Some(item) = input.items.next(env)? {
+            let key = sort_key(&self.orders, &item, env)?;
+            let sinks =
+                |(known, _): &(SortKey, Datum)| compare(&self.orders, known, &key) == Ordering::Greater;
+            if before.as_ref().is_some_and(sinks) {
+                return Err(EvalError::logic(
+                    "The streams given as arguments are not ordered by given ordering.",
+                ));
+            }
+            input.head = Some((key, item));
+        }
+        Ok(before.map(|(_, item)| item))
+    }
+}
+
+impl Items for Merged {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        env.check_cancel()?;
+        if !std::mem::replace(&mut self.started, true) {
+            for position in 0..self.inputs.len() {
+                self.advance(position, env)?;
+            }
+        }
+        let mut first: Option<(usize, &SortKey)> = None;
+        for (position, input) in self.inputs.iter().enumerate() {
+            let Some((key, _)) = &input.head else { continue };
+            let earlier = |(_, known): (usize, &SortKey)| compare(&self.orders, key, known) == Ordering::Less;
+            if first.is_none_or(earlier) {
+                first = Some((position, key));
+            }
+        }
+        match first.map(|(position, _)| position) {
+            Some(position) => self.advance(position, env),
+            None => Ok(None),
+        }
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.inputs.iter().any(|input| input.items.is_infinite())
+    }
+}

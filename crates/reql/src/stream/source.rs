@@ -1,0 +1,63 @@
+//! Sources the language has without tables: arrays and ranges.
+
+use datum::{Array, Datum};
+
+use super::Items;
+use crate::env::Env;
+use crate::error::EvalError;
+
+/// The items of an array.
+pub struct ArrayItems {
+    items: Array,
+    at: usize,
+}
+
+impl ArrayItems {
+    /// From the first item on.
+    #[must_use]
+    pub fn new(items: Array) -> Self {
+        ArrayItems { items, at: 0 }
+    }
+}
+
+impl Items for ArrayItems {
+    fn next(&mut self, _env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        let item = self.items.get(self.at).cloned();
+        self.at += 1;
+        Ok(item)
+    }
+}
+
+/// `range`: integers that follow each other.
+#[derive(Debug)]
+pub struct RangeItems {
+    next: i64,
+    end: Option<i64>,
+}
+
+impl RangeItems {
+    /// From `start` up to but without `end`; without `end`, for ever.
+    #[must_use]
+    pub fn new(start: i64, end: Option<i64>) -> Self {
+        RangeItems { next: start, end }
+    }
+}
+
+impl Items for RangeItems {
+    fn next(&mut self, _env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        const SAFE_INTEGER_MAX: i64 = 1 << 53;
+        if self.end.is_some_and(|end| self.next >= end) {
+            return Ok(None);
+        }
+        if self.next > SAFE_INTEGER_MAX {
+            return Err(EvalError::logic("`range` out of safe double bounds."));
+        }
+        let item = Datum::Number(self.next as f64);
+        self.next += 1;
+        Ok(Some(item))
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.end.is_none()
+    }
+}

@@ -1,0 +1,126 @@
+//! Streams that look at items one at a time: transformed, zipped from several, offsets.
+
+use datum::{Array, Datum};
+
+use super::Items;
+use crate::closure::Closure;
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::select::Predicate;
+use crate::transform::{Emitted, Transform};
+
+/// What a step hands on for the items of another stream.
+pub struct Stepped<I> {
+    items: I,
+    step: Transform,
+    /// Items that one item became, and how many of them were handed on.
+    many: (Array, usize),
+}
+
+impl<I: Items> Stepped<I> {
+    /// `step` over `items`.
+    pub fn new(items: I, step: Transform) -> Self {
+        Stepped { items, step, many: (Array::default(), 0) }
+    }
+}
+
+impl<I: Items> Items for Stepped<I> {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        loop {
+            let (many, at) = &mut self.many;
+            if let Some(item) = many.get(*at) {
+                *at += 1;
+                return Ok(Some(item.clone()));
+            }
+            env.check_cancel()?;
+            let Some(item) = self.items.next(env)? else { return Ok(None) };
+            match self.step.step(item, env)? {
+                Emitted::None => {}
+                Emitted::One(item) => return Ok(Some(item)),
+                Emitted::Many(items) => self.many = (items, 0),
+            }
+        }
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.items.is_infinite()
+    }
+}
+
+/// `map` over several streams at once, as long as the shortest.
+pub struct Zipped {
+    inputs: Vec<Box<dyn Items>>,
+    closure: Closure,
+}
+
+impl Zipped {
+    /// `closure` is called with one item of each input. Fails when it takes another number.
+    pub fn new(inputs: Vec<Box<dyn Items>>, closure: Closure) -> Result<Self, EvalError> {
+        check_map_arity(&closure, inputs.len())?;
+        Ok(Zipped { inputs, closure })
+    }
+}
+
+/// Fails unless the function of a `map` over `sequences` sequences takes as many arguments.
+pub fn check_map_arity(closure: &Closure, sequences: usize) -> Result<(), EvalError> {
+    let declared = closure.arity();
+    if declared == 0 || declared == sequences {
+        return Ok(());
+    }
+    let arguments = if declared == 1 { "argument" } else { "arguments" };
+    let found = if sequences == 1 { "sequence was" } else { "sequences were" };
+    Err(EvalError::logic(format!(
+        "The function passed to `map` expects {declared} {arguments}, but {sequences} {found} found."
+    )))
+}
+
+impl Items for Zipped {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        env.check_cancel()?;
+        let mut values = Vec::with_capacity(self.inputs.len());
+        for input in &mut self.inputs {
+            match input.next(env)? {
+                Some(item) => values.push(item),
+                None => return Ok(None),
+            }
+        }
+        let position = self.inputs.len();
+        self.closure.call(&values, env).map(Some).map_err(|error| error.at(position))
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.inputs.iter().all(Items::is_infinite)
+    }
+}
+
+/// `offsets_of`: the positions of the items a predicate holds for.
+pub struct Offsets<I> {
+    items: I,
+    predicate: Predicate,
+    position: u64,
+}
+
+impl<I: Items> Offsets<I> {
+    /// Positions in `items`, counted from 0.
+    pub fn new(items: I, predicate: Predicate) -> Self {
+        Offsets { items, predicate, position: 0 }
+    }
+}
+
+impl<I: Items> Items for Offsets<I> {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        while let Some(item) = self.items.next(env)? {
+            env.check_cancel()?;
+            let position = self.position;
+            self.position += 1;
+            if self.predicate.test(&item, env).map_err(|error| error.at(1))? {
+                return Ok(Some(Datum::Number(position as f64)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.items.is_infinite()
+    }
+}

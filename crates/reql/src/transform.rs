@@ -1,0 +1,193 @@
+//! Steps that take one item of a sequence and hand on none, one or several.
+//!
+//! The same steps serve arrays in memory, rows inside a shard and streams at the top of a query.
+
+use datum::{Array, Datum, Text};
+
+use crate::args::{Arg, Args};
+use crate::closure::Closure;
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::op::field::{field_of, object_of};
+use crate::op::merge::{merge_datums, merge_item};
+use crate::op::pathspec::PathSpec;
+use crate::op::project::{item_has_fields, pluck_item, without_item};
+use crate::select::{Filter, Predicate};
+use crate::value::not_a_sequence;
+
+/// One step.
+#[derive(Clone, Debug)]
+pub enum Transform {
+    /// `map` over one sequence.
+    Map(Closure),
+    /// `concat_map`: the function answers an array, whose items are handed on.
+    ConcatMap(Closure),
+    /// `filter`.
+    Filter(Filter),
+    /// The items for which a predicate holds, as `count` with an argument wants them.
+    Matching(Predicate),
+    /// `get_field` and `bracket` with a name: the field, of the items that have it.
+    Field {
+        /// The field.
+        name: Text,
+        /// Which of the two terms, for messages.
+        term: &'static str,
+    },
+    /// `pluck`.
+    Pluck(PathSpec),
+    /// `without`.
+    Without(PathSpec),
+    /// `has_fields`: the items that have them.
+    HasFields(PathSpec),
+    /// `with_fields`: the items that have them, with nothing else.
+    WithFields(PathSpec),
+    /// `merge`; the first argument is a place for the item.
+    Merge(Vec<Arg>),
+    /// `zip`: the right side of a join laid over the left.
+    Zip,
+}
+
+/// What a step hands on for one item.
+pub enum Emitted {
+    /// Nothing.
+    None,
+    /// One item.
+    One(Datum),
+    /// Several.
+    Many(Array),
+}
+
+/// Whether more items are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Yes.
+    Continue,
+    /// No: nothing that follows can change the result.
+    Stop,
+}
+
+impl Transform {
+    /// Handles one item.
+    pub fn step(&self, item: Datum, env: &Env<'_>) -> Result<Emitted, EvalError> {
+        let keep = |keep: bool, item: Datum| if keep { Emitted::One(item) } else { Emitted::None };
+        match self {
+            Transform::Map(closure) => one(closure.call(&[item], env)).map_err(|error| error.at(1)),
+            Transform::ConcatMap(closure) => {
+                match closure.call(&[item], env).map_err(|error| error.at(1))? {
+                    Datum::Array(items) => Ok(Emitted::Many(items)),
+                    other => Err(not_a_sequence(&other).at(1)),
+                }
+            }
+            Transform::Filter(filter) => {
+                let keeps = filter.keeps(&item, env).map_err(|error| error.at(1))?;
+                Ok(keep(keeps, item))
+            }
+            Transform::Matching(predicate) => {
+                let matches = predicate.test(&item, env).map_err(|error| error.at(1))?;
+                Ok(keep(matches, item))
+            }
+            Transform::Field { name, term } => match &item {
+                Datum::Object(object) => Ok(object.get(name).map_or(Emitted::None, Emitted::One)),
+                other => one(field_of(other, name, term)),
+            },
+            Transform::HasFields(spec) => Ok(keep(item_has_fields(&item, spec)?, item)),
+            Transform::WithFields(spec) => {
+                if item_has_fields(&item, spec)? {
+                    one(pluck_item(&item, spec))
+                } else {
+                    Ok(Emitted::None)
+                }
+            }
+            Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) | Transform::Zip => {
+                one(self.item(&item, env))
+            }
+        }
+    }
+
+    /// What the term answers for a single value that is not a sequence: its own meaning for
+    /// terms over objects, an error for the others.
+    pub fn item(&self, item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
+        match self {
+            Transform::Field { name, term } => field_of(item, name, term),
+            Transform::Pluck(spec) => pluck_item(item, spec),
+            Transform::Without(spec) => without_item(item, spec),
+            Transform::HasFields(spec) => item_has_fields(item, spec).map(Datum::Bool),
+            Transform::WithFields(spec) => {
+                let has_them = item_has_fields(item, spec)?;
+                pluck_item(&Datum::Bool(has_them), spec)
+            }
+            Transform::Merge(values) => merge_item(item, &Args { values, optargs: &[], env }),
+            Transform::Zip => zip(item),
+            Transform::Map(_) | Transform::ConcatMap(_) | Transform::Filter(_) | Transform::Matching(_) => {
+                Err(not_a_sequence(item).at(0))
+            }
+        }
+    }
+
+    /// Whether everything the step calls can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let closed = |closure: &Closure| closure.func.closed;
+        match self {
+            Transform::Map(closure) | Transform::ConcatMap(closure) => closed(closure),
+            Transform::Filter(filter) => filter.is_closed(),
+            Transform::Matching(predicate) => predicate.is_closed(),
+            Transform::Merge(layers) => {
+                layers.iter().all(|arg| !matches!(arg, Arg::Func(closure) if !closed(closure)))
+            }
+            _ => true,
+        }
+    }
+}
+
+fn one(result: Result<Datum, EvalError>) -> Result<Emitted, EvalError> {
+    result.map(Emitted::One)
+}
+
+fn zip(item: &Datum) -> Result<Datum, EvalError> {
+    let not_joined = || EvalError::logic("ZIP can only be called on the result of a join.");
+    let joined = object_of(item, "zip").map_err(|_| not_joined())?;
+    let left = joined.get("left").ok_or_else(not_joined)?;
+    match joined.get("right") {
+        Some(right) => merge_datums(&left, &right),
+        None => Ok(left),
+    }
+}
+
+/// Takes `item` through all `steps` and hands what comes out to `sink`.
+pub fn run<S>(steps: &[Transform], mut item: Datum, env: &Env<'_>, sink: &mut S) -> Result<Flow, EvalError>
+where
+    S: FnMut(Datum) -> Result<Flow, EvalError>,
+{
+    for (i, step) in steps.iter().enumerate() {
+        item = match step.step(item, env)? {
+            Emitted::One(next) => next,
+            Emitted::None => return Ok(Flow::Continue),
+            Emitted::Many(items) => {
+                for item in items.iter() {
+                    env.check_cancel()?;
+                    if run(&steps[i + 1..], item.clone(), env, sink)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                return Ok(Flow::Continue);
+            }
+        };
+    }
+    sink(item)
+}
+
+/// The array of everything `step` hands on for the items of an array.
+pub fn map_array(step: &Transform, items: &Array, env: &Env<'_>) -> Result<Array, EvalError> {
+    let mut out = Vec::with_capacity(items.len());
+    for item in items.iter() {
+        env.check_cancel()?;
+        match step.step(item.clone(), env)? {
+            Emitted::None => {}
+            Emitted::One(item) => out.push(item),
+            Emitted::Many(items) => out.extend(items.iter().cloned()),
+        }
+        env.check_array(out.len())?;
+    }
+    Ok(Array::from(out))
+}
