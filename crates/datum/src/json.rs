@@ -1,365 +1,44 @@
-//! Reading JSON text into values: the text a client sends, and the text of stored rows.
+//! JSON text to values.
 
-use crate::escape::{self, EscapeFault};
-use crate::number::{self, NumberFault};
-use crate::print::{TYPE_KEY, string_end};
+use crate::compact::{self, Root};
+pub use crate::fault::{Fault, JsonError};
+use crate::layout::{self, HEADER_BYTES};
 use crate::value::Repr;
-use crate::{Datum, Object, Text, deep, ptype};
+use crate::{Array, Bytes, Datum, Object, Text, raw, reader};
 
-/// Why text is not a value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JsonError {
-    /// The text is not JSON. `Display` is the sentence ReQL shows after
-    /// `Failed to parse "…" as JSON: `.
-    #[error("{}", fault.text())]
-    Syntax {
-        /// What is wrong.
-        fault: Fault,
-        /// Byte position of the fault in the text.
-        position: usize,
-    },
-    /// An object has this key twice.
-    #[error("Duplicate key {} in JSON.", Datum::String(.0.clone()).to_json_string())]
-    DuplicateKey(Text),
-    /// A `$reql_type$` object that is not well made; the ReQL message.
-    #[error("{0}")]
-    BadPseudotype(String),
-    /// The text has a NUL byte in it.
-    #[error("Encountered unescaped null byte in JSON string.")]
-    NulByte,
-    /// The text is not UTF-8 from this byte position on.
-    #[error("text is not UTF-8 at position {0}")]
-    NotUtf8(usize),
-}
+/// Shorter text becomes a tree at once.
+const COMPACTED_BYTES_MIN: usize = 128;
 
-/// What is wrong with JSON text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each variant is named and worded by its text")]
-pub enum Fault {
-    Empty,
-    RootFollowed,
-    InvalidValue,
-    MissingName,
-    MissingColon,
-    MissingObjectComma,
-    MissingArrayComma,
-    BadHex,
-    BadSurrogate,
-    BadEscape,
-    MissingQuote,
-    NumberTooBig,
-    MissingFraction,
-    MissingExponent,
-}
-
-impl Fault {
-    /// The sentence a user sees. Source: reql reference 7.1, JSON.
-    #[must_use]
-    pub fn text(self) -> &'static str {
-        match self {
-            Fault::Empty => "The document is empty.",
-            Fault::RootFollowed => "The document root must not follow by other values.",
-            Fault::InvalidValue => "Invalid value.",
-            Fault::MissingName => "Missing a name for object member.",
-            Fault::MissingColon => "Missing a colon after a name of object member.",
-            Fault::MissingObjectComma => "Missing a comma or '}' after an object member.",
-            Fault::MissingArrayComma => "Missing a comma or ']' after an array element.",
-            Fault::BadHex => "Incorrect hex digit after \\u escape in string.",
-            Fault::BadSurrogate => "The surrogate pair in string is invalid.",
-            Fault::BadEscape => "Invalid escape character in string.",
-            Fault::MissingQuote => "Missing a closing quotation mark in string.",
-            Fault::NumberTooBig => "Number too big to be stored in double.",
-            Fault::MissingFraction => "Miss fraction part in number.",
-            Fault::MissingExponent => "Miss exponent in number.",
-        }
-    }
-}
-
-/// The value of a complete JSON text. Strings are copied out of it.
+/// The value of a complete JSON text.
 ///
 /// Numbers become doubles, `$reql_type$` objects are checked and become what they mean, and keys
-/// must be unique. Nesting may be as deep as the text is long.
+/// must be unique. Nesting may be as deep as the text is long. Objects of longer text are kept
+/// in their stored form, which is made in one pass and read lazily.
 pub fn parse(text: &[u8]) -> Result<Datum, JsonError> {
     let text = std::str::from_utf8(text).map_err(|e| JsonError::NotUtf8(e.valid_up_to()))?;
-    Reader::new(text, Strings::Copied, Nested::Tree).root()
+    stored_form(text).map_or_else(|| reader::read(text), Ok)
 }
 
-/// [`parse`] of text that is already shared: long strings become slices of it.
+/// [`parse`] of text that is already shared, of which long strings may become slices.
 pub fn parse_shared(text: &Text) -> Result<Datum, JsonError> {
-    Reader::new(text, Strings::Sliced(text), Nested::Tree).root()
+    stored_form(text).map_or_else(|| reader::read_shared(text), Ok)
 }
 
-/// The value of a piece of a stored row: objects stay text, to be read when asked.
-///
-/// `text` is canonical; damage is an error or a wrong value, never a panic.
-pub(crate) fn parse_stored(text: &Text) -> Result<Datum, JsonError> {
-    Reader::new(text, Strings::Sliced(text), Nested::Text(text)).root()
-}
-
-/// Strings shorter than this are copied: a copy is cheaper than keeping the source alive.
-const SLICED_BYTES_MIN: usize = 24;
-
-#[derive(Clone, Copy)]
-enum Strings<'a> {
-    Copied,
-    Sliced(&'a Text),
-}
-
-#[derive(Clone, Copy)]
-enum Nested<'a> {
-    Tree,
-    Text(&'a Text),
-}
-
-struct Reader<'a> {
-    text: &'a str,
-    bytes: &'a [u8],
-    at: usize,
-    strings: Strings<'a>,
-    nested: Nested<'a>,
-    /// The first fault of meaning. A fault of syntax anywhere comes before it.
-    misfit: Option<JsonError>,
-}
-
-impl<'a> Reader<'a> {
-    fn new(text: &'a str, strings: Strings<'a>, nested: Nested<'a>) -> Reader<'a> {
-        Reader { text, bytes: text.as_bytes(), at: 0, strings, nested, misfit: None }
+/// The value in stored form. `None` when the text is short, faulty or of a kind that must be read
+/// as a tree.
+fn stored_form(text: &str) -> Option<Datum> {
+    if text.len() < COMPACTED_BYTES_MIN {
+        return None;
     }
-
-    fn root(mut self) -> Result<Datum, JsonError> {
-        let value = self.whole();
-        match (value, self.misfit) {
-            (Ok(value), None) => Ok(value),
-            (Ok(_), Some(misfit)) => Err(misfit),
-            (Err(_), _) if self.bytes.contains(&0) => Err(JsonError::NulByte),
-            (Err(fault), _) => Err(fault),
+    let compacted = compact::compact(text, HEADER_BYTES)?;
+    match compacted.root {
+        Root::Object(members) => {
+            let row = layout::seal(compacted.text, &members, layout::Keys::Plain);
+            Some(Datum::Object(Object(Repr::Raw(Bytes::from(row)))))
         }
-    }
-
-    fn whole(&mut self) -> Result<Datum, JsonError> {
-        if self.next_byte().is_none() {
-            return Err(self.fault(Fault::Empty));
-        }
-        let value = self.value()?;
-        match self.next_byte() {
-            None => Ok(value),
-            Some(_) => Err(self.fault(Fault::RootFollowed)),
-        }
-    }
-
-    /// Skips white space; the byte after it.
-    #[inline]
-    fn next_byte(&mut self) -> Option<u8> {
-        loop {
-            match self.bytes.get(self.at) {
-                Some(b' ' | b'\n' | b'\r' | b'\t') => self.at += 1,
-                other => return other.copied(),
-            }
-        }
-    }
-
-    fn fault(&self, fault: Fault) -> JsonError {
-        JsonError::Syntax { fault, position: self.at }
-    }
-
-    fn value(&mut self) -> Result<Datum, JsonError> {
-        match self.next_byte() {
-            Some(b'"') => Ok(Datum::String(self.string()?)),
-            Some(b'{') => deep::level(|| self.object()),
-            Some(b'[') => deep::level(|| self.array()),
-            Some(b't') => self.word("true", Datum::Bool(true)),
-            Some(b'f') => self.word("false", Datum::Bool(false)),
-            Some(b'n') => self.word("null", Datum::Null),
-            Some(_) => self.number(),
-            None => Err(self.fault(Fault::InvalidValue)),
-        }
-    }
-
-    fn word(&mut self, word: &str, value: Datum) -> Result<Datum, JsonError> {
-        if !self.bytes[self.at..].starts_with(word.as_bytes()) {
-            return Err(self.fault(Fault::InvalidValue));
-        }
-        self.at += word.len();
-        Ok(value)
-    }
-
-    fn number(&mut self) -> Result<Datum, JsonError> {
-        // An ASCII byte begins here or the text between characters does: a value never starts
-        // inside a character.
-        let text = self.text.get(self.at..).unwrap_or_default();
-        match number::read_number(text) {
-            Ok((value, len)) => {
-                self.at += len;
-                Ok(Datum::Number(value))
-            }
-            Err(fault) => Err(self.fault(match fault {
-                NumberFault::NoDigit => Fault::InvalidValue,
-                NumberFault::NoFraction => Fault::MissingFraction,
-                NumberFault::NoExponent => Fault::MissingExponent,
-                NumberFault::TooBig => Fault::NumberTooBig,
-            })),
-        }
-    }
-
-    fn array(&mut self) -> Result<Datum, JsonError> {
-        self.at += 1;
-        let mut items = Vec::new();
-        if self.next_byte() == Some(b']') {
-            self.at += 1;
-            return Ok(Datum::from(items));
-        }
-        loop {
-            items.push(self.value()?);
-            match self.next_byte() {
-                Some(b',') => self.at += 1,
-                Some(b']') => break,
-                _ => return Err(self.fault(Fault::MissingArrayComma)),
-            }
-        }
-        self.at += 1;
-        Ok(Datum::from(items))
-    }
-
-    fn object(&mut self) -> Result<Datum, JsonError> {
-        if let Nested::Text(source) = self.nested
-            && let Some(object) = self.object_text(source)
-        {
-            return Ok(object);
-        }
-        self.at += 1;
-        let mut members = Vec::new();
-        let mut sorted = true;
-        let mut typed = false;
-        if self.next_byte() == Some(b'}') {
-            self.at += 1;
-            return Ok(Datum::Object(Object::from_sorted(members)));
-        }
-        loop {
-            if self.next_byte() != Some(b'"') {
-                return Err(self.fault(Fault::MissingName));
-            }
-            let key = self.string()?;
-            if self.next_byte() != Some(b':') {
-                return Err(self.fault(Fault::MissingColon));
-            }
-            self.at += 1;
-            let value = self.value()?;
-            sorted = sorted && members.last().is_none_or(|(last, _)| *last < key);
-            typed = typed || *key == *TYPE_KEY;
-            members.push((key, value));
-            match self.next_byte() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => break,
-                _ => return Err(self.fault(Fault::MissingObjectComma)),
-            }
-        }
-        self.at += 1;
-        Ok(meaning(members, sorted, typed).unwrap_or_else(|misfit| {
-            self.misfit.get_or_insert(misfit);
-            Datum::Null
-        }))
-    }
-
-    /// The object at `at` left as text, unless it may be a pseudotype.
-    fn object_text(&mut self, source: &Text) -> Option<Datum> {
-        if may_have_type(&self.bytes[self.at..]) {
-            return None;
-        }
-        let end = skip_container(self.bytes, self.at)?;
-        let text = source.as_bytes().slice(self.at..end);
-        self.at = end;
-        Some(Datum::Object(Object(Repr::Text(text))))
-    }
-
-    fn string(&mut self) -> Result<Text, JsonError> {
-        let start = self.at + 1;
-        let end = escape::plain_end(self.bytes, start);
-        if self.bytes.get(end) != Some(&b'"') {
-            return self.escaped_string(start, end);
-        }
-        self.at = end + 1;
-        let plain = &self.text[start..end];
-        Ok(match self.strings {
-            Strings::Sliced(source) if plain.len() >= SLICED_BYTES_MIN => source.slice_ref(plain),
-            _ => Text::from(plain),
-        })
-    }
-
-    /// A string whose first byte that is not plain, at `special`, is not its closing quote.
-    fn escaped_string(&mut self, start: usize, special: usize) -> Result<Text, JsonError> {
-        let mut found = String::from(&self.text[start..special]);
-        let mut at = special;
-        loop {
-            self.at = at;
-            match self.bytes.get(at) {
-                Some(b'"') => break,
-                Some(b'\\') => {
-                    let (character, after) = escape::read_escape(self.bytes, at)
-                        .map_err(|fault| self.fault(escape_fault(fault)))?;
-                    found.push(character);
-                    at = after;
-                }
-                None | Some(0) => return Err(self.fault(Fault::MissingQuote)),
-                Some(_) => return Err(self.fault(Fault::BadEscape)),
-            }
-            let end = escape::plain_end(self.bytes, at);
-            found.push_str(&self.text[at..end]);
-            at = end;
-        }
-        self.at = at + 1;
-        Ok(Text::from(found))
-    }
-}
-
-fn escape_fault(fault: EscapeFault) -> Fault {
-    match fault {
-        EscapeFault::Unknown => Fault::BadEscape,
-        EscapeFault::Hex => Fault::BadHex,
-        EscapeFault::Surrogate => Fault::BadSurrogate,
-    }
-}
-
-/// The value of an object's members as they stand in the text.
-fn meaning(mut members: Vec<(Text, Datum)>, sorted: bool, typed: bool) -> Result<Datum, JsonError> {
-    if !sorted {
-        members.sort_by(|a, b| a.0.cmp(&b.0));
-        if let Some(pair) = members.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            return Err(JsonError::DuplicateKey(pair[0].0.clone()));
-        }
-    }
-    if typed {
-        return ptype::read(members).map_err(JsonError::BadPseudotype);
-    }
-    Ok(Datum::Object(Object::from_sorted(members)))
-}
-
-/// Whether the canonical object at the start of `json` could have a `$reql_type$` member: its
-/// first key is not greater than that.
-pub(crate) fn may_have_type(json: &[u8]) -> bool {
-    match json.get(2..) {
-        Some([b'\\', ..]) => true,
-        Some(key) => &key[..key.len().min(TYPE_KEY.len())] <= TYPE_KEY.as_bytes(),
-        None => false,
-    }
-}
-
-/// Position after the object or array that begins at `start`, or `None` when it does not end.
-pub(crate) fn skip_container(json: &[u8], start: usize) -> Option<usize> {
-    let mut at = start;
-    let mut depth = 0_usize;
-    loop {
-        let byte = *json.get(at)?;
-        at += 1;
-        match byte {
-            b'"' => at = string_end(json, at),
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth -= 1;
-                if depth == 0 {
-                    return Some(at);
-                }
-            }
-            _ => {}
+        Root::Array(items) => {
+            let text = Bytes::from(compacted.text).slice(HEADER_BYTES..);
+            Some(items.into_iter().map(|item| raw::value(&text, item)).collect::<Array>().into())
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Where things are in the bytes of a stored row (docs/formats/row.md).
 
-use crate::Bytes;
+use std::ops::Range;
 
 /// The version this program writes.
 pub(crate) const VERSION: u8 = 1;
@@ -11,13 +11,13 @@ pub(crate) const FLAG_WIDE: u8 = 1;
 /// Set when some top-level key is escaped in the text.
 pub(crate) const FLAG_ESCAPED_KEYS: u8 = 2;
 /// Bytes before the text.
-pub(crate) const HEADER_BYTES: usize = 16;
-/// Where the checksum is; it covers everything but itself.
-pub(crate) const CHECKSUM: std::ops::Range<usize> = 4..8;
+pub(crate) const HEADER_BYTES: usize = 12;
 /// Where the length of the text is.
-pub(crate) const TEXT_LEN: std::ops::Range<usize> = 8..12;
+pub(crate) const TEXT_LEN: Range<usize> = 4..8;
 /// Where the number of top-level members is.
-pub(crate) const MEMBER_COUNT: std::ops::Range<usize> = 12..16;
+pub(crate) const MEMBER_COUNT: Range<usize> = 8..12;
+/// Bytes of the checksum at the end, of everything before it.
+pub(crate) const CHECKSUM_BYTES: usize = 4;
 
 /// The parts of a row.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ pub(crate) struct Layout<'a> {
 }
 
 /// Where one member is, relative to the text.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     /// First byte of the key, after its quote.
     pub key_start: usize,
@@ -49,7 +49,8 @@ impl<'a> Layout<'a> {
         let header = row.get(..HEADER_BYTES)?;
         let text_len = read_u32(&header[TEXT_LEN])?;
         let count = read_u32(&header[MEMBER_COUNT])?;
-        let (text, table) = row[HEADER_BYTES..].split_at_checked(text_len)?;
+        let (text, rest) = row[HEADER_BYTES..].split_at_checked(text_len)?;
+        let (table, _) = rest.split_last_chunk::<CHECKSUM_BYTES>()?;
         let wide = header[2] & FLAG_WIDE != 0;
         let escaped_keys = header[2] & FLAG_ESCAPED_KEYS != 0;
         let entry_bytes = if wide { 8 } else { 4 };
@@ -94,13 +95,63 @@ impl<'a> Layout<'a> {
     }
 }
 
+/// Whether some top-level key is escaped in the text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keys {
+    /// No key needs escaping.
+    Plain,
+    /// Some key does.
+    Escaped,
+}
+
+/// Makes a row of room for the header and the text after it: adds the table, fills in the header.
+pub(crate) fn seal(mut row: Vec<u8>, members: &[Span], keys: Keys) -> Vec<u8> {
+    let text_len = row.len() - HEADER_BYTES;
+    let wide = text_len > usize::from(u16::MAX);
+    row.reserve_exact(members.len() * if wide { 8 } else { 4 } + CHECKSUM_BYTES);
+    for member in members {
+        for offset in [member.key_start, member.value_start] {
+            if wide {
+                row.extend_from_slice(&(offset as u32).to_le_bytes());
+            } else {
+                row.extend_from_slice(&(offset as u16).to_le_bytes());
+            }
+        }
+    }
+    let wide = if wide { FLAG_WIDE } else { 0 };
+    let escaped = if keys == Keys::Escaped { FLAG_ESCAPED_KEYS } else { 0 };
+    row[..TEXT_LEN.start].copy_from_slice(&[VERSION, CODEC_PLAIN, wide | escaped, 0]);
+    row[TEXT_LEN].copy_from_slice(&(text_len as u32).to_le_bytes());
+    row[MEMBER_COUNT].copy_from_slice(&(members.len() as u32).to_le_bytes());
+    let checksum = crc32c::crc32c(&row);
+    row.extend_from_slice(&checksum.to_le_bytes());
+    row
+}
+
 #[inline]
 fn read_u32(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
 }
 
-/// The JSON text of a row whose layout was checked; empty when it was not.
+/// Whether the text of a stored object is a whole row, not the text of an object inside one.
 #[inline]
-pub(crate) fn text_of(row: &Bytes) -> &[u8] {
-    Layout::of(row).map_or(&[], |layout| layout.text)
+pub(crate) fn is_row(stored: &[u8]) -> bool {
+    stored.first() != Some(&b'{')
+}
+
+/// Where the JSON text is in a row or in text itself; nowhere in bytes that are neither.
+#[inline]
+pub(crate) fn text_range(stored: &[u8]) -> Range<usize> {
+    if !is_row(stored) {
+        return 0..stored.len();
+    }
+    let len = Layout::of(stored).map_or(0, |layout| layout.text.len());
+    let start = HEADER_BYTES.min(stored.len());
+    start..start + len
+}
+
+/// The JSON text of a row, or text itself.
+#[inline]
+pub(crate) fn text_of(stored: &[u8]) -> &[u8] {
+    &stored[text_range(stored)]
 }

@@ -10,8 +10,10 @@
 #![forbid(unsafe_code)]
 
 mod binary;
+mod compact;
 mod deep;
 mod escape;
+mod fault;
 pub mod json;
 pub mod key;
 mod kind;
@@ -23,6 +25,7 @@ mod print;
 pub mod pseudo;
 mod ptype;
 mod raw;
+mod reader;
 pub mod row;
 mod time;
 mod utf8;

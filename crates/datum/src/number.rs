@@ -161,34 +161,36 @@ pub(crate) enum NumberFault {
 /// Reads the JSON number at the start of `text`: its value and its length in bytes.
 pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
     let bytes = text.as_bytes();
-    let negative = bytes.first() == Some(&b'-');
-    let start = usize::from(negative);
-    let whole = integer_digits(&bytes[start..]).ok_or(NumberFault::NoDigit)?;
+    let start = usize::from(bytes.first() == Some(&b'-'));
+    let signed = |value: f64| if start == 1 { -value } else { value };
+    let (mut mantissa, whole) = read_digits(&bytes[start..], 0);
     let mut end = start + whole;
-    let mut mantissa = Mantissa::default();
-    mantissa.push_all(&bytes[start..end]);
-    let mut scale = 0_i32;
+    match (bytes.get(start), whole) {
+        (_, 0) => return Err(NumberFault::NoDigit),
+        // Nothing follows a leading zero: further digits are not part of the number.
+        (Some(b'0'), 2..) => return Ok((signed(0.0), start + 1)),
+        _ => {}
+    }
+    let mut digits = whole;
+    let mut fraction = 0;
     if bytes.get(end) == Some(&b'.') {
-        let count = digits(&bytes[end + 1..]);
-        if count == 0 {
+        (mantissa, fraction) = read_digits(&bytes[end + 1..], mantissa);
+        if fraction == 0 {
             return Err(NumberFault::NoFraction);
         }
-        mantissa.push_all(&bytes[end + 1..end + 1 + count]);
-        scale = -i32::try_from(count).unwrap_or(i32::MAX);
-        end += 1 + count;
+        digits += fraction;
+        end += 1 + fraction;
     }
-    let mut plain = true;
     if matches!(bytes.get(end), Some(b'e' | b'E')) {
         let sign = usize::from(matches!(bytes.get(end + 1), Some(b'+' | b'-')));
-        let count = digits(&bytes[end + 1 + sign..]);
-        if count == 0 {
+        let (_, exponent) = read_digits(&bytes[end + 1 + sign..], 0);
+        if exponent == 0 {
             return Err(NumberFault::NoExponent);
         }
-        end += 1 + sign + count;
-        plain = false;
-    }
-    if let (true, Some(value)) = (plain, mantissa.scaled(scale)) {
-        return Ok((if negative { -value } else { value }, end));
+        end += 1 + sign + exponent;
+    } else if digits <= 19 && mantissa <= 1 << 53 && fraction < EXACT_POWERS.len() {
+        // Both are exact doubles, so one rounding gives the nearest.
+        return Ok((signed(mantissa as f64 / EXACT_POWERS[fraction]), end));
     }
     match text[..end].parse::<f64>() {
         Ok(value) if value.is_finite() => Ok((value, end)),
@@ -196,40 +198,19 @@ pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
     }
 }
 
-/// Length of `0` or of digits that do not begin with `0`.
-fn integer_digits(bytes: &[u8]) -> Option<usize> {
-    match bytes.first()? {
-        b'0' => Some(1),
-        b'1'..=b'9' => Some(digits(bytes)),
-        _ => None,
-    }
-}
-
-fn digits(bytes: &[u8]) -> usize {
-    bytes.iter().take_while(|b| b.is_ascii_digit()).count()
-}
-
-/// Decimal digits gathered as an integer, as long as it stays exact.
-#[derive(Default)]
-struct Mantissa {
-    value: u64,
-    count: usize,
-}
-
-impl Mantissa {
-    fn push_all(&mut self, digits: &[u8]) {
-        self.count += digits.len();
-        if self.count <= 19 {
-            self.value = digits.iter().fold(self.value, |n, d| n * 10 + u64::from(d - b'0'));
+/// The digits at the start of `bytes` appended to `value`, and how many they are. The value means
+/// something for up to nineteen digits in all.
+#[inline]
+fn read_digits(bytes: &[u8], value: u64) -> (u64, usize) {
+    let mut value = value;
+    for (count, byte) in bytes.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return (value, count);
         }
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
     }
-
-    /// The value times ten to the `scale`, when both are exact doubles: one rounding, so correct.
-    fn scaled(&self, scale: i32) -> Option<f64> {
-        let exact = self.count <= 19 && self.value <= 1 << 53;
-        let power = EXACT_POWERS.get(scale.unsigned_abs() as usize)?;
-        exact.then(|| self.value as f64 / power)
-    }
+    (value, bytes.len())
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::layout::{self, HEADER_BYTES, Layout};
+use crate::layout::{self, Layout};
 use crate::value::Repr;
-use crate::{Bytes, Datum, Object, Text, json, raw};
+use crate::{Bytes, Datum, Object, Text, raw, reader};
 
 impl Object {
     /// The value under `key`.
@@ -12,14 +12,11 @@ impl Object {
     /// A stored object is searched in its text: by its table at the top of a row, member by member
     /// inside it.
     #[must_use]
+    #[inline]
     pub fn get(&self, key: &str) -> Option<Datum> {
         match &self.0 {
-            Repr::Tree(tree) => {
-                let found = tree.0.binary_search_by(|(k, _)| (**k).cmp(key)).ok()?;
-                Some(tree.0[found].1.clone())
-            }
-            Repr::Row(row) => raw::find_in_row(row, key).map(|at| raw::value(row, at)),
-            Repr::Text(text) => raw::find_in_text(text, 0, text, key).map(|at| raw::value(text, at)),
+            Repr::Tree(tree) => Some(tree.find(key)?.clone()),
+            Repr::Raw(stored) => raw::find(stored, key).map(|at| raw::value(stored, at)),
         }
     }
 
@@ -27,9 +24,8 @@ impl Object {
     #[must_use]
     pub fn contains_key(&self, key: &str) -> bool {
         match &self.0 {
-            Repr::Tree(tree) => tree.0.binary_search_by(|(k, _)| (**k).cmp(key)).is_ok(),
-            Repr::Row(row) => raw::find_in_row(row, key).is_some(),
-            Repr::Text(text) => raw::find_in_text(text, 0, text, key).is_some(),
+            Repr::Tree(tree) => tree.find(key).is_some(),
+            Repr::Raw(stored) => raw::find(stored, key).is_some(),
         }
     }
 
@@ -38,8 +34,8 @@ impl Object {
     pub fn len(&self) -> usize {
         match &self.0 {
             Repr::Tree(tree) => tree.0.len(),
-            Repr::Row(row) => Layout::of(row).map_or(0, |layout| layout.count),
-            Repr::Text(text) => raw::Members::new(0, text).count(),
+            Repr::Raw(row) if layout::is_row(row) => Layout::of(row).map_or(0, |layout| layout.count),
+            Repr::Raw(text) => raw::Members::of(text).count(),
         }
     }
 
@@ -48,7 +44,7 @@ impl Object {
     pub fn is_empty(&self) -> bool {
         match &self.0 {
             Repr::Tree(tree) => tree.0.is_empty(),
-            Repr::Row(_) | Repr::Text(_) => self.iter().next().is_none(),
+            Repr::Raw(stored) => raw::Members::of(stored).next().is_none(),
         }
     }
 
@@ -56,8 +52,7 @@ impl Object {
     pub fn iter(&self) -> impl Iterator<Item = (Text, Datum)> + '_ {
         match &self.0 {
             Repr::Tree(tree) => Iter::Tree(tree.0.iter()),
-            Repr::Row(row) => Iter::Raw(row, raw::Members::new(HEADER_BYTES, layout::text_of(row))),
-            Repr::Text(text) => Iter::Raw(text, raw::Members::new(0, text)),
+            Repr::Raw(stored) => Iter::Raw(stored, raw::Members::of(stored)),
         }
     }
 
@@ -65,24 +60,16 @@ impl Object {
     pub fn keys(&self) -> impl Iterator<Item = Text> + '_ {
         match &self.0 {
             Repr::Tree(tree) => Keys::Tree(tree.0.iter()),
-            Repr::Row(row) => Keys::Raw(row, raw::Members::new(HEADER_BYTES, layout::text_of(row))),
-            Repr::Text(text) => Keys::Raw(text, raw::Members::new(0, text)),
+            Repr::Raw(stored) => Keys::Raw(stored, raw::Members::of(stored)),
         }
     }
 
     /// The same object with every value read out of its text.
     #[must_use]
     pub fn to_tree(&self) -> Object {
-        let source = match &self.0 {
-            Repr::Tree(_) => return self.clone(),
-            Repr::Row(row) => {
-                let len = layout::text_of(row).len();
-                row.slice(HEADER_BYTES.min(row.len())..(HEADER_BYTES + len).min(row.len()))
-            }
-            Repr::Text(text) => text.clone(),
-        };
-        let whole = Text::try_from(source).ok().and_then(|text| json::parse_shared(&text).ok());
-        match whole {
+        let Repr::Raw(stored) = &self.0 else { return self.clone() };
+        let text = Text::try_from(stored.slice(layout::text_range(stored))).ok();
+        match text.and_then(|text| reader::read_shared(&text).ok()) {
             Some(Datum::Object(tree)) => tree,
             _ => self.iter().collect(),
         }
@@ -91,17 +78,18 @@ impl Object {
     /// A builder that begins with these members.
     #[must_use]
     pub fn to_builder(&self) -> ObjectBuilder {
-        let members = match &self.0 {
-            Repr::Tree(tree) => tree.0.clone(),
-            Repr::Row(_) | Repr::Text(_) => {
-                let members: Vec<_> = self.iter().collect();
-                if !members.is_sorted_by(|a, b| a.0 < b.0) {
-                    return members.into_iter().collect();
-                }
-                members
-            }
-        };
-        ObjectBuilder(Members::Sorted(members))
+        match &self.0 {
+            Repr::Tree(tree) => ObjectBuilder(Members::Sorted(tree.0.clone())),
+            Repr::Raw(_) => self.iter().collect(),
+        }
+    }
+
+    /// The canonical text of a stored object.
+    pub(crate) fn stored_text(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Repr::Tree(_) => None,
+            Repr::Raw(stored) => Some(layout::text_of(stored)),
+        }
     }
 }
 
@@ -116,9 +104,9 @@ impl Iterator for Iter<'_> {
     fn next(&mut self) -> Option<(Text, Datum)> {
         match self {
             Iter::Tree(members) => members.next().cloned(),
-            Iter::Raw(source, members) => {
+            Iter::Raw(stored, members) => {
                 let member = members.next()?;
-                Some((raw::key(source, member.key), raw::value(source, member.value)))
+                Some((raw::key(stored, member.key), raw::value(stored, member.value)))
             }
         }
     }
@@ -135,7 +123,7 @@ impl Iterator for Keys<'_> {
     fn next(&mut self) -> Option<Text> {
         match self {
             Keys::Tree(members) => members.next().map(|(key, _)| key.clone()),
-            Keys::Raw(source, members) => Some(raw::key(source, members.next()?.key)),
+            Keys::Raw(stored, members) => Some(raw::key(stored, members.next()?.key)),
         }
     }
 }
@@ -265,16 +253,5 @@ impl FromIterator<(Text, Datum)> for ObjectBuilder {
             builder.insert(key, value);
         }
         builder
-    }
-}
-
-impl Object {
-    /// The canonical text of a stored object.
-    pub(crate) fn stored_text(&self) -> Option<&[u8]> {
-        match &self.0 {
-            Repr::Tree(_) => None,
-            Repr::Row(row) => Some(layout::text_of(row)),
-            Repr::Text(text) => Some(text),
-        }
     }
 }

@@ -70,7 +70,7 @@ impl Datum {
             Datum::Array(items) => deep::level(|| items.iter().find_map(Datum::not_json)),
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
                 Repr::Tree(tree) => deep::level(|| tree.0.iter().find_map(|m| m.1.not_json())),
-                Repr::Row(_) | Repr::Text(_) => None,
+                Repr::Raw(_) => None,
             },
             _ => None,
         }
@@ -82,8 +82,7 @@ impl Object {
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match &self.0 {
             Repr::Tree(tree) => deep::level(|| write_members(tree, out)),
-            Repr::Row(row) => out.extend_from_slice(layout::text_of(row)),
-            Repr::Text(text) => out.extend_from_slice(text),
+            Repr::Raw(stored) => out.extend_from_slice(layout::text_of(stored)),
         }
     }
 }
@@ -170,7 +169,7 @@ pub(crate) fn shape_members(shape: &Object) -> Vec<(Text, Datum)> {
     let mut members = match &shape.0 {
         Repr::Tree(tree) => tree.0.clone(),
         // A shape is taken out of its text when it is read.
-        Repr::Row(_) | Repr::Text(_) => Vec::new(),
+        Repr::Raw(_) => Vec::new(),
     };
     let at = members.partition_point(|(key, _)| &**key < TYPE_KEY);
     let name = Datum::String(Text::from_static("GEOMETRY"));

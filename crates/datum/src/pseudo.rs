@@ -19,7 +19,7 @@ pub fn from_object(object: Object) -> Result<Datum, String> {
     }
     match object.to_tree().0 {
         Repr::Tree(tree) => ptype::read(tree.0.clone()),
-        Repr::Row(_) | Repr::Text(_) => Ok(Datum::Object(object)),
+        Repr::Raw(_) => Ok(Datum::Object(object)),
     }
 }
 
@@ -28,8 +28,7 @@ pub fn from_object(object: Object) -> Result<Datum, String> {
 pub fn is_literal(object: &Object) -> bool {
     // Stored text holds no literal.
     let Repr::Tree(tree) = &object.0 else { return false };
-    let found = tree.0.binary_search_by(|(key, _)| (**key).cmp(TYPE_KEY));
-    found.is_ok_and(|at| matches!(&tree.0[at].1, Datum::String(name) if *name == LITERAL))
+    matches!(tree.find(TYPE_KEY), Some(Datum::String(name)) if *name == LITERAL)
 }
 
 /// Whether there is a literal anywhere in `value`. What is stored holds none and is not looked
@@ -42,7 +41,7 @@ pub fn holds_literal(value: &Datum) -> bool {
             Repr::Tree(tree) => {
                 is_literal(object) || deep::level(|| tree.0.iter().any(|(_, value)| holds_literal(value)))
             }
-            Repr::Row(_) | Repr::Text(_) => false,
+            Repr::Raw(_) => false,
         },
         _ => false,
     }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::layout::{HEADER_BYTES, Layout};
+use crate::layout::{HEADER_BYTES, Layout, is_row, text_range};
 use crate::print::string_end;
 use crate::value::Repr;
-use crate::{Bytes, Datum, Object, Text, escape, json};
+use crate::{Bytes, Datum, Object, Text, escape, reader};
 
 /// The value at `range` of canonical text. Damage gives `null`: rows are checksummed before this.
 #[inline]
@@ -13,7 +13,7 @@ pub(crate) fn value(source: &Bytes, range: Range<usize>) -> Datum {
     let Some(text) = source.get(range.clone()) else { return Datum::Null };
     match text {
         [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => string(source, range.start + 1..range.end - 1),
-        [b'{', ..] if !json::may_have_type(text) => Datum::Object(Object(Repr::Text(source.slice(range)))),
+        [b'{', ..] if !reader::may_have_type(text) => Datum::Object(Object(Repr::Raw(source.slice(range)))),
         b"true" => Datum::Bool(true),
         b"false" => Datum::Bool(false),
         b"null" => Datum::Null,
@@ -28,10 +28,10 @@ fn string(source: &Bytes, range: Range<usize>) -> Datum {
 
 fn parsed(source: &Bytes, range: Range<usize>) -> Datum {
     let Ok(text) = Text::try_from(source.slice(range.clone())) else { return Datum::Null };
-    match json::parse_stored(&text) {
+    match reader::read_stored(&text) {
         Ok(value) => value,
         // An object that cannot be what its `$reql_type$` says is still an object.
-        Err(_) if text.starts_with('{') => Datum::Object(Object(Repr::Text(source.slice(range)))),
+        Err(_) if text.starts_with('{') => Datum::Object(Object(Repr::Raw(source.slice(range)))),
         Err(_) => Datum::Null,
     }
 }
@@ -56,12 +56,15 @@ pub(crate) struct Member {
     pub value: Range<usize>,
 }
 
-/// The member `name` of a stored row.
+/// Where the value of member `name` is in a stored row or text.
 #[inline]
-pub(crate) fn find_in_row(row: &Bytes, name: &str) -> Option<Range<usize>> {
-    let layout = Layout::of(row)?;
+pub(crate) fn find(stored: &[u8], name: &str) -> Option<Range<usize>> {
+    if !is_row(stored) {
+        return find_in_text(stored, name);
+    }
+    let layout = Layout::of(stored)?;
     if layout.escaped_keys {
-        return find_in_text(row, HEADER_BYTES, layout.text, name);
+        return find_in_text(stored, name);
     }
     let (mut low, mut high) = (0, layout.count);
     while low < high {
@@ -79,16 +82,16 @@ pub(crate) fn find_in_row(row: &Bytes, name: &str) -> Option<Range<usize>> {
     None
 }
 
-/// The member `name` of the object whose canonical text begins at `base` of the source.
-pub(crate) fn find_in_text(source: &Bytes, base: usize, text: &[u8], name: &str) -> Option<Range<usize>> {
+/// The same, looking at one member after the other.
+fn find_in_text(stored: &[u8], name: &str) -> Option<Range<usize>> {
     let mut wanted = Vec::with_capacity(name.len() + 8);
     escape::write_escaped(name, &mut wanted);
-    Members::new(base, text)
-        .find(|member| source.get(member.key.clone()) == Some(&wanted[..]))
+    Members::of(stored)
+        .find(|member| stored.get(member.key.clone()) == Some(&wanted[..]))
         .map(|member| member.value)
 }
 
-/// The members of an object's canonical text, in order. Ends early at damage.
+/// The members of a stored row or text, in order. Ends early at damage.
 pub(crate) struct Members<'a> {
     text: &'a [u8],
     base: usize,
@@ -96,9 +99,10 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Members of `text`; their ranges are counted from `base` bytes before it.
-    pub(crate) fn new(base: usize, text: &'a [u8]) -> Members<'a> {
-        Members { text, base, at: 1 }
+    /// Members of `stored`; their ranges are positions in it.
+    pub(crate) fn of(stored: &'a [u8]) -> Members<'a> {
+        let range = text_range(stored);
+        Members { base: range.start, text: &stored[range], at: 1 }
     }
 }
 
@@ -129,7 +133,7 @@ impl Iterator for Members<'_> {
 fn value_end(text: &[u8], start: usize) -> Option<usize> {
     match *text.get(start)? {
         b'"' => Some(string_end(text, start + 1)),
-        b'{' | b'[' => json::skip_container(text, start),
+        b'{' | b'[' => reader::skip_container(text, start),
         _ => {
             let rest = &text[start..];
             let len = rest.iter().position(|b| matches!(b, b',' | b'}' | b']'))?;

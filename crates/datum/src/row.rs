@@ -1,12 +1,9 @@
 //! The bytes of a stored row: canonical JSON text between a checked header and a table of where
 //! its top-level members are. docs/formats/row.md is the format.
 
-use crate::layout::{
-    CHECKSUM, CODEC_PLAIN, FLAG_ESCAPED_KEYS, FLAG_WIDE, HEADER_BYTES, Layout, MEMBER_COUNT, TEXT_LEN,
-    VERSION,
-};
+use crate::layout::{CODEC_PLAIN, HEADER_BYTES, Keys, Layout, Span, VERSION, is_row, seal, text_of};
 use crate::value::Repr;
-use crate::{Bytes, Datum, Object, Text, escape, layout};
+use crate::{Bytes, Datum, Object, Text, escape};
 
 /// Why bytes are not a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,22 +42,21 @@ pub enum CorruptRow {
 /// requests are far smaller.
 #[must_use]
 pub fn encode(object: &Object) -> Vec<u8> {
+    let mut writer = Writer::new();
     match &object.0 {
-        Repr::Row(row) => row.to_vec(),
-        Repr::Tree(tree) => {
-            let mut writer = Writer::new(tree.0.len());
-            for (key, value) in &tree.0 {
-                writer.member(key, value);
-            }
-            writer.finish()
-        }
-        Repr::Text(_) => {
-            let mut writer = Writer::new(8);
-            for (key, value) in object.iter() {
-                writer.member(&key, &value);
-            }
-            writer.finish()
-        }
+        Repr::Raw(row) if is_row(row) => return row.to_vec(),
+        Repr::Raw(_) => object.iter().for_each(|(key, value)| writer.member(&key, &value)),
+        Repr::Tree(tree) => tree.0.iter().for_each(|(key, value)| writer.member(key, value)),
+    }
+    writer.finish()
+}
+
+/// [`encode`], without a copy when `object` is a stored row already.
+#[must_use]
+pub fn encode_shared(object: &Object) -> Bytes {
+    match &object.0 {
+        Repr::Raw(row) if is_row(row) => row.clone(),
+        _ => Bytes::from(encode(object)),
     }
 }
 
@@ -71,9 +67,9 @@ pub fn decode(bytes: Bytes) -> Result<Object, CorruptRow> {
     if header[0] != VERSION {
         return Err(CorruptRow::UnknownVersion { found: header[0] });
     }
-    let stored = header[CHECKSUM].try_into().map_err(|_| length)?;
-    let expected = u32::from_le_bytes(stored);
-    let found = checksum(&bytes);
+    let (checked, stored) = bytes.split_last_chunk().ok_or(length)?;
+    let expected = u32::from_le_bytes(*stored);
+    let found = crc32c::crc32c(checked);
     if expected != found {
         return Err(CorruptRow::Checksum { expected, found });
     }
@@ -81,44 +77,41 @@ pub fn decode(bytes: Bytes) -> Result<Object, CorruptRow> {
         return Err(CorruptRow::UnknownCodec { found: header[1] });
     }
     Layout::of(&bytes).ok_or(length)?;
-    Ok(Object(Repr::Row(bytes)))
+    Ok(Object(Repr::Raw(bytes)))
 }
 
 /// The canonical JSON text of a row that `decode` accepts; empty for other bytes.
 #[must_use]
 pub fn json(row: &Bytes) -> &[u8] {
-    layout::text_of(row)
-}
-
-fn checksum(row: &[u8]) -> u32 {
-    let (before, after) = row.split_at(CHECKSUM.start);
-    crc32c::crc32c_append(crc32c::crc32c(before), &after[CHECKSUM.len()..])
+    text_of(row)
 }
 
 /// Writes the text and remembers where its members are.
 struct Writer {
     row: Vec<u8>,
-    spans: Vec<(u32, u32)>,
-    escaped_keys: bool,
+    members: Vec<Span>,
+    keys: Keys,
 }
 
 impl Writer {
-    fn new(members: usize) -> Writer {
-        let mut row = Vec::with_capacity(256);
+    fn new() -> Writer {
+        let mut row = Vec::with_capacity(512);
         row.resize(HEADER_BYTES, 0);
         row.push(b'{');
-        Writer { row, spans: Vec::with_capacity(members), escaped_keys: false }
+        Writer { row, members: Vec::with_capacity(16), keys: Keys::Plain }
     }
 
     fn member(&mut self, key: &Text, value: &Datum) {
-        if !self.spans.is_empty() {
+        if !self.members.is_empty() {
             self.row.push(b',');
         }
         let key_start = self.text_len() + 1;
         escape::write_string(key, &mut self.row);
-        self.escaped_keys |= self.text_len() - key_start != key.len() + 1;
+        if self.text_len() - key_start != key.len() + 1 {
+            self.keys = Keys::Escaped;
+        }
         self.row.push(b':');
-        self.spans.push((key_start as u32, self.text_len() as u32));
+        self.members.push(Span { key_start, value_start: self.text_len() });
         value.write_json(&mut self.row);
     }
 
@@ -128,25 +121,6 @@ impl Writer {
 
     fn finish(mut self) -> Vec<u8> {
         self.row.push(b'}');
-        let text_len = self.text_len();
-        let wide = text_len > usize::from(u16::MAX);
-        self.row.reserve_exact(self.spans.len() * if wide { 8 } else { 4 });
-        for &(key, value) in &self.spans {
-            if wide {
-                self.row.extend_from_slice(&key.to_le_bytes());
-                self.row.extend_from_slice(&value.to_le_bytes());
-            } else {
-                self.row.extend_from_slice(&(key as u16).to_le_bytes());
-                self.row.extend_from_slice(&(value as u16).to_le_bytes());
-            }
-        }
-        let wide = if wide { FLAG_WIDE } else { 0 };
-        let escaped = if self.escaped_keys { FLAG_ESCAPED_KEYS } else { 0 };
-        self.row[..4].copy_from_slice(&[VERSION, CODEC_PLAIN, wide | escaped, 0]);
-        self.row[TEXT_LEN].copy_from_slice(&(text_len as u32).to_le_bytes());
-        self.row[MEMBER_COUNT].copy_from_slice(&(self.spans.len() as u32).to_le_bytes());
-        let checksum = checksum(&self.row);
-        self.row[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
-        self.row
+        seal(self.row, &self.members, self.keys)
     }
 }

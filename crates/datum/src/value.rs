@@ -90,15 +90,22 @@ pub struct Object(pub(crate) Repr);
 pub(crate) enum Repr {
     /// Members sorted by key, keys unique.
     Tree(Arc<Members>),
-    /// A whole stored row (docs/formats/row.md), checked by `row::decode`.
-    Row(Bytes),
-    /// Canonical JSON text of an object inside a row.
-    Text(Bytes),
+    /// A whole stored row (docs/formats/row.md), checked by `row::decode`, or the canonical JSON
+    /// text of an object inside one. The first byte tells: text begins with a brace.
+    Raw(Bytes),
 }
 
 /// Sorted members of an object.
 #[derive(Default)]
 pub(crate) struct Members(pub(crate) Vec<(Text, Datum)>);
+
+impl Members {
+    /// The value under `key`.
+    pub(crate) fn find(&self, key: &str) -> Option<&Datum> {
+        let found = self.0.binary_search_by(|(k, _)| k.as_bytes()[..].cmp(key.as_bytes())).ok()?;
+        Some(&self.0[found].1)
+    }
+}
 
 impl Drop for Members {
     fn drop(&mut self) {

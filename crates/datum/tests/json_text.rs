@@ -1,5 +1,6 @@
 //! Messages about text that is not a value, word for word, and text only serde_json can judge.
 
+#[allow(dead_code, reason = "each test file uses some of it")]
 mod values;
 
 use rekindle_datum::{Datum, json};

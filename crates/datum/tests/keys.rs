@@ -1,5 +1,6 @@
 //! Keys: their order, their limits and what is refused, word for word.
 
+#[allow(dead_code, reason = "each test file uses some of it")]
 mod values;
 
 use rekindle_datum::{Bytes, Datum, KeyBound, KeyRange, Object, PrimaryKey, Text, Time, key};

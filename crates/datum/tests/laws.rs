@@ -1,5 +1,6 @@
 //! What holds for every value, tried on seeded random ones.
 
+#[allow(dead_code, reason = "each test file uses some of it")]
 mod values;
 
 use std::cmp::Ordering;
@@ -38,6 +39,21 @@ fn printed_values_read_back_as_themselves() {
         let text = Text::from(value.to_json_string());
         assert_same(&json::parse(text.as_bytes()).expect("canonical"), &value);
         assert_same(&json::parse_shared(&text).expect("canonical"), &value);
+    });
+}
+
+#[test]
+fn values_are_read_alike_however_they_are_spelled() {
+    for_seeds(|chance| {
+        let value = values::value(chance, 4);
+        let mut text = String::new();
+        values::scrambled(&value, chance, &mut text);
+        let read = json::parse(text.as_bytes()).expect("valid JSON");
+        assert_same(&read, &value);
+        if let (Datum::Object(read), Datum::Object(tree)) = (read, value) {
+            let stored = row::decode(row::encode_shared(&read)).expect("a row");
+            assert_eq!(row::encode(&stored), row::encode(&tree), "{text}");
+        }
     });
 }
 

@@ -36,7 +36,11 @@ impl PrimaryKey {
                 binary_len(bytes)
             }
             Datum::Array(items) => write_array(items, &mut out)?,
-            Datum::Bool(_) | Datum::Number(_) | Datum::Time(_) => write_item(value, &mut out)?,
+            Datum::Bool(_) | Datum::Number(_) | Datum::Time(_) => {
+                write_scalar(value, &mut out);
+                // Far from the limit, whatever the value.
+                0
+            }
             Datum::Geometry(_) => return Err(KeyError::Geometry),
             other => return Err(KeyError::PrimaryKind(other.clone())),
         };
@@ -170,35 +174,43 @@ fn write_item(item: &Datum, out: &mut Vec<u8>) -> Result<usize, KeyError> {
             out.push(END);
             Ok(1 + text.len())
         }
-        Datum::Bool(_) | Datum::Number(_) | Datum::Binary(_) | Datum::Time(_) => Ok(write_scalar(item, out)),
+        Datum::Bool(_) | Datum::Number(_) | Datum::Binary(_) | Datum::Time(_) => {
+            write_scalar(item, out);
+            Ok(reference_len(item))
+        }
         Datum::Geometry(_) => Err(KeyError::Geometry),
         other => Err(KeyError::ItemKind(other.clone())),
     }
 }
 
-/// Appends a value that needs no checking; its length in RethinkDB's encoding.
-fn write_scalar(value: &Datum, out: &mut Vec<u8>) -> usize {
+/// Appends a value that needs no checking.
+fn write_scalar(value: &Datum, out: &mut Vec<u8>) {
     match value {
-        Datum::Bool(value) => {
-            out.push(if *value { TRUE } else { FALSE });
-            2
-        }
+        Datum::Bool(value) => out.push(if *value { TRUE } else { FALSE }),
         Datum::Number(number) => {
             out.push(NUMBER);
             out.extend_from_slice(&ordered_number(*number));
-            number_len(*number)
         }
         Datum::Time(time) => {
             out.push(TIME);
             out.extend_from_slice(&ordered_number(time.epoch_seconds));
-            "PTIME:".len() + number_len(time.epoch_seconds)
         }
         Datum::Binary(bytes) => {
             out.push(BINARY);
             write_escaped(bytes, out);
             out.push(END);
-            binary_len(bytes)
         }
+        _ => {}
+    }
+}
+
+/// The length of such a value in RethinkDB's encoding.
+fn reference_len(value: &Datum) -> usize {
+    match value {
+        Datum::Bool(_) => "Bt".len(),
+        Datum::Number(number) => number_len(*number),
+        Datum::Time(time) => "PTIME:".len() + number_len(time.epoch_seconds),
+        Datum::Binary(bytes) => binary_len(bytes),
         _ => 0,
     }
 }

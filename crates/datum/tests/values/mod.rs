@@ -76,6 +76,67 @@ fn shape(chance: &mut Chance) -> Datum {
     Datum::Geometry(members.into_iter().map(|(k, v)| (Text::from(k), v)).collect())
 }
 
+/// The JSON text of `value` as a careless program might write it: members in any order, white
+/// space anywhere, characters and numbers spelled in other ways. Pseudotypes are left out.
+pub fn scrambled(value: &Datum, chance: &mut Chance, out: &mut String) {
+    space(chance, out);
+    match value {
+        Datum::Number(n) if chance.below(2) == 0 => out.push_str(&format!("{n:e}")),
+        Datum::String(text) => scrambled_string(text, chance, out),
+        Datum::Array(items) => {
+            out.push('[');
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { "," } else { "" });
+                scrambled(item, chance, out);
+            }
+            out.push(']');
+        }
+        Datum::Object(object) => {
+            let mut members: Vec<_> = object.iter().collect();
+            for i in (1..members.len()).rev() {
+                members.swap(i, chance.below(i + 1));
+            }
+            out.push('{');
+            for (i, (key, value)) in members.iter().enumerate() {
+                out.push_str(if i > 0 { "," } else { "" });
+                space(chance, out);
+                if chance.below(20) == 0 {
+                    scrambled_string(key, chance, out);
+                } else {
+                    out.push_str(&Datum::String(key.clone()).to_json_string());
+                }
+                space(chance, out);
+                out.push(':');
+                scrambled(value, chance, out);
+            }
+            out.push('}');
+        }
+        other => out.push_str(&other.to_json_string()),
+    }
+    space(chance, out);
+}
+
+fn space(chance: &mut Chance, out: &mut String) {
+    if chance.below(6) == 0 {
+        out.push_str(chance.pick::<&str>(&[" ", "\n", "\t", "\r\n  "]));
+    }
+}
+
+fn scrambled_string(text: &str, chance: &mut Chance, out: &mut String) {
+    out.push('"');
+    for character in text.chars() {
+        let plain = Datum::from(character.to_string()).to_json_string();
+        match chance.below(6) {
+            0 => {
+                character.encode_utf16(&mut [0; 2]).iter().for_each(|u| out.push_str(&format!("\\u{u:04x}")))
+            }
+            _ if character == '/' => out.push_str("\\/"),
+            _ => out.push_str(&plain[1..plain.len() - 1]),
+        }
+    }
+    out.push('"');
+}
+
 /// Any value that has JSON.
 pub fn value(chance: &mut Chance, depth: usize) -> Datum {
     match chance.below(if depth == 0 { 8 } else { 11 }) {
