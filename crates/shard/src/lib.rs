@@ -1,1 +1,31 @@
-//! shard
+//! One replica of one key range: evaluates writes, orders them in the log, applies them, reads.
+//!
+//! Line 3 of the river, where a write leaves the request's thread: it is evaluated under a latch,
+//! proposed, and answered when the log says so. Never knows which node it is on, nor why a row
+//! changes.
+//!
+//! - [`Shard`]: reads and writes of a range; [`Decision`]: what a write does to a row
+//! - [`WriteTicket`]: the answer that comes later; [`WriteError`]: whether it took effect
+//! - [`Replicas`]: all shards of one engine as the log sees them; applies entries
+//!
+//! The entry's bytes and the rule that keeps dependants of a refused write from happening are
+//! `docs/formats/entry.md`.
+
+#![forbid(unsafe_code)]
+
+mod chain;
+mod draft;
+mod entry;
+mod error;
+mod latch;
+mod replica;
+mod replicas;
+mod shard;
+mod ticket;
+
+pub use draft::Decision;
+pub use error::{OpenError, WriteError, WriteRefusal};
+pub use replicas::Replicas;
+pub use shard::Shard;
+pub use storage::{Direction, ReadError, TableSnapshot};
+pub use ticket::WriteTicket;

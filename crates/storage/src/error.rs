@@ -2,6 +2,7 @@
 
 use datum::{CorruptRow, PrimaryKey};
 use engine::EngineError;
+use log::GroupId;
 
 use crate::TableId;
 
@@ -18,6 +19,14 @@ pub enum ReadError {
         /// What is wrong with its bytes.
         #[source]
         cause: CorruptRow,
+    },
+    /// The key belongs to another shard. The router asks again with a newer map.
+    #[error("key {key} is not in the range of group {group}")]
+    Elsewhere {
+        /// The key.
+        key: PrimaryKey,
+        /// The group of the shard that was asked.
+        group: GroupId,
     },
     /// A record about a group or a table is not what was written.
     #[error("the record of {what} is damaged")]

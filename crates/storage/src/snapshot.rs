@@ -24,7 +24,8 @@ impl TableSnapshot {
         TableSnapshot { view, table, part }
     }
 
-    /// The row under `key`, its checksum verified, or `None` if there is none in this part.
+    /// The row under `key`, its checksum verified, or `None` if there is none. Fails with
+    /// [`ReadError::Elsewhere`] if the key is not in this part.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
         let bytes = self.get_bytes(key)?;
         bytes.map(|bytes| decode(self.table, key, bytes)).transpose()
@@ -33,7 +34,7 @@ impl TableSnapshot {
     /// The stored bytes of the row under `key`, not verified.
     pub fn get_bytes(&self, key: &PrimaryKey) -> Result<Option<Bytes>, ReadError> {
         if !self.part.range.contains(key) {
-            return Ok(None);
+            return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
         let row_key = RowKey::new(self.table, key.as_bytes());
         Ok(self.view.get(Space::Rows, row_key.as_bytes())?)

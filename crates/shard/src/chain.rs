@@ -1,0 +1,176 @@
+//! Which proposals are not in the log, and so which entries must not happen: the rule of
+//! `docs/formats/entry.md`. A pure function of the log's content, the same on every replica and
+//! after every restart.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Ranges of missing sequence numbers kept apart; beyond this the lowest are merged.
+const MISSING_RANGES_MAX: usize = 64;
+
+/// How far a group's entries have come, beside their position.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    incarnation: u64,
+    // The highest number seen of this incarnation.
+    sequence: u64,
+    // Numbers up to `sequence` that were not seen or were skipped: ascending, not touching.
+    missing: Vec<(u64, u64)>,
+}
+
+/// What is to be done with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Carry it out.
+    Apply,
+    /// It depends on something that did not happen.
+    Skip,
+}
+
+impl Progress {
+    /// Takes note of the next entry in the log and judges it.
+    pub(crate) fn admit(
+        &mut self,
+        incarnation: u64,
+        sequence: u64,
+        mut dependencies: impl Iterator<Item = u64>,
+    ) -> Verdict {
+        if incarnation != self.incarnation {
+            *self = Progress { incarnation, ..Progress::default() };
+        }
+        if sequence > self.sequence {
+            if sequence > self.sequence + 1 {
+                self.add_missing(self.sequence + 1, sequence - 1);
+            }
+            self.sequence = sequence;
+        } else {
+            self.remove_missing(sequence);
+        }
+        if dependencies.any(|dependency| self.is_missing(dependency)) {
+            self.add_missing(sequence, sequence);
+            return Verdict::Skip;
+        }
+        Verdict::Apply
+    }
+
+    /// The bytes of `docs/formats/engine-keys.md`, after the position.
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::with_capacity(16 + 16 * self.missing.len());
+        bytes.put_u64_le(self.incarnation);
+        bytes.put_u64_le(self.sequence);
+        for (first, last) in &self.missing {
+            bytes.put_u64_le(*first);
+            bytes.put_u64_le(*last);
+        }
+        bytes.freeze()
+    }
+
+    /// The progress in those bytes, if they are whole.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Progress> {
+        let (numbers, rest) = bytes.as_chunks::<8>();
+        let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
+        let (incarnation, sequence) = (numbers.next()?, numbers.next()?);
+        let mut missing = Vec::new();
+        while let Some(first) = numbers.next() {
+            missing.push((first, numbers.next()?));
+        }
+        rest.is_empty().then_some(Progress { incarnation, sequence, missing })
+    }
+
+    fn is_missing(&self, sequence: u64) -> bool {
+        let after = self.missing.partition_point(|(first, _)| *first <= sequence);
+        let inside = after > 0 && sequence <= self.missing[after - 1].1;
+        inside || sequence > self.sequence
+    }
+
+    fn add_missing(&mut self, first: u64, last: u64) {
+        let at = self.missing.partition_point(|(start, _)| *start < first);
+        self.missing.insert(at, (first, last));
+        // Neighbours that touch become one.
+        if at + 1 < self.missing.len() && last + 1 >= self.missing[at + 1].0 {
+            self.missing[at].1 = last.max(self.missing[at + 1].1);
+            self.missing.remove(at + 1);
+        }
+        if at > 0 && self.missing[at - 1].1 + 1 >= first {
+            self.missing[at - 1].1 = self.missing[at].1.max(self.missing[at - 1].1);
+            self.missing.remove(at);
+        }
+        if self.missing.len() > MISSING_RANGES_MAX {
+            self.missing[0].1 = self.missing[1].1;
+            self.missing.remove(1);
+        }
+    }
+
+    fn remove_missing(&mut self, sequence: u64) {
+        let after = self.missing.partition_point(|(first, _)| *first <= sequence);
+        let Some(at) = after.checked_sub(1) else { return };
+        let (first, last) = self.missing[at];
+        if sequence > last {
+            return;
+        }
+        self.missing.remove(at);
+        if sequence < last {
+            self.missing.insert(at, (sequence + 1, last));
+        }
+        if first < sequence {
+            self.missing.insert(at, (first, sequence - 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(progress: &mut Progress, sequence: u64, dependencies: &[u64], expected: Verdict) {
+        assert_eq!(progress.admit(1, sequence, dependencies.iter().copied()), expected);
+    }
+
+    #[test]
+    fn a_chain_falls_with_its_first_link() {
+        let mut progress = Progress::default();
+        check(&mut progress, 1, &[], Verdict::Apply);
+        // 2 was refused by the log.
+        check(&mut progress, 3, &[1], Verdict::Apply);
+        check(&mut progress, 4, &[2], Verdict::Skip);
+        check(&mut progress, 5, &[4, 3], Verdict::Skip);
+        check(&mut progress, 6, &[3], Verdict::Apply);
+        assert_eq!(progress.missing, [(2, 2), (4, 5)]);
+    }
+
+    #[test]
+    fn overtaken_proposals_are_not_missed_for_long() {
+        let mut progress = Progress::default();
+        check(&mut progress, 4, &[], Verdict::Apply);
+        assert_eq!(progress.missing, [(1, 3)]);
+        check(&mut progress, 2, &[], Verdict::Apply);
+        assert_eq!(progress.missing, [(1, 1), (3, 3)]);
+        check(&mut progress, 3, &[2], Verdict::Apply);
+        check(&mut progress, 1, &[], Verdict::Apply);
+        check(&mut progress, 5, &[1, 2, 3, 4], Verdict::Apply);
+        assert_eq!(progress.missing, []);
+    }
+
+    #[test]
+    fn another_incarnation_starts_over() {
+        let mut progress = Progress::default();
+        check(&mut progress, 9, &[3], Verdict::Skip);
+        assert_eq!(progress.admit(2, 1, std::iter::empty()), Verdict::Apply);
+        assert_eq!(progress, Progress { incarnation: 2, sequence: 1, missing: vec![] });
+    }
+
+    #[test]
+    fn the_record_stays_small_and_errs_on_refusing() {
+        let mut progress = Progress::default();
+        for sequence in (2..1000).step_by(2) {
+            check(&mut progress, sequence, &[], Verdict::Apply);
+        }
+        assert_eq!(progress.missing.len(), MISSING_RANGES_MAX);
+        check(&mut progress, 999, &[997], Verdict::Skip);
+        check(&mut progress, 1000, &[998], Verdict::Apply);
+        check(&mut progress, 1001, &[2], Verdict::Skip);
+        assert_eq!(Progress::decode(&progress.encode()), Some(progress.clone()));
+        assert_eq!(Progress::decode(&progress.encode()[1..]), None);
+        assert_eq!(Progress::decode(&progress.encode()[8..]), None);
+    }
+}

@@ -1,0 +1,150 @@
+//! What is applied of one group: shared by its shard, which reads it, and by the thread that
+//! applies entries.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use engine::{Batch, Engine};
+use log::{GroupId, Lsn};
+use parking_lot::Mutex;
+use storage::{Applied, Count, Part, ReadError, RowChange, Table, TableId};
+
+use crate::chain::{Progress, Verdict};
+use crate::entry::{BadEntry, Entry};
+
+/// The applied state of one group.
+pub(crate) struct Replica {
+    pub(crate) group: GroupId,
+    table: TableId,
+    applied: AtomicU64,
+    rows: AtomicU64,
+    behind: Mutex<Behind>,
+    skips: Mutex<Skips>,
+}
+
+/// What the applying thread goes on from.
+#[derive(Clone)]
+struct Behind {
+    lsn: Lsn,
+    progress: Progress,
+    rows: u64,
+    // The count in the engine; `None` before the first.
+    rows_stored: Option<u64>,
+}
+
+/// Proposals of the shard's own incarnation that were in the log and not carried out.
+#[derive(Default)]
+struct Skips {
+    incarnation: Option<u64>,
+    sequences: HashSet<u64>,
+}
+
+/// The next state of a replica, which becomes the present one when the engine has the batch.
+pub(crate) struct Step {
+    next: Behind,
+    skipped: Vec<(u64, u64)>,
+}
+
+impl Replica {
+    /// The group's state as the engine has it.
+    ///
+    /// A group that is new to the engine may begin with rows: those of its range that other groups
+    /// wrote before. They are counted.
+    pub(crate) fn load(engine: &dyn Engine, table: &Table, part: &Part) -> Result<Replica, ReadError> {
+        let group = part.group;
+        let behind = match Applied::read(engine, group)? {
+            Some(applied) => {
+                let what = || format!("the progress of group {group}");
+                let progress = Progress::decode(&applied.progress)
+                    .ok_or_else(|| ReadError::CorruptMeta { what: what() })?;
+                let rows = Count::read(engine, table.id(), group)?.0;
+                Behind { lsn: applied.lsn, progress, rows, rows_stored: Some(rows) }
+            }
+            None => Behind {
+                lsn: Lsn(0),
+                progress: Progress::default(),
+                rows: table.snapshot(part.clone())?.count_range(&part.range)?,
+                rows_stored: None,
+            },
+        };
+        Ok(Replica {
+            group,
+            table: table.id(),
+            applied: AtomicU64::new(behind.lsn.0),
+            rows: AtomicU64::new(behind.rows),
+            behind: Mutex::new(behind),
+            skips: Mutex::default(),
+        })
+    }
+
+    /// The last position that reads show.
+    pub(crate) fn applied(&self) -> Lsn {
+        Lsn(self.applied.load(Ordering::Acquire))
+    }
+
+    /// The number of rows at that position.
+    pub(crate) fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Acquire)
+    }
+
+    /// From now on remembers skipped proposals of `incarnation`, for those who wait for them.
+    pub(crate) fn lead(&self, incarnation: u64) {
+        self.skips.lock().incarnation = Some(incarnation);
+    }
+
+    /// Whether proposal `sequence`, which is in the log, was not carried out. True once.
+    pub(crate) fn take_skip(&self, sequence: u64) -> bool {
+        let mut skips = self.skips.lock();
+        !skips.sequences.is_empty() && skips.sequences.remove(&sequence)
+    }
+
+    pub(crate) fn begin(&self) -> Step {
+        Step { next: self.behind.lock().clone(), skipped: Vec::new() }
+    }
+
+    /// Adds the entry at `lsn` to `batch`, if it is to happen.
+    pub(crate) fn advance(
+        &self,
+        step: &mut Step,
+        batch: &mut Batch,
+        lsn: Lsn,
+        entry: Entry,
+    ) -> Result<(), BadEntry> {
+        let next = &mut step.next;
+        next.lsn = lsn;
+        let (incarnation, sequence) = (entry.incarnation, entry.sequence);
+        match next.progress.admit(incarnation, sequence, entry.dependencies()) {
+            Verdict::Apply => entry.each_change(|change: RowChange| {
+                let gained = storage::apply(batch, self.table, &change);
+                next.rows = next.rows.saturating_add_signed(gained);
+            }),
+            Verdict::Skip => {
+                step.skipped.push((incarnation, sequence));
+                Ok(())
+            }
+        }
+    }
+
+    /// Adds to `batch` how far it brings this group.
+    pub(crate) fn record(&self, step: &mut Step, batch: &mut Batch) {
+        let next = &mut step.next;
+        Applied { lsn: next.lsn, progress: next.progress.encode() }.put(batch, self.group);
+        if next.rows_stored != Some(next.rows) {
+            Count(next.rows).put(batch, self.table, self.group);
+            next.rows_stored = Some(next.rows);
+        }
+    }
+
+    /// Makes `step` the present state: the engine has its batch.
+    pub(crate) fn finish(&self, step: Step) {
+        self.rows.store(step.next.rows, Ordering::Release);
+        self.applied.store(step.next.lsn.0, Ordering::Release);
+        *self.behind.lock() = step.next;
+        if !step.skipped.is_empty() {
+            let mut skips = self.skips.lock();
+            let leading = skips.incarnation;
+            let own = step.skipped.into_iter().filter(|(incarnation, _)| Some(*incarnation) == leading);
+            skips.sequences.extend(own.map(|(_, sequence)| sequence));
+        }
+    }
+}

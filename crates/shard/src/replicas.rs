@@ -1,0 +1,113 @@
+//! All shards of one engine, as the log sees them: what turns entries into rows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use engine::{Batch, Engine};
+use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn};
+use parking_lot::RwLock;
+use storage::{Applied, FormatError};
+
+use crate::entry::Entry;
+use crate::replica::{Replica, Step};
+
+/// Applies the entries of every open shard over one engine, one engine batch per call.
+///
+/// Made first; the log is opened with it, then shards are opened with both.
+pub struct Replicas {
+    engine: Arc<dyn Engine>,
+    groups: RwLock<HashMap<GroupId, Arc<Replica>>>,
+}
+
+impl Replicas {
+    /// No shard yet, over `engine`, whose format is checked (and set if it is empty).
+    pub fn new(engine: Arc<dyn Engine>) -> Result<Arc<Replicas>, FormatError> {
+        storage::claim(&*engine)?;
+        Ok(Arc::new(Replicas { engine, groups: RwLock::default() }))
+    }
+
+    /// The engine below.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    pub(crate) fn add(&self, replica: Arc<Replica>) {
+        self.groups.write().insert(replica.group, replica);
+    }
+
+    pub(crate) fn remove(&self, group: GroupId) {
+        self.groups.write().remove(&group);
+    }
+
+    fn find(&self, group: GroupId) -> Result<Arc<Replica>, ApplyError> {
+        let found = self.groups.read().get(&group).cloned();
+        found.ok_or_else(|| ApplyError(format!("group {group} has an entry but no shard")))
+    }
+}
+
+impl Applier for Replicas {
+    fn apply(&self, entries: &[LogEntry]) -> Result<(), ApplyError> {
+        let mut run = Run::default();
+        for (group, lsn, bytes) in entries {
+            let place = run.place(*group, |group| self.find(group))?;
+            let (replica, step) = &mut run.groups[place];
+            let damaged = |error| ApplyError(format!("group {group}, position {lsn}: {error}"));
+            let entry = Entry::parse(bytes.clone()).map_err(damaged)?;
+            replica.advance(step, &mut run.batch, *lsn, entry).map_err(damaged)?;
+        }
+        for (replica, step) in &mut run.groups {
+            replica.record(step, &mut run.batch);
+        }
+        self.engine.write(run.batch).map_err(|error| ApplyError(error.to_string()))?;
+        for (replica, step) in run.groups {
+            replica.finish(step);
+        }
+        Ok(())
+    }
+
+    fn applied(&self, group: GroupId) -> Lsn {
+        match self.groups.read().get(&group) {
+            Some(replica) => replica.applied(),
+            // Not open: what the engine would open it with.
+            None => Applied::read(&*self.engine, group).ok().flatten().unwrap_or_default().lsn,
+        }
+    }
+
+    fn flush(&self) -> Result<(), ApplyError> {
+        self.engine.flush().map_err(|error| ApplyError(error.to_string()))
+    }
+}
+
+/// One call of the log on its way into one engine batch.
+#[derive(Default)]
+struct Run {
+    batch: Batch,
+    groups: Vec<(Arc<Replica>, Step)>,
+    places: HashMap<GroupId, usize>,
+}
+
+impl Run {
+    /// Where `group` is in `groups`; it is added when it is met first.
+    fn place(
+        &mut self,
+        group: GroupId,
+        find: impl FnOnce(GroupId) -> Result<Arc<Replica>, ApplyError>,
+    ) -> Result<usize, ApplyError> {
+        // Nearly every call concerns one group.
+        if let [(only, _)] = &self.groups[..]
+            && only.group == group
+        {
+            return Ok(0);
+        }
+        if let Some(place) = self.places.get(&group) {
+            return Ok(*place);
+        }
+        let replica = find(group)?;
+        let step = replica.begin();
+        let place = self.groups.len();
+        self.groups.push((replica, step));
+        self.places.insert(group, place);
+        Ok(place)
+    }
+}

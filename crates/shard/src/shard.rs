@@ -1,0 +1,241 @@
+//! Reads and writes of one key range.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use datum::{KeyRange, Object, PrimaryKey};
+use log::{Durability, GroupId, Log, Lsn, ProposeError};
+use storage::{Part, ReadError, Table, TableId, TableSnapshot};
+
+use crate::draft::{Decision, Draft};
+use crate::latch::{Fate, Held, Latches};
+use crate::replica::Replica;
+use crate::ticket::{self, TicketSender};
+use crate::{OpenError, Replicas, WriteError, WriteRefusal, WriteTicket};
+
+/// One replica of one key range of a table.
+pub struct Shard {
+    log: Arc<dyn Log>,
+    table: Table,
+    part: Part,
+    // The position applied when this shard began to propose: docs/formats/entry.md.
+    incarnation: u64,
+    sequence_last: AtomicU64,
+    retired: AtomicBool,
+    // Shared with the answers that are still to come.
+    answers: Arc<Answers>,
+}
+
+/// What an answered proposal changes.
+struct Answers {
+    replica: Arc<Replica>,
+    latches: Latches,
+}
+
+impl Shard {
+    /// Opens the shard of `table` that `group` orders, for the keys in `range`: replays what the log
+    /// has and the engine has not. Blocks meanwhile.
+    pub fn open(
+        replicas: &Arc<Replicas>,
+        log: Arc<dyn Log>,
+        table: TableId,
+        group: GroupId,
+        range: KeyRange,
+    ) -> Result<Arc<Shard>, OpenError> {
+        let table = Table::new(Arc::clone(replicas.engine()), table);
+        let part = Part { range, group };
+        let replica = Arc::new(Replica::load(&**replicas.engine(), &table, &part)?);
+        replicas.add(Arc::clone(&replica));
+        if let Err(error) = log.open_group(group, replica.applied()) {
+            replicas.remove(group);
+            return Err(error.into());
+        }
+        let incarnation = replica.applied().0;
+        replica.lead(incarnation);
+        Ok(Arc::new(Shard {
+            log,
+            table,
+            part,
+            incarnation,
+            sequence_last: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
+            answers: Arc::new(Answers { replica, latches: Latches::new() }),
+        }))
+    }
+
+    /// The newest applied row under `key`, or `None` if there is none.
+    pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
+        if !self.part.range.contains(key) {
+            return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
+        }
+        self.table.get(key)
+    }
+
+    /// The applied rows of this shard as of now. Positions only grow: a snapshot taken later includes
+    /// everything in one taken before.
+    pub fn snapshot(&self) -> Result<TableSnapshot, ReadError> {
+        self.table.snapshot(self.part.clone())
+    }
+
+    /// The number of applied rows.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.answers.replica.rows()
+    }
+
+    /// The last position that reads show.
+    #[must_use]
+    pub fn applied(&self) -> Lsn {
+        self.answers.replica.applied()
+    }
+
+    /// The keys this shard answers for.
+    #[must_use]
+    pub fn range(&self) -> &KeyRange {
+        &self.part.range
+    }
+
+    /// The group that orders its writes.
+    #[must_use]
+    pub fn group(&self) -> GroupId {
+        self.part.group
+    }
+
+    /// Writes one row: `decide` gets the newest proposed row and says what becomes of it; whatever
+    /// else it returns is handed back. Does not wait for the disk, the ticket does.
+    ///
+    /// `decide` runs under the row's latch: it must be quick and must not write to this shard. If it
+    /// leaves the row as it is, nothing is written, and the ticket resolves once the row it saw is
+    /// known to be real. An error here means that `decide` was not called.
+    pub fn write<R>(
+        &self,
+        key: &PrimaryKey,
+        durability: Durability,
+        decide: impl FnOnce(Option<&Object>) -> (Decision, R),
+    ) -> Result<(R, WriteTicket), WriteError> {
+        let held = self.hold(std::slice::from_ref(key))?;
+        let mut draft = Draft::default();
+        let old = self.newest(key, &held, &mut draft)?;
+        let (decision, answer) = decide(old.as_ref());
+        draft.add(key, old.is_some(), decision);
+        Ok((answer, self.propose(draft, held, durability)))
+    }
+
+    /// Writes several rows in one entry: all of them or none. `decide` is called once per key in the
+    /// order of `keys`, in which a key may occur again and then sees what was decided before.
+    ///
+    /// A few hundred rows are a good size; the log refuses an entry that is too large for it. Else
+    /// like [`Shard::write`]; an error here may come after some calls of `decide`, and then nothing
+    /// is written.
+    pub fn write_many<R>(
+        &self,
+        keys: &[PrimaryKey],
+        durability: Durability,
+        mut decide: impl FnMut(usize, Option<&Object>) -> (Decision, R),
+    ) -> Result<(Vec<R>, WriteTicket), WriteError> {
+        let held = self.hold(keys)?;
+        let mut draft = Draft::default();
+        let mut answers = Vec::with_capacity(keys.len());
+        for (index, key) in keys.iter().enumerate() {
+            let old = self.newest(key, &held, &mut draft)?;
+            let (decision, answer) = decide(index, old.as_ref());
+            draft.add(key, old.is_some(), decision);
+            answers.push(answer);
+        }
+        Ok((answers, self.propose(draft, held, durability)))
+    }
+
+    /// Writes rows whatever was there before, in one entry. What goes wrong is in the ticket.
+    pub fn write_rows(&self, rows: Vec<(PrimaryKey, Decision)>, durability: Durability) -> WriteTicket {
+        let (keys, decisions): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
+        let mut decisions = decisions.into_iter();
+        let decide = |_, _: Option<&Object>| (decisions.next().unwrap_or(Decision::Unchanged), ());
+        match self.write_many(&keys, durability, decide) {
+            Ok((_, ticket)) => ticket,
+            Err(error) => WriteTicket::known(Err(error)),
+        }
+    }
+
+    /// A ticket that resolves once every write proposed before this call is durable and applied,
+    /// soft ones included.
+    pub fn sync(&self) -> WriteTicket {
+        let (sender, ticket) = ticket::pair();
+        let done = move |outcome: Result<Lsn, ProposeError>| sender.send(outcome.map_err(Into::into));
+        self.log.sync(self.part.group, Box::new(done));
+        ticket
+    }
+
+    /// Takes no more writes: they are refused from now on with [`WriteRefusal::Retired`]. Those
+    /// proposed before go on; [`Shard::sync`] waits for them. Reads are still answered.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        // A writer that looked before is past its proposal when its latch is free.
+        self.answers.latches.wait_for_writers();
+    }
+
+    fn hold(&self, keys: &[PrimaryKey]) -> Result<Held<'_>, WriteRefusal> {
+        let group = self.part.group;
+        if let Some(key) = keys.iter().find(|key| !self.part.range.contains(key)) {
+            return Err(WriteRefusal::Elsewhere { key: key.clone(), group });
+        }
+        let held = self.answers.latches.hold(keys.iter());
+        if self.retired.load(Ordering::Acquire) {
+            return Err(WriteRefusal::Retired { group });
+        }
+        Ok(held)
+    }
+
+    /// The row the next change of `key` is evaluated on.
+    fn newest(
+        &self,
+        key: &PrimaryKey,
+        held: &Held<'_>,
+        draft: &mut Draft,
+    ) -> Result<Option<Object>, ReadError> {
+        if let Some(row) = draft.changed_row(key) {
+            return Ok(row);
+        }
+        if let Some(proposed) = held.newest(key) {
+            draft.depend_on(proposed.sequence);
+            return Ok(proposed.row.clone());
+        }
+        self.table.get(key)
+    }
+
+    fn propose(&self, draft: Draft, mut held: Held<'_>, durability: Durability) -> WriteTicket {
+        if draft.is_nothing() {
+            return WriteTicket::known(Ok(self.applied()));
+        }
+        let sequence = self.sequence_last.fetch_add(1, Ordering::Relaxed) + 1;
+        let entry = draft.encode(self.incarnation, sequence);
+        let keys = draft.publish(&mut held, sequence);
+        let (sender, ticket) = ticket::pair();
+        let answers = Arc::clone(&self.answers);
+        let done = move |outcome| answers.settle(&keys, sequence, outcome, sender);
+        // Still under the latches: the log's order is the order of evaluation.
+        self.log.propose(self.part.group, entry, durability, Box::new(done));
+        ticket
+    }
+}
+
+impl Answers {
+    /// Called by the log, once the entry is applied or will not be.
+    fn settle(
+        &self,
+        keys: &[PrimaryKey],
+        sequence: u64,
+        outcome: Result<Lsn, ProposeError>,
+        sender: TicketSender,
+    ) {
+        let outcome = match outcome {
+            Ok(_) if self.replica.take_skip(sequence) => Err(WriteRefusal::Dependency.into()),
+            Ok(lsn) => Ok(lsn),
+            Err(error) => Err(error.into()),
+        };
+        let fate = if outcome.is_ok() { Fate::Applied } else { Fate::Failed };
+        for key in keys {
+            self.latches.settle(key, sequence, fate);
+        }
+        sender.send(outcome);
+    }
+}
