@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bell;
+pub mod config;
 mod connection;
 mod counters;
 mod desk;

@@ -1,0 +1,115 @@
+//! What a node is started with: flags and a configuration file, checked and made whole.
+//!
+//! Flags and file lines have the same names and go through the same checks; an error says which
+//! flag or line, what is wrong with it, and what to write instead.
+
+mod file;
+mod memory;
+mod options;
+mod resolve;
+mod setting;
+mod value;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+pub use file::read_file;
+pub use memory::{CACHE_BYTES_MIN, available_bytes};
+pub use options::{OPTIONS, OptionSpec, Takes};
+pub use setting::{ConfigError, Origin, Setting};
+
+/// Everything a node is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The data directory.
+    pub directory: PathBuf,
+    /// Where drivers connect.
+    pub driver: Service,
+    /// Where other nodes will connect.
+    pub cluster: Service,
+    /// Where browsers and scrapers connect; `None` with `no-http-admin`.
+    pub http: Option<Service>,
+    /// Memory for caches.
+    pub cache: CacheSize,
+    /// The name of a new server; made up when it is not given.
+    pub server_name: Option<String>,
+    /// The tags of the server.
+    pub server_tags: Vec<String>,
+    /// The first password of `admin`.
+    pub initial_password: Option<InitialPassword>,
+    /// Where the log goes; `log_file` in the data directory when it is not given.
+    pub log_file: Option<PathBuf>,
+    /// A file that holds the process id while the node runs.
+    pub pid_file: Option<PathBuf>,
+    /// Threads that serve drivers, and threads that scan.
+    pub cores: usize,
+    /// Threads that wait for the disk at the same time.
+    pub io_threads: usize,
+    /// Whether other machines may connect although `admin` has no password.
+    pub insecure: bool,
+    /// What the user should know about options that have no effect.
+    pub notes: Vec<String>,
+}
+
+/// The addresses and the port of one service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// In the order they are bound; never empty.
+    pub addresses: Vec<IpAddr>,
+    /// 0 is a free port, which the log names.
+    pub port: u16,
+}
+
+impl Service {
+    /// Whether only this machine can connect.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.addresses.iter().all(|address| address.to_canonical().is_loopback())
+    }
+}
+
+/// How much memory caches may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheSize {
+    /// Half of what is free, less a gigabyte.
+    Auto,
+    /// This many megabytes.
+    Megabytes(u64),
+}
+
+impl CacheSize {
+    /// The size for a machine with `available` bytes of free memory.
+    #[must_use]
+    pub fn bytes(self, available: u64) -> u64 {
+        match self {
+            CacheSize::Auto => (available.saturating_sub(1 << 30) / 2).max(CACHE_BYTES_MIN),
+            CacheSize::Megabytes(megabytes) => megabytes << 20,
+        }
+    }
+}
+
+/// The first password of `admin`; without effect once there is one.
+#[derive(Clone, PartialEq, Eq)]
+pub enum InitialPassword {
+    /// Make one up and print it.
+    Auto,
+    /// This one.
+    Given(String),
+}
+
+/// A password is never printed.
+impl std::fmt::Debug for InitialPassword {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            InitialPassword::Auto => "Auto",
+            InitialPassword::Given(_) => "Given(…)",
+        })
+    }
+}
+
+impl Config {
+    /// The configuration `settings` ask for. Flags win over the lines of a file.
+    pub fn from_settings(settings: Vec<Setting>) -> Result<Config, ConfigError> {
+        resolve::resolve(setting::Settings::new(settings)?)
+    }
+}

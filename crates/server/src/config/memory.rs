@@ -1,0 +1,35 @@
+//! How much memory there is: the machine's, or less when a container says so.
+
+use std::fs::read_to_string;
+
+/// The least a cache works with.
+pub const CACHE_BYTES_MIN: u64 = 100 << 20;
+
+/// Bytes this process could still take without anyone suffering.
+#[must_use]
+pub fn available_bytes() -> u64 {
+    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| available_of_machine(&text));
+    let number = |path: &str| read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+    let limit: Option<u64> = number("/sys/fs/cgroup/memory.max");
+    let used: u64 = number("/sys/fs/cgroup/memory.current").unwrap_or_default();
+    let container = limit.map(|limit| limit.saturating_sub(used));
+    machine.into_iter().chain(container).min().unwrap_or(CACHE_BYTES_MIN)
+}
+
+fn available_of_machine(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_says_what_is_available() {
+        let text = "MemTotal:  100 kB\nMemAvailable:     2048 kB\nBuffers: 1 kB\n";
+        assert_eq!(available_of_machine(text), Some(2 << 20));
+        assert_eq!(available_of_machine("MemTotal: 1 kB"), None);
+    }
+}

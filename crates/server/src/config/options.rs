@@ -1,0 +1,151 @@
+//! Every option: its name on the command line and in a file, and what it means.
+
+/// What follows an option's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// Nothing.
+    Nothing,
+    /// One value, shown under this name.
+    One(&'static str),
+    /// One value each time the option is given.
+    Many(&'static str),
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Without dashes.
+    pub name: &'static str,
+    /// The one-letter form.
+    pub short: Option<char>,
+    /// What follows.
+    pub takes: Takes,
+    /// The heading it stands under.
+    pub group: &'static str,
+    /// One line for `help`; empty for options that exist only to be refused or ignored.
+    pub help: &'static str,
+}
+
+const fn option(name: &'static str, takes: Takes, group: &'static str, help: &'static str) -> OptionSpec {
+    OptionSpec { name, short: None, takes, group, help }
+}
+
+const fn short(letter: char, spec: OptionSpec) -> OptionSpec {
+    OptionSpec { short: Some(letter), ..spec }
+}
+
+use Takes::{Many, Nothing, One};
+
+const FILES: &str = "Files";
+const SERVER: &str = "Server";
+const NETWORK: &str = "Network";
+const MACHINE: &str = "Machine";
+const ACCEPTED: &str = "Accepted, without effect";
+
+/// The options of `create` and `serve`, in the order `help` shows them.
+pub const OPTIONS: &[OptionSpec] = &[
+    short('d', option("directory", One("PATH"), FILES, "Data directory [default: rekindle_data]")),
+    option("config-file", One("PATH"), FILES, "Read options from a file: key=value, # comments, the names of these flags"),
+    option("log-file", One("PATH"), FILES, "Where the log goes [default: log_file in the data directory]"),
+    option("pid-file", One("PATH"), FILES, "Keep the process id in this file while the server runs"),
+    short('n', option("server-name", One("NAME"), SERVER, "Name of this server [default: the host's name and three letters]")),
+    short('t', option("server-tag", Many("TAG"), SERVER, "Tag of this server; may be given several times [default: default]")),
+    option("initial-password", One("auto|PASSWORD"), SERVER, "Password of admin, if it has none yet; auto makes one up and prints it"),
+    option("bind", Many("all|ADDRESS"), NETWORK, "Also listen on this address; only this machine can connect otherwise"),
+    option("bind-driver", Many("all|ADDRESS"), NETWORK, "Like --bind, for drivers alone"),
+    option("bind-http", Many("all|ADDRESS"), NETWORK, "Like --bind, for HTTP alone"),
+    option("bind-cluster", Many("all|ADDRESS"), NETWORK, "Like --bind, for other servers alone"),
+    option("no-default-bind", Nothing, NETWORK, "Do not listen on the loopback addresses"),
+    option("insecure", Nothing, NETWORK, "Let other machines connect although admin has no password"),
+    option("driver-port", One("PORT"), NETWORK, "Port for drivers [default: 28015]"),
+    option("cluster-port", One("PORT"), NETWORK, "Port for other servers [default: 29015]"),
+    option("http-port", One("PORT"), NETWORK, "Port for HTTP [default: 8080]"),
+    short('o', option("port-offset", One("NUMBER"), NETWORK, "Added to every port")),
+    option("no-http-admin", Nothing, NETWORK, "No HTTP port"),
+    option("cache-size", One("MB|auto"), MACHINE, "Memory for caches [default: half of what is free, less 1024 MB]"),
+    short('c', option("cores", One("NUMBER"), MACHINE, "Processor cores to use [default: all]")),
+    option("io-threads", One("NUMBER"), MACHINE, "Disk operations at the same time [default: 64]"),
+    option("no-update-check", Nothing, ACCEPTED, "There is no update check"),
+];
+
+/// Options of RethinkDB that this version does not have, and what to do instead.
+pub(super) const MISSING: &[(&str, &str)] = &[
+    ("join", "this version runs a single server; leave it out"),
+    ("canonical-address", "this version runs a single server; leave it out"),
+    ("cluster-reconnect-timeout", "this version runs a single server; leave it out"),
+    ("join-delay", "this version runs a single server; leave it out"),
+    ("daemon", "let a service manager such as systemd start the server"),
+    ("runuser", "let a service manager such as systemd choose the user"),
+    ("rungroup", "let a service manager such as systemd choose the group"),
+    ("direct-io", "files are read through the system's cache; leave it out"),
+    ("web-static-directory", "there is no admin UI yet; leave it out"),
+    ("reql-http-proxy", "r.http does not exist yet; leave it out"),
+    ("driver-tls-key", "TLS does not exist yet; put a TLS proxy in front of the driver port"),
+    ("driver-tls-cert", "TLS does not exist yet; put a TLS proxy in front of the driver port"),
+    ("driver-tls-ca", "TLS does not exist yet; put a TLS proxy in front of the driver port"),
+    ("http-tls-key", "TLS does not exist yet; put a TLS proxy in front of the HTTP port"),
+    ("http-tls-cert", "TLS does not exist yet; put a TLS proxy in front of the HTTP port"),
+    ("cluster-tls-key", "TLS does not exist yet; leave it out"),
+    ("cluster-tls-cert", "TLS does not exist yet; leave it out"),
+    ("cluster-tls-ca", "TLS does not exist yet; leave it out"),
+    ("tls-min-protocol", "TLS does not exist yet; leave it out"),
+    ("tls-ciphers", "TLS does not exist yet; leave it out"),
+    ("tls-ecdh-curve", "TLS does not exist yet; leave it out"),
+    ("tls-dhparams", "TLS does not exist yet; leave it out"),
+];
+
+/// The option of this name.
+pub(super) fn find(name: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|spec| spec.name == name)
+}
+
+/// The option a mistyped name probably means.
+pub(super) fn nearest(name: &str) -> Option<&'static str> {
+    let near = OPTIONS.iter().map(|spec| (distance(name, spec.name), spec.name));
+    near.min().filter(|(distance, _)| *distance <= 3).map(|(_, name)| name)
+}
+
+/// Letters to change, insert or remove to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.chars().enumerate() {
+        let mut diagonal = i;
+        let mut left = i + 1;
+        for (cell, other_letter) in row.iter_mut().skip(1).zip(&other) {
+            let changed = diagonal + usize::from(letter != *other_letter);
+            diagonal = *cell;
+            left = changed.min(left + 1).min(diagonal + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = i + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_name_finds_its_option() {
+        assert_eq!(distance("kitten", "sitting"), 3);
+        assert_eq!(nearest("driverport"), Some("driver-port"));
+        assert_eq!(nearest("cache_size"), Some("cache-size"));
+        assert_eq!(nearest("colour"), None);
+    }
+
+    #[test]
+    fn names_and_letters_are_unique() {
+        let mut names: Vec<&str> = OPTIONS.iter().map(|spec| spec.name).chain(MISSING.iter().map(|(n, _)| *n)).collect();
+        let mut letters: Vec<char> = OPTIONS.iter().filter_map(|spec| spec.short).collect();
+        let (name_count, letter_count) = (names.len(), letters.len());
+        names.sort_unstable();
+        names.dedup();
+        letters.sort_unstable();
+        letters.dedup();
+        assert_eq!((names.len(), letters.len()), (name_count, letter_count));
+    }
+}

@@ -1,0 +1,199 @@
+//! From single options to a whole configuration.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use super::setting::{ConfigError, Setting, Settings};
+use super::value::{self, LOOPBACK};
+use super::{CacheSize, Config, Service};
+
+const DIRECTORY: &str = "rekindle_data";
+const DRIVER_PORT: u16 = 28015;
+const CLUSTER_PORT: u16 = 29015;
+const HTTP_PORT: u16 = 8080;
+const IO_THREADS: usize = 64;
+const TAG: &str = "default";
+
+pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
+    let http = service(&given, "http", HTTP_PORT)?;
+    let cores = match given.one("cores") {
+        Some(setting) => value::number(setting, 1, "a number of cores, at least 1")?,
+        None => available_parallelism().map_or(1, usize::from),
+    };
+    let io_threads = match given.one("io-threads") {
+        Some(setting) => value::number(setting, 1, "a number of threads, at least 1")?,
+        None => IO_THREADS,
+    };
+    let tags: Vec<String> = given.many("server-tag").map(value::name).collect::<Result<_, _>>()?;
+    Ok(Config {
+        directory: path(&given, "directory").unwrap_or_else(|| PathBuf::from(DIRECTORY)),
+        driver: service(&given, "driver", DRIVER_PORT)?,
+        cluster: service(&given, "cluster", CLUSTER_PORT)?,
+        http: (!given.flag("no-http-admin")).then_some(http),
+        cache: given.one("cache-size").map_or(Ok(CacheSize::Auto), value::cache)?,
+        server_name: given.one("server-name").map(value::name).transpose()?,
+        server_tags: if tags.is_empty() { vec![TAG.to_owned()] } else { tags },
+        initial_password: given.one("initial-password").map(value::password),
+        log_file: path(&given, "log-file"),
+        pid_file: path(&given, "pid-file"),
+        cores,
+        io_threads,
+        insecure: given.flag("insecure"),
+        notes: notes(&given),
+    })
+}
+
+fn path(given: &Settings, name: &str) -> Option<PathBuf> {
+    given.one(name).map(|setting| Path::new(value::text(setting)).to_owned())
+}
+
+/// `--bind-X` stands in for `--bind`; the loopback addresses come with either.
+fn service(given: &Settings, name: &str, port: u16) -> Result<Service, ConfigError> {
+    let own = format!("bind-{name}");
+    let bind = if given.flag(&own) { own.as_str() } else { "bind" };
+    let mut addresses: Vec<IpAddr> = if given.flag("no-default-bind") { Vec::new() } else { LOOPBACK.to_vec() };
+    for setting in given.many(bind) {
+        addresses.extend(value::addresses(setting)?);
+    }
+    if addresses.is_empty() {
+        let what = format!("nothing is left to listen on; add --bind or --bind-{name}");
+        return Err(ConfigError { place: "--no-default-bind".to_owned(), what });
+    }
+    Ok(Service { addresses: without_covered(&addresses), port: offset_port(given, &format!("{name}-port"), port)? })
+}
+
+/// Each address once, and none that "every address" of its kind already covers.
+fn without_covered(addresses: &[IpAddr]) -> Vec<IpAddr> {
+    let covered = |address: &IpAddr| {
+        !address.is_unspecified()
+            && addresses.iter().any(|other| other.is_unspecified() && other.is_ipv4() == address.is_ipv4())
+    };
+    let mut kept: Vec<IpAddr> = Vec::new();
+    for address in addresses {
+        if !covered(address) && !kept.contains(address) {
+            kept.push(*address);
+        }
+    }
+    kept
+}
+
+fn offset_port(given: &Settings, name: &str, default: u16) -> Result<u16, ConfigError> {
+    let setting = given.one(name);
+    let port: u16 = setting.map_or(Ok(default), |setting| value::number(setting, 0, "a port between 0 and 65535"))?;
+    let Some(offset) = given.one("port-offset") else { return Ok(port) };
+    let added: u16 = value::number(offset, 0, "a number between 0 and 65535")?;
+    if port == 0 {
+        return Ok(0);
+    }
+    port.checked_add(added).ok_or_else(|| offset.wrong(format!("{name} would be {}; the last port is 65535", u32::from(port) + u32::from(added))))
+}
+
+fn notes(given: &Settings) -> Vec<String> {
+    let note = |setting: &Setting| format!("{setting}: nothing is ever sent anywhere; the option has no effect");
+    given.one("no-update-check").map(note).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{InitialPassword, Origin};
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    fn flags(flags: &[(&str, &str)]) -> Vec<Setting> {
+        let value = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+        flags.iter().map(|(name, text)| Setting::flag(*name, value(text))).collect()
+    }
+
+    fn config(given: &[(&str, &str)]) -> Config {
+        Config::from_settings(flags(given)).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(given: &[(&str, &str)], expected: &str) {
+        assert_eq!(Config::from_settings(flags(given)).unwrap_err().to_string(), expected);
+    }
+
+    #[test]
+    fn without_options_a_node_serves_this_machine() {
+        let config = config(&[]);
+        assert_eq!(config.directory, Path::new("rekindle_data"));
+        assert_eq!(config.driver, Service { addresses: LOOPBACK.to_vec(), port: 28015 });
+        assert!(config.driver.is_local() && config.cluster.is_local());
+        assert_eq!((config.cluster.port, config.http.unwrap().port), (29015, 8080));
+        assert_eq!(config.server_tags, ["default"]);
+    }
+
+    #[test]
+    fn every_address_covers_the_loopback() {
+        let config = config(&[("bind", "all")]);
+        assert_eq!(config.driver.addresses, value::ALL);
+        assert!(!config.driver.is_local());
+    }
+
+    #[test]
+    fn one_service_may_be_bound_alone() {
+        let config = config(&[("bind", "10.0.0.1"), ("bind-http", "10.0.0.2"), ("no-default-bind", "")]);
+        assert_eq!(config.driver.addresses, [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))]);
+        assert_eq!(config.http.unwrap().addresses, [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))]);
+        refused(&[("no-default-bind", "")], "--no-default-bind: nothing is left to listen on; add --bind or --bind-http");
+    }
+
+    #[test]
+    fn a_mapped_loopback_is_local() {
+        let address = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
+        assert!(Service { addresses: vec![address], port: 1 }.is_local());
+        assert!(!Service { addresses: vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED)], port: 1 }.is_local());
+    }
+
+    #[test]
+    fn the_offset_moves_every_port_but_a_free_one() {
+        let config = config(&[("port-offset", "5"), ("http-port", "0"), ("driver-port", "1000")]);
+        assert_eq!((config.driver.port, config.cluster.port, config.http.unwrap().port), (1005, 29020, 0));
+        refused(
+            &[("port-offset", "40000")],
+            "--port-offset 40000: driver-port would be 68015; the last port is 65535",
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_what_is_expected() {
+        refused(&[("driver-port", "x")], "--driver-port x: expected a port between 0 and 65535");
+        refused(&[("driver-port", "65536")], "--driver-port 65536: expected a port between 0 and 65535");
+        refused(&[("cores", "0")], "--cores 0: expected a number of cores, at least 1");
+        refused(&[("cache-size", "5")], "--cache-size 5: a cache needs at least 100 megabytes");
+        refused(&[("cache-size", "big")], "--cache-size big: expected a number of megabytes or `auto`");
+        refused(&[("server-name", "a b")], "--server-name a b: use A-Z, a-z, 0-9, _ and - only, at most 63 characters");
+        refused(&[("directory", "")], "--directory: needs a value: PATH");
+        refused(&[("http-port", "1"), ("http-port", "2")], "--http-port 2: already given (--http-port 1); keep one");
+        refused(&[("join", "a:1")], "--join a:1: not supported: this version runs a single server; leave it out");
+    }
+
+    #[test]
+    fn flags_win_over_the_file() {
+        let origin = Origin::File { path: "a.conf".into(), line: 2 };
+        let line = |name: &str, value: &str| Setting { name: name.into(), value: Some(value.into()), origin: origin.clone() };
+        let mut settings = flags(&[("http-port", "1"), ("server-tag", "x")]);
+        settings.extend([line("http-port", "2"), line("driver-port", "3"), line("server-tag", "y")]);
+        let config = Config::from_settings(settings).unwrap();
+        assert_eq!((config.http.unwrap().port, config.driver.port), (1, 3));
+        assert_eq!(config.server_tags, ["x"]);
+        let error = Config::from_settings(vec![line("drvier-port", "3")]).unwrap_err();
+        assert_eq!(error.to_string(), "a.conf, line 2: drvier-port=3: there is no such option; did you mean `driver-port`?");
+    }
+
+    #[test]
+    fn cache_size_auto_leaves_a_gigabyte() {
+        assert_eq!(CacheSize::Auto.bytes(5 << 30), 2 << 30);
+        assert_eq!(CacheSize::Auto.bytes(1 << 30), 100 << 20);
+        assert_eq!(config(&[("cache-size", "2048")]).cache.bytes(0), 2 << 30);
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let config = config(&[("initial-password", "secret")]);
+        assert_eq!(config.initial_password, Some(InitialPassword::Given("secret".into())));
+        assert!(!format!("{config:?}").contains("secret"));
+        assert!(!Setting::flag("initial-password", Some("secret".into())).to_string().contains("secret"));
+    }
+}

@@ -1,0 +1,141 @@
+//! One option as it was given, and where.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::options::{MISSING, OptionSpec, Takes, find, nearest};
+
+/// Where an option was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// On the command line.
+    Flag,
+    /// In a file.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
+}
+
+/// One option as it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Without dashes.
+    pub name: String,
+    /// What followed it; `None` when nothing did.
+    pub value: Option<String>,
+    /// Where.
+    pub origin: Origin,
+}
+
+impl Setting {
+    /// An option of the command line.
+    pub fn flag(name: impl Into<String>, value: Option<String>) -> Setting {
+        Setting { name: name.into(), value, origin: Origin::Flag }
+    }
+
+    /// An error about this option.
+    pub(super) fn wrong(&self, what: impl Into<String>) -> ConfigError {
+        ConfigError { place: self.to_string(), what: what.into() }
+    }
+}
+
+/// How the option was written, and where: for the beginning of an error.
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = match (&self.value, self.name.as_str()) {
+            (Some(_), "initial-password") => Some("…"),
+            (value, _) => value.as_deref(),
+        };
+        match (&self.origin, value) {
+            (Origin::Flag, None) => write!(f, "--{}", self.name),
+            (Origin::Flag, Some(value)) => write!(f, "--{} {value}", self.name),
+            (Origin::File { path, line }, None) => write!(f, "{}, line {line}: {}", path.display(), self.name),
+            (Origin::File { path, line }, Some(value)) => {
+                write!(f, "{}, line {line}: {}={value}", path.display(), self.name)
+            }
+        }
+    }
+}
+
+/// An option that cannot be followed: where it stands, what is wrong, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct ConfigError {
+    /// The flag, or the file and line.
+    pub place: String,
+    /// What is wrong and what to write instead.
+    pub what: String,
+}
+
+/// Options by name; those of the command line win.
+pub(super) struct Settings(Vec<Setting>);
+
+impl Settings {
+    /// Checks that each option exists, has a value exactly when it takes one, and is given as
+    /// often as it may.
+    pub(super) fn new(settings: Vec<Setting>) -> Result<Settings, ConfigError> {
+        let mut kept: Vec<Setting> = Vec::new();
+        for setting in settings {
+            let spec = known(&setting)?;
+            let setting = with_value(setting, spec)?;
+            let again = kept.iter().find(|other| other.name == setting.name && other.origin.is_flag() == setting.origin.is_flag());
+            match (spec.takes, again) {
+                (Takes::One(_), Some(first)) => return Err(setting.wrong(format!("already given ({first}); keep one"))),
+                _ => kept.push(setting),
+            }
+        }
+        let by_flag: Vec<String> =
+            kept.iter().filter(|setting| setting.origin.is_flag()).map(|setting| setting.name.clone()).collect();
+        kept.retain(|setting| setting.origin.is_flag() || !by_flag.contains(&setting.name));
+        Ok(Settings(kept))
+    }
+
+    /// The option, if it was given.
+    pub(super) fn one(&self, name: &str) -> Option<&Setting> {
+        self.0.iter().find(|setting| setting.name == name)
+    }
+
+    /// Every time the option was given.
+    pub(super) fn many<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Setting> {
+        self.0.iter().filter(move |setting| setting.name == name)
+    }
+
+    /// Whether an option without a value was given.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.one(name).is_some()
+    }
+}
+
+impl Origin {
+    fn is_flag(&self) -> bool {
+        *self == Origin::Flag
+    }
+}
+
+fn known(setting: &Setting) -> Result<&'static OptionSpec, ConfigError> {
+    let name = setting.name.as_str();
+    if let Some(spec) = find(name) {
+        return Ok(spec);
+    }
+    if let Some((_, instead)) = MISSING.iter().find(|(missing, _)| *missing == name) {
+        return Err(setting.wrong(format!("not supported: {instead}")));
+    }
+    Err(setting.wrong(match nearest(name) {
+        Some(near) => format!("there is no such option; did you mean `{near}`?"),
+        None => "there is no such option; `rekindle help serve` lists them".to_owned(),
+    }))
+}
+
+fn with_value(setting: Setting, spec: &OptionSpec) -> Result<Setting, ConfigError> {
+    match (spec.takes, setting.value.as_deref()) {
+        (Takes::Nothing, None | Some("" | "true")) => Ok(Setting { value: None, ..setting }),
+        (Takes::Nothing, Some(_)) => Err(setting.wrong("takes no value; leave the line out to switch it off")),
+        (Takes::One(value) | Takes::Many(value), None | Some("")) => {
+            Err(setting.wrong(format!("needs a value: {value}")))
+        }
+        (Takes::One(_) | Takes::Many(_), Some(_)) => Ok(setting),
+    }
+}

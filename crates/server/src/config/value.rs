@@ -1,0 +1,71 @@
+//! From the text of a value to what it means.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::str::FromStr;
+
+use super::setting::{ConfigError, Setting};
+use super::{CACHE_BYTES_MIN, CacheSize, InitialPassword};
+
+/// Both loopback addresses.
+pub(super) const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// Every address of this machine.
+pub(super) const ALL: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+
+const NAME_CHARACTERS_MAX: usize = 63;
+
+pub(super) fn text(setting: &Setting) -> &str {
+    setting.value.as_deref().unwrap_or_default()
+}
+
+pub(super) fn number<N: FromStr + PartialOrd>(setting: &Setting, least: N, what: &str) -> Result<N, ConfigError> {
+    let number = text(setting).parse::<N>().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| setting.wrong(format!("expected {what}")))
+}
+
+pub(super) fn addresses(setting: &Setting) -> Result<Vec<IpAddr>, ConfigError> {
+    let value = text(setting);
+    if value == "all" {
+        return Ok(ALL.to_vec());
+    }
+    if let Ok(address) = value.parse() {
+        return Ok(vec![address]);
+    }
+    let found = (value, 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect::<Vec<_>>());
+    match found {
+        Ok(found) if !found.is_empty() => Ok(found),
+        _ => Err(setting.wrong("expected `all` or an address of this machine, such as 192.168.0.2 or ::1")),
+    }
+}
+
+/// A name of a server or a tag.
+pub(super) fn name(setting: &Setting) -> Result<String, ConfigError> {
+    let name = text(setting);
+    let legal = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+    if name.chars().all(legal) && name.len() <= NAME_CHARACTERS_MAX {
+        return Ok(name.to_owned());
+    }
+    Err(setting.wrong(format!("use A-Z, a-z, 0-9, _ and - only, at most {NAME_CHARACTERS_MAX} characters")))
+}
+
+pub(super) fn cache(setting: &Setting) -> Result<CacheSize, ConfigError> {
+    if text(setting) == "auto" {
+        return Ok(CacheSize::Auto);
+    }
+    let least = CACHE_BYTES_MIN >> 20;
+    let megabytes = number(setting, 0, "a number of megabytes or `auto`")?;
+    if megabytes < least {
+        return Err(setting.wrong(format!("a cache needs at least {least} megabytes")));
+    }
+    if megabytes > u64::MAX >> 20 {
+        return Err(setting.wrong("more than there can be; the number is in megabytes"));
+    }
+    Ok(CacheSize::Megabytes(megabytes))
+}
+
+pub(super) fn password(setting: &Setting) -> InitialPassword {
+    match text(setting) {
+        "auto" => InitialPassword::Auto,
+        password => InitialPassword::Given(password.to_owned()),
+    }
+}
