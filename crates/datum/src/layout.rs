@@ -84,6 +84,22 @@ impl<'a> Layout<'a> {
         self.text.get(span.key_start..span.value_start.checked_sub(2)?)
     }
 
+    /// The first member whose key is not below `key`; the count when there is none. Keys must not
+    /// be escaped.
+    #[inline]
+    pub(crate) fn lower_bound(&self, key: &[u8]) -> Option<usize> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.key(self.span(middle)?)? < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Some(low)
+    }
+
     /// Where the value of member `index` ends: before the `,"` of the next key or the last brace.
     #[inline]
     pub(crate) fn value_end(&self, index: usize) -> Option<usize> {

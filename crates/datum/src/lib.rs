@@ -27,6 +27,7 @@ mod ptype;
 mod raw;
 mod reader;
 pub mod row;
+mod splice;
 mod time;
 mod utf8;
 mod value;

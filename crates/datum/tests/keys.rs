@@ -6,7 +6,7 @@ mod values;
 use rekindle_datum::{Bytes, Datum, KeyBound, KeyRange, Object, PrimaryKey, Text, Time, key};
 use values::Chance;
 
-const ROUNDS: u64 = 40_000;
+const ROUNDS: u64 = 20_000;
 
 /// A value that may be a key, or nearly so.
 fn candidate(chance: &mut Chance, depth: usize) -> Datum {

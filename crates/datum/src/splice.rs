@@ -1,0 +1,115 @@
+//! Changing a stored row without reading the members that stay: they are copied as text.
+
+use crate::layout::{HEADER_BYTES, Keys, Layout, Span, is_row, seal};
+use crate::value::Repr;
+use crate::{Bytes, Datum, Object, Text, escape, print};
+
+impl Object {
+    /// This object with some members put or, where the value is `None`, taken out. Of several
+    /// changes to one key the last counts.
+    ///
+    /// The result of changing a stored row is a stored row: as much work as there is to change,
+    /// and one copy.
+    #[must_use]
+    pub fn with_changes(&self, mut changes: Vec<(Text, Option<Datum>)>) -> Object {
+        if !changes.is_sorted_by(|a, b| a.0 < b.0) {
+            changes.reverse();
+            changes.sort_by(|a, b| a.0.cmp(&b.0));
+            changes.dedup_by(|later, earlier| later.0 == earlier.0);
+        }
+        match &self.0 {
+            Repr::Raw(row) if is_row(row) => {
+                if let Some(changed) = splice(row, &changes) {
+                    return changed;
+                }
+            }
+            _ => {}
+        }
+        let mut builder = self.to_builder();
+        for (key, value) in changes {
+            match value {
+                Some(value) => builder.insert(key, value),
+                None => builder.remove(&key),
+            };
+        }
+        builder.build()
+    }
+}
+
+/// The row with sorted `changes`, unless it or they need more than copying.
+fn splice(row: &Bytes, changes: &[(Text, Option<Datum>)]) -> Option<Object> {
+    let layout = Layout::of(row)?;
+    let storable = |(key, value): &(Text, Option<Datum>)| {
+        escape::plain_end(key.as_bytes(), 0) == key.len()
+            && value.as_ref().is_none_or(|value| value.not_json().is_none())
+    };
+    if layout.escaped_keys || !changes.iter().all(storable) {
+        return None;
+    }
+    let mut out = Spliced::new(layout);
+    let mut next = 0;
+    for (key, value) in changes {
+        let at = layout.lower_bound(key.as_bytes())?;
+        out.copy(next, at)?;
+        let replaced = at < layout.count && layout.key(layout.span(at)?)? == key.as_bytes();
+        next = at + usize::from(replaced);
+        if let Some(value) = value {
+            out.put(key, value);
+        }
+    }
+    out.copy(next, layout.count)?;
+    out.row.push(b'}');
+    Some(Object(Repr::Raw(Bytes::from(seal(out.row, &out.members, Keys::Plain)))))
+}
+
+struct Spliced<'a> {
+    from: Layout<'a>,
+    row: Vec<u8>,
+    members: Vec<Span>,
+}
+
+impl<'a> Spliced<'a> {
+    fn new(from: Layout<'a>) -> Spliced<'a> {
+        let mut row = Vec::with_capacity(HEADER_BYTES + from.text.len() + from.text.len() / 4 + 128);
+        row.resize(HEADER_BYTES, 0);
+        row.push(b'{');
+        Spliced { from, row, members: Vec::with_capacity(from.count + 4) }
+    }
+
+    fn comma(&mut self) {
+        if !self.members.is_empty() {
+            self.row.push(b',');
+        }
+    }
+
+    fn text_len(&self) -> usize {
+        self.row.len() - HEADER_BYTES
+    }
+
+    /// Copies the members from `first` to before `end`.
+    fn copy(&mut self, first: usize, end: usize) -> Option<()> {
+        if first >= end {
+            return Some(());
+        }
+        self.comma();
+        let start = self.from.span(first)?.key_start.checked_sub(1)?;
+        let to = self.text_len();
+        for member in first..end {
+            let span = self.from.span(member)?;
+            let moved = |place: usize| Some(to + place.checked_sub(start)?);
+            self.members
+                .push(Span { key_start: moved(span.key_start)?, value_start: moved(span.value_start)? });
+        }
+        let run = self.from.text.get(start..self.from.value_end(end - 1)?)?;
+        self.row.extend_from_slice(run);
+        Some(())
+    }
+
+    fn put(&mut self, key: &str, value: &Datum) {
+        self.comma();
+        let key_start = self.text_len() + 1;
+        let value_start = key_start + key.len() + 2;
+        self.members.push(Span { key_start, value_start });
+        print::write_member(key, value, &mut self.row);
+    }
+}
