@@ -28,8 +28,8 @@ struct Behind {
     lsn: Lsn,
     progress: Progress,
     rows: u64,
-    // The count in the engine; `None` before the first.
-    rows_stored: Option<u64>,
+    // The count in the engine.
+    rows_stored: u64,
 }
 
 /// Proposals of the shard's own incarnation that were in the log and not carried out.
@@ -49,7 +49,7 @@ impl Replica {
     /// The group's state as the engine has it.
     ///
     /// A group that is new to the engine may begin with rows: those of its range that other groups
-    /// wrote before. They are counted.
+    /// wrote before. They are counted, and the count is written so that snapshots have it.
     pub(crate) fn load(engine: &dyn Engine, table: &Table, part: &Part) -> Result<Replica, ReadError> {
         let group = part.group;
         let behind = match Applied::read(engine, group)? {
@@ -58,14 +58,9 @@ impl Replica {
                 let progress = Progress::decode(&applied.progress)
                     .ok_or_else(|| ReadError::CorruptMeta { what: what() })?;
                 let rows = Count::read(engine, table.id(), group)?.0;
-                Behind { lsn: applied.lsn, progress, rows, rows_stored: Some(rows) }
+                Behind { lsn: applied.lsn, progress, rows, rows_stored: rows }
             }
-            None => Behind {
-                lsn: Lsn(0),
-                progress: Progress::default(),
-                rows: table.snapshot(part.clone())?.count_range(&part.range)?,
-                rows_stored: None,
-            },
+            None => Behind::first(engine, table, part)?,
         };
         Ok(Replica {
             group,
@@ -129,9 +124,9 @@ impl Replica {
     pub(crate) fn record(&self, step: &mut Step, batch: &mut Batch) {
         let next = &mut step.next;
         Applied { lsn: next.lsn, progress: next.progress.encode() }.put(batch, self.group);
-        if next.rows_stored != Some(next.rows) {
+        if next.rows_stored != next.rows {
             Count(next.rows).put(batch, self.table, self.group);
-            next.rows_stored = Some(next.rows);
+            next.rows_stored = next.rows;
         }
     }
 
@@ -146,5 +141,18 @@ impl Replica {
             let own = step.skipped.into_iter().filter(|(incarnation, _)| Some(*incarnation) == leading);
             skips.sequences.extend(own.map(|(_, sequence)| sequence));
         }
+    }
+}
+
+impl Behind {
+    /// The state of a group that the engine has never heard of.
+    fn first(engine: &dyn Engine, table: &Table, part: &Part) -> Result<Behind, ReadError> {
+        let rows = table.snapshot(part.clone())?.count_range(&part.range)?;
+        let progress = Progress::default();
+        let mut batch = Batch::new();
+        Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut batch, part.group);
+        Count(rows).put(&mut batch, table.id(), part.group);
+        engine.write(batch)?;
+        Ok(Behind { lsn: Lsn(0), progress, rows, rows_stored: rows })
     }
 }

@@ -36,7 +36,8 @@ impl Replicas {
         self.groups.write().insert(replica.group, replica);
     }
 
-    pub(crate) fn remove(&self, group: GroupId) {
+    /// Lets go of a shard whose group is closed: no entry of it will come any more.
+    pub fn forget(&self, group: GroupId) {
         self.groups.write().remove(&group);
     }
 

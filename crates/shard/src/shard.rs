@@ -47,7 +47,7 @@ impl Shard {
         let replica = Arc::new(Replica::load(&**replicas.engine(), &table, &part)?);
         replicas.add(Arc::clone(&replica));
         if let Err(error) = log.open_group(group, replica.applied()) {
-            replicas.remove(group);
+            replicas.forget(group);
             return Err(error.into());
         }
         let incarnation = replica.applied().0;

@@ -1,0 +1,186 @@
+//! The one place where these tests touch the API: an engine, a log, shards over them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
+use engine::memory::MemoryEngine;
+use log::memory::{MemoryEntries, MemoryLog};
+use log::{Done, Durability, GroupId, Log, LogError, LogStats, Lsn, Refusal};
+use parking_lot::Mutex;
+use rekindle_shard::{Decision, Direction, Replicas, Shard, WriteError, WriteTicket};
+use storage::TableId;
+
+pub const TABLE: TableId = TableId::from_uuid(uuid::Uuid::from_u128(0x7ab1e));
+pub const GROUP: GroupId = GroupId(1);
+
+pub fn key(value: impl Into<Datum>) -> PrimaryKey {
+    PrimaryKey::encode(&value.into()).unwrap()
+}
+
+pub fn row(n: f64) -> Object {
+    [(Text::from("n"), Datum::Number(n))].into_iter().collect()
+}
+
+pub fn number(row: &Object) -> f64 {
+    match row.get("n") {
+        Some(Datum::Number(n)) => n,
+        other => panic!("not a test row: {other:?}"),
+    }
+}
+
+/// Puts `n`, and hands back what was there.
+pub fn put(shard: &Shard, name: &str, n: f64) -> (Option<f64>, WriteTicket) {
+    let decide = |old: Option<&Object>| (Decision::Put(row(n)), old.map(number));
+    shard.write(&key(name), Durability::Soft, decide).unwrap()
+}
+
+/// Adds one to a row that begins at zero; hands back the sum.
+pub fn increment(shard: &Shard, name: &str) -> (f64, WriteTicket) {
+    let decide = |old: Option<&Object>| {
+        let sum = old.map_or(0.0, number) + 1.0;
+        (Decision::Put(row(sum)), sum)
+    };
+    shard.write(&key(name), Durability::Hard, decide).unwrap()
+}
+
+pub fn delete(shard: &Shard, name: &str) -> WriteTicket {
+    let decide = |_: Option<&Object>| (Decision::Delete, ());
+    shard.write(&key(name), Durability::Soft, decide).unwrap().1
+}
+
+pub fn read(shard: &Shard, name: &str) -> Option<f64> {
+    shard.get(&key(name)).unwrap().as_ref().map(number)
+}
+
+/// All rows of a shard, by a scan; the count must agree.
+pub fn content(shard: &Shard) -> BTreeMap<PrimaryKey, f64> {
+    let snapshot = shard.snapshot().unwrap();
+    let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
+    let mut rows = BTreeMap::new();
+    while let Some((key, row)) = scan.next().unwrap() {
+        rows.insert(key, number(&row));
+    }
+    assert_eq!(shard.count(), rows.len() as u64, "the count is the number of rows");
+    assert_eq!(snapshot.count().unwrap(), rows.len() as u64, "in the snapshot too");
+    rows
+}
+
+/// A machine that can be turned off: what is in `engine` and `disk` stays.
+pub struct Bed {
+    pub engine: MemoryEngine,
+    pub disk: MemoryEntries,
+    pub replicas: Arc<Replicas>,
+    pub log: Arc<TestLog>,
+}
+
+impl Bed {
+    /// A log with a thread of its own.
+    pub fn running() -> Bed {
+        Bed::over(MemoryEngine::new(), MemoryEntries::default(), MemoryLog::open)
+    }
+
+    /// A log that does nothing until it is stepped.
+    pub fn stepped() -> Bed {
+        Bed::over(MemoryEngine::new(), MemoryEntries::default(), MemoryLog::stepped)
+    }
+
+    pub fn over(
+        engine: MemoryEngine,
+        disk: MemoryEntries,
+        open: impl Fn(MemoryEntries, Arc<dyn log::Applier>) -> MemoryLog,
+    ) -> Bed {
+        let replicas = Replicas::new(Arc::new(engine.clone())).unwrap();
+        let inner = open(disk.clone(), Arc::clone(&replicas) as _);
+        let log = TestLog {
+            inner,
+            refuse: Mutex::default(),
+            proposed: Mutex::default(),
+            refused: Mutex::default(),
+        };
+        Bed { engine, disk, replicas, log: Arc::new(log) }
+    }
+
+    pub fn shard(&self) -> Arc<Shard> {
+        self.shard_of(GROUP, KeyRange::all())
+    }
+
+    pub fn shard_of(&self, group: GroupId, range: KeyRange) -> Arc<Shard> {
+        Shard::open(&self.replicas, Arc::clone(&self.log) as _, TABLE, group, range).unwrap()
+    }
+
+    /// Turns the machine off and on: the engine keeps what it had flushed, the log everything.
+    pub fn crash(self) -> Bed {
+        drop(self.log);
+        Bed::over(self.engine.after_crash(), self.disk, MemoryLog::open)
+    }
+}
+
+/// A log that refuses the proposals a test names, counted from 0.
+pub struct TestLog {
+    inner: MemoryLog,
+    refuse: Mutex<BTreeSet<usize>>,
+    proposed: Mutex<usize>,
+    refused: Mutex<Vec<Done>>,
+}
+
+impl TestLog {
+    pub fn refuse(&self, proposals: impl IntoIterator<Item = usize>) {
+        self.refuse.lock().extend(proposals);
+    }
+
+    /// Proposals so far.
+    pub fn proposed(&self) -> usize {
+        *self.proposed.lock()
+    }
+
+    /// Answers what was refused.
+    pub fn tell_refusals(&self) {
+        let refused = std::mem::take(&mut *self.refused.lock());
+        for done in refused {
+            done(Err(Refusal::Full.into()));
+        }
+    }
+
+    /// Applies and answers what was accepted.
+    pub fn step(&self) -> usize {
+        self.inner.step()
+    }
+}
+
+impl Log for TestLog {
+    fn open_group(&self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+        self.inner.open_group(id, applied)
+    }
+
+    fn close_group(&self, id: GroupId) -> Result<(), LogError> {
+        self.inner.close_group(id)
+    }
+
+    fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
+        let number = {
+            let mut proposed = self.proposed.lock();
+            *proposed += 1;
+            *proposed - 1
+        };
+        if self.refuse.lock().remove(&number) {
+            self.refused.lock().push(done);
+        } else {
+            self.inner.propose(id, entry, durability, done);
+        }
+    }
+
+    fn sync(&self, id: GroupId, done: Done) {
+        self.inner.sync(id, done);
+    }
+
+    fn stats(&self) -> LogStats {
+        self.inner.stats()
+    }
+}
+
+#[track_caller]
+pub fn assert_definite(outcome: Result<Lsn, WriteError>) {
+    assert!(matches!(outcome, Err(WriteError::Definite { .. })), "{outcome:?}");
+}
