@@ -61,6 +61,11 @@ pub fn eval_value(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Value
     value_at(term, Place { scope, env, literals: false })
 }
 
+/// The datum that `term` answers where literals are legal: in what will be merged into something.
+pub fn eval_with_literals(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Datum, EvalError> {
+    value_at(term, Place { scope, env, literals: true })?.into_datum()
+}
+
 /// The function with the variables it uses, ready to be called; `answer` says what its body
 /// may answer.
 pub fn closure(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> Result<Closure, EvalError> {

@@ -40,7 +40,9 @@ pub use backtrace::{Backtrace, Frame};
 pub use closure::{Closure, Run};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, OpenTerms, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError};
-pub use eval::{Answer, IndexOption, apply, closure, eval, eval_value, operation, orders, splice};
+pub use eval::{
+    Answer, IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,
+};
 pub use group::GroupBy;
 pub use operation::{Extras, Operation, build, is_operation};
 pub use order::{Direction, Order, SortKey, compare, sort, sort_key};
