@@ -1,7 +1,6 @@
 //! Changes to users and to what they may do.
 
-use datum::Text;
-use datum::key::PrimaryKey;
+use datum::{PrimaryKey, Text};
 
 use crate::catalog_row::{CatalogRow, grant_key, user_key};
 use crate::users::{Grant, PasswordChange, Permissions, Scope, User};

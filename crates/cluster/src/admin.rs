@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use datum::key::{KeyRange, PrimaryKey};
-use datum::{Bytes, Text};
-use engine::{Batch, Span};
-use log::{Durability, GroupId};
+use datum::{Bytes, KeyBound, KeyRange, PrimaryKey, Text};
+use engine::Batch;
+use log::{Durability, GroupId, LogError};
+use shard::Shard;
 use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::placement::{SHARDS_MAX, even_starts};
 use crate::{
-    AdminError, Catalog, DbConfig, DbId, Node, OpenError, Scope, ShardConfig, TableConfig, TableHandle,
-    WriteAcks,
+    AdminError, Catalog, DbConfig, DbId, Node, Scope, ShardConfig, TableConfig, TableHandle, WriteAcks,
 };
 
 /// What a new table may be given.
@@ -105,7 +104,12 @@ impl Node {
     }
 
     /// Creates a table and returns when it can be used.
-    pub fn create_table(&self, db: &str, name: &str, options: TableOptions) -> Result<TableConfig, AdminError> {
+    pub fn create_table(
+        &self,
+        db: &str,
+        name: &str,
+        options: TableOptions,
+    ) -> Result<TableConfig, AdminError> {
         let _one_at_a_time = self.changing.lock();
         let mut catalog = (*self.catalog()).clone();
         let db = find_db(&catalog, db)?;
@@ -222,7 +226,7 @@ impl Node {
             shard.sync().wait()?;
         }
         // The old groups are not replayed again, so what they applied must be on disk.
-        self.engine.flush()?;
+        self.engine().flush()?;
         let shards = self.open_shards(&config)?;
         catalog.put_table(Arc::new(TableHandle::new(handle.db.clone(), config.clone(), shards)));
         let rows = [CatalogRow::Table(config.clone()), CatalogRow::Groups(catalog.group_next), old.clone()];
@@ -235,18 +239,37 @@ impl Node {
     pub(crate) fn finish_drop(&self, row: &CatalogRow) -> Result<(), AdminError> {
         let CatalogRow::Dropped { table, groups, rows } = row else { return Ok(()) };
         for group in groups {
-            match self.log.close_group(*group) {
-                Ok(()) | Err(log::LogError::Tombstone(_) | log::LogError::NotOpen(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
+            self.close_group(*table, *group)?;
         }
+        let mut batch = Batch::new();
+        groups.iter().for_each(|group| storage::forget_group(&mut batch, *table, *group));
         if *rows {
-            let mut batch = Batch::new();
             storage::drop_table(&mut batch, *table);
-            self.engine.write(batch)?;
         }
+        self.engine().write(batch)?;
         let catalog = (*self.catalog()).clone();
         self.commit(&[], &[row.key()], catalog)
+    }
+
+    /// Leaves a tombstone for the group. One that a crash kept from being closed is opened first.
+    fn close_group(&self, table: TableId, group: GroupId) -> Result<(), AdminError> {
+        let closed = match self.log.close_group(group) {
+            Err(LogError::NotOpen(_)) => {
+                match Shard::open(self.replicas(), self.log.clone(), table, group, KeyRange::all()) {
+                    Ok(_) => self.log.close_group(group),
+                    Err(shard::OpenError::Log(error)) => Err(error),
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            other => other,
+        };
+        match closed {
+            Ok(()) | Err(LogError::Tombstone(_)) => {
+                self.replicas().forget(group);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn new_shards(&self, catalog: &mut Catalog, starts: Vec<Bytes>) -> Vec<ShardConfig> {
@@ -303,10 +326,8 @@ fn learned_starts(table: &TableHandle, shards: usize) -> Result<Vec<Bytes>, Admi
     let starts: Vec<Bytes> = pieces
         .iter()
         .map(|piece| match &piece.start {
-            datum::key::KeyBound::Included(key) | datum::key::KeyBound::Excluded(key) => {
-                Bytes::copy_from_slice(key.as_bytes())
-            }
-            datum::key::KeyBound::Unbounded => Bytes::new(),
+            KeyBound::Included(key) | KeyBound::Excluded(key) => Bytes::copy_from_slice(key.as_bytes()),
+            KeyBound::Unbounded => Bytes::new(),
         })
         .collect();
     Ok(if starts.len() == shards { starts } else { even })

@@ -17,10 +17,6 @@ pub struct Database {
 }
 
 impl Database {
-    pub(crate) fn new(config: DbConfig) -> Database {
-        Database { config, tables: HashMap::new() }
-    }
-
     /// The table of that name.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<&Arc<TableHandle>> {

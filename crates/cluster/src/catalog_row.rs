@@ -1,8 +1,7 @@
 //! The catalog's rows: how databases, tables, users and grants are written into the table
 //! of group zero. The fields are described in docs/formats/catalog.md.
 
-use datum::key::PrimaryKey;
-use datum::{Bytes, Datum, Object, Text};
+use datum::{Bytes, Datum, Object, PrimaryKey, Text};
 use log::{Durability, GroupId};
 use storage::TableId;
 use uuid::Uuid;
@@ -25,7 +24,11 @@ pub(crate) enum CatalogRow {
     Groups(u64),
     /// A dropped table or shard set whose rows and groups are still being removed.
     /// `rows` says whether the table's rows go too.
-    Dropped { table: TableId, groups: Vec<GroupId>, rows: bool },
+    Dropped {
+        table: TableId,
+        groups: Vec<GroupId>,
+        rows: bool,
+    },
 }
 
 impl CatalogRow {
@@ -168,7 +171,8 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         "single" => WriteAcks::Single,
         other => return Err(row.wrong(format!("write_acks {other:?} is not known"))),
     };
-    let shards = row.array("shards")?.iter().map(|shard| shard_from(row, shard)).collect::<Result<Vec<_>, _>>()?;
+    let shards =
+        row.array("shards")?.iter().map(|shard| shard_from(row, shard)).collect::<Result<Vec<_>, _>>()?;
     if shards.is_empty() {
         return Err(row.wrong("a table without shards".to_owned()));
     }
@@ -246,7 +250,8 @@ impl Fields<'_> {
     }
 
     fn uuid(&self, name: &str) -> Result<Uuid, OpenError> {
-        Uuid::parse_str(&self.text(name)?).map_err(|e| self.wrong(format!("field {name:?} is not a uuid: {e}")))
+        Uuid::parse_str(&self.text(name)?)
+            .map_err(|e| self.wrong(format!("field {name:?} is not a uuid: {e}")))
     }
 
     fn flag(&self, name: &str) -> Result<bool, OpenError> {

@@ -5,8 +5,8 @@ use std::fmt;
 use datum::{Bytes, Text};
 use uuid::Uuid;
 
-pub use log::GroupId;
 use log::Durability;
+pub use log::GroupId;
 use storage::TableId;
 
 /// Names a database for as long as it exists, whatever it is called.

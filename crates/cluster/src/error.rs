@@ -59,16 +59,19 @@ pub enum AdminError {
     /// A row of the catalog or of a table could not be read.
     #[error("a stored row could not be read: {0}")]
     Read(#[from] shard::ReadError),
-    /// A log group could not be opened or closed.
-    #[error("a shard's log could not be opened or closed: {0}")]
-    Log(#[from] log::LogError),
+    /// A shard could not be opened.
+    #[error("a shard could not be opened: {0}")]
+    Open(#[from] shard::OpenError),
+    /// A log group could not be closed.
+    #[error("a shard's log could not be closed: {0}")]
+    Close(#[from] log::LogError),
 }
 
 impl AdminError {
     /// Whether it is unknown if the change took effect.
     #[must_use]
     pub fn is_indeterminate(&self) -> bool {
-        matches!(self, AdminError::Write(error) if error.is_indeterminate())
+        matches!(self, AdminError::Write(error) if !error.is_definite())
     }
 }
 

@@ -53,7 +53,8 @@ impl Identity {
             ("server", self.server.to_string().into()),
             ("cluster", self.cluster.to_string().into()),
         ];
-        let object: Object = fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect();
+        let object: Object =
+            fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect();
         let text = Datum::from(object).to_json_string();
         let new = dir.join("identity.json.new");
         match files.remove(&new) {

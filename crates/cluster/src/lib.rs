@@ -20,7 +20,7 @@ mod users;
 
 pub use admin::{TableChange, TableOptions};
 pub use catalog::{Catalog, Database};
-pub use config::{DbConfig, DbId, GroupId, ServerId, ShardConfig, TableConfig, WriteAcks};
+pub use config::{DbConfig, DbId, GroupId, ServerId, ShardConfig, TableConfig, WriteAcks, durability_name};
 pub use error::{AdminError, OpenError};
 pub use handle::ShardHandle;
 pub use identity::Identity;

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use datum::key::KeyRange;
-use datum::{Object, Text};
+use datum::{KeyRange, Object, PrimaryKey, Text};
 use engine::Engine;
 use io::{Clock, Files, Random};
 use log::{Durability, GroupId, Log};
 use parking_lot::Mutex;
-use shard::{Decision, Shard};
+use shard::{Decision, Replicas, Shard};
 use storage::TableId;
 use uuid::Uuid;
 
@@ -31,8 +30,8 @@ pub struct NodeOptions {
     pub server_name: Text,
     /// The tags shown there.
     pub server_tags: Vec<Text>,
-    /// The rows.
-    pub engine: Arc<dyn Engine>,
+    /// Every shard of the engine, as the log applies to them.
+    pub replicas: Arc<Replicas>,
     /// The log of all groups.
     pub log: Arc<dyn Log>,
     /// The clock queries see.
@@ -50,7 +49,7 @@ pub struct Node {
     identity: Identity,
     name: Text,
     tags: Vec<Text>,
-    pub(crate) engine: Arc<dyn Engine>,
+    replicas: Arc<Replicas>,
     pub(crate) log: Arc<dyn Log>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -77,7 +76,7 @@ impl Node {
             }
         };
         let catalog_shard = Shard::open(
-            options.engine.clone(),
+            &options.replicas,
             options.log.clone(),
             TableId::from_uuid(CATALOG_TABLE),
             CATALOG_GROUP,
@@ -88,7 +87,7 @@ impl Node {
             identity,
             name: options.server_name,
             tags: options.server_tags,
-            engine: options.engine,
+            replicas: options.replicas,
             log: options.log,
             clock: options.clock,
             random,
@@ -145,13 +144,17 @@ impl Node {
     /// The engine under all tables, for its figures.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
-        &self.engine
+        self.replicas.engine()
     }
 
     /// The log of all groups, for its figures.
     #[must_use]
     pub fn log(&self) -> &Arc<dyn Log> {
         &self.log
+    }
+
+    pub(crate) fn replicas(&self) -> &Arc<Replicas> {
+        &self.replicas
     }
 
     /// A random UUID of version 4.
@@ -162,7 +165,8 @@ impl Node {
 
     fn load_catalog(&self, admin_password: (Object, bool)) -> Result<(), OpenError> {
         let rows = self.catalog_rows()?;
-        let mut catalog = Catalog { group_next: CATALOG_GROUP.0 + 1, ..Catalog::default() };
+        let mut catalog = Catalog::default();
+        catalog.group_next = CATALOG_GROUP.0 + 1;
         let mut unfinished = Vec::new();
         for row in rows {
             match row {
@@ -187,7 +191,7 @@ impl Node {
     /// The rows of the catalog, databases first, so that tables find theirs.
     fn catalog_rows(&self) -> Result<Vec<CatalogRow>, OpenError> {
         let snapshot = self.catalog_shard.snapshot().map_err(AdminError::from)?;
-        let mut scan = snapshot.scan(&KeyRange::all(), engine::Direction::Forward);
+        let mut scan = snapshot.scan(&KeyRange::all(), storage::Direction::Ascending);
         let mut rows = Vec::new();
         while let Some((_, object)) = scan.next().map_err(AdminError::from)? {
             rows.push(CatalogRow::from_object(&object)?);
@@ -213,7 +217,10 @@ impl Node {
         config: TableConfig,
     ) -> Result<Arc<TableHandle>, OpenError> {
         let db = catalog.database_by_id(config.db).map(|db| db.config.clone()).ok_or_else(|| {
-            OpenError::CatalogRow { key: config.name.to_string(), why: "its database is not there".to_owned() }
+            OpenError::CatalogRow {
+                key: config.name.to_string(),
+                why: "its database is not there".to_owned(),
+            }
         })?;
         let shards = self.open_shards(&config)?;
         Ok(Arc::new(TableHandle::new(db, config, shards)))
@@ -222,7 +229,7 @@ impl Node {
     pub(crate) fn open_shards(&self, config: &TableConfig) -> Result<Vec<Arc<Shard>>, AdminError> {
         let open = |(i, shard): (usize, &crate::ShardConfig)| {
             let range = crate::router::shard_range(&config.shards, i);
-            Shard::open(self.engine.clone(), self.log.clone(), config.id, shard.group, range)
+            Shard::open(&self.replicas, self.log.clone(), config.id, shard.group, range)
                 .map_err(AdminError::from)
         };
         config.shards.iter().enumerate().map(open).collect()
@@ -232,7 +239,7 @@ impl Node {
     pub(crate) fn commit(
         &self,
         put: &[CatalogRow],
-        delete: &[datum::key::PrimaryKey],
+        delete: &[PrimaryKey],
         catalog: Catalog,
     ) -> Result<(), AdminError> {
         let puts = put.iter().map(|row| (row.key(), Decision::Put(row.to_object())));

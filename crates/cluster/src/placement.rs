@@ -1,7 +1,6 @@
 //! Where a table's shards begin.
 
-use datum::key::PrimaryKey;
-use datum::{Bytes, Datum};
+use datum::{Bytes, Datum, PrimaryKey};
 
 /// The most shards one table may have.
 pub(crate) const SHARDS_MAX: usize = 256;
@@ -19,7 +18,8 @@ pub(crate) fn even_starts(shards: usize) -> Vec<Bytes> {
 
 fn hex_key(i: usize, shards: usize) -> Bytes {
     let point = i * 0x1_0000 / shards;
-    let key = PrimaryKey::encode(&Datum::from(format!("{point:04x}"))).expect("invariant: four digits fit a key");
+    let key =
+        PrimaryKey::encode(&Datum::from(format!("{point:04x}"))).expect("invariant: four digits fit a key");
     Bytes::copy_from_slice(key.as_bytes())
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datum::key::{KeyBound, KeyRange, PrimaryKey};
+use datum::{KeyBound, KeyRange, PrimaryKey};
 use shard::Shard;
 
 use crate::{DbConfig, ShardConfig, ShardHandle, TableConfig};
@@ -63,11 +63,11 @@ impl TableHandle {
 pub(crate) fn shard_range(shards: &[ShardConfig], i: usize) -> KeyRange {
     let start = match i {
         0 => KeyBound::Unbounded,
-        _ => KeyBound::Included(PrimaryKey::from_encoded(shards[i].start.clone())),
+        _ => KeyBound::Included(PrimaryKey(shards[i].start.clone())),
     };
     let end = match shards.get(i + 1) {
         None => KeyBound::Unbounded,
-        Some(next) => KeyBound::Excluded(PrimaryKey::from_encoded(next.start.clone())),
+        Some(next) => KeyBound::Excluded(PrimaryKey(next.start.clone())),
     };
     KeyRange { start, end }
 }

@@ -92,7 +92,12 @@ impl Permissions {
             Some(Datum::Bool(value)) => Some(value),
             _ => None,
         };
-        Permissions { read: flag("read"), write: flag("write"), config: flag("config"), connect: flag("connect") }
+        Permissions {
+            read: flag("read"),
+            write: flag("write"),
+            config: flag("config"),
+            connect: flag("connect"),
+        }
     }
 
     fn entries(&self) -> [(&'static str, Option<bool>); 4] {

@@ -1,0 +1,144 @@
+//! A node opened, changed, and opened again over the same engine and log.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datum::{Datum, Object, PrimaryKey, Text};
+use engine::Engine;
+use engine::memory::MemoryEngine;
+use io::Files;
+use io::sim::{SimClock, SimFiles, SimRandom};
+use log::Durability;
+use log::file::{FileLog, FileLogOptions};
+use rekindle_cluster::{Node, NodeOptions, TableChange, TableOptions};
+use shard::{Decision, Replicas};
+
+struct Machine {
+    engine: Arc<dyn Engine>,
+    files: Arc<dyn Files>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
+        files.create_dir_all(&PathBuf::from("data")).unwrap();
+        Machine { engine: Arc::new(MemoryEngine::new()), files }
+    }
+
+    fn open(&self) -> Arc<Node> {
+        let replicas = Replicas::new(self.engine.clone()).unwrap();
+        let clock = Arc::new(SimClock::new());
+        let dir = PathBuf::from("data");
+        let log = FileLog::open(
+            self.files.clone(),
+            clock.clone(),
+            &dir.join("log"),
+            replicas.clone(),
+            FileLogOptions::default(),
+        );
+        Node::open(NodeOptions {
+            dir,
+            server_name: Text::from_static("test"),
+            server_tags: vec![Text::from_static("default")],
+            replicas,
+            log: Arc::new(log.unwrap()),
+            clock,
+            files: self.files.clone(),
+            random: Arc::new(SimRandom::new(7)),
+            admin_password: (Object::default(), false),
+        })
+        .unwrap()
+    }
+}
+
+fn row(n: i32) -> (PrimaryKey, Object) {
+    let id = Datum::from(format!("{n:08x}"));
+    let object = [(Text::from_static("id"), id.clone()), (Text::from_static("n"), n.into())];
+    (PrimaryKey::encode(&id).unwrap(), object.into_iter().collect())
+}
+
+fn fill(node: &Node, rows: i32) {
+    let catalog = node.catalog();
+    let table = catalog.table("test", "t").unwrap();
+    for n in 0..rows {
+        let (key, object) = row(n * 0x0010_0000);
+        table.shard(&key).write_rows(vec![(key, Decision::Put(object))], Durability::Soft).wait().unwrap();
+    }
+}
+
+fn counts(node: &Node) -> Vec<u64> {
+    let catalog = node.catalog();
+    let table = catalog.table("test", "t").unwrap();
+    table.shards().iter().map(|shard| shard.snapshot().unwrap().count().unwrap()).collect()
+}
+
+#[test]
+fn a_new_node_has_the_database_test_and_the_user_admin() {
+    let machine = Machine::new();
+    let node = machine.open();
+    assert!(node.catalog().database("test").is_some());
+    assert!(node.catalog().user("admin").is_some());
+    let first = node.identity().clone();
+    drop(node);
+    assert_eq!(*machine.open().identity(), first);
+}
+
+#[test]
+fn tables_and_rows_are_there_after_opening_again() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let config = node.create_table("test", "t", TableOptions::default()).unwrap();
+    fill(&node, 20);
+    drop(node);
+    let node = machine.open();
+    assert_eq!(node.catalog().table("test", "t").unwrap().config, config);
+    assert_eq!(counts(&node), [20]);
+}
+
+#[test]
+fn a_dropped_table_leaves_nothing_and_its_name_can_be_used_again() {
+    let machine = Machine::new();
+    let node = machine.open();
+    node.create_table("test", "t", TableOptions::default()).unwrap();
+    fill(&node, 5);
+    node.drop_table("test", "t").unwrap();
+    assert!(node.catalog().table("test", "t").is_none());
+    node.create_table("test", "t", TableOptions::default()).unwrap();
+    assert_eq!(counts(&node), [0]);
+    drop(node);
+    assert_eq!(counts(&machine.open()), [0]);
+}
+
+#[test]
+fn dividing_a_table_moves_no_row_and_keeps_every_count() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let id = node.create_table("test", "t", TableOptions::default()).unwrap().id;
+    fill(&node, 40);
+    let (_, after) =
+        node.change_table(id, &TableChange { shards: Some(4), ..TableChange::default() }).unwrap();
+    assert_eq!(after.shards.len(), 4);
+    assert_eq!(counts(&node).iter().sum::<u64>(), 40);
+    assert!(counts(&node).iter().all(|count| *count > 0), "{:?}", counts(&node));
+    fill(&node, 41);
+    drop(node);
+    let node = machine.open();
+    assert_eq!(counts(&node).iter().sum::<u64>(), 41);
+    let (_, after) =
+        node.change_table(id, &TableChange { shards: Some(1), ..TableChange::default() }).unwrap();
+    assert_eq!(after.shards.len(), 1);
+    assert_eq!(counts(&node), [41]);
+}
+
+#[test]
+fn names_are_unique_and_missing_ones_are_named() {
+    let node = Machine::new().open();
+    node.create_db("d").unwrap();
+    assert_eq!(node.create_db("d").unwrap_err().to_string(), "Database `d` already exists.");
+    assert_eq!(node.drop_db("e").unwrap_err().to_string(), "Database `e` does not exist.");
+    node.create_table("d", "t", TableOptions::default()).unwrap();
+    let again = node.create_table("d", "t", TableOptions::default());
+    assert_eq!(again.unwrap_err().to_string(), "Table `d.t` already exists.");
+    let (_, tables) = node.drop_db("d").unwrap();
+    assert_eq!(tables.len(), 1);
+}
