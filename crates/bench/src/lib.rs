@@ -1,13 +1,27 @@
 //! The laboratory: published workloads against any server of the RethinkDB protocol.
 //!
-//! It is a client like any other and speaks only the wire protocol. What it writes is described in
-//! `docs/formats/bench-result.md`.
+//! It is a client like any other and speaks only the wire protocol, so the same command measures
+//! Rekindle and RethinkDB. In the order of a run: [`cli`] and [`commands`] say what to do, [`site`]
+//! where, [`ycsb`] and [`blocks`] what is asked, [`drive`] asks it over many connections through
+//! [`wire`], [`measure`] and [`machine`] record, [`assemble`] makes a [`result`] of it, [`terminal`]
+//! and [`report`] show it.
 
+#![forbid(unsafe_code)]
+
+pub mod alarms;
+pub mod assemble;
 pub mod baseline;
+pub mod blocks;
 pub mod chance;
+pub mod cli;
+pub mod commands;
 pub mod drive;
+pub mod flags;
 pub mod machine;
 pub mod measure;
+pub mod report;
 pub mod result;
+pub mod site;
+pub mod terminal;
 pub mod wire;
 pub mod ycsb;

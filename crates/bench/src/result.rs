@@ -160,6 +160,9 @@ pub struct OperationResult {
     pub intended: Option<Latency>,
     /// Written to answered, of failed ones.
     pub failed_service: Option<Latency>,
+    /// Server processor time, when nothing else ran while it was measured.
+    #[serde(default)]
+    pub server_cpu_us_per_operation: Option<f64>,
 }
 
 /// A distribution of latencies.

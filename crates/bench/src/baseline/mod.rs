@@ -3,3 +3,4 @@
 
 pub mod echo;
 pub mod null_server;
+pub mod redis;

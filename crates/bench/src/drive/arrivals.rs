@@ -127,6 +127,34 @@ mod tests {
         assert!((98_700..101_300).contains(&count), "seed 5: {count}");
     }
 
+    /// One connection, a service time of 100 µs, and a stall from 1 s to 2 s of a run of 10 s.
+    #[test]
+    fn waits_behind_a_stall_are_exactly_those_of_the_arithmetic() {
+        let (micro, second) = (1_000, 1_000_000_000);
+        let mut arrivals =
+            Arrivals::new(1_000.0, Spacing::Constant, 0..10 * second, 0.0, Chance::new(1, 0));
+        let mut line = WaitingLine::new(usize::MAX);
+        let mut waits = Vec::new();
+        let mut free_at = 0;
+        while let Some(arrival) = arrivals.pop_due(i64::MAX) {
+            line.join(arrival);
+            let intended = line.leave().expect("somebody waits");
+            let start = intended.max(free_at);
+            let start = if (second..2 * second).contains(&start) { 2 * second } else { start };
+            free_at = start + 100 * micro;
+            waits.push(free_at - intended);
+        }
+        waits.sort_unstable();
+        let quantile = |q: f64| waits[(q * waits.len() as f64) as usize - 1];
+        // A thousand of ten thousand meet the stall; the queue behind it shrinks by 0.9 ms per
+        // arrival, so the wait of the n-th of them is 1 s - 0.9 ms * n.
+        assert_eq!(waits.len(), 10_000);
+        assert_eq!(quantile(1.0), second + 100 * micro);
+        assert_eq!(quantile(0.999), second + 100 * micro - 10 * 900 * micro);
+        assert_eq!(quantile(0.99), second + 100 * micro - 100 * 900 * micro);
+        assert_eq!(quantile(0.5), 100 * micro);
+    }
+
     #[test]
     fn a_full_line_drops_arrivals() {
         let mut line = WaitingLine::new(2);

@@ -176,6 +176,7 @@ impl Seat {
         let _ = ready.send(Ok(()));
         // The run was called off: another thread could not connect.
         let Ok(zero) = start.recv() else { return Ok(()) };
+        thread::sleep((zero - self.plan.warmup).saturating_duration_since(Instant::now()));
         self.into_worker(connections, RunClock::new(zero), sink)?.run()
     }
 
@@ -203,7 +204,13 @@ impl Seat {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
         Ok(Worker {
             clock,
-            recorder: Recorder::new(self.thread, self.lanes, clock.now_ns(), sink),
+            recorder: Recorder::new(
+                self.thread,
+                self.lanes,
+                clock.now_ns(),
+                own::thread_cpu_seconds(),
+                sink,
+            ),
             limits: Limits {
                 deadline_ns: plan.seconds.map(nanoseconds),
                 operations_left: self.operations_left.clone(),

@@ -314,7 +314,7 @@ impl Worker {
 fn gauges(interval: &mut Interval, in_flight: usize, waiting: usize) {
     interval.in_flight = in_flight as u64;
     interval.waiting = waiting as u64;
-    interval.thread_cpu_seconds = own::thread_cpu_seconds();
+    interval.cpu_after_seconds = own::thread_cpu_seconds();
 }
 
 fn took(flight: &Flight, from_ns: i64, now: i64) -> Took {

@@ -46,33 +46,29 @@ pub struct Collector {
     open: BTreeMap<i64, Interval>,
     points: Vec<Point>,
     thread_second: Vec<i64>,
-    thread_cpu_start: Vec<f64>,
-    thread_cpu_end: Vec<f64>,
 }
 
 impl Collector {
     /// A collector for operations called `names` on `threads` threads.
     pub fn new(names: &'static [&'static str], threads: usize) -> Self {
-        let totals =
-            Totals { lanes: vec![Lane::default(); names.len()], ..Totals::default() };
+        let totals = Totals {
+            lanes: vec![Lane::default(); names.len()],
+            thread_cpu_seconds: vec![0.0; threads],
+            ..Totals::default()
+        };
         Collector {
             names,
             totals,
             open: BTreeMap::new(),
             points: Vec::new(),
             thread_second: vec![i64::MIN; threads],
-            thread_cpu_start: vec![0.0; threads],
-            thread_cpu_end: vec![0.0; threads],
         }
     }
 
     /// Adds one second of one thread.
     pub fn take(&mut self, interval: Interval) {
         self.thread_second[interval.thread] = interval.second;
-        self.thread_cpu_end[interval.thread] = interval.thread_cpu_seconds;
-        if interval.second < 0 {
-            self.thread_cpu_start[interval.thread] = interval.thread_cpu_seconds;
-        } else {
+        if interval.second >= 0 {
             self.add_to_totals(&interval);
         }
         match self.open.get_mut(&interval.second) {
@@ -95,12 +91,6 @@ impl Collector {
         let rest = std::mem::take(&mut self.open);
         self.points.extend(rest.values().map(|interval| point_of(self.names, interval)));
         self.points.sort_by_key(|p| p.second);
-        self.totals.thread_cpu_seconds = self
-            .thread_cpu_end
-            .iter()
-            .zip(&self.thread_cpu_start)
-            .map(|(end, start)| end - start)
-            .collect();
         (self.totals, self.points)
     }
 
@@ -118,6 +108,8 @@ impl Collector {
         totals.received_bytes += interval.received_bytes;
         totals.checked_by_type += interval.checked_by_type;
         totals.parsed += interval.parsed;
+        totals.thread_cpu_seconds[interval.thread] +=
+            interval.cpu_after_seconds - interval.cpu_before_seconds;
         totals.last_sent_ns = totals.last_sent_ns.max(interval.last_sent_ns);
         totals.last_answer_ns = totals.last_answer_ns.max(interval.last_answer_ns);
         add_failures(&mut totals.failures, &interval.failures);
@@ -188,7 +180,7 @@ mod tests {
     fn threads_and_seconds_add_up_and_warm_up_stays_out() {
         let (sink, source) = mpsc::channel();
         for thread in 0..2 {
-            let mut recorder = Recorder::new(thread, 1, -SECOND, sink.clone());
+            let mut recorder = Recorder::new(thread, 1, -SECOND, 0.0, sink.clone());
             for step in 0..40i64 {
                 let now = -SECOND + step * SECOND / 10;
                 recorder.advance(now, |gauges| gauges.in_flight = 1);

@@ -89,8 +89,10 @@ pub struct Interval {
     pub last_sent_ns: i64,
     /// When the last answer came, from the start of the measured part.
     pub last_answer_ns: i64,
-    /// Processor time of the thread so far.
-    pub thread_cpu_seconds: f64,
+    /// Processor time of the thread until the start of this second.
+    pub cpu_before_seconds: f64,
+    /// Processor time of the thread until its end.
+    pub cpu_after_seconds: f64,
 }
 
 /// How long an operation, or a part of one, took.
@@ -110,11 +112,23 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder for `lanes` kinds of operation, starting at `now_ns`.
-    pub fn new(thread: usize, lanes: usize, now_ns: i64, sink: Sender<Interval>) -> Self {
-        let second = now_ns.div_euclid(NANOSECONDS_PER_SECOND);
-        let current =
-            Interval { thread, second, lanes: vec![Lane::default(); lanes], ..Interval::default() };
+    /// A recorder for `lanes` kinds of operation, starting at `now_ns`, when the thread has used
+    /// `cpu_seconds`.
+    pub fn new(
+        thread: usize,
+        lanes: usize,
+        now_ns: i64,
+        cpu_seconds: f64,
+        sink: Sender<Interval>,
+    ) -> Self {
+        let current = Interval {
+            thread,
+            second: now_ns.div_euclid(NANOSECONDS_PER_SECOND),
+            lanes: vec![Lane::default(); lanes],
+            cpu_before_seconds: cpu_seconds,
+            cpu_after_seconds: cpu_seconds,
+            ..Interval::default()
+        };
         Recorder { current, lanes, sink }
     }
 
@@ -179,6 +193,8 @@ impl Recorder {
             lanes: vec![Lane::default(); self.lanes],
             last_sent_ns: self.current.last_sent_ns,
             last_answer_ns: self.current.last_answer_ns,
+            cpu_before_seconds: self.current.cpu_after_seconds,
+            cpu_after_seconds: self.current.cpu_after_seconds,
             ..Interval::default()
         };
         // A closed channel means that nobody wants the numbers any more.

@@ -1,0 +1,144 @@
+//! Reasons not to take a result at face value.
+
+use crate::result::{Alarm, RunResult};
+
+/// A client thread this busy may be the limit.
+const BUSY_THREAD_SHARE: f64 = 0.9;
+/// A server this busy is a limit of its own.
+const BUSY_SERVER_SHARE: f64 = 0.85;
+/// Client and server together on one machine.
+const BUSY_MACHINE_SHARE: f64 = 0.95;
+/// Nearer to the echo rate than this, the client's ceiling shows in the result.
+const ECHO_SHARE: f64 = 0.8;
+/// More failures than this are no accident.
+const FAILED_SHARE: f64 = 0.01;
+
+/// Every alarm of a result.
+pub fn raise(result: &RunResult) -> Vec<Alarm> {
+    [
+        client_limited(result),
+        shared_cores(result),
+        echo_ceiling(result),
+        skipped_arrivals(result),
+        errors(result),
+        wrong_answers(result),
+        check_failed(result),
+        server_not_watched(result),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn client_limited(result: &RunResult) -> Option<Alarm> {
+    let client = result.client.busiest_thread_share;
+    let server = result.servers.iter().filter_map(|s| s.cpu_share).reduce(f64::max);
+    if client < BUSY_THREAD_SHARE || server.is_some_and(|share| share >= BUSY_SERVER_SHARE) {
+        return None;
+    }
+    let server = match server {
+        Some(share) => format!("the busiest server used {} of its cores", percent(share)),
+        None => "nobody knows how busy the server was".to_owned(),
+    };
+    alarm(
+        "client-limited",
+        format!(
+            "the busiest client thread used {} of a core while {server}: the client may be the \
+             limit; try more --client-threads or another machine",
+            percent(client)
+        ),
+    )
+}
+
+fn shared_cores(result: &RunResult) -> Option<Alarm> {
+    if !result.machine.server_is_local || result.machine.cores == 0 {
+        return None;
+    }
+    let server: f64 = result.servers.iter().filter_map(|s| s.cpu_seconds).sum();
+    let used = (result.client.cpu_seconds + server) / result.time.measured_seconds;
+    let share = used / result.machine.cores as f64;
+    if share < BUSY_MACHINE_SHARE || server == 0.0 {
+        return None;
+    }
+    alarm(
+        "shared-cores",
+        format!(
+            "client and server together used {} of this machine's {} cores: read the CPU time per \
+             operation, not the throughput",
+            percent(share.min(1.0)),
+            result.machine.cores
+        ),
+    )
+}
+
+fn echo_ceiling(result: &RunResult) -> Option<Alarm> {
+    let ceiling = result.echo.as_ref()?.operations_per_second;
+    let share = result.throughput.operations_per_second / ceiling;
+    if share < ECHO_SHARE || result.kind == "baseline-echo" {
+        return None;
+    }
+    let text = "the run reached {} of what this client reaches against a server that only answers";
+    alarm("echo-ceiling", text.replace("{}", &percent(share)))
+}
+
+fn skipped_arrivals(result: &RunResult) -> Option<Alarm> {
+    let skipped = result.pacing.arrivals_skipped.filter(|n| *n > 0)?;
+    let total = result.pacing.arrivals_total.unwrap_or(0);
+    alarm(
+        "skipped-arrivals",
+        format!(
+            "{skipped} of {total} arrivals found the waiting line full and were dropped: the \
+             target was not reached and the intended latencies are too good"
+        ),
+    )
+}
+
+fn errors(result: &RunResult) -> Option<Alarm> {
+    let failed: u64 = result.errors.iter().map(|error| error.count).sum();
+    let all = (result.throughput.operations + failed) as f64;
+    let first = result.errors.first().filter(|_| failed as f64 > FAILED_SHARE * all)?;
+    alarm(
+        "errors",
+        format!(
+            "{failed} operations failed, most often {} of {}: {}",
+            first.kind, first.operation, first.first_message
+        ),
+    )
+}
+
+fn wrong_answers(result: &RunResult) -> Option<Alarm> {
+    let wrong = result.verification.wrong;
+    let integrity = result.verification.integrity.as_ref().map_or(0, |i| i.unexpected_state);
+    if wrong == 0 && integrity == 0 {
+        return None;
+    }
+    let first = result.verification.first_wrong.as_deref().unwrap_or("see errors");
+    alarm("wrong-answers", format!("{} answers were wrong: {first}", wrong.max(integrity)))
+}
+
+fn check_failed(result: &RunResult) -> Option<Alarm> {
+    let check = result.checks.iter().find(|check| !check.ok)?;
+    alarm(
+        "check-failed",
+        format!("{}: expected {}, found {}", check.name, check.expected, check.found),
+    )
+}
+
+fn server_not_watched(result: &RunResult) -> Option<Alarm> {
+    let blind = result.servers.iter().find(|server| server.cpu_seconds.is_none())?;
+    alarm(
+        "server-not-watched",
+        format!(
+            "nothing is known about the processor time of {}: give --http or --server-pid",
+            blind.address
+        ),
+    )
+}
+
+fn alarm(kind: &str, message: String) -> Option<Alarm> {
+    Some(Alarm { kind: kind.to_owned(), message })
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}

@@ -1,0 +1,285 @@
+//! Puts a result together from what a run brought.
+
+use std::time::SystemTime;
+
+use serde_json::{Map, Value};
+
+use crate::alarms;
+use crate::chance::Chance;
+use crate::drive::arrivals::Spacing;
+use crate::drive::session::{Driven, LoopKind, Plan};
+use crate::machine::watch::Sample;
+use crate::machine::{facts, own};
+use crate::measure::histogram;
+use crate::measure::interval::Lane;
+use crate::result::*;
+use crate::site::Site;
+
+/// What a command knows about its run before it starts.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// Kind of the result.
+    pub kind: &'static str,
+    /// Workload, for the result's id.
+    pub workload: String,
+    /// Title for people.
+    pub name: String,
+    /// What `--label` said.
+    pub label: String,
+    /// The published series beside it.
+    pub published: Option<Published>,
+    /// Seed of everything drawn.
+    pub seed: u64,
+    /// Settings in force.
+    pub settings: Map<String, Value>,
+    /// Sentences a reader of the numbers must know.
+    pub notes: Vec<String>,
+    /// When it started.
+    pub started: SystemTime,
+}
+
+/// What a command adds to what every run brings.
+#[derive(Clone, Debug, Default)]
+pub struct Extras {
+    /// Names and totals of units besides operations.
+    pub units: Vec<(&'static str, u64)>,
+    /// Operations that are acknowledged writes, by name.
+    pub write_names: &'static [&'static str],
+    /// Single timings.
+    pub runs: Vec<TimedRun>,
+    /// Answers checked.
+    pub checks: Vec<CheckOutcome>,
+    /// Outcome of `dataintegrity`.
+    pub integrity: Option<Integrity>,
+    /// The client's ceiling.
+    pub echo: Option<EchoBaseline>,
+}
+
+/// Puts the result of a run together and raises its alarms.
+pub fn assemble(
+    about: About,
+    plan: &Plan,
+    site: &Site,
+    names: &[&str],
+    driven: Driven,
+    extras: Extras,
+) -> RunResult {
+    let seconds = driven.measured_seconds;
+    let operations = operations(names, &driven, seconds);
+    let servers: Vec<ServerUse> = site
+        .watched
+        .iter()
+        .zip(&driven.server_samples)
+        .map(|(server, (before, after))| server.used(before, after, seconds))
+        .collect();
+    let throughput = throughput(&driven, &extras, seconds);
+    let client = client(&driven, seconds);
+    let is_write = |o: &&OperationResult| extras.write_names.contains(&o.name.as_str());
+    let writes = operations.iter().filter(is_write).map(|o| o.ok).sum();
+    let mut result = RunResult {
+        format: FORMAT.to_owned(),
+        format_version: FORMAT_VERSION,
+        id: id(&about),
+        kind: about.kind.to_owned(),
+        name: about.name,
+        label: about.label,
+        command: command(),
+        started_at: facts::rfc3339(about.started),
+        ended_at: facts::rfc3339(SystemTime::now()),
+        published: about.published,
+        seed: about.seed.to_string(),
+        settings: about.settings,
+        notes: about.notes,
+        pacing: pacing(plan, &driven),
+        time: Times {
+            warmup_seconds: plan.warmup.as_secs_f64(),
+            measured_seconds: seconds,
+            drain_seconds: driven.drain_seconds,
+        },
+        cost: cost(&throughput, &client, &servers),
+        throughput,
+        operations,
+        errors: errors(names, &driven),
+        runs: extras.runs,
+        checks: extras.checks,
+        verification: verification(&driven, extras.integrity),
+        client,
+        log: log(&driven.server_samples, writes),
+        servers,
+        echo: extras.echo,
+        series: Series { interval_seconds: 1.0, points: driven.points },
+        machine: facts::machine(site.is_local),
+        versions: site.versions.clone(),
+        alarms: Vec::new(),
+    };
+    result.alarms = alarms::raise(&result);
+    result
+}
+
+/// A name for a result that no other has.
+pub fn id(about: &About) -> String {
+    let nanos = about.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let mark = Chance::new(nanos as u64, u64::from(std::process::id())).next_u32() & 0xffff;
+    let workload: String =
+        about.workload.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    let time = facts::compact(about.started);
+    match workload.is_empty() {
+        true => format!("{time}-{}-{mark:04x}", about.kind),
+        false => format!("{time}-{}-{workload}-{mark:04x}", about.kind),
+    }
+}
+
+/// This program's command line, passwords hidden.
+pub fn command() -> Vec<String> {
+    let mut hide_next = false;
+    let hide = |argument: String| {
+        if std::mem::take(&mut hide_next) {
+            return "***".to_owned();
+        }
+        hide_next = argument == "--password";
+        match argument.starts_with("--password=") {
+            true => "--password=***".to_owned(),
+            false => argument,
+        }
+    };
+    std::env::args().map(hide).collect()
+}
+
+/// The latencies of every kind of operation that occurred.
+pub fn operations(names: &[&str], driven: &Driven, seconds: f64) -> Vec<OperationResult> {
+    let seen = |lane: &Lane| lane.service.is_some() || lane.failed.is_some();
+    let lanes = names.iter().zip(&driven.totals.lanes).filter(|(_, lane)| seen(lane));
+    lanes
+        .map(|(name, lane)| OperationResult {
+            name: (*name).to_owned(),
+            ok: lane.ok_count(),
+            failed: lane.failed_count(),
+            per_second: lane.ok_count() as f64 / seconds,
+            service: lane.service.as_ref().map(histogram::latency).unwrap_or_default(),
+            intended: lane.intended.as_ref().map(histogram::latency),
+            failed_service: lane.failed.as_ref().map(histogram::latency),
+            server_cpu_us_per_operation: None,
+        })
+        .collect()
+}
+
+/// What this program used.
+pub fn client(driven: &Driven, seconds: f64) -> ClientUse {
+    let threads = &driven.totals.thread_cpu_seconds;
+    let busiest = threads.iter().copied().fold(0.0, f64::max);
+    ClientUse {
+        cpu_seconds: driven.client_cpu.seconds,
+        user_seconds: driven.client_cpu.user_seconds,
+        system_seconds: driven.client_cpu.system_seconds,
+        threads: threads.len(),
+        busiest_thread_share: busiest / seconds,
+        peak_memory_bytes: own::peak_memory_bytes(),
+        sent_bytes: driven.totals.sent_bytes,
+        received_bytes: driven.totals.received_bytes,
+    }
+}
+
+/// How operations were sent.
+pub fn pacing(plan: &Plan, driven: &Driven) -> Pacing {
+    let closed = Pacing {
+        kind: "closed".to_owned(),
+        connections: plan.connections,
+        pipeline: plan.pipeline,
+        client_threads: driven.totals.thread_cpu_seconds.len(),
+        ..Pacing::default()
+    };
+    let LoopKind::Open { rate, spacing, .. } = plan.kind else { return closed };
+    let arrivals = match spacing {
+        Spacing::Constant => "constant",
+        Spacing::Poisson => "poisson",
+    };
+    Pacing {
+        kind: "open".to_owned(),
+        target_per_second: Some(rate),
+        arrivals: Some(arrivals.to_owned()),
+        arrivals_total: Some(driven.totals.arrived),
+        arrivals_skipped: Some(driven.totals.skipped),
+        waiting_max: Some(driven.totals.waiting_max),
+        ..closed
+    }
+}
+
+fn throughput(driven: &Driven, extras: &Extras, seconds: f64) -> Throughput {
+    let operations = driven.totals.ok;
+    let unit = |(name, total): &(&'static str, u64)| UnitRate {
+        name: (*name).to_owned(),
+        total: *total,
+        per_second: *total as f64 / seconds,
+    };
+    Throughput {
+        operations,
+        operations_per_second: operations as f64 / seconds,
+        units: extras.units.iter().map(unit).collect(),
+    }
+}
+
+fn errors(names: &[&str], driven: &Driven) -> Vec<ErrorTally> {
+    let tally = |((lane, kind), seen): (&(u8, crate::wire::answer::FailureKind), _)| {
+        let seen: &crate::measure::interval::Seen = seen;
+        ErrorTally {
+            operation: names.get(usize::from(*lane)).copied().unwrap_or("?").to_owned(),
+            kind: kind.name().to_owned(),
+            count: seen.count,
+            first_message: seen.first_message.clone(),
+        }
+    };
+    let mut errors: Vec<ErrorTally> = driven.totals.failures.iter().map(tally).collect();
+    errors.sort_by_key(|error| std::cmp::Reverse(error.count));
+    errors
+}
+
+fn verification(driven: &Driven, integrity: Option<Integrity>) -> Verification {
+    let wrong = crate::wire::answer::FailureKind::WrongAnswer;
+    let failures = driven.totals.failures.iter().filter(|((_, kind), _)| *kind == wrong);
+    Verification {
+        checked_by_type: driven.totals.checked_by_type,
+        parsed: driven.totals.parsed,
+        wrong: failures.clone().map(|(_, seen)| seen.count).sum(),
+        first_wrong: failures.clone().map(|(_, seen)| seen.first_message.clone()).next(),
+        integrity,
+    }
+}
+
+fn log(samples: &[(Sample, Sample)], acknowledged_writes: u64) -> Option<LogUse> {
+    let sum = |value: fn(&(Sample, Sample)) -> Option<u64>| -> Option<u64> {
+        let known: Vec<u64> = samples.iter().filter_map(value).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    };
+    let (fsyncs_before, fsyncs_after) =
+        (sum(|(before, _)| before.log_fsyncs)?, sum(|(_, after)| after.log_fsyncs)?);
+    let fsyncs = fsyncs_after.saturating_sub(fsyncs_before);
+    Some(LogUse {
+        appends_before: sum(|(before, _)| before.log_appends)?,
+        appends_after: sum(|(_, after)| after.log_appends)?,
+        fsyncs_before,
+        fsyncs_after,
+        acknowledged_writes,
+        acknowledged_writes_per_fsync: (fsyncs > 0)
+            .then(|| acknowledged_writes as f64 / fsyncs as f64),
+    })
+}
+
+fn cost(throughput: &Throughput, client: &ClientUse, servers: &[ServerUse]) -> Cost {
+    let operations = throughput.operations as f64;
+    let documents = throughput.units.iter().find(|unit| unit.name == "documents");
+    let total = |value: fn(&ServerUse) -> Option<f64>| -> Option<f64> {
+        servers.iter().map(value).sum::<Option<f64>>().filter(|_| !servers.is_empty())
+    };
+    let cpu = total(|server| server.cpu_seconds).filter(|seconds| *seconds > 0.0);
+    let written = total(|server| server.written_bytes.map(|bytes| bytes as f64));
+    let per_operation = |amount: f64| (operations > 0.0).then(|| amount / operations);
+    Cost {
+        server_cpu_us_per_operation: cpu.and_then(|seconds| per_operation(seconds * 1e6)),
+        client_cpu_us_per_operation: per_operation(client.cpu_seconds * 1e6),
+        operations_per_server_cpu_second: cpu.map(|seconds| operations / seconds),
+        documents_per_server_cpu_second: documents
+            .zip(cpu)
+            .map(|(documents, seconds)| documents.total as f64 / seconds),
+        written_bytes_per_operation: written.and_then(per_operation),
+    }
+}

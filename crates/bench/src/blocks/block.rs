@@ -1,0 +1,240 @@
+//! A valid block as the text of an insert, and fresh ones made of it at little cost.
+//!
+//! A block's id is the hash of its canonical JSON, in which the voters come last. A fresh block is
+//! the same transactions under another order of voters: the hash goes on from where the voters
+//! begin, and only id, voters and signature change in the text, none of them in length.
+
+use sha3::{Digest, Sha3_256};
+
+use super::material::{self, KEY_BYTES};
+use super::transaction::Schema;
+use crate::chance::Chance;
+
+/// What a block should be like.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockShape {
+    /// Version of the stored form.
+    pub schema: Schema,
+    /// How many transactions.
+    pub size: BlockSize,
+    /// Keys of the federation.
+    pub voters: usize,
+}
+
+/// How large a block is.
+#[derive(Clone, Copy, Debug)]
+pub enum BlockSize {
+    /// This many transactions.
+    Transactions(usize),
+    /// As many as come nearest to this many bytes of JSON.
+    Bytes(usize),
+}
+
+/// Where a block's id comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// A new block, with its own hash, for every insert.
+    Fresh,
+    /// None: the server makes one.
+    Generated,
+    /// The same block every time.
+    Constant,
+}
+
+/// A block inside the query that inserts it.
+#[derive(Clone, Debug)]
+pub struct BlockQuery {
+    query: Vec<u8>,
+    before_voters: Sha3_256,
+    id_at: Option<usize>,
+    voters_at: usize,
+    signature_at: usize,
+    voters: Vec<String>,
+    schema: Schema,
+    /// Transactions in the block.
+    pub transactions: usize,
+    /// Bytes of the block's JSON.
+    pub block_bytes: usize,
+}
+
+const ID_BYTES: usize = 64;
+/// Between two voters in the text of a JSON string: `\",\"`.
+const ESCAPED_GAP_BYTES: usize = 5;
+
+impl BlockQuery {
+    /// Makes a block and writes it between `before` and `after` as the text of a JSON string.
+    pub fn new(
+        shape: BlockShape,
+        ids: Ids,
+        before: &str,
+        after: &str,
+        chance: &mut Chance,
+    ) -> Self {
+        let schema = shape.schema;
+        let voters: Vec<String> = (0..shape.voters).map(|_| schema.key(chance)).collect();
+        let (head, transactions) = head_of(shape, chance);
+        let head = format!(r#"{head}],"voters":["#);
+        let mut before_voters = Sha3_256::new();
+        before_voters.update(&head);
+
+        let mut query = before.as_bytes().to_vec();
+        let mut block_bytes = 0;
+        let mut push = |query: &mut Vec<u8>, text: &str| {
+            block_bytes += text.len();
+            query.extend_from_slice(text.replace('"', r#"\""#).as_bytes());
+        };
+        let mut id_at = None;
+        push(&mut query, "{");
+        if ids != Ids::Generated {
+            push(&mut query, r#""id":""#);
+            id_at = Some(query.len());
+            push(&mut query, &"0".repeat(ID_BYTES));
+            push(&mut query, r#"","#);
+        }
+        push(&mut query, r#""block":"#);
+        push(&mut query, &head);
+        push(&mut query, "\"");
+        let voters_at = query.len();
+        push(&mut query, &voters.join(r#"",""#));
+        push(&mut query, r#""]},"signature":""#);
+        let signature_at = query.len();
+        push(&mut query, &signature(schema, chance));
+        let has_votes = schema != Schema::V0_9;
+        push(&mut query, if has_votes { r#"","votes":[]}"# } else { r#""}"# });
+        query.extend_from_slice(after.as_bytes());
+        let mut block = BlockQuery {
+            query,
+            before_voters,
+            id_at,
+            voters_at,
+            signature_at,
+            voters,
+            schema,
+            transactions,
+            block_bytes,
+        };
+        block.write_id();
+        block
+    }
+
+    /// The query.
+    pub fn query(&self) -> &[u8] {
+        &self.query
+    }
+
+    /// Turns the block into another valid one.
+    pub fn freshen(&mut self, chance: &mut Chance) {
+        for place in (1..self.voters.len()).rev() {
+            self.voters.swap(place, chance.below(place as u64 + 1) as usize);
+        }
+        let mut at = self.voters_at;
+        for voter in &self.voters {
+            self.query[at..at + KEY_BYTES].copy_from_slice(voter.as_bytes());
+            at += KEY_BYTES + ESCAPED_GAP_BYTES;
+        }
+        let signature = signature(self.schema, chance);
+        let end = self.signature_at + signature.len();
+        self.query[self.signature_at..end].copy_from_slice(signature.as_bytes());
+        self.write_id();
+    }
+
+    fn write_id(&mut self) {
+        let Some(at) = self.id_at else { return };
+        let mut hash = self.before_voters.clone();
+        for (place, voter) in self.voters.iter().enumerate() {
+            hash.update(if place == 0 { "\"" } else { ",\"" });
+            hash.update(voter);
+            hash.update("\"");
+        }
+        hash.update("]}");
+        let id = material::hex(&hash.finalize());
+        self.query[at..at + ID_BYTES].copy_from_slice(id.as_bytes());
+    }
+}
+
+/// The canonical JSON of the inner block up to the last transaction, and how many there are.
+fn head_of(shape: BlockShape, chance: &mut Chance) -> (String, usize) {
+    let schema = shape.schema;
+    let mut head = format!(
+        r#"{{"node_pubkey":"{}","timestamp":"{}","transactions":["#,
+        schema.key(chance),
+        schema.timestamp(chance)
+    );
+    let around = 300 + shape.voters * (KEY_BYTES + 3);
+    let mut count = 0;
+    loop {
+        let is_enough = match shape.size {
+            BlockSize::Transactions(wanted) => count >= wanted,
+            BlockSize::Bytes(wanted) => {
+                let mean = head.len() / (count + 1);
+                head.len() + around + mean / 2 >= wanted && count > 0
+            }
+        };
+        if is_enough {
+            return (head, count);
+        }
+        if count > 0 {
+            head.push(',');
+        }
+        schema.push_transaction(chance, &mut head);
+        count += 1;
+    }
+}
+
+fn signature(schema: Schema, chance: &mut Chance) -> String {
+    match schema.is_ed25519() {
+        true => material::ed25519_signature(chance),
+        false => material::short_ecdsa_signature(chance),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn block_of(query: &BlockQuery) -> Value {
+        let text: String = serde_json::from_slice(query.query()).expect("a JSON string");
+        assert_eq!(text.len(), query.block_bytes);
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    #[test]
+    fn every_fresh_block_is_valid_and_different() {
+        let mut chance = Chance::new(10, 0);
+        for schema in [Schema::V0_0_1, Schema::V0_1, Schema::V0_3, Schema::V0_9] {
+            let shape = BlockShape { schema, size: BlockSize::Transactions(3), voters: 32 };
+            let mut query = BlockQuery::new(shape, Ids::Fresh, "\"", "\"", &mut chance);
+            let mut ids = std::collections::HashSet::new();
+            for _ in 0..20 {
+                let block = block_of(&query);
+                let hash = material::sha3_hex(block["block"].to_string().as_bytes());
+                assert_eq!(block["id"], hash);
+                assert_eq!(block["block"]["transactions"].as_array().map(Vec::len), Some(3));
+                assert_eq!(block["block"]["voters"].as_array().map(Vec::len), Some(32));
+                assert!(ids.insert(hash));
+                query.freshen(&mut chance);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_of_900_kb_has_about_the_known_number_of_transactions() {
+        let mut chance = Chance::new(11, 0);
+        for (schema, transactions) in [(Schema::V0_0_1, 2_005), (Schema::V0_9, 1_290)] {
+            let shape = BlockShape { schema, size: BlockSize::Bytes(900_000), voters: 32 };
+            let query = BlockQuery::new(shape, Ids::Fresh, "\"", "\"", &mut chance);
+            assert!(query.block_bytes.abs_diff(900_000) < 1_000, "{}", query.block_bytes);
+            assert!(query.transactions.abs_diff(transactions) < 30, "{}", query.transactions);
+        }
+    }
+
+    #[test]
+    fn without_an_id_the_server_makes_one() {
+        let shape =
+            BlockShape { schema: Schema::V0_0_1, size: BlockSize::Transactions(1), voters: 1 };
+        let query = BlockQuery::new(shape, Ids::Generated, "\"", "\"", &mut Chance::new(1, 0));
+        assert!(block_of(&query).get("id").is_none());
+    }
+}

@@ -1,0 +1,6 @@
+//! BigchainDB's write loop: blocks of its era, and the queries that insert them.
+
+pub mod block;
+pub mod material;
+pub mod transaction;
+pub mod units;

@@ -1,0 +1,50 @@
+//! The command line of the laboratory: `rekindle bench …`.
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::commands::analytic::AnalyticArgs;
+use crate::commands::baseline::BaselineArgs;
+use crate::commands::blocks::BlocksArgs;
+use crate::commands::report::ReportArgs;
+use crate::commands::ycsb_load::LoadArgs;
+use crate::commands::ycsb_run::RunArgs;
+use crate::commands::{analytic, baseline, blocks, report, ycsb_load, ycsb_run};
+
+/// What to measure.
+#[derive(Subcommand, Clone, Debug)]
+pub enum BenchArgs {
+    /// YCSB's core workload, as published for RethinkDB
+    #[command(subcommand)]
+    Ycsb(YcsbArgs),
+    /// The published map-reduce query, timed and checked
+    Analytic(AnalyticArgs),
+    /// BigchainDB's write units: blocks of its era, one after the other
+    Blocks(BlocksArgs),
+    /// What an echo server and redis-server cost on this machine
+    Baseline(BaselineArgs),
+    /// The results in a folder as one page that opens without a network
+    Report(ReportArgs),
+}
+
+/// The two phases of YCSB.
+#[derive(Subcommand, Clone, Debug)]
+pub enum YcsbArgs {
+    /// Create the table and fill it with documents
+    Load(LoadArgs),
+    /// Run a workload against a loaded table
+    Run(RunArgs),
+}
+
+/// Runs a command; the exit code says whether what was measured can be believed.
+pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
+    match args {
+        BenchArgs::Ycsb(YcsbArgs::Load(args)) => ycsb_load::run(args),
+        BenchArgs::Ycsb(YcsbArgs::Run(args)) => ycsb_run::run(args),
+        BenchArgs::Analytic(args) => analytic::run(args),
+        BenchArgs::Blocks(args) => blocks::run(args),
+        BenchArgs::Baseline(args) => baseline::run(args),
+        BenchArgs::Report(args) => report::run(&args),
+    }
+}

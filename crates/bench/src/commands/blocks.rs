@@ -1,0 +1,231 @@
+//! `bench blocks`: BigchainDB's write units.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use super::ycsb_run::measure_echo;
+use crate::assemble::{About, Extras, assemble};
+use crate::blocks::block::{BlockShape, BlockSize, Ids};
+use crate::blocks::transaction::Schema;
+use crate::blocks::units::{BlockCounters, NAMES, UnitPlan, Units};
+use crate::drive::session::{Plan, drive};
+use crate::drive::workload::Workload;
+use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
+use crate::result::Published;
+use crate::site::Site;
+use crate::terminal::ProgressLine;
+use crate::wire::admin::Admin;
+use crate::wire::terms;
+use crate::ycsb::table::{self, Layout};
+
+const UNITS_DEFAULT: usize = 64;
+const SECONDS_DEFAULT: f64 = 10.0;
+const BLOCK_BYTES_DEFAULT: usize = 900_000;
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum SchemaFlag {
+    #[value(name = "0.0.1")]
+    V0_0_1,
+    #[value(name = "0.1")]
+    V0_1,
+    #[value(name = "0.3")]
+    V0_3,
+    #[value(name = "0.9")]
+    V0_9,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum IdsFlag {
+    /// A new block with its own hash for every insert
+    Fresh,
+    /// Blocks without an id: the server makes one
+    Generated,
+    /// The same block every time
+    Constant,
+}
+
+/// Inserts blocks of BigchainDB, one after the other on every write unit
+#[derive(Args, Clone, Debug)]
+pub struct BlocksArgs {
+    /// Write units: connections that insert one block at a time [default: 64]
+    #[arg(long, value_name = "N")]
+    units: Option<usize>,
+    /// Version of BigchainDB whose blocks to make
+    #[arg(long, value_enum, default_value = "0.0.1")]
+    schema: SchemaFlag,
+    /// Transactions per block
+    #[arg(long, value_name = "N", conflicts_with = "block_bytes")]
+    tx: Option<usize>,
+    /// Bytes of JSON per block [default: 900000]
+    #[arg(long, value_name = "N")]
+    block_bytes: Option<usize>,
+    /// Where block ids come from
+    #[arg(long, value_enum, default_value = "fresh")]
+    ids: IdsFlag,
+    /// Keys of the federation in every block
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    voters: usize,
+    /// Durability of the inserts: soft, hard, or table for the table's own
+    #[arg(long, default_value = "soft", value_parser = ["soft", "hard", "table"])]
+    durability: String,
+    /// Database of the table
+    #[arg(long, default_value = "bigchain")]
+    db: String,
+    /// Table of the blocks
+    #[arg(long, default_value = "bigchain")]
+    table: String,
+    /// Drop the table first
+    #[arg(long)]
+    drop: bool,
+    /// Shards of the table
+    #[arg(long, value_name = "N")]
+    shards: Option<u32>,
+    /// Replicas of the table
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    pacing: LoopFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Runs the command.
+pub fn run(mut args: BlocksArgs) -> anyhow::Result<ExitCode> {
+    let started = SystemTime::now();
+    let seed = args.output.seed;
+    let (site, mut admin) = Site::open(args.server.request(), seed)?;
+    prepare(&mut admin, &args)?;
+
+    args.pacing.connections = args.units.or(args.pacing.connections).or(Some(UNITS_DEFAULT));
+    if args.pacing.operations.is_none() {
+        args.pacing.seconds.get_or_insert(SECONDS_DEFAULT);
+    }
+    let plan = Plan { pipeline: 1, ..args.pacing.plan(&site, seed)? };
+    let unit_plan = unit_plan(&args);
+    let counters = Arc::new(BlockCounters::default());
+    let make = |thread, units| -> Box<dyn Workload> {
+        Box::new(Units::new(&unit_plan, thread, units, Arc::clone(&counters)))
+    };
+    let mut line = ProgressLine::new(args.output.quiet, goal(&plan));
+    let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
+    line.end();
+
+    let echo = if args.pacing.echo { Some(measure_echo(&plan, &driven)?) } else { None };
+    // Every block is as large as its neighbours to a few bytes, so the measured part has its share
+    // of what was counted with the warm-up.
+    let all = driven.points.iter().map(|p| p.ok).sum::<u64>().max(1);
+    let share = |total: u64| (u128::from(total) * u128::from(driven.totals.ok) / u128::from(all)) as u64;
+    let extras = Extras {
+        units: vec![
+            ("blocks", driven.totals.ok),
+            ("transactions", share(counters.transactions())),
+            ("bytes", share(counters.bytes())),
+        ],
+        write_names: NAMES,
+        echo,
+        ..Extras::default()
+    };
+    let about = about(&args, &plan, &site, counters.conflicts(), started);
+    let result = assemble(about, &plan, &site, NAMES, driven, extras);
+    args.output.finish(&result)
+}
+
+fn prepare(admin: &mut Admin, args: &BlocksArgs) -> anyhow::Result<()> {
+    let (db, name) = (args.db.as_str(), args.table.as_str());
+    table::create_database(admin, db)?;
+    let exists = |admin: &mut Admin| -> anyhow::Result<bool> {
+        let tables = admin.ask(&terms::table_list(db))?;
+        Ok(tables.as_array().is_some_and(|all| all.iter().any(|t| t == name)))
+    };
+    if args.drop && exists(admin)? {
+        admin.ask(&terms::table_drop(db, name))?;
+    }
+    let layout = Layout { shards: args.shards, replicas: args.replicas };
+    if exists(admin)? {
+        return table::apply_layout(admin, db, name, &layout);
+    }
+    let mut options = json!({});
+    for (name, number) in [("shards", args.shards), ("replicas", args.replicas)] {
+        number.inspect(|n| options[name] = json!(n));
+    }
+    admin.ask(&terms::table_create(db, name, options)).context("creating the table")?;
+    admin.ask(&terms::wait(terms::table(db, name)))?;
+    Ok(())
+}
+
+fn unit_plan(args: &BlocksArgs) -> UnitPlan {
+    let size = match args.tx {
+        Some(transactions) => BlockSize::Transactions(transactions.max(1)),
+        None => BlockSize::Bytes(args.block_bytes.unwrap_or(BLOCK_BYTES_DEFAULT)),
+    };
+    UnitPlan {
+        shape: BlockShape { schema: schema(args), size, voters: args.voters.max(1) },
+        ids: match args.ids {
+            IdsFlag::Fresh => Ids::Fresh,
+            IdsFlag::Generated => Ids::Generated,
+            IdsFlag::Constant => Ids::Constant,
+        },
+        table: (args.db.clone(), args.table.clone()),
+        durability: (args.durability != "table").then(|| args.durability.clone()),
+        seed: args.output.seed,
+    }
+}
+
+fn schema(args: &BlocksArgs) -> Schema {
+    match args.schema {
+        SchemaFlag::V0_0_1 => Schema::V0_0_1,
+        SchemaFlag::V0_1 => Schema::V0_1,
+        SchemaFlag::V0_3 => Schema::V0_3,
+        SchemaFlag::V0_9 => Schema::V0_9,
+    }
+}
+
+fn about(
+    args: &BlocksArgs,
+    plan: &Plan,
+    site: &Site,
+    conflicts: u64,
+    started: SystemTime,
+) -> About {
+    let mut settings = describe_plan(plan);
+    let own = json!({
+        "units": plan.connections,
+        "schema": schema(args).name(),
+        "tx": args.tx,
+        "block-bytes": if args.tx.is_some() { None } else { Some(args.block_bytes.unwrap_or(BLOCK_BYTES_DEFAULT)) },
+        "ids": format!("{:?}", args.ids).to_lowercase(),
+        "voters": args.voters,
+        "durability": args.durability,
+        "db": args.db,
+        "table": args.table,
+        "shards": args.shards,
+        "replicas": args.replicas,
+    });
+    settings.extend(own.as_object().cloned().unwrap_or_default());
+    let mut notes = Vec::new();
+    if conflicts > 0 {
+        notes.push(format!("{conflicts} inserts met the block that was there already"));
+    }
+    About {
+        kind: "blocks",
+        workload: String::new(),
+        name: format!("BigchainDB blocks, schema {}", schema(args).name()),
+        label: args.output.label.clone(),
+        published: Some(Published {
+            report: "bigchaindb-0.0.1".to_owned(),
+            workload: "blocks".to_owned(),
+            servers: site.servers,
+        }),
+        seed: args.output.seed,
+        settings,
+        notes,
+        started,
+    }
+}

@@ -1,0 +1,9 @@
+//! One file per command: its flags, and the run from connecting to the printed result.
+
+pub mod analytic;
+pub mod baseline;
+pub mod blocks;
+pub mod report;
+pub mod ycsb_load;
+pub mod ycsb_properties;
+pub mod ycsb_run;

@@ -1,0 +1,29 @@
+//! `bench report`: the results in a folder as one page.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::Args;
+
+use crate::report;
+
+/// Writes the results in a folder as one page that opens without a network
+#[derive(Args, Clone, Debug)]
+pub struct ReportArgs {
+    /// Folder of result files (--json)
+    folder: PathBuf,
+    /// The page
+    #[arg(short = 'o', long = "output", value_name = "FILE", default_value = "report.html")]
+    output: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
+    let runs = report::collect(&args.folder)?;
+    let page = report::render(&runs);
+    std::fs::write(&args.output, page)
+        .with_context(|| format!("writing {}", args.output.display()))?;
+    println!("{} results in {}", runs.len(), args.output.display());
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,112 @@
+//! `bench ycsb load`: creates the table and fills it.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::ycsb_properties::{Chosen, PropertyFlags};
+use crate::assemble::{About, Extras, assemble};
+use crate::drive::session::{Plan, drive};
+use crate::drive::workload::Workload;
+use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan};
+use crate::result::RunResult;
+use crate::site::Site;
+use crate::terminal::{Goal, ProgressLine};
+use crate::ycsb::loading::{LoadProgress, Loading, NAMES};
+use crate::ycsb::queries::Queries;
+use crate::ycsb::table::{self, Layout};
+
+/// Records when nobody says how many, as in YCSB's workload files.
+const RECORDS_DEFAULT: u64 = 1_000;
+/// A load ends when everything is acknowledged, however long the last batch takes.
+const DRAIN: Duration = Duration::from_secs(600);
+const CONNECTIONS_DEFAULT: usize = 16;
+
+/// Creates the table and fills it with documents
+#[derive(Args, Clone, Debug)]
+pub struct LoadArgs {
+    #[command(flatten)]
+    properties: PropertyFlags,
+    /// Documents per insert
+    #[arg(long, value_name = "N")]
+    batch: Option<u64>,
+    /// Drop the table first
+    #[arg(long)]
+    drop: bool,
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    pacing: LoopFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Runs the command.
+pub fn run(mut args: LoadArgs) -> anyhow::Result<ExitCode> {
+    let started = SystemTime::now();
+    let mut chosen = args.properties.choose(&[])?;
+    chosen.fill(&mut args.server, &mut args.pacing)?;
+    let records = chosen.settings.recordcount.unwrap_or(RECORDS_DEFAULT);
+    chosen.settings.recordcount = Some(records);
+    let start = chosen.settings.insertstart;
+    let end = chosen.settings.insertcount.map_or(records, |count| start + count);
+    let seed = args.output.seed;
+    let (site, mut admin) = Site::open(args.server.request(), seed)?;
+
+    let layout = Layout { shards: args.properties.shards, replicas: args.properties.replicas };
+    let drop_first = args.drop || chosen.properties.flag("dropdata", false);
+    table::prepare_for_load(&mut admin, &chosen.settings, &layout, drop_first)?;
+
+    let batch = args.batch.or(chosen.properties.parsed("batch.size", "a number")?).unwrap_or(200);
+    args.pacing.connections.get_or_insert(CONNECTIONS_DEFAULT);
+    let plan = Plan { drain: DRAIN, ..args.pacing.plan(&site, seed)? };
+    let progress = Arc::new(LoadProgress::new(start..end));
+    let queries = Queries::new(&chosen.settings, chosen.settings.durability.as_deref());
+    let make = |_, _| -> Box<dyn Workload> {
+        Box::new(Loading::new(queries.clone(), Arc::clone(&progress), batch, seed))
+    };
+    let batches = (end - start).div_ceil(batch.max(1));
+    let mut line = ProgressLine::new(args.output.quiet, Some(Goal::Operations(batches)));
+    let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
+    line.end();
+
+    let (documents, sentences) = (progress.documents(), progress.sentences());
+    table::record_load(&mut admin, &chosen.settings, start..end, documents, sentences, seed)?;
+    let mut about = about(&args, &chosen, &plan, started);
+    about.settings.insert("batch".to_owned(), json!(batch));
+    about.notes.push(format!(
+        "{documents} documents with {sentences} sentences in {}, kept in table {}",
+        chosen.settings.field(0),
+        table::side_table(&chosen.settings.table)
+    ));
+    let extras = Extras {
+        units: vec![("documents", documents), ("bytes", progress.bytes())],
+        write_names: NAMES,
+        ..Extras::default()
+    };
+    let result: RunResult = assemble(about, &plan, &site, NAMES, driven, extras);
+    let code = args.output.finish(&result)?;
+    Ok(if documents == end - start { code } else { ExitCode::FAILURE })
+}
+
+fn about(args: &LoadArgs, chosen: &Chosen, plan: &Plan, started: SystemTime) -> About {
+    let mut settings = chosen.settings.describe();
+    settings.extend(describe_plan(plan));
+    settings.insert("shards".to_owned(), args.properties.shards.map_or(Value::Null, Value::from));
+    let replicas = args.properties.replicas.map_or(Value::Null, Value::from);
+    settings.insert("replicas".to_owned(), replicas);
+    About {
+        kind: "ycsb-load",
+        workload: String::new(),
+        name: "YCSB load".to_owned(),
+        label: args.output.label.clone(),
+        published: None,
+        seed: args.output.seed,
+        settings,
+        notes: chosen.notes.clone(),
+        started,
+    }
+}

@@ -1,0 +1,184 @@
+//! `bench ycsb run`: runs a workload against a loaded table.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::ycsb_properties::{Chosen, PropertyFlags};
+use crate::assemble::{About, Extras, assemble};
+use crate::baseline::echo::{self, EchoSizes};
+use crate::chance::Chance;
+use crate::drive::session::{Driven, Plan, drive};
+use crate::drive::workload::Workload;
+use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
+use crate::result::{EchoBaseline, Published};
+use crate::site::Site;
+use crate::terminal::ProgressLine;
+use crate::wire::frame::HEADER_BYTES;
+use crate::ycsb::acknowledged::AcknowledgedCounter;
+use crate::ycsb::chooser::KeyChooser;
+use crate::ycsb::operations::{IntegrityCounters, NAMES, Operations};
+use crate::ycsb::queries::Queries;
+use crate::ycsb::settings::{DATABASE, Distribution, Settings};
+use crate::ycsb::table::{self, Layout};
+
+/// Length of a run when neither seconds nor operations are given.
+const SECONDS_DEFAULT: f64 = 10.0;
+const ECHO_SECONDS: Duration = Duration::from_secs(2);
+
+/// Runs a workload against a loaded table
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    #[command(flatten)]
+    properties: PropertyFlags,
+    /// Read mode: single, majority or outdated
+    #[arg(long)]
+    read_mode: Option<String>,
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    pacing: LoopFlags,
+    #[command(flatten)]
+    output: OutputFlags,
+}
+
+/// Runs the command.
+pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
+    let started = SystemTime::now();
+    let mut chosen = args.properties.choose(&[("rethinkdb.readmode", args.read_mode.clone())])?;
+    chosen.fill(&mut args.server, &mut args.pacing)?;
+    settle_length(&mut args.pacing, &mut chosen.settings);
+    let seed = args.output.seed;
+    let (site, mut admin) = Site::open(args.server.request(), seed)?;
+
+    let loaded = table::loaded(&mut admin, &chosen.settings.table)?;
+    let records = table::check_for_run(&mut admin, &chosen.settings, loaded.as_ref())?;
+    chosen.settings.recordcount = Some(records);
+    let layout = Layout { shards: args.properties.shards, replicas: args.properties.replicas };
+    table::apply_layout(&mut admin, DATABASE, &chosen.settings.table, &layout)?;
+    if chosen.settings.changes_documents() && loaded.is_some_and(|l| !l.changed) {
+        table::mark_changed(&mut admin, &chosen.settings.table)?;
+    }
+
+    let plan = args.pacing.plan(&site, seed)?;
+    let integrity = Arc::new(IntegrityCounters::default());
+    let make = workloads(&chosen.settings, records, &integrity, seed);
+    let mut line = ProgressLine::new(args.output.quiet, goal(&plan));
+    let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
+    line.end();
+
+    let echo = if args.pacing.echo { Some(measure_echo(&plan, &driven)?) } else { None };
+    let extras = Extras {
+        units: vec![("documents", driven.totals.ok)],
+        write_names: &["UPDATE", "INSERT"],
+        integrity: chosen.settings.dataintegrity.then(|| integrity.outcome()),
+        echo,
+        ..Extras::default()
+    };
+    let about = about(&args, &chosen, &plan, &site, started);
+    let result = assemble(about, &plan, &site, NAMES, driven, extras);
+    args.output.finish(&result)
+}
+
+fn settle_length(pacing: &mut LoopFlags, settings: &mut Settings) {
+    pacing.operations = pacing.operations.or(settings.operationcount);
+    settings.operationcount = pacing.operations;
+    if pacing.operations.is_none() {
+        pacing.seconds.get_or_insert(SECONDS_DEFAULT);
+    }
+}
+
+fn workloads(
+    settings: &Settings,
+    records: u64,
+    integrity: &Arc<IntegrityCounters>,
+    seed: u64,
+) -> impl FnMut(usize, usize) -> Box<dyn Workload> {
+    let inserts = Arc::new(AcknowledgedCounter::new(records));
+    let keys = KeyChooser::new(settings, records, Arc::clone(&inserts));
+    let queries = Queries::new(settings, settings.durability.as_deref());
+    let integrity = Arc::clone(integrity);
+    move |thread, _| {
+        Box::new(Operations::new(
+            queries.clone(),
+            keys.clone(),
+            Arc::clone(&inserts),
+            Arc::clone(&integrity),
+            Chance::new(seed, thread as u64 + 1),
+        ))
+    }
+}
+
+/// The client's ceiling with messages of the mean size of this run.
+pub fn measure_echo(plan: &Plan, driven: &Driven) -> anyhow::Result<EchoBaseline> {
+    let answers = (driven.totals.parsed + driven.totals.checked_by_type).max(1);
+    let mean = |bytes: u64| (bytes / answers).saturating_sub(HEADER_BYTES as u64) as usize;
+    let sizes = EchoSizes {
+        query_bytes: mean(driven.totals.sent_bytes),
+        answer_bytes: mean(driven.totals.received_bytes),
+    };
+    Ok(echo::measure(plan, sizes, ECHO_SECONDS)?.baseline)
+}
+
+fn about(
+    args: &RunArgs,
+    chosen: &Chosen,
+    plan: &Plan,
+    site: &Site,
+    started: SystemTime,
+) -> About {
+    let mut settings = chosen.settings.describe();
+    settings.extend(describe_plan(plan));
+    let given = [("shards", args.properties.shards), ("replicas", args.properties.replicas)];
+    for (name, number) in given {
+        settings.insert(name.to_owned(), number.map_or(Value::Null, Value::from));
+    }
+    settings.insert("workload".to_owned(), json!(chosen.workload));
+    let mut notes = chosen.notes.clone();
+    if chosen.settings.mix.scan > 0.0 && chosen.settings.readallfields {
+        notes.push(
+            "scans return whole documents: the published binding failed on workload E under \
+             readallfields=true"
+                .to_owned(),
+        );
+    }
+    let workload = chosen.workload.to_lowercase();
+    let name = match workload.len() {
+        0 => "YCSB run".to_owned(),
+        1 => format!("YCSB workload {}", workload.to_uppercase()),
+        _ => format!("YCSB {workload}"),
+    };
+    About {
+        kind: "ycsb-run",
+        workload,
+        name,
+        label: args.output.label.clone(),
+        published: published(&chosen.settings, site.servers),
+        seed: args.output.seed,
+        settings,
+        notes,
+        started,
+    }
+}
+
+/// The published series with the same operations, whatever the scale.
+fn published(settings: &Settings, servers: usize) -> Option<Published> {
+    if settings.distribution != Distribution::Zipfian {
+        return None;
+    }
+    let mix = &settings.mix;
+    let workload = match (mix.read, mix.update, settings.readmode.as_deref()) {
+        (read, update, _) if read == 0.5 && update == 0.5 => "a",
+        (1.0, _, Some("outdated")) => "c-outdated",
+        (1.0, _, None | Some("single")) => "c-sync",
+        _ => return None,
+    };
+    Some(Published {
+        report: "rethinkdb-2.1.5".to_owned(),
+        workload: workload.to_owned(),
+        servers,
+    })
+}

@@ -1,0 +1,276 @@
+//! Flags that several commands share, and what they mean.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use crate::drive::arrivals::Spacing;
+use crate::drive::session::{LoopKind, Plan};
+use crate::machine::facts;
+use crate::result::RunResult;
+use crate::site::{Site, SiteRequest};
+use crate::terminal::{self, Goal};
+use crate::wire::handshake::Login;
+use crate::ycsb::summary;
+
+/// Where the servers are.
+#[derive(Args, Clone, Debug)]
+pub struct ServerFlags {
+    /// Server to connect to; may be repeated or a comma list, also host:port. Connections go round
+    #[arg(long = "host", value_name = "HOST", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// Driver port of hosts given without one [default: 28015]
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// User that logs in
+    #[arg(long, default_value = "admin")]
+    pub user: String,
+    /// Password of the user
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub password: String,
+    /// Process id of the server on this machine, in the order of the hosts [default: the process
+    /// listening on the driver port]
+    #[arg(long, value_name = "PID")]
+    pub server_pid: Vec<u32>,
+    /// Metrics page, in the order of the hosts [default: http://HOST:8080/metrics if it answers]
+    #[arg(long, value_name = "URL")]
+    pub http: Vec<String>,
+}
+
+impl ServerFlags {
+    /// The servers these flags name.
+    pub fn request(&self) -> SiteRequest {
+        let port = self.port.unwrap_or(28015);
+        let local = vec!["127.0.0.1".to_owned()];
+        let hosts = if self.hosts.is_empty() { &local } else { &self.hosts };
+        let address = |host: &String| match has_port(host) {
+            true => host.clone(),
+            false if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        SiteRequest {
+            addresses: hosts.iter().map(address).collect(),
+            login: Login { user: self.user.clone(), password: self.password.clone() },
+            pids: self.server_pid.clone(),
+            metrics_urls: self.http.clone(),
+        }
+    }
+}
+
+/// How arrivals of an open loop are spaced.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrivalsFlag {
+    /// Evenly
+    Constant,
+    /// As independent users arrive
+    Poisson,
+}
+
+/// How operations are sent.
+#[derive(Args, Clone, Debug)]
+pub struct LoopFlags {
+    /// Connections in total [default: 128]
+    #[arg(long, alias = "threads", value_name = "N")]
+    pub connections: Option<usize>,
+    /// Operations in flight per connection
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub pipeline: u16,
+    /// Threads that drive the connections [default: half the cores for a server on this machine,
+    /// else all]
+    #[arg(long, value_name = "N")]
+    pub client_threads: Option<usize>,
+    /// Seconds before the measured part
+    #[arg(long, value_name = "SECONDS")]
+    pub warmup: Option<f64>,
+    /// Length of the measured part in seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<f64>,
+    /// Operations of the measured part
+    #[arg(long, value_name = "N")]
+    pub operations: Option<u64>,
+    /// Open loop: operations arrive at this rate per second, whoever is busy
+    #[arg(long, value_name = "RATE")]
+    pub target: Option<f64>,
+    /// How they are spaced
+    #[arg(long, value_enum, default_value_t = ArrivalsFlag::Constant)]
+    pub arrivals: ArrivalsFlag,
+    /// Open loop: arrivals that may wait for a free connection; more are dropped and counted
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub waiting_max: usize,
+    /// Seconds to wait for the last answers
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    pub drain: f64,
+    /// Afterwards, measure what this client reaches against a server that only answers
+    #[arg(long)]
+    pub echo: bool,
+}
+
+impl LoopFlags {
+    /// The plan these flags describe against `site`.
+    pub fn plan(&self, site: &Site, seed: u64) -> anyhow::Result<Plan> {
+        let connections = self.connections.unwrap_or(128).max(1);
+        let cores = facts::cores();
+        let threads = match site.is_local {
+            true => (cores / 2).max(1),
+            false => cores,
+        };
+        let kind = match self.target.filter(|rate| *rate > 0.0) {
+            None => LoopKind::Closed,
+            Some(rate) => LoopKind::Open {
+                rate,
+                spacing: match self.arrivals {
+                    ArrivalsFlag::Constant => Spacing::Constant,
+                    ArrivalsFlag::Poisson => Spacing::Poisson,
+                },
+                waiting_max: self.waiting_max,
+            },
+        };
+        Ok(Plan {
+            addresses: site.addresses.clone(),
+            login: Some(site.login.clone()),
+            connections,
+            pipeline: usize::from(self.pipeline.max(1)),
+            threads: self.client_threads.unwrap_or(threads).clamp(1, connections),
+            kind,
+            warmup: duration(self.warmup.unwrap_or(0.0)).context("--warmup")?,
+            seconds: self.seconds.map(duration).transpose().context("--seconds")?,
+            operations: self.operations,
+            drain: duration(self.drain).context("--drain")?,
+            seed,
+        })
+    }
+}
+
+/// What a result says about a plan, under the flags' names.
+pub fn describe_plan(plan: &Plan) -> Map<String, Value> {
+    let described = json!({
+        "connections": plan.connections,
+        "pipeline": plan.pipeline,
+        "client-threads": plan.threads,
+        "warmup": plan.warmup.as_secs_f64(),
+        "seconds": plan.seconds.map(|s| s.as_secs_f64()),
+        "operations": plan.operations,
+        "target": match plan.kind { LoopKind::Open { rate, .. } => Some(rate), LoopKind::Closed => None },
+        "hosts": plan.addresses.join(","),
+    });
+    match described {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// What a plan works towards.
+pub fn goal(plan: &Plan) -> Option<Goal> {
+    let seconds = plan.seconds.map(|s| Goal::Seconds(s.as_secs_f64()));
+    plan.operations.map(Goal::Operations).or(seconds)
+}
+
+/// How the terminal is written to.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A table for people
+    Table,
+    /// YCSB's summary
+    Ycsb,
+    /// The result document
+    Json,
+}
+
+/// What becomes of the result.
+#[derive(Args, Clone, Debug)]
+pub struct OutputFlags {
+    /// Write the result to this file, or into this folder when it ends in / or exists
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// What to print at the end
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Text to tell this run from others
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub label: String,
+    /// Seed of keys, values and arrivals
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+    /// No line while the run is under way
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+impl OutputFlags {
+    /// Prints and writes a result; the program fails when an answer was wrong or nothing worked.
+    pub fn finish(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
+        match self.format {
+            Format::Table => print!("{}", terminal::summary(result)),
+            Format::Ycsb => print!("{}", summary::summary(result)),
+            Format::Json => println!("{}", serde_json::to_string_pretty(result)?),
+        }
+        if self.format != Format::Table {
+            result.alarms.iter().for_each(|alarm| eprintln!("ALARM: {}", alarm.message));
+        }
+        if let Some(path) = &self.json {
+            let path = file_for(path, &result.id);
+            write(&path, result).with_context(|| format!("writing {}", path.display()))?;
+        }
+        let is_wrong = |alarm: &crate::result::Alarm| {
+            matches!(alarm.kind.as_str(), "wrong-answers" | "check-failed")
+        };
+        let nothing = result.throughput.operations == 0;
+        Ok(match nothing || result.alarms.iter().any(is_wrong) {
+            true => ExitCode::FAILURE,
+            false => ExitCode::SUCCESS,
+        })
+    }
+}
+
+fn file_for(path: &Path, id: &str) -> PathBuf {
+    let is_folder = path.is_dir() || path.to_string_lossy().ends_with('/');
+    if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() }
+}
+
+fn write(path: &Path, result: &RunResult) -> anyhow::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, serde_json::to_string_pretty(result)? + "\n")?;
+    Ok(())
+}
+
+fn duration(seconds: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(seconds).context("expected a number of seconds of at least 0")
+}
+
+fn has_port(host: &str) -> bool {
+    let after_bracket = host.rsplit(']').next().unwrap_or(host);
+    match after_bracket.rsplit_once(':') {
+        Some((before, port)) => !before.contains(':') && port.parse::<u16>().is_ok(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_may_carry_their_own_port() {
+        let flags = ServerFlags {
+            hosts: ["a", "b:1", "::1", "[::1]:2"].map(str::to_owned).to_vec(),
+            port: Some(7),
+            user: "admin".into(),
+            password: String::new(),
+            server_pid: Vec::new(),
+            http: Vec::new(),
+        };
+        assert_eq!(flags.request().addresses, ["a:7", "b:1", "[::1]:7", "[::1]:2"]);
+    }
+
+    #[test]
+    fn a_folder_gets_a_file_named_after_the_run() {
+        assert_eq!(file_for(Path::new("out/"), "x"), Path::new("out/x.json"));
+        assert_eq!(file_for(Path::new("out.json"), "x"), Path::new("out.json"));
+    }
+}

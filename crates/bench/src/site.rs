@@ -1,0 +1,80 @@
+//! The servers of a run: where they are, who logs in, what they say about themselves, and how they
+//! are watched.
+
+use anyhow::Context;
+use serde_json::json;
+
+use crate::chance::Chance;
+use crate::machine::watch::{Watched, is_local};
+use crate::result::Versions;
+use crate::wire::admin::Admin;
+use crate::wire::handshake::Login;
+use crate::wire::terms;
+
+/// Version of the laboratory.
+pub const BENCH_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// What the user said about the servers.
+#[derive(Clone, Debug)]
+pub struct SiteRequest {
+    /// Host and port of each.
+    pub addresses: Vec<String>,
+    /// Who logs in.
+    pub login: Login,
+    /// Process ids, in the order of the addresses; missing ones are looked for.
+    pub pids: Vec<u32>,
+    /// Metrics pages, in the order of the addresses; missing ones are guessed.
+    pub metrics_urls: Vec<String>,
+}
+
+/// The servers of a run.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Host and port of each.
+    pub addresses: Vec<String>,
+    /// Who logs in.
+    pub login: Login,
+    /// How each is watched.
+    pub watched: Vec<Watched>,
+    /// Who measures whom.
+    pub versions: Versions,
+    /// Servers of the cluster.
+    pub servers: usize,
+    /// Whether all run on this machine.
+    pub is_local: bool,
+}
+
+impl Site {
+    /// Connects to the first server and finds out about all of them.
+    pub fn open(request: SiteRequest, seed: u64) -> anyhow::Result<(Site, Admin)> {
+        let mut chance = Chance::new(seed, 3_000_000);
+        let first = request.addresses.first().context("no server given")?;
+        let mut admin = Admin::connect(first, &request.login, &mut chance)?;
+        let (server_name, server_id) = admin.server_info().unwrap_or_default();
+        let versions = Versions {
+            bench: BENCH_VERSION.to_owned(),
+            server: Some(admin.server_version.clone()),
+            server_name,
+            server_id,
+        };
+        let watched = request.addresses.iter().enumerate().map(|(place, address)| {
+            let url = request.metrics_urls.get(place).cloned();
+            Watched::find(address, request.pids.get(place).copied(), url)
+        });
+        let watched = watched.collect();
+        let counted = admin.ask(&terms::count(terms::table("rethinkdb", "server_status")));
+        let counted = counted.unwrap_or(json!(0)).as_u64().unwrap_or(0) as usize;
+        let host_of = |address: &String| address.rsplit_once(':').map(|(h, _)| h.to_owned());
+        let is_local =
+            request.addresses.iter().all(|a| host_of(a).is_some_and(|host| is_local(&host)));
+        let site = Site {
+            servers: counted.max(request.addresses.len()),
+            addresses: request.addresses,
+            login: request.login,
+            watched,
+            versions,
+            is_local,
+        };
+        Ok((site, admin))
+    }
+}
