@@ -76,21 +76,22 @@ pub fn merge_datums(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
 }
 
 fn merge_objects(under: &Object, over: &Object) -> Result<Object, EvalError> {
-    let mut merged = under.to_builder();
+    // What stays is not looked at: a stored row is changed by copying its text.
+    let mut changes = Vec::with_capacity(over.len());
     for (field, layer) in over.iter() {
-        let value = match (&layer, merged.get(&field)) {
-            (Datum::Object(literal), _) if pseudo::is_literal(literal) => literal_value(literal)?,
-            (Datum::Object(layer), Some(Datum::Object(below))) => {
-                Some(Datum::Object(deep::level(|| merge_objects(below, layer))?))
-            }
+        let value = match &layer {
+            Datum::Object(literal) if pseudo::is_literal(literal) => literal_value(literal)?,
+            Datum::Object(inner) => match under.get(&field) {
+                Some(Datum::Object(below)) => {
+                    Some(Datum::Object(deep::level(|| merge_objects(&below, inner))?))
+                }
+                _ => without_literals(layer)?,
+            },
             _ => without_literals(layer)?,
         };
-        match value {
-            Some(value) => merged.insert(field, value),
-            None => merged.remove(&field),
-        };
+        changes.push((field, value));
     }
-    Ok(merged.build())
+    Ok(under.with_changes(changes))
 }
 
 /// What a literal stands for; `None` when it removes.
