@@ -18,6 +18,7 @@ use io::Nanos;
 
 use crate::contract::{Done, Entry};
 use crate::error::{Doubt, LogError, ProposeError, Refusal};
+use crate::gather::Gather;
 use crate::group::{Answers, Group, Waiting};
 use crate::lsn::{Durability, GroupId};
 use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
@@ -54,14 +55,15 @@ pub(crate) struct Driver {
     moved: Vec<GroupId>,
     // Appends are numbered from 1.
     appended: u64,
-    // The last append that somebody waits to see durable; the last one a started fsync covers.
-    urgent: u64,
+    // The last append a started fsync covers.
     sync_started: u64,
+    gather: Gather,
     // Since when a soft entry waits for its fsync.
     soft_since: Option<Nanos>,
     soft_wait: Duration,
     sync_asked: bool,
-    batch_has_hard: bool,
+    // Hard entries taken in since the last append.
+    hard_proposed: u64,
     entries_unsynced: u64,
     batch: Vec<Entry>,
     answers: Answers,
@@ -74,6 +76,8 @@ pub(crate) struct SyncWanted {
     pub append: u64,
     /// How many entries that makes durable.
     pub entries: u64,
+    /// How many of them are hard.
+    pub hard: u64,
 }
 
 impl Driver {
@@ -86,12 +90,12 @@ impl Driver {
             unsynced: Vec::new(),
             moved: Vec::new(),
             appended: 0,
-            urgent: 0,
             sync_started: 0,
+            gather: Gather::default(),
             soft_since: None,
             soft_wait,
             sync_asked: false,
-            batch_has_hard: false,
+            hard_proposed: 0,
             entries_unsynced: 0,
             batch: Vec::new(),
             answers: Answers::default(),
@@ -142,7 +146,7 @@ impl Driver {
                 done(Err(Refusal::TooLarge { bytes, bytes_max }.into()));
             }
             Work::Entry(entry, durability) => {
-                self.batch_has_hard |= durability == Durability::Hard;
+                self.hard_proposed += u64::from(durability == Durability::Hard);
                 let kind = EntryKind::Proposed(durability);
                 if group.propose(Waiting { entry, kind, done: Some(done) }) {
                     self.proposed.push(id);
@@ -176,9 +180,7 @@ impl Driver {
     pub fn appended(&mut self, now: Nanos, entries: u64) {
         self.appended += 1;
         self.entries_unsynced += entries;
-        if std::mem::take(&mut self.batch_has_hard) {
-            self.urgent = self.appended;
-        }
+        self.gather.appended(std::mem::take(&mut self.hard_proposed), now);
         self.soft_since.get_or_insert(now);
         for id in self.appending.drain(..) {
             if let Some(group) = self.groups.get_mut(&id) {
@@ -189,32 +191,44 @@ impl Driver {
         }
     }
 
-    /// Whether an fsync should start now: somebody waits for it, or a soft entry has waited long
-    /// enough. The caller starts it; never two at once.
+    /// Whether an fsync should start now: enough hard entries wait for it, or one has waited long
+    /// enough, or a soft one, or somebody asked. The caller starts it; never two at once.
     pub fn wants_sync(&mut self, now: Nanos) -> Option<SyncWanted> {
-        if std::mem::take(&mut self.sync_asked) {
-            self.urgent = self.appended;
+        if self.appended == self.sync_started {
+            self.sync_asked = false;
+            return None;
         }
-        let soft_due = self.sync_due().is_some_and(|due| due <= now);
-        let wanted = self.urgent > self.sync_started || soft_due;
-        (wanted && self.appended > self.sync_started).then(|| self.sync_all())
+        let soft_due = self.soft_due().is_some_and(|due| due <= now);
+        (self.sync_asked || soft_due || self.gather.is_due(now)).then(|| self.sync_all())
     }
 
     /// The fsync that covers everything appended, wanted or not.
     pub fn sync_all(&mut self) -> SyncWanted {
         self.sync_started = self.appended;
+        self.sync_asked = false;
         self.soft_since = None;
         let entries = std::mem::take(&mut self.entries_unsynced);
-        SyncWanted { append: self.appended, entries }
+        SyncWanted { append: self.appended, entries, hard: self.gather.start() }
     }
 
-    /// When an fsync will be wanted although nobody waits for it.
-    pub fn sync_due(&self) -> Option<Nanos> {
+    fn soft_due(&self) -> Option<Nanos> {
         self.soft_since.map(|since| since.after(self.soft_wait))
     }
 
-    /// Appends up to number `append` are durable.
-    pub fn synced(&mut self, append: u64, store: &mut impl Store) {
+    /// When an fsync will be wanted if nothing more arrives.
+    pub fn sync_due(&self) -> Option<Nanos> {
+        [self.soft_due(), self.gather.due()].into_iter().flatten().min()
+    }
+
+    /// How many more hard entries the next fsync waits for.
+    pub fn company_missing(&self) -> u64 {
+        self.gather.missing()
+    }
+
+    /// The fsync that was `wanted` has ended well, after `took`.
+    pub fn synced(&mut self, wanted: SyncWanted, took: Duration, store: &mut impl Store) {
+        let append = wanted.append;
+        self.gather.end(wanted.hard, took);
         let next = self.appended + 1;
         let mut unsynced = std::mem::take(&mut self.unsynced);
         unsynced.sort_unstable();

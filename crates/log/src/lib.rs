@@ -21,6 +21,7 @@ pub mod recovery;
 mod contract;
 mod driver;
 mod error;
+mod gather;
 mod group;
 mod lsn;
 mod outline;

@@ -12,7 +12,7 @@ pub enum ScanError {
     #[error(transparent)]
     Header(#[from] HeaderError),
     /// A record that was durable does not check.
-    #[error("record at byte {offset} is damaged, although a later mark says it was durable")]
+    #[error("record at byte {offset} was durable and is damaged")]
     Damaged {
         /// Where it starts.
         offset: u64,
@@ -51,7 +51,9 @@ impl<'a> Scanner<'a> {
     /// Says why there is no further record. Call when the iterator has ended.
     pub fn end(&self) -> SegmentEnd {
         let offset = self.offset;
-        if offset == self.segment.len() {
+        if (offset as u64) < self.header.head_bytes {
+            SegmentEnd::Damaged { offset }
+        } else if offset == self.segment.len() {
             SegmentEnd::Whole
         } else if self.durable_beyond(offset) {
             SegmentEnd::Damaged { offset }
@@ -103,14 +105,27 @@ pub fn scan_segment(segment: &[u8]) -> Result<Vec<Record<Vec<u8>>>, ScanError> {
 
 #[cfg(test)]
 mod tests {
+    use io::Random;
+    use io::sim::SimRandom;
+
     use super::*;
     use crate::lsn::GroupId;
 
     const SALT: u32 = 77;
 
     fn segment(records: &[Record<Vec<u8>>]) -> Vec<u8> {
-        let header =
-            SegmentHeader { salt: SALT, number: 3, log_id: 1, previous: 2, previous_bytes: 64 };
+        segment_with_head(SEGMENT_HEADER_BYTES as u64, records)
+    }
+
+    fn segment_with_head(head_bytes: u64, records: &[Record<Vec<u8>>]) -> Vec<u8> {
+        let header = SegmentHeader {
+            salt: SALT,
+            number: 3,
+            log_id: 1,
+            previous: 2,
+            previous_bytes: 64,
+            head_bytes,
+        };
         let mut bytes = header.encode().to_vec();
         for record in records {
             record::encode(record, SALT, &mut bytes);
@@ -148,6 +163,33 @@ mod tests {
         let mut bytes = segment(&records);
         bytes[SEGMENT_HEADER_BYTES + 41] ^= 1;
         assert_eq!(scan_segment(&bytes), Err(ScanError::Damaged { offset: 104 }));
+    }
+
+    #[test]
+    fn no_bytes_panic() {
+        let random = SimRandom::new(1);
+        let whole = segment(&starts(6));
+        for round in 0..20_000 {
+            let mut bytes = whole.clone();
+            for _ in 0..random.below(6) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.next_u64() as u8;
+            }
+            if round % 2 == 0 {
+                // A valid header lets the rest be looked at.
+                bytes[..SEGMENT_HEADER_BYTES].copy_from_slice(&whole[..SEGMENT_HEADER_BYTES]);
+            }
+            bytes.truncate(random.below(bytes.len() as u64 + 1) as usize);
+            let _ = scan_segment(&bytes);
+        }
+    }
+
+    #[test]
+    fn the_head_is_never_a_torn_tail() {
+        let bytes = segment_with_head(64 + 2 * 40, &starts(3));
+        assert_eq!(scan_segment(&bytes[..64 + 2 * 40]), Ok(starts(2)));
+        let missing = scan_segment(&bytes[..64 + 40]);
+        assert_eq!(missing, Err(ScanError::Damaged { offset: 64 + 40 }));
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) struct SegmentHeader {
     pub previous: u64,
     /// Its length in bytes.
     pub previous_bytes: u64,
+    /// Bytes of this header and the state of every group after it: durable from the start.
+    pub head_bytes: u64,
 }
 
 /// Why bytes are not a segment header.
@@ -50,6 +52,7 @@ impl SegmentHeader {
         bytes[24..32].copy_from_slice(&self.log_id.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.previous.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.previous_bytes.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.head_bytes.to_le_bytes());
         let crc = crc32c::crc32c(&bytes[..60]);
         bytes[60..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -78,6 +81,7 @@ impl SegmentHeader {
             log_id: u64_at(24),
             previous: u64_at(32),
             previous_bytes: u64_at(40),
+            head_bytes: u64_at(48),
         })
     }
 }
@@ -100,8 +104,14 @@ pub(crate) fn segment_number(path: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const HEADER: SegmentHeader =
-        SegmentHeader { salt: 1, number: 2, log_id: 3, previous: 4, previous_bytes: 5 };
+    const HEADER: SegmentHeader = SegmentHeader {
+        salt: 1,
+        number: 2,
+        log_id: 3,
+        previous: 4,
+        previous_bytes: 5,
+        head_bytes: 6,
+    };
 
     #[test]
     fn a_header_reads_back_and_every_changed_bit_is_noticed() {

@@ -23,7 +23,7 @@ pub enum Fault {
     Sync,
     /// The next append writes a random part and fails.
     Append,
-    /// The next append fails with nothing written, as on a full disk.
+    /// The next append writes a random part and fails for want of space, as on a full disk.
     Full,
 }
 
@@ -270,11 +270,13 @@ impl File for SimFile {
                 content.bytes.extend_from_slice(bytes);
                 Ok(())
             }
-            Some(Fault::Full) => Err(Error::from(ErrorKind::StorageFull)),
-            Some(_) => {
+            Some(fault) => {
                 let written = self.files.random.below(bytes.len() as u64) as usize;
                 content.bytes.extend_from_slice(&bytes[..written]);
-                Err(Error::other("simulated append failure"))
+                Err(match fault {
+                    Fault::Full => Error::from(ErrorKind::StorageFull),
+                    Fault::Append | Fault::Sync => Error::other("simulated append failure"),
+                })
             }
         }
     }

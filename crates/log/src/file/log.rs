@@ -78,7 +78,10 @@ struct Inbox {
 #[derive(Default)]
 struct Desk {
     letters: Letters,
+    // Whether the log thread waits for a letter, and for how many hard proposals if those are
+    // all that come.
     asleep: bool,
+    patience: usize,
     closed: bool,
 }
 
@@ -128,14 +131,6 @@ impl FileLog {
         // A log thread that ended without an answer has dropped the sender.
         answer.recv().unwrap_or(Err(LogError::Stopped))
     }
-
-    fn post_proposal(&self, proposal: Proposal) {
-        let mut proposal = Some(proposal);
-        self.inbox.post(|letters| letters.proposals.extend(proposal.take()));
-        if let Some(proposal) = proposal {
-            (proposal.done)(Err(Refusal::Stopped.into()));
-        }
-    }
 }
 
 impl Log for FileLog {
@@ -148,11 +143,11 @@ impl Log for FileLog {
     }
 
     fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
-        self.post_proposal(Proposal { group: id, work: Work::Entry(entry, durability), done });
+        self.inbox.post_proposal(Proposal { group: id, work: Work::Entry(entry, durability), done });
     }
 
     fn sync(&self, id: GroupId, done: Done) {
-        self.post_proposal(Proposal { group: id, work: Work::Sync, done });
+        self.inbox.post_proposal(Proposal { group: id, work: Work::Sync, done });
     }
 
     fn stats(&self) -> LogStats {
@@ -185,10 +180,29 @@ impl Inbox {
         true
     }
 
-    /// Waits until there is a letter, or for `wait` at most, and takes all there are.
-    fn take(&self, taken: &mut Letters, wait: Option<Duration>) {
+    /// Leaves a proposal, or refuses it if nobody will read it. Hard ones do not wake the log
+    /// thread until there are as many as it waits for.
+    fn post_proposal(&self, proposal: Proposal) {
         let mut desk = self.letters.lock();
-        if desk.letters.is_empty() {
+        if desk.closed {
+            drop(desk);
+            return (proposal.done)(Err(Refusal::Stopped.into()));
+        }
+        let is_hard = matches!(proposal.work, Work::Entry(_, Durability::Hard));
+        desk.letters.proposals.push(proposal);
+        let is_enough = !is_hard || desk.letters.proposals.len() >= desk.patience;
+        if is_enough && std::mem::take(&mut desk.asleep) {
+            drop(desk);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits until there is a letter, or for `wait` at most, and takes all there are. Of hard
+    /// proposals alone there must be `patience`.
+    fn take(&self, taken: &mut Letters, wait: Option<Duration>, patience: usize) {
+        let mut desk = self.letters.lock();
+        desk.patience = patience;
+        if !desk.letters.are_worth_a_turn(patience) {
             desk.asleep = true;
             match wait {
                 Some(wait) => drop(self.arrived.wait_for(&mut desk, wait)),
@@ -213,12 +227,14 @@ impl Inbox {
 }
 
 impl Letters {
-    fn is_empty(&self) -> bool {
-        self.proposals.is_empty()
-            && self.commands.is_empty()
-            && self.synced.is_none()
-            && self.flushed.is_none()
-            && !self.stop
+    fn are_worth_a_turn(&self, patience: usize) -> bool {
+        let is_hard = |proposal: &Proposal| matches!(proposal.work, Work::Entry(_, Durability::Hard));
+        self.proposals.len() >= patience.max(1)
+            || self.proposals.iter().any(|proposal| !is_hard(proposal))
+            || !self.commands.is_empty()
+            || self.synced.is_some()
+            || self.flushed.is_some()
+            || self.stop
     }
 }
 
@@ -246,7 +262,7 @@ impl LogThread {
         let mut letters = Letters::default();
         let mut stop = false;
         while !stop {
-            self.inbox.take(&mut letters, self.wait());
+            self.inbox.take(&mut letters, self.wait(), self.runner.patience());
             self.end_tasks(&mut letters);
             self.runner.turn(&mut letters.proposals);
             for command in letters.commands.drain(..) {

@@ -20,6 +20,8 @@ use crate::store::{Store, StoreError, SyncTask};
 /// One append holds at most about this much, so that a backlog of large entries is not doubled
 /// in memory.
 const APPEND_BYTES_MAX: usize = 16 << 20;
+/// So many hard entries are appended together while an fsync is under way.
+const APPENDS_DURING_SYNC: usize = 32;
 /// How much is replayed at once when a group is opened.
 const REPLAY_BYTES: usize = 8 << 20;
 
@@ -308,15 +310,25 @@ impl<S: Store> Runner<S> {
         }
         let Syncing { task, wanted, started } = syncing;
         self.last_sync = self.clock.now();
+        let took = self.last_sync.since(started);
         self.stats.fsyncs += 1;
-        self.stats.fsync_us += self.last_sync.since(started).as_micros() as u64;
+        self.stats.fsync_us += took.as_micros() as u64;
         self.stats.count_commit(wanted.entries);
         self.store.end_sync(task.through());
-        self.driver.synced(wanted.append, &mut self.store);
+        self.driver.synced(wanted, took, &mut self.store);
         self.apply();
         if self.failed.is_none() && self.full_since.is_none() {
             // If the disk is full, the next proposal hears of it.
             let _ = self.make_room();
+        }
+    }
+
+    /// How many hard proposals may arrive before this needs a turn. While an fsync is under way,
+    /// or company for the next is waited for, waking up for each of them is wasted.
+    pub fn patience(&self) -> usize {
+        match self.sync_running {
+            true => APPENDS_DURING_SYNC,
+            false => (self.driver.company_missing() as usize).clamp(1, APPENDS_DURING_SYNC),
         }
     }
 

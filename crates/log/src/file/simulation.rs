@@ -21,7 +21,7 @@ use super::runner::{Flushing, Pace, Runner, Syncing};
 use super::store::{FileStore, StoreOptions};
 use crate::contract::{Applier, Entry};
 use crate::driver::{Proposal, Work};
-use crate::error::{ApplyError, LogError, ProposeError};
+use crate::error::{ApplyError, LogError, ProposeError, Refusal};
 use crate::lsn::{Durability, GroupId, Lsn};
 
 const DIR: &str = "/log";
@@ -121,6 +121,9 @@ struct World {
     engine: Arc<Engine>,
     // What may still be there, in order.
     history: BTreeMap<GroupId, Vec<Proposed>>,
+    open: BTreeSet<GroupId>,
+    // Groups not looked at since the power went.
+    power_lost: BTreeSet<GroupId>,
     closed: BTreeSet<GroupId>,
     next_payload: u64,
     acknowledged: u64,
@@ -129,9 +132,10 @@ struct World {
 /// What is true while a process lives.
 struct Life {
     runner: Runner<FileStore>,
-    syncing: Option<Syncing>,
+    // Under way; with its result if it has saved what was written when it began, without it if
+    // it will save what is there when it ends. Real ones are in between.
+    syncing: Option<(Syncing, Option<std::io::Result<()>>)>,
     flushing: Option<Flushing>,
-    // An engine flush that has begun keeps what was applied when it did.
     inbox: Vec<Proposal>,
 }
 
@@ -146,6 +150,8 @@ impl World {
             random: SimRandom::new(!seed),
             engine: Arc::default(),
             history: groups.map(|group| (group, Vec::new())).into(),
+            open: BTreeSet::new(),
+            power_lost: BTreeSet::new(),
             closed: BTreeSet::new(),
             next_payload: 0,
             acknowledged: 0,
@@ -158,7 +164,7 @@ impl World {
         for life in 0..LIVES_PER_SEED {
             let seed = self.seed;
             let broken = |what: String| format!("seed {seed} life {life} {end:?}: {what}");
-            let mut alive = self.start(end).map_err(broken)?;
+            let mut alive = self.start().map_err(broken)?;
             for _ in 0..self.random.below(STEPS_PER_LIFE) {
                 self.step(&mut alive);
             }
@@ -167,7 +173,7 @@ impl World {
         Ok(self.acknowledged)
     }
 
-    fn start(&mut self, before: End) -> Result<Life, String> {
+    fn start(&mut self) -> Result<Life, String> {
         self.engine = Arc::new(self.engine.restarted());
         let files: Arc<dyn Files> = Arc::new(self.files.clone());
         let random: Arc<dyn Random> = Arc::new(self.random.clone());
@@ -176,7 +182,10 @@ impl World {
             .map_err(|cause| format!("log does not open: {cause}"))?;
         let applier = Arc::clone(&self.engine) as Arc<dyn Applier>;
         let mut runner = Runner::new(store, applier, Arc::new(self.clock.clone()), random, PACE);
-        for group in self.history.keys() {
+        // Now and then one is left closed for a life: its entries must stay.
+        let left_closed = self.random.one_in(4).then(|| self.any_group());
+        self.open = self.history.keys().copied().filter(|id| Some(*id) != left_closed).collect();
+        for group in &self.open {
             let opened = runner.open_group(*group, self.engine.applied(*group));
             opened.map_err(|cause| format!("group {group} does not open: {cause}"))?;
         }
@@ -185,14 +194,17 @@ impl World {
                 return Err(format!("closed group {group} came back"));
             }
         }
-        self.check(before)?;
+        self.check()?;
         Ok(Life { runner, syncing: None, flushing: None, inbox: Vec::new() })
     }
 
     /// Compares the engine with what was proposed, and forgets what is lost for good.
-    fn check(&mut self, end: End) -> Result<(), String> {
+    fn check(&mut self) -> Result<(), String> {
         let tables = self.engine.tables().memory.clone();
         for (group, history) in &mut self.history {
+            if !self.open.contains(group) {
+                continue;
+            }
             history.retain(|proposed| !proposed.is_refused());
             let table = tables.get(group).map_or(&[][..], Vec::as_slice);
             for (nth, (lsn, payload)) in table.iter().enumerate() {
@@ -212,9 +224,10 @@ impl World {
                 proposed.answer = Arc::new(Mutex::new(Some(Ok(*lsn))));
                 proposed.durability = Durability::Hard;
             }
+            let power_was_lost = self.power_lost.remove(group);
             let kept = table.len().min(history.len());
             for lost in history.drain(kept..) {
-                let soft_may_go = lost.durability == Durability::Soft && end == End::PowerGone;
+                let soft_may_go = lost.durability == Durability::Soft && power_was_lost;
                 if lost.answer().is_some_and(|answer| answer.is_ok()) && !soft_may_go {
                     let (durability, payload) = (lost.durability, lost.payload);
                     return Err(format!("group {group}: acknowledged {durability:?} {payload:?} is lost"));
@@ -228,7 +241,7 @@ impl World {
         match self.random.below(24) {
             0..=9 => self.propose(life),
             10..=13 => life.runner.turn(&mut life.inbox),
-            14 | 15 => life.syncing = life.syncing.take().or_else(|| life.runner.begin_sync()),
+            14 | 15 => self.begin_sync(life),
             16 | 17 => self.end_sync(life),
             18 => {
                 self.clock.advance(Duration::from_millis(self.random.below(150)));
@@ -296,12 +309,23 @@ impl World {
         self.history.keys().nth(nth).copied().unwrap_or(GroupId(0))
     }
 
+    fn begin_sync(&self, life: &mut Life) {
+        if let Some(syncing) = life.runner.begin_sync() {
+            let now = self.random.one_in(2).then(|| self.run_sync(&syncing));
+            life.syncing = Some((syncing, now));
+        }
+    }
+
+    fn run_sync(&self, syncing: &Syncing) -> std::io::Result<()> {
+        match self.planted {
+            Planted::LyingSync => Ok(()),
+            Planted::Nothing => syncing.run(),
+        }
+    }
+
     fn end_sync(&self, life: &mut Life) {
-        if let Some(syncing) = life.syncing.take() {
-            let result = match self.planted {
-                Planted::LyingSync => Ok(()),
-                Planted::Nothing => syncing.run(),
-            };
+        if let Some((syncing, ran)) = life.syncing.take() {
+            let result = ran.unwrap_or_else(|| self.run_sync(&syncing));
             life.runner.end_sync(syncing, result);
         }
     }
@@ -313,11 +337,14 @@ impl World {
         let group = self.any_group();
         if life.runner.close_group(group).is_ok() {
             self.history.remove(&group);
+            self.open.remove(&group);
             self.closed.insert(group);
         }
         let next = GroupId(100 + self.closed.len() as u64 * 10 + self.random.below(10));
-        if !self.closed.contains(&next) && life.runner.open_group(next, Lsn(0)).is_ok() {
+        let is_new = !self.closed.contains(&next) && !self.history.contains_key(&next);
+        if is_new && life.runner.open_group(next, Lsn(0)).is_ok() {
             self.history.entry(next).or_default();
+            self.open.insert(next);
         }
     }
 
@@ -329,7 +356,7 @@ impl World {
         };
         // What never reached the log thread was never proposed.
         for proposal in life.inbox.drain(..) {
-            (proposal.done)(Err(crate::error::Refusal::Stopped.into()));
+            (proposal.done)(Err(Refusal::Stopped.into()));
         }
         if end == End::Finished {
             self.end_sync(&mut life);
@@ -338,7 +365,10 @@ impl World {
         let acks = life.runner.stats();
         self.acknowledged += acks.acks_hard + acks.acks_soft;
         match end {
-            End::PowerGone => self.files.crash(),
+            End::PowerGone => {
+                self.files.crash();
+                self.power_lost = self.history.keys().copied().collect();
+            }
             End::Finished | End::ProcessGone => self.files.end_process(),
         }
         end

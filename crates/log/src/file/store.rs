@@ -106,14 +106,15 @@ impl FileStore {
     /// Makes the last segment durable, and a new one that repeats the state of every group.
     fn start_segment(&mut self) -> Result<(), StoreError> {
         self.file.sync_data()?;
-        let header = SegmentHeader {
+        let mut header = SegmentHeader {
             salt: self.random.next_u64() as u32,
             number: self.written.segment + 1,
             log_id: self.header.log_id,
             previous: self.written.segment,
             previous_bytes: self.written.offset,
+            head_bytes: 0,
         };
-        let head = segment_head(&header, &self.index);
+        let head = segment_head(&mut header, &self.index);
         let made = make_segment(&*self.files, &self.dir, header.number, &head);
         self.file = made.map_err(|cause| match cause.kind() {
             ErrorKind::StorageFull => StoreError::Full,
@@ -143,18 +144,23 @@ fn make_first_segment(
     dir: &Path,
     found: &mut Found,
 ) -> Result<SegmentHeader, LogError> {
-    let salt = random.next_u64() as u32;
-    let log_id = random.next_u64();
-    let header = SegmentHeader { salt, number: 1, log_id, previous: 0, previous_bytes: 0 };
-    let head = segment_head(&header, &found.index);
+    let mut header = SegmentHeader {
+        salt: random.next_u64() as u32,
+        number: 1,
+        log_id: random.next_u64(),
+        previous: 0,
+        previous_bytes: 0,
+        head_bytes: 0,
+    };
+    let head = segment_head(&mut header, &found.index);
     make_segment(files, dir, 1, &head)?;
     found.index.segments.push_back(Segment::new(1, head.len() as u64));
     Ok(header)
 }
 
 /// Header and state of every group: what a segment begins with.
-fn segment_head(header: &SegmentHeader, index: &Index) -> Vec<u8> {
-    let mut head = header.encode().to_vec();
+fn segment_head(header: &mut SegmentHeader, index: &Index) -> Vec<u8> {
+    let mut head = vec![0; SEGMENT_HEADER_BYTES];
     let mut push = |record: Record<&[u8]>| record::encode(&record, header.salt, &mut head);
     for (group, StoredGroup { peer, outline }) in index.groups() {
         let hard = &outline.hard;
@@ -167,6 +173,8 @@ fn segment_head(header: &SegmentHeader, index: &Index) -> Vec<u8> {
     for group in &index.tombstones {
         push(Record::Tombstone { group: *group });
     }
+    header.head_bytes = head.len() as u64;
+    head[..SEGMENT_HEADER_BYTES].copy_from_slice(&header.encode());
     head
 }
 

@@ -1,0 +1,202 @@
+//! A log whose bytes were changed behind its back says so, or still holds every entry.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use io::Files;
+use io::real::RealClock;
+use io::sim::{Fault, SimFiles, SimRandom};
+use rekindle_log::file::{FileLog, FileLogOptions, StoreOptions};
+use rekindle_log::{
+    Applier, ApplyError, Doubt, Durability, Entry, GroupId, Log, LogError, Lsn, ProposeError,
+    Refusal,
+};
+
+const DIR: &str = "/log";
+const GROUP: GroupId = GroupId(3);
+
+#[derive(Default)]
+struct Engine(Mutex<BTreeMap<Lsn, Bytes>>);
+
+impl Applier for Engine {
+    fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+        let entries = entries.iter().map(|(_, lsn, payload)| (*lsn, payload.clone()));
+        self.0.lock().unwrap().extend(entries);
+        Ok(())
+    }
+
+    fn applied(&self, _group: GroupId) -> Lsn {
+        self.0.lock().unwrap().last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn)
+    }
+
+    fn flush(&self) -> Result<(), ApplyError> {
+        Ok(())
+    }
+}
+
+fn open(files: &SimFiles, options: FileLogOptions) -> Result<(Arc<Engine>, FileLog), LogError> {
+    let engine = Arc::new(Engine::default());
+    let applier = Arc::clone(&engine) as Arc<dyn Applier>;
+    let clock = Arc::new(RealClock::new());
+    let log = FileLog::open(Arc::new(files.clone()), clock, Path::new(DIR), applier, options)?;
+    Ok((engine, log))
+}
+
+fn small_segments() -> FileLogOptions {
+    let store = StoreOptions { segment_bytes: 600 };
+    let random = Arc::new(SimRandom::new(1));
+    FileLogOptions { store, random, ..FileLogOptions::default() }
+}
+
+fn propose(log: &FileLog, durability: Durability) -> Result<Lsn, ProposeError> {
+    let (tell, told) = mpsc::channel();
+    let done = Box::new(move |result| drop(tell.send(result)));
+    log.propose(GROUP, Bytes::from_static(b"an entry"), durability, done);
+    told.recv().unwrap()
+}
+
+/// A log of a few segments that was closed well, and what was in it.
+fn closed_log() -> (SimFiles, usize) {
+    const ENTRIES: usize = 24;
+    let files = SimFiles::new(1);
+    let (_, log) = open(&files, small_segments()).unwrap();
+    log.open_group(GROUP, Lsn(0)).unwrap();
+    for _ in 0..ENTRIES {
+        propose(&log, Durability::Hard).unwrap();
+    }
+    drop(log);
+    (files, ENTRIES)
+}
+
+fn segments(files: &SimFiles) -> Vec<PathBuf> {
+    let paths = files.list(Path::new(DIR)).unwrap();
+    paths.into_iter().filter(|path| path.extension().is_some_and(|end| end == "segment")).collect()
+}
+
+/// How many entries the log holds, or why it cannot be believed.
+fn entries(files: &SimFiles) -> Result<usize, LogError> {
+    let (engine, log) = open(files, small_segments())?;
+    log.open_group(GROUP, Lsn(0))?;
+    Ok(engine.0.lock().unwrap().len())
+}
+
+#[test]
+fn any_changed_byte_of_a_closed_log_is_found_or_does_not_matter() {
+    let (files, count) = closed_log();
+    let paths = segments(&files);
+    assert!(paths.len() > 2, "{} segments", paths.len());
+    let (mut found, mut harmless) = (0, 0);
+    for path in &paths {
+        let bytes = files.read(path).unwrap();
+        for at in 0..bytes.len() {
+            files.damage(path, |bytes| bytes[at] ^= 0x10).unwrap();
+            match entries(&files) {
+                Err(LogError::Damaged { segment, .. }) => {
+                    assert!(paths.contains(&segment));
+                    found += 1;
+                }
+                Err(LogError::Version { .. }) => found += 1,
+                Ok(entries) => {
+                    assert_eq!(entries, count, "byte {at} of {path:?}");
+                    harmless += 1;
+                }
+                Err(other) => panic!("byte {at} of {path:?}: {other:?}"),
+            }
+            // Opening may have added to the last segment: start from the same bytes each time.
+            let (fresh, _) = closed_log();
+            for path in &segments(&files) {
+                files.damage(path, |bytes| *bytes = fresh.read(path).unwrap_or_default()).unwrap();
+                if fresh.read(path).is_err() {
+                    files.remove(path).unwrap();
+                }
+            }
+        }
+    }
+    assert!(found > 20 * harmless, "{found} found, {harmless} harmless");
+}
+
+#[test]
+fn damage_changes_nothing_on_disk() {
+    let (files, _) = closed_log();
+    let path = segments(&files).pop().unwrap();
+    files.damage(&path, |bytes| bytes[100] ^= 1).unwrap();
+    let before = files.read(&path).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(entries(&files), Err(LogError::Damaged { .. })));
+        assert_eq!(files.read(&path).unwrap(), before);
+    }
+}
+
+#[test]
+fn a_missing_or_exchanged_segment_is_found() {
+    let (files, _) = closed_log();
+    let paths = segments(&files);
+    let (second, third) = (files.read(&paths[1]).unwrap(), files.read(&paths[2]).unwrap());
+    files.damage(&paths[1], |bytes| *bytes = third.clone()).unwrap();
+    assert!(matches!(entries(&files), Err(LogError::Damaged { .. })), "the next one's bytes");
+    files.damage(&paths[1], |bytes| bytes.truncate(0)).unwrap();
+    assert!(matches!(entries(&files), Err(LogError::Damaged { .. })), "no bytes");
+    files.damage(&paths[1], |bytes| *bytes = second[..second.len() - 8].to_vec()).unwrap();
+    assert!(matches!(entries(&files), Err(LogError::Damaged { .. })), "too few bytes");
+    files.remove(&paths[1]).unwrap();
+    assert!(matches!(entries(&files), Err(LogError::Damaged { .. })), "no file");
+}
+
+#[test]
+fn an_engine_that_lost_what_left_the_log_is_told_so() {
+    let (files, _) = closed_log();
+    let options = FileLogOptions { log_bytes_max: 1, ..small_segments() };
+    let (_, log) = open(&files, options.clone()).unwrap();
+    log.open_group(GROUP, Lsn(0)).unwrap();
+    while log.stats().segments_deleted < 2 {
+        propose(&log, Durability::Hard).unwrap();
+    }
+    drop(log);
+    let (_, log) = open(&files, options).unwrap();
+    assert!(matches!(log.open_group(GROUP, Lsn(1)), Err(LogError::Gap { .. })));
+}
+
+#[test]
+fn after_a_failed_fsync_nothing_is_acknowledged_any_more() {
+    let files = SimFiles::new(1);
+    let (_, log) = open(&files, small_segments()).unwrap();
+    log.open_group(GROUP, Lsn(0)).unwrap();
+    propose(&log, Durability::Hard).unwrap();
+    files.inject(Fault::Sync);
+    let waiting = propose(&log, Durability::Hard);
+    assert!(matches!(waiting, Err(ProposeError::Indeterminate(Doubt::Disk(_)))), "{waiting:?}");
+    for durability in [Durability::Hard, Durability::Soft] {
+        let later = propose(&log, durability);
+        assert!(matches!(later, Err(ProposeError::Definite(Refusal::Stopped))), "{later:?}");
+    }
+    assert!(matches!(log.open_group(GroupId(9), Lsn(0)), Err(LogError::Stopped)));
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers_by_itself() {
+    let files = SimFiles::new(1);
+    let options = FileLogOptions { soft_wait: Duration::from_millis(1), ..small_segments() };
+    let (engine, log) = open(&files, options).unwrap();
+    log.open_group(GROUP, Lsn(0)).unwrap();
+    files.inject(Fault::Full);
+    let mut acknowledged = 0;
+    while acknowledged < 10 {
+        match propose(&log, Durability::Hard) {
+            Ok(_) => acknowledged += 1,
+            Err(ProposeError::Definite(Refusal::Full)) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(engine.0.lock().unwrap().len(), 10);
+}
+
+#[test]
+fn one_process_at_a_time() {
+    let files = SimFiles::new(1);
+    let (_, _log) = open(&files, small_segments()).unwrap();
+    assert!(matches!(open(&files, small_segments()), Err(LogError::Locked { .. })));
+}
