@@ -1,1 +1,51 @@
-//! query
+//! A running query: open terms, selections, streams, gathering, writes, system tables.
+//!
+//! Line 5 of the river. A connection hands over a query that `reql` found legal; what comes back is
+//! a datum or a cursor. Knows nothing of sockets and wire numbers.
+//!
+//! - [`Service`]: what all queries of a node share; [`Session`]: one client's queries
+//! - [`Session::run`]: any query, on a thread that may block; [`Session::point`]: the reads and
+//!   writes of one row that need none
+//! - [`Answer`], [`Cursor`], [`Batch`]: what comes back
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod answer;
+mod args;
+mod client;
+mod context;
+mod cursor;
+mod error;
+mod eval;
+mod failure;
+mod gather;
+mod group;
+mod ids;
+mod jobs;
+mod limits;
+mod names;
+mod point;
+mod pool;
+mod profile;
+mod read;
+mod rights;
+mod row;
+mod service;
+mod session;
+mod slice;
+mod stream;
+mod system;
+mod table;
+mod term;
+mod value;
+mod write;
+
+pub use answer::{Answer, Answered};
+pub use client::Client;
+pub use cursor::{Batch, Cursor};
+pub use error::QueryError;
+pub use limits::BatchLimits;
+pub use point::{PointAnswer, PointWrite};
+pub use service::{Counters, PasswordMaker, ServerFacts, Service, ServiceOptions};
+pub use session::Session;

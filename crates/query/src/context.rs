@@ -1,0 +1,84 @@
+//! What every part of one running query shares: the node, who asks, limits, options, the
+//! query's time, and the flag that stops it.
+
+use std::sync::{Arc, Weak};
+
+use cluster::{Catalog, Node};
+use datum::{Datum, Text, Time};
+use reql::{Cancel, Env, EvalError, SeededChance};
+
+use crate::limits::BatchLimits;
+use crate::service::Service;
+
+/// The surroundings of one query. Shared by its evaluation, its cursor and its scan threads.
+pub(crate) struct Cx {
+    /// The node's query service: the node itself, the scan threads, the list of running queries.
+    pub service: Arc<Service>,
+    /// Who asks.
+    pub user: Text,
+    /// The options of the whole query, evaluated; `db` is kept apart.
+    pub globals: Vec<(Text, Datum)>,
+    /// The name of the database that one-argument `table` means.
+    pub default_db: Option<Text>,
+    /// What `now` answers all through the query.
+    pub now: Time,
+    /// The most items an array may hold.
+    pub array_limit: usize,
+    /// How streams are cut into batches for the client.
+    pub batches: BatchLimits,
+    /// Set when the query should stop.
+    pub cancel: Arc<Cancel>,
+    /// Where the query's random numbers come from.
+    pub chance: SeededChance,
+    /// This very context, for streams and threads that live on.
+    pub me: Weak<Cx>,
+}
+
+impl Cx {
+    /// The node.
+    pub fn node(&self) -> &Node {
+        self.service.node()
+    }
+
+    /// This context, to keep.
+    pub fn shared(&self) -> Result<Arc<Cx>, EvalError> {
+        self.me.upgrade().ok_or_else(|| EvalError::internal("the query is over"))
+    }
+
+    /// The present catalog. Terms that follow a change in the same query see the change.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.node().catalog()
+    }
+
+    /// The surroundings of closed evaluation at the top, where functions may reach tables.
+    pub fn env(&self) -> Env<'_> {
+        Env { open: Some(self), ..self.closed_env() }
+    }
+
+    /// The surroundings of closed evaluation beside the rows.
+    pub fn closed_env(&self) -> Env<'_> {
+        Env {
+            now: self.now,
+            array_limit: self.array_limit,
+            cancel: &self.cancel,
+            chance: &self.chance,
+            globals: &self.globals,
+            open: None,
+        }
+    }
+
+    /// Fails if the query was told to stop.
+    pub fn check_cancel(&self) -> Result<(), EvalError> {
+        if self.cancel.is_set() { Err(EvalError::cancelled()) } else { Ok(()) }
+    }
+
+    /// Fails if an array may not hold `count` items.
+    pub fn check_array(&self, count: usize) -> Result<(), EvalError> {
+        if count > self.array_limit { Err(EvalError::array_limit(self.array_limit)) } else { Ok(()) }
+    }
+
+    /// The option of the whole query with this name.
+    pub fn global(&self, name: &str) -> Option<&Datum> {
+        self.globals.iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,132 @@
+//! A stream on its way to the client, batch by batch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datum::Datum;
+use io::Nanos;
+use reql::EvalError;
+use reql::stream::Items;
+
+use crate::context::Cx;
+use crate::jobs::JobEntry;
+use crate::limits::BatchLimits;
+use crate::profile::Profile;
+use crate::stream::Pipe;
+
+/// Items of a stream, in its order.
+#[derive(Debug)]
+pub struct Batch {
+    /// The items; each was checked to have a JSON form.
+    pub items: Vec<Datum>,
+    /// Whether this was the last batch: sent as SUCCESS_SEQUENCE, otherwise SUCCESS_PARTIAL.
+    pub done: bool,
+    /// The profile of this batch, when the query asked for one.
+    pub profile: Option<Datum>,
+}
+
+/// The rest of a stream. Holds a snapshot of what it reads; dropping it ends the query.
+pub struct Cursor {
+    cx: Arc<Cx>,
+    items: Box<dyn Items>,
+    /// The item after the last batch, read to know whether there is one.
+    ahead: Option<Datum>,
+    is_first: bool,
+    profile: Option<Profile>,
+    _job: JobEntry,
+}
+
+impl Cursor {
+    pub(crate) fn open(
+        cx: Arc<Cx>,
+        pipe: Pipe,
+        job: JobEntry,
+        profile: Option<Profile>,
+    ) -> Result<Cursor, EvalError> {
+        let items = pipe.open(&cx)?;
+        Ok(Cursor { cx, items, ahead: None, is_first: true, profile, _job: job })
+    }
+
+    /// The next items. Blocks; stops early with an error when the query's flag is set.
+    pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
+        let limits = match std::mem::replace(&mut self.is_first, false) {
+            true => self.cx.batches.first(),
+            false => self.cx.batches,
+        };
+        let mut filling = Filling::new(limits, self.now());
+        let done = loop {
+            let Some(item) = self.next()? else { break true };
+            if filling.is_full(|| self.now()) {
+                self.ahead = Some(item);
+                break false;
+            }
+            filling.push(item)?;
+        };
+        let profile = self.profile.map(|profile| profile.finish(self.now()));
+        Ok(Batch { items: filling.items, done, profile })
+    }
+
+    fn next(&mut self) -> Result<Option<Datum>, EvalError> {
+        self.cx.check_cancel()?;
+        match self.ahead.take() {
+            Some(item) => Ok(Some(item)),
+            None => self.items.next(&self.cx.env()),
+        }
+    }
+
+    fn now(&self) -> Nanos {
+        self.cx.node().clock().now()
+    }
+}
+
+/// A batch that is being filled.
+struct Filling {
+    items: Vec<Datum>,
+    bytes: usize,
+    limits: BatchLimits,
+    started: Nanos,
+    scratch: Vec<u8>,
+}
+
+/// The clock is looked at once per so many rows.
+const ROWS_PER_LOOK: usize = 16;
+
+impl Filling {
+    fn new(limits: BatchLimits, started: Nanos) -> Filling {
+        Filling { items: Vec::new(), bytes: 0, limits, started, scratch: Vec::new() }
+    }
+
+    fn is_full(&self, now: impl Fn() -> Nanos) -> bool {
+        let rows = self.items.len();
+        if rows < self.limits.rows_min.max(1) {
+            return false;
+        }
+        let late = || rows.is_multiple_of(ROWS_PER_LOOK) && self.is_late(now());
+        rows >= self.limits.rows_max || self.bytes >= self.limits.bytes_max || late()
+    }
+
+    fn is_late(&self, now: Nanos) -> bool {
+        let spent: Duration = now.since(self.started);
+        spent >= self.limits.time_max
+    }
+
+    fn push(&mut self, item: Datum) -> Result<(), EvalError> {
+        check_json(&item)?;
+        self.scratch.clear();
+        item.write_json(&mut self.scratch);
+        self.bytes += self.scratch.len();
+        self.items.push(item);
+        Ok(())
+    }
+}
+
+/// `Cannot convert r.minval to JSON.` if `datum` holds a bound that has no JSON form.
+pub(crate) fn check_json(datum: &Datum) -> Result<(), EvalError> {
+    match datum.not_json() {
+        None => Ok(()),
+        Some(kind) => {
+            let name = kind.name().to_lowercase();
+            Err(EvalError::logic(format!("Cannot convert `r.{name}` to JSON.")))
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Terms that decide themselves which of their arguments are evaluated.
+
+use datum::{Datum, ObjectBuilder};
+use reql::{Call, EvalError, Op, Scope, Term};
+
+use super::grouped;
+use crate::context::Cx;
+use crate::row::Row;
+use crate::value::Value;
+
+/// `do`: calls a function with the values of the other arguments. What is no function is the answer.
+pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let mut values = cx.eval_args(call, scope)?.into_iter();
+    let func = match values.next() {
+        Some(Value::Func(closure)) => closure,
+        Some(other) => return Ok(other),
+        None => return Err(EvalError::internal("FUNCALL without a function")),
+    };
+    let mut rest: Vec<Value> = values.collect();
+    match rest.first() {
+        Some(Value::Grouped(_)) => match rest.remove(0) {
+            Value::Grouped(groups) => grouped::call(cx, groups, &func, rest),
+            _ => Err(EvalError::internal("not grouped")),
+        },
+        _ => {
+            let datums = datums(cx, rest)?;
+            cx.call_value(&func, &datums).map_err(|error| error.at(0))
+        }
+    }
+}
+
+/// Values as the datums a function is called with.
+pub(super) fn datums(cx: &Cx, values: Vec<Value>) -> Result<Vec<Datum>, EvalError> {
+    let datum = |(i, value): (usize, Value)| value.into_datum(cx).map_err(|error| error.at(i + 1));
+    values.into_iter().enumerate().map(datum).collect()
+}
+
+/// `branch`: the value behind the first test that holds, or the last argument.
+pub(super) fn branch(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    if call.args.len() % 2 == 0 {
+        return Err(EvalError::logic("Cannot call `branch` term with an even number of arguments."));
+    }
+    let otherwise = call.args.len() - 1;
+    let mut chosen = otherwise;
+    for test in (0..otherwise).step_by(2) {
+        if cx.eval_datum(&call.args[test], scope).map_err(|error| error.at(test))?.is_truthy() {
+            chosen = test + 1;
+            break;
+        }
+    }
+    cx.eval(&call.args[chosen], scope).map_err(|error| error.at(chosen))
+}
+
+/// `and`, `or`: the value that decides.
+pub(super) fn and_or(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let decides = call.op == Op::Or;
+    let mut last = Datum::Bool(!decides);
+    for (i, term) in call.args.iter().enumerate() {
+        last = cx.eval_datum(term, scope).map_err(|error| error.at(i))?;
+        if last.is_truthy() == decides {
+            break;
+        }
+    }
+    Ok(Value::Datum(last))
+}
+
+/// `default`: the value, or the other one when the value is null or something in it is missing.
+pub(super) fn default(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let [first, second] = call.args.as_slice() else {
+        return Err(EvalError::internal("DEFAULT without two arguments"));
+    };
+    let caught = match cx.eval(first, scope).and_then(|value| settle(cx, value)) {
+        Ok(Value::Datum(Datum::Null)) => None,
+        Err(error) if error.is_non_existence() => Some(error.at(0)),
+        decided => return decided.map_err(|error| error.at(0)),
+    };
+    match otherwise(cx, second, caught.as_ref(), scope) {
+        // `r.error()` says: let it be what it was.
+        Err(error) if error.is_empty_error() => match caught {
+            Some(caught) => Err(caught),
+            None => Ok(Value::Datum(Datum::Null)),
+        },
+        decided => decided.map_err(|error| error.at(1)),
+    }
+}
+
+/// The replacement: a value, or a function of the message that was caught.
+fn otherwise(
+    cx: &Cx,
+    term: &Term,
+    caught: Option<&EvalError>,
+    scope: &Scope<'_>,
+) -> Result<Value, EvalError> {
+    match cx.eval(term, scope)? {
+        Value::Func(closure) => {
+            let message = caught.map_or(Datum::Null, |error| error.message().into());
+            cx.call_value(&closure, &[message])
+        }
+        other => Ok(other),
+    }
+}
+
+/// A row is looked at now, because it may be null; streams pass through.
+fn settle(cx: &Cx, value: Value) -> Result<Value, EvalError> {
+    let Value::Row(row) = value else { return Ok(value) };
+    let table = row.table.clone();
+    match row.into_datum(cx)? {
+        Datum::Null => Ok(Value::Datum(Datum::Null)),
+        datum => Row::of_selection(table, datum).map(Value::Row),
+    }
+}
+
+/// An array whose items are evaluated here.
+pub(super) fn make_array(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    cx.check_array(call.args.len())?;
+    let item = |(i, term): (usize, &Term)| cx.eval_datum(term, scope).map_err(|error| error.at(i));
+    let items: Result<Vec<Datum>, EvalError> = call.args.iter().enumerate().map(item).collect();
+    Ok(Value::Datum(items?.into()))
+}
+
+/// An object whose members are evaluated here.
+pub(super) fn make_obj(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let mut out = ObjectBuilder::new();
+    for (name, term) in &call.optargs {
+        let value = cx.eval_datum(term, scope).map_err(|error| error.at(name))?;
+        out.insert(name.clone(), value);
+    }
+    datum::pseudo::from_object(out.build()).map(Value::Datum).map_err(EvalError::logic)
+}

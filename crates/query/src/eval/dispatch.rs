@@ -1,0 +1,102 @@
+//! Which file evaluates which term.
+
+use reql::{Arg, Call, EvalError, Op, Scope};
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::term::sequence::Over;
+use crate::term::{
+    between, by_index, coerce, config, db, db_admin, get, get_all, grant, index, info, join, map,
+    order_by, reconfigure, sequence, sync, table, table_admin, union, update, wait,
+};
+use crate::value::Value;
+
+/// Whether a term is one over a sequence, its first argument, that `reql` describes as an operation.
+pub(super) fn is_over_sequence(call: &Call) -> bool {
+    match call.op {
+        Op::Map => call.args.len() == 2,
+        Op::InnerJoin | Op::OuterJoin => false,
+        op => reql::is_operation(op),
+    }
+}
+
+/// Such a term.
+pub(super) fn over_sequence(cx: &Cx, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
+    let over = Over { cx, call, scope, first };
+    match call.op {
+        Op::OrderBy => order_by::order_by(over),
+        Op::Min | Op::Max => by_index::extreme(over),
+        Op::Distinct => by_index::distinct(over),
+        Op::Group => by_index::group(over),
+        Op::ConcatMap => map::concat_map(over),
+        _ => sequence::apply(over),
+    }
+}
+
+/// Any other term.
+pub(super) fn apply(args: Args<'_>) -> Result<Value, EvalError> {
+    match args.op() {
+        Op::Db => db::db(args),
+        Op::Table => table::table(args),
+        Op::Get => get::get(args),
+        Op::GetAll => get_all::get_all(args),
+        Op::Between | Op::BetweenDeprecated => between::between(args),
+        Op::Map => map::map(args),
+        Op::Union => union::union(args),
+        Op::InnerJoin | Op::OuterJoin => join::join(args),
+        Op::EqJoin => join::eq_join(args),
+        Op::CoerceTo => coerce::coerce_to(args),
+        Op::Ungroup => coerce::ungroup(args),
+        Op::TypeOf => info::type_of(args),
+        Op::Info => info::info(args),
+        Op::Delete => update::delete(args),
+        Op::Sync => sync::sync(args),
+        _ => administration(args),
+    }
+}
+
+fn administration(args: Args<'_>) -> Result<Value, EvalError> {
+    match args.op() {
+        Op::DbCreate => db_admin::db_create(args),
+        Op::DbDrop => db_admin::db_drop(args),
+        Op::DbList => db_admin::db_list(args),
+        Op::TableCreate => table_admin::table_create(args),
+        Op::TableDrop => table_admin::table_drop(args),
+        Op::TableList => table_admin::table_list(args),
+        Op::Config => config::config(args),
+        Op::Status => config::status(args),
+        Op::Wait => wait::wait(args),
+        Op::Reconfigure => reconfigure::reconfigure(args),
+        Op::Rebalance => reconfigure::rebalance(args),
+        Op::Grant => grant::grant(args),
+        Op::IndexList => index::index_list(args),
+        Op::IndexStatus | Op::IndexWait => index::index_status(args),
+        Op::IndexDrop => index::index_drop(args),
+        Op::IndexCreate | Op::IndexRename | Op::SetWriteHook => index::not_yet(args),
+        Op::GetWriteHook => index::get_write_hook(args),
+        Op::Changes | Op::GetIntersecting | Op::GetNearest | Op::Javascript | Op::Http => not_here(&args),
+        _ => leaf(args),
+    }
+}
+
+fn not_here(args: &Args<'_>) -> Result<Value, EvalError> {
+    let term = args.op().name().to_lowercase();
+    Err(EvalError::op_failed(format!("`{term}` is not available yet in this version of the server.")))
+}
+
+/// A term that uses only its arguments, which were found in tables.
+fn leaf(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (cx, op) = (args.cx, args.op());
+    let mut optargs = Vec::with_capacity(args.call.optargs.len());
+    for (name, _) in &args.call.optargs {
+        optargs.extend(args.optional_datum(name)?.map(|value| (name.clone(), value)));
+    }
+    let mut values = Vec::with_capacity(args.len());
+    for i in 0..args.len() {
+        values.push(match args.take(i)? {
+            Value::Func(closure) => Arg::Func(closure),
+            other => Arg::Datum(other.into_datum(cx).map_err(|error| error.at(i))?),
+        });
+    }
+    reql::apply(op, &values, &optargs, &cx.env()).map(Value::Datum)
+}

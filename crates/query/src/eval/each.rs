@@ -1,0 +1,72 @@
+//! `for_each`: writes for every item of a sequence, and adds up what they answer.
+
+use datum::{Datum, Object};
+use reql::{Call, Closure, EvalError, Scope};
+
+use crate::context::Cx;
+use crate::value::Value;
+use crate::write::merge_results;
+
+const EXPECTED: &str = "FOR_EACH expects one or more basic write queries.";
+
+/// `for_each`: calls a function with every item; it answers a write's result or an array of such.
+pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let mut values = cx.eval_args(call, scope)?.into_iter();
+    let (Some(sequence), Some(func)) = (values.next(), values.next()) else {
+        return Err(EvalError::internal("FOR_EACH without arguments"));
+    };
+    let writes = Writes::of(cx, func).map_err(|error| error.at(1))?;
+    let seq = sequence.into_seq(cx).map_err(|error| error.at(0))?;
+    let mut items = seq.pipe.open(cx)?;
+    if items.is_infinite() {
+        return Err(reql::infinite());
+    }
+    let env = cx.env();
+    let mut sum = Object::default();
+    while let Some(item) = items.next(&env).map_err(|error| error.at(0))? {
+        cx.check_cancel()?;
+        let answer = match &writes {
+            Writes::Each(closure) => cx.call_value(closure, &[item]).map_err(|error| error.at(1))?,
+            Writes::Once(answer) => Value::Datum(answer.clone()),
+        };
+        sum = add(cx, sum, answer).map_err(|error| error.at(1))?;
+    }
+    Ok(Value::Datum(Datum::Object(sum)))
+}
+
+/// What is written for the items.
+enum Writes {
+    /// What a function writes for each.
+    Each(Closure),
+    /// What was written once and counts for each.
+    Once(Datum),
+}
+
+impl Writes {
+    fn of(cx: &Cx, value: Value) -> Result<Writes, EvalError> {
+        match value {
+            Value::Func(closure) => Ok(Writes::Each(closure)),
+            other => match other.into_datum(cx) {
+                Ok(answer) => Ok(Writes::Once(answer)),
+                Err(_) => Err(EvalError::logic(EXPECTED)),
+            },
+        }
+    }
+}
+
+fn add(cx: &Cx, sum: Object, answer: Value) -> Result<Object, EvalError> {
+    let Ok(answer) = answer.into_datum(cx) else {
+        return Err(EvalError::logic(EXPECTED));
+    };
+    let prefixed = |error: EvalError| error.prefixed(&format!("{EXPECTED}  "));
+    match answer {
+        Datum::Object(result) => merge_results(sum, &result, cx.array_limit).map_err(prefixed),
+        Datum::Array(results) => {
+            results.iter().try_fold(sum, |sum, result| match result {
+                Datum::Object(result) => merge_results(sum, result, cx.array_limit).map_err(prefixed),
+                other => Err(prefixed(EvalError::type_error("OBJECT", other))),
+            })
+        }
+        other => Err(prefixed(EvalError::type_error("ARRAY", &other))),
+    }
+}

@@ -1,0 +1,111 @@
+//! The evaluator of open terms. Whatever uses only its arguments is left to `reql`; here are the
+//! terms whose children may be tables, streams and rows, and the order in which children are
+//! evaluated.
+
+mod control;
+mod dispatch;
+mod each;
+mod grouped;
+
+use datum::Datum;
+use reql::{Call, Closure, EvalError, Op, OpenTerms, Scope, Term};
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::term::{insert, update};
+use crate::value::Value;
+
+/// Stack that must be left before another level is entered.
+const RED_ZONE_BYTES: usize = 64 << 10;
+/// Stack added each time the red zone is reached.
+const SEGMENT_BYTES: usize = 1 << 20;
+
+impl Cx {
+    /// The value of `term` where the variables of `scope` are bound.
+    pub(crate) fn eval(&self, term: &Term, scope: &Scope<'_>) -> Result<Value, EvalError> {
+        match term {
+            Term::Datum(datum) => Ok(Value::Datum(datum.clone())),
+            Term::Call(call) if call.traits.open => {
+                stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, || self.open_call(call, scope))
+            }
+            closed => reql::eval_value(closed, scope, &self.env()).map(Value::of_closed),
+        }
+    }
+
+    /// The datum that `term` answers.
+    pub(crate) fn eval_datum(&self, term: &Term, scope: &Scope<'_>) -> Result<Datum, EvalError> {
+        self.eval(term, scope)?.into_datum(self)
+    }
+
+    /// What a function answers, which may be more than a datum.
+    pub(crate) fn call_value(&self, closure: &Closure, values: &[Datum]) -> Result<Value, EvalError> {
+        closure.check_arity(values.len())?;
+        let func = &closure.func;
+        let values = if func.params.is_empty() { &[] } else { values };
+        let scope = Scope::of_call(&func.params, values, &closure.captured);
+        self.eval(&func.body, &scope).map_err(|error| error.at(1))
+    }
+
+    fn open_call(&self, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+        self.check_cancel()?;
+        if matches!(call.op, Op::Update | Op::Replace) {
+            update::check_deterministic(self, call, scope)?;
+        }
+        if call.traits.splices {
+            let spliced = reql::splice(call, scope, &self.env())?;
+            return self.plain_call(&spliced, scope);
+        }
+        self.plain_call(call, scope)
+    }
+
+    /// A call without `r.args`.
+    fn plain_call(&self, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+        match call.op {
+            Op::Funcall => control::funcall(self, call, scope),
+            Op::Branch => control::branch(self, call, scope),
+            Op::And | Op::Or => control::and_or(self, call, scope),
+            Op::Default => control::default(self, call, scope),
+            Op::MakeArray => control::make_array(self, call, scope),
+            Op::MakeObj => control::make_obj(self, call, scope),
+            Op::ForEach => each::for_each(self, call, scope),
+            Op::Update | Op::Replace => update::update(self, call, scope),
+            Op::Insert => insert::insert(self, call, scope),
+            op if dispatch::is_over_sequence(call) => {
+                let Some(first) = call.args.first() else {
+                    return Err(EvalError::internal(format!("{} without arguments", op.name())));
+                };
+                let first = self.eval(first, scope).map_err(|error| error.at(0))?;
+                self.apply_to(call, scope, first)
+            }
+            _ => {
+                let values = self.eval_args(call, scope)?;
+                match values.first() {
+                    Some(Value::Grouped(_)) if grouped::is_per_group(call.op) => {
+                        grouped::each(self, call, scope, values)
+                    }
+                    _ => dispatch::apply(Args::new(self, call, scope, values)),
+                }
+            }
+        }
+    }
+
+    /// A term over a sequence, whose first argument was evaluated.
+    fn apply_to(&self, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
+        match first {
+            Value::Grouped(groups) => grouped::apply(self, call, scope, groups),
+            first => dispatch::over_sequence(self, call, scope, first),
+        }
+    }
+
+    /// The positional arguments of `call`.
+    fn eval_args(&self, call: &Call, scope: &Scope<'_>) -> Result<Vec<Value>, EvalError> {
+        let value = |(i, arg): (usize, &Term)| self.eval(arg, scope).map_err(|error| error.at(i));
+        call.args.iter().enumerate().map(value).collect()
+    }
+}
+
+impl OpenTerms for Cx {
+    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<Datum, EvalError> {
+        stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, || self.open_call(call, scope)?.into_datum(self))
+    }
+}

@@ -1,0 +1,67 @@
+//! The queries that are running, as the system table `jobs` shows and stops them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use io::Nanos;
+use parking_lot::Mutex;
+use reql::{Cancel, Term};
+use uuid::Uuid;
+
+use crate::client::Client;
+
+/// The running queries of a node.
+#[derive(Default)]
+pub(crate) struct Jobs(Arc<Mutex<HashMap<Uuid, Job>>>);
+
+/// One running query.
+#[derive(Clone)]
+pub(crate) struct Job {
+    /// Who asked.
+    pub client: Client,
+    /// What was asked.
+    pub query: Arc<Term>,
+    /// When it began.
+    pub started: Nanos,
+    /// Stops it.
+    pub cancel: Arc<Cancel>,
+}
+
+/// Keeps a query in the list until it is dropped.
+pub(crate) struct JobEntry {
+    id: Uuid,
+    jobs: Weak<Mutex<HashMap<Uuid, Job>>>,
+}
+
+impl Jobs {
+    /// Puts a query into the list.
+    pub fn enter(&self, id: Uuid, job: Job) -> JobEntry {
+        self.0.lock().insert(id, job);
+        JobEntry { id, jobs: Arc::downgrade(&self.0) }
+    }
+
+    /// The running queries.
+    pub fn list(&self) -> Vec<(Uuid, Job)> {
+        self.0.lock().iter().map(|(id, job)| (*id, job.clone())).collect()
+    }
+
+    /// The number of running queries.
+    pub fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+
+    /// Tells a query to stop, if there is one of that id.
+    pub fn stop(&self, id: Uuid) {
+        if let Some(job) = self.0.lock().get(&id) {
+            job.cancel.set();
+        }
+    }
+}
+
+impl Drop for JobEntry {
+    fn drop(&mut self) {
+        if let Some(jobs) = self.jobs.upgrade() {
+            jobs.lock().remove(&self.id);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Writes of one row: decided on this thread, answered when the log has them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use cluster::TableHandle;
+use datum::{Datum, Object, PrimaryKey, Text, Time};
+use log::Durability;
+use reql::purity::{self, Determinism};
+use reql::wire::Query;
+use reql::{Answer, Call, Cancel, Env, EvalError, Op, Scope, SeededChance, Term};
+use shard::WriteTicket;
+
+use super::shape::{Options, Row, TableName};
+use crate::access::{self, Need, Place};
+use crate::failure::write_failed;
+use crate::session::Session;
+use crate::write::{Conflict, Edit, Patch, ReturnChanges, Target, WriteResult, decision};
+
+/// Nobody tells a point write to stop: it is over before anybody could.
+static NEVER: Cancel = Cancel::new();
+
+/// A write of one row on its way. Completes with the result the client gets.
+#[must_use = "the write may still fail"]
+pub struct PointWrite {
+    ticket: WriteTicket,
+    answer: Datum,
+}
+
+impl Future for PointWrite {
+    type Output = Result<Datum, EvalError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match Pin::new(&mut self.ticket).poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Ok(_)) => Poll::Ready(Ok(std::mem::replace(&mut self.answer, Datum::Null))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(write_failed(&error))),
+        }
+    }
+}
+
+/// What is written where.
+struct Plan<'a> {
+    table: TableName<'a>,
+    edit: Edit,
+    /// The key; an inserted row without one gets one.
+    key: Option<Datum>,
+}
+
+/// The options of one write.
+struct WriteOptions {
+    durability: Option<Durability>,
+    return_changes: ReturnChanges,
+}
+
+impl Session {
+    pub(super) fn begin_write(&self, query: &Query, call: &Call) -> Option<PointWrite> {
+        let global = Options::of(query)?;
+        let options = WriteOptions::of(call, global.durability)?;
+        let plan = Plan::of(call)?;
+        let node = self.service.node();
+        let catalog = node.catalog_guard();
+        let table = catalog.table(plan.table.db.or(global.db).unwrap_or("test"), plan.table.name)?;
+        let place = Place::Table(table.db.id, table.config.id);
+        access::check_user(&catalog, &self.client.user, Need::Write, place).ok()?;
+        let mut result = WriteResult::new(options.return_changes, reql::ARRAY_LIMIT_DEFAULT);
+        let (key, edit) = self.keyed(plan, &table.config.primary_key, &mut result)?;
+        let key = PrimaryKey::encode(&key).ok()?;
+        self.propose(table, &key, &edit, &options, result)
+    }
+
+    /// The key of the row and the edit; an insert without a key is given one.
+    fn keyed(&self, plan: Plan<'_>, field: &Text, result: &mut WriteResult) -> Option<(Datum, Edit)> {
+        match (plan.key, plan.edit) {
+            (Some(key), edit) => Some((key, edit)),
+            (None, Edit::Insert { row, conflict }) => match row.get(field) {
+                Some(key) => Some((key, Edit::Insert { row, conflict })),
+                None => {
+                    let key = Datum::from(self.service.node().new_uuid().to_string());
+                    let mut row = row.to_builder();
+                    row.insert(field.clone(), key.clone());
+                    result.add_generated_key(key.clone());
+                    Some((key, Edit::Insert { row: row.build(), conflict }))
+                }
+            },
+            _ => None,
+        }
+    }
+
+    fn propose(
+        &self,
+        table: &TableHandle,
+        key: &PrimaryKey,
+        edit: &Edit,
+        options: &WriteOptions,
+        mut result: WriteResult,
+    ) -> Option<PointWrite> {
+        let chance = SeededChance::new(0);
+        let env = Env {
+            now: Time::new(self.service.node().clock().unix().as_secs_f64(), 0),
+            array_limit: reql::ARRAY_LIMIT_DEFAULT,
+            cancel: &NEVER,
+            chance: &chance,
+            globals: &[],
+            open: None,
+        };
+        let target = Target { field: &table.config.primary_key, key };
+        let decide = |old: Option<&Object>| {
+            let report = edit.decide(target, old, &env);
+            (decision(&report), report)
+        };
+        let durability = options.durability.unwrap_or(table.config.durability);
+        // An error here wrote nothing: the long way meets it again, or finds the row's new shard.
+        let (report, ticket) = table.shard(key).write(key, durability, decide).ok()?;
+        self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
+        result.add(report);
+        Some(PointWrite { ticket, answer: result.into_datum() })
+    }
+}
+
+impl<'a> Plan<'a> {
+    fn of(call: &'a Call) -> Option<Plan<'a>> {
+        match (call.op, call.args.as_slice()) {
+            (Op::Insert, [table, Term::Datum(Datum::Object(row))]) => {
+                let edit = Edit::Insert { row: row.clone(), conflict: conflict(call)? };
+                Some(Plan { table: TableName::of(table)?, edit, key: None })
+            }
+            (Op::Update, [row, change]) => Plan::of_row(row, Edit::Update(patch(change, Answer::Literals)?)),
+            (Op::Replace, [row, change]) => Plan::of_row(row, Edit::Replace(patch(change, Answer::Datum)?)),
+            (Op::Delete, [row]) => Plan::of_row(row, Edit::Delete),
+            _ => None,
+        }
+    }
+
+    fn of_row(row: &'a Term, edit: Edit) -> Option<Plan<'a>> {
+        let row = Row::of(row)?;
+        Some(Plan { table: row.table, edit, key: Some(row.key.clone()) })
+    }
+}
+
+fn patch(change: &Term, answer: Answer) -> Option<Patch> {
+    match change {
+        Term::Datum(value) => Some(Patch::Constant(value.clone())),
+        Term::Func(func) if func.closed && func.params.len() == 1 => {
+            if purity::of_func(func) > Determinism::WithinQuery {
+                return None;
+            }
+            reql::closure(func, &Scope::empty(), answer).ok().map(Patch::Func)
+        }
+        _ => None,
+    }
+}
+
+fn conflict(call: &Call) -> Option<Conflict> {
+    match call.optarg("conflict") {
+        None => Some(Conflict::Error),
+        Some(Term::Datum(Datum::String(text))) => match text.as_ref() {
+            "error" => Some(Conflict::Error),
+            "replace" => Some(Conflict::Replace),
+            "update" => Some(Conflict::Update),
+            _ => None,
+        },
+        Some(_) => None,
+    }
+}
+
+impl WriteOptions {
+    fn of(call: &Call, global: Option<&str>) -> Option<WriteOptions> {
+        let mut options =
+            WriteOptions { durability: match global {
+                Some(name) => Some(durability(name)?),
+                None => None,
+            }, return_changes: ReturnChanges::No };
+        for (name, term) in &call.optargs {
+            match (name.as_ref(), term) {
+                ("durability", Term::Datum(Datum::String(text))) => {
+                    options.durability = Some(durability(text)?);
+                }
+                ("return_changes", Term::Datum(Datum::Bool(shown))) => {
+                    options.return_changes =
+                        if *shown { ReturnChanges::Changed } else { ReturnChanges::No };
+                }
+                ("return_changes", Term::Datum(Datum::String(text))) if text == "always" => {
+                    options.return_changes = ReturnChanges::Always;
+                }
+                ("conflict", _) => {}
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+fn durability(name: &str) -> Option<Durability> {
+    match name {
+        "hard" => Some(Durability::Hard),
+        "soft" => Some(Durability::Soft),
+        _ => None,
+    }
+}

@@ -1,0 +1,136 @@
+//! The threads that scan pieces of a table for a query, one per core.
+//!
+//! A query hands over all its pieces and works on them itself as well, so that a pool that is
+//! busy with others never makes it wait for a free thread.
+
+use std::sync::Arc;
+use std::thread;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+use parking_lot::{Condvar, Mutex};
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Stack of a scan thread: evaluation grows its own stack when it needs more.
+const STACK_BYTES: usize = 2 << 20;
+
+/// Threads that carry out tasks.
+pub(crate) struct ScanPool {
+    tasks: Sender<Task>,
+    threads: usize,
+}
+
+impl ScanPool {
+    /// A pool of `threads` threads. They end when the pool is dropped.
+    pub fn new(threads: usize) -> ScanPool {
+        let (tasks, waiting) = unbounded::<Task>();
+        let started = (0..threads).filter(|i| start(*i, waiting.clone())).count();
+        ScanPool { tasks, threads: started }
+    }
+
+    /// How many tasks can run at once beside the caller.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// Runs `work` on every item, on the pool and on this thread, and returns the results in the
+    /// order of the items.
+    pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
+    where
+        T: Send + 'static,
+        R: Send + 'static,
+        F: Fn(T) -> R + Send + Sync + 'static,
+    {
+        let count = items.len();
+        let shared = Arc::new(Shared::new(items, work));
+        for _ in 1..count.min(self.threads + 1) {
+            let shared = shared.clone();
+            // The channel is open as long as the pool lives.
+            let _ = self.tasks.send(Box::new(move || shared.run()));
+        }
+        shared.run();
+        shared.results(count)
+    }
+}
+
+fn start(i: usize, waiting: Receiver<Task>) -> bool {
+    let run = move || waiting.into_iter().for_each(|task| task());
+    thread::Builder::new().name(format!("scan-{i}")).stack_size(STACK_BYTES).spawn(run).is_ok()
+}
+
+/// Items waiting to be worked on, and results.
+struct Shared<T, R, F> {
+    work: F,
+    state: Mutex<State<T, R>>,
+    finished: Condvar,
+}
+
+struct State<T, R> {
+    waiting: std::vec::IntoIter<(usize, T)>,
+    running: usize,
+    done: Vec<(usize, R)>,
+}
+
+impl<T, R, F: Fn(T) -> R> Shared<T, R, F> {
+    fn new(items: Vec<T>, work: F) -> Self {
+        let waiting = items.into_iter().enumerate().collect::<Vec<_>>().into_iter();
+        let state = State { waiting, running: 0, done: Vec::new() };
+        Shared { work, state: Mutex::new(state), finished: Condvar::new() }
+    }
+
+    fn run(&self) {
+        while let Some((i, item)) = self.next() {
+            let done = Running { shared: self };
+            let result = (self.work)(item);
+            self.state.lock().done.push((i, result));
+            drop(done);
+        }
+    }
+
+    fn next(&self) -> Option<(usize, T)> {
+        let mut state = self.state.lock();
+        let next = state.waiting.next();
+        state.running += usize::from(next.is_some());
+        next
+    }
+
+    fn results(&self, count: usize) -> Vec<R> {
+        let mut state = self.state.lock();
+        while state.running > 0 {
+            self.finished.wait(&mut state);
+        }
+        let mut done = std::mem::take(&mut state.done);
+        assert_eq!(done.len(), count, "a scan task panicked");
+        done.sort_by_key(|(i, _)| *i);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+/// Counts a task as finished even when it panics, so that its query does not wait for ever.
+struct Running<'a, T, R, F> {
+    shared: &'a Shared<T, R, F>,
+}
+
+impl<T, R, F> Drop for Running<'_, T, R, F> {
+    fn drop(&mut self) {
+        self.shared.state.lock().running -= 1;
+        self.shared.finished.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ScanPool;
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let pool = ScanPool::new(3);
+        let squares = pool.map((0..100_u64).collect(), |n| n * n);
+        assert_eq!(squares, (0..100).map(|n| n * n).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pool_without_threads_works_on_the_caller() {
+        assert_eq!(ScanPool::new(0).map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
+    }
+}

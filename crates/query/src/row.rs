@@ -1,0 +1,47 @@
+//! One row of a table as a value: `get`, `nth`, `min` and `max`. Read when it is needed, so that
+//! a write to it reads it only once, under its latch.
+
+use datum::{Datum, PrimaryKey};
+use reql::EvalError;
+
+use crate::context::Cx;
+use crate::failure::key_error;
+use crate::read;
+use crate::table::TableRef;
+
+/// A row that may or may not exist.
+pub(crate) struct Row {
+    /// Its table.
+    pub table: TableRef,
+    /// Its primary key as the query gave it.
+    pub key: Datum,
+    /// What was read of it: an object or null.
+    read: Option<Datum>,
+}
+
+impl Row {
+    /// The row under `key`, not read yet. Fails when no row can have such a key.
+    pub fn at(table: TableRef, key: Datum) -> Result<Row, EvalError> {
+        PrimaryKey::encode(&key).map_err(|error| key_error(&error))?;
+        Ok(Row { table, key, read: None })
+    }
+
+    /// A row that came out of a selection of `table`.
+    pub fn of_selection(table: TableRef, row: Datum) -> Result<Row, EvalError> {
+        let key = table.key_of(&row)?;
+        Ok(Row { table, key, read: Some(row) })
+    }
+
+    /// The row as it is now, or null.
+    pub fn datum(&self, cx: &Cx) -> Result<Datum, EvalError> {
+        match &self.read {
+            Some(row) => Ok(row.clone()),
+            None => read::row(cx, &self.table, &self.key),
+        }
+    }
+
+    /// The row as it is now, or null.
+    pub fn into_datum(self, cx: &Cx) -> Result<Datum, EvalError> {
+        self.datum(cx)
+    }
+}

@@ -1,0 +1,110 @@
+//! What all queries of a node share: the node, the threads that scan, the list of running
+//! queries, and facts about the server that only its owner knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use cluster::Node;
+use datum::PrimaryKey;
+use datum::{Object, Text};
+use parking_lot::Mutex;
+
+use crate::jobs::Jobs;
+use crate::pool::ScanPool;
+
+/// Makes the record kept of a password: (password, rounds) to (record, password is not empty).
+pub type PasswordMaker = Arc<dyn Fn(&str, Option<u32>) -> (Object, bool) + Send + Sync>;
+
+/// What a service is made of.
+pub struct ServiceOptions {
+    /// The node whose tables are queried.
+    pub node: Arc<Node>,
+    /// Makes password records for the table `users`.
+    pub passwords: PasswordMaker,
+    /// What `server_status` and `server_config` show.
+    pub facts: ServerFacts,
+    /// How many threads scan tables; one per core is right.
+    pub scan_threads: usize,
+}
+
+/// Facts about the process, as the system tables show them.
+#[derive(Clone, Debug, Default)]
+pub struct ServerFacts {
+    /// The machine's name.
+    pub hostname: Text,
+    /// The port drivers connect to.
+    pub reql_port: u16,
+    /// The port other nodes connect to.
+    pub cluster_port: u16,
+    /// The port of the HTTP server, if there is one.
+    pub http_port: Option<u16>,
+    /// The addresses this server tells others.
+    pub canonical_addresses: Vec<(Text, u16)>,
+    /// The command line.
+    pub argv: Vec<Text>,
+    /// The process id.
+    pub pid: u32,
+    /// The size of the cache, as it was worked out.
+    pub cache_mb: u64,
+    /// The size of the cache as configured: `None` is "auto".
+    pub cache_mb_configured: Option<u64>,
+    /// Name and version of the program.
+    pub version: Text,
+    /// When the process started, since 1970.
+    pub started_unix: Duration,
+}
+
+/// Figures of the query engine since the process started, for the metrics page and `stats`.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Queries begun, the fast path included.
+    pub queries: AtomicU64,
+    /// Rows read.
+    pub rows_read: AtomicU64,
+    /// Rows written.
+    pub rows_written: AtomicU64,
+    /// Open connections of drivers; kept by the server.
+    pub connections: AtomicU64,
+}
+
+/// Runs queries against one node.
+pub struct Service {
+    node: Arc<Node>,
+    pub(crate) passwords: PasswordMaker,
+    pub(crate) facts: ServerFacts,
+    pub(crate) pool: ScanPool,
+    pub(crate) jobs: Jobs,
+    /// The rows of `rethinkdb._debug_scratch`, which live as long as the process.
+    pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
+    counters: Counters,
+}
+
+impl Service {
+    /// A service for `options.node`; starts the scan threads.
+    #[must_use]
+    pub fn new(options: ServiceOptions) -> Arc<Service> {
+        Arc::new(Service {
+            node: options.node,
+            passwords: options.passwords,
+            facts: options.facts,
+            pool: ScanPool::new(options.scan_threads),
+            jobs: Jobs::default(),
+            scratch: Mutex::new(BTreeMap::new()),
+            counters: Counters::default(),
+        })
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}

@@ -1,0 +1,155 @@
+//! One connection's way to have queries run.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use datum::{Datum, Text, Time};
+use reql::wire::Query;
+use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededChance, Term};
+
+use crate::answer::{Answer, Answered};
+use crate::client::Client;
+use crate::context::Cx;
+use crate::cursor::{Cursor, check_json};
+use crate::error::QueryError;
+use crate::jobs::{Job, JobEntry};
+use crate::limits::{self, BatchLimits};
+use crate::profile::Profile;
+use crate::service::Service;
+use crate::value::{Seq, Value};
+
+/// Runs the queries of one client. Cheap to make; used from many threads at once.
+pub struct Session {
+    pub(crate) service: Arc<Service>,
+    pub(crate) client: Client,
+}
+
+impl Session {
+    /// A session of `client` with `service`.
+    #[must_use]
+    pub fn new(service: Arc<Service>, client: Client) -> Session {
+        Session { service, client }
+    }
+
+    /// Runs a START query to its answer, or to the cursor of its stream. Blocks; `cancel` stops it
+    /// early with an error, now or while the cursor is read.
+    pub fn run(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Answered, QueryError> {
+        self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
+        let Some(term) = &query.term else {
+            return Err(CompileError::client("Query has no term.").into());
+        };
+        let profile = Profile::of(query, self.service.node().clock().now());
+        let cx = self.context(query, cancel)?;
+        let job = self.enter(&cx, term);
+        let value = cx.eval(term, &Scope::empty())?;
+        let answer = answer(cx, value, job, profile)?;
+        let profile = match &answer {
+            Answer::Atom(_) => profile.map(|profile| profile.finish(self.service.node().clock().now())),
+            Answer::Stream(_) => None,
+        };
+        Ok(Answered { answer, profile })
+    }
+
+    fn context(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Arc<Cx>, QueryError> {
+        let node = self.service.node();
+        let now = Time::new(node.clock().unix().as_secs_f64(), 0);
+        let seed = node.random().next_u64();
+        let service = self.service.clone();
+        let (globals, default_db) = globals(query)?;
+        let batches = BatchLimits::of_options(&globals)?;
+        let array_limit = limits::array_limit(&globals)?;
+        limits::check_feed_queue(&globals)?;
+        Ok(Arc::new_cyclic(|me: &Weak<Cx>| Cx {
+            service,
+            user: self.client.user.clone(),
+            globals,
+            default_db,
+            now,
+            array_limit,
+            batches,
+            cancel,
+            chance: SeededChance::new(seed),
+            me: me.clone(),
+        }))
+    }
+
+    fn enter(&self, cx: &Cx, term: &Term) -> JobEntry {
+        let node = self.service.node();
+        let job = Job {
+            client: self.client.clone(),
+            query: Arc::new(term.clone()),
+            started: node.clock().now(),
+            cancel: cx.cancel.clone(),
+        };
+        self.service.jobs.enter(node.new_uuid(), job)
+    }
+}
+
+/// The options of the whole query as datums, and the database one-argument `table` means.
+fn globals(query: &Query) -> Result<(Vec<(Text, Datum)>, Option<Text>), QueryError> {
+    let mut globals = Vec::with_capacity(query.optargs.len());
+    let mut default_db = None;
+    for (name, term) in &query.optargs {
+        match (name.as_ref(), db_name(term)) {
+            ("db", Some(db)) => default_db = Some(db),
+            _ => globals.push((name.clone(), global(name, term)?)),
+        }
+    }
+    Ok((globals, default_db))
+}
+
+/// The name in `r.db(name)`.
+fn db_name(term: &Term) -> Option<Text> {
+    match term {
+        Term::Datum(Datum::String(name)) => Some(name.clone()),
+        Term::Call(call) => match (call.op, call.args.as_slice()) {
+            (Op::Db, [Term::Datum(Datum::String(name))]) => Some(name.clone()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn global(name: &Text, term: &Term) -> Result<Datum, EvalError> {
+    if let Term::Datum(value) = term {
+        return Ok(value.clone());
+    }
+    let (cancel, chance) = (Cancel::new(), SeededChance::new(0));
+    let env = reql::Env {
+        now: Time::new(0.0, 0),
+        array_limit: reql::ARRAY_LIMIT_DEFAULT,
+        cancel: &cancel,
+        chance: &chance,
+        globals: &[],
+        open: None,
+    };
+    reql::eval(term, &Scope::empty(), &env).map_err(|error| error.at(name))
+}
+
+/// What the client gets of the value of the whole query.
+fn answer(cx: Arc<Cx>, value: Value, job: JobEntry, profile: Option<Profile>) -> Result<Answer, EvalError> {
+    let datum = match value {
+        Value::Table(slice) => {
+            let pipe = slice.into_seq(&cx)?.pipe;
+            return Cursor::open(cx, pipe, job, profile).map(|cursor| Answer::Stream(Box::new(cursor)));
+        }
+        Value::Seq(Seq { eager: true, pipe, .. }) => {
+            Datum::Array(reql::stream::collect(&mut *pipe.open(&cx)?, &cx.env())?)
+        }
+        Value::Seq(seq) => {
+            let cursor = Cursor::open(cx, seq.pipe, job, profile)?;
+            return Ok(Answer::Stream(Box::new(cursor)));
+        }
+        Value::Grouped(grouped) => grouped.into_answer(&cx)?,
+        Value::Datum(datum) => datum,
+        Value::Row(row) => row.into_datum(&cx)?,
+        other => {
+            let kind = other.kind();
+            return Err(EvalError::logic(format!(
+                "Query result must be of type DATUM, GROUPED_DATA, or STREAM (got {kind})."
+            )));
+        }
+    };
+    check_json(&datum)?;
+    Ok(Answer::Atom(datum))
+}

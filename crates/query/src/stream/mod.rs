@@ -1,0 +1,7 @@
+//! Sequences of an open query: where their items come from and the steps they take.
+
+mod pipe;
+mod rows;
+
+pub(crate) use pipe::{Pipe, Source};
+pub(crate) use rows::{KeyOrder, KeySource, RowPart, RowSource};

@@ -1,0 +1,57 @@
+//! `rethinkdb.db_config`: one row per database; writing it creates, renames and drops.
+
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+
+use super::fields::{object, only, string};
+use crate::context::Cx;
+use crate::failure::admin_failed;
+use crate::names::check_name;
+use crate::table::{Identifiers, RowEdit, SystemTable};
+
+pub(super) struct DbConfigTable;
+
+/// The row of a database.
+pub(crate) fn db_row(id: &str, name: &Text) -> Object {
+    object([("id", id.into()), ("name", Datum::String(name.clone()))])
+}
+
+impl SystemTable for DbConfigTable {
+    fn name(&self) -> &'static str {
+        "db_config"
+    }
+
+    fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let catalog = cx.catalog();
+        let row = |db: &cluster::Database| db_row(&db.config.id.to_string(), &db.config.name);
+        Ok(catalog.databases().into_iter().map(row).collect())
+    }
+
+    fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
+        let node = cx.node();
+        match (edit.old, edit.new) {
+            (None, None) => Ok(()),
+            (None, Some(_)) if !edit.generated_key => Err(EvalError::op_failed(
+                "If you want to create a new table by inserting into `rethinkdb.db_config`, you must use an \
+                 auto-generated primary key.",
+            )),
+            (None, Some(new)) => {
+                let name = read_name(new)?;
+                node.create_db(&name).map(drop).map_err(admin_failed)
+            }
+            (Some(old), Some(new)) => {
+                let (from, to) = (string(old, "name")?, read_name(new)?);
+                node.rename_db(&from, &to).map_err(admin_failed)
+            }
+            (Some(old), None) => node.drop_db(&string(old, "name")?).map(drop).map_err(admin_failed),
+        }
+    }
+}
+
+fn read_name(row: &Object) -> Result<Text, EvalError> {
+    const WRONG: &str = "The change you're trying to make to `rethinkdb.db_config` has the wrong format. ";
+    only(row, &["id", "name"]).map_err(|error| error.prefixed(WRONG))?;
+    let name = string(row, "name").map_err(|error| error.prefixed(WRONG))?;
+    check_name("Database", &name)?;
+    Ok(name)
+}

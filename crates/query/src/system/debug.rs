@@ -1,0 +1,73 @@
+//! The hidden system tables: an ordinary table in memory for tests, and two views for debugging.
+
+use datum::PrimaryKey;
+use datum::{Datum, Object};
+use reql::EvalError;
+
+use super::fields::object;
+use super::table_config::{config_row, db_name};
+use super::table_status::status_row;
+use crate::context::Cx;
+use crate::failure::key_error;
+use crate::table::{Identifiers, RowEdit, SystemTable};
+
+pub(super) struct Scratch;
+pub(super) struct Stats;
+pub(super) struct TableStatus;
+
+impl SystemTable for Scratch {
+    fn name(&self) -> &'static str {
+        "_debug_scratch"
+    }
+
+    fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        Ok(cx.service.scratch.lock().values().cloned().collect())
+    }
+
+    fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
+        let Some(id) = edit.new.or(edit.old).and_then(|row| row.get("id")) else { return Ok(()) };
+        let key = PrimaryKey::encode(&id).map_err(|error| key_error(&error))?;
+        let mut rows = cx.service.scratch.lock();
+        match edit.new {
+            Some(row) => rows.insert(key, row.clone()),
+            None => rows.remove(&key),
+        };
+        Ok(())
+    }
+}
+
+impl SystemTable for Stats {
+    fn name(&self) -> &'static str {
+        "_debug_stats"
+    }
+
+    fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let node = cx.node();
+        Ok(vec![object([
+            ("id", node.identity().server.to_string().into()),
+            ("name", Datum::String(node.name().clone())),
+            ("stats", Datum::Object(Object::default())),
+        ])])
+    }
+}
+
+impl SystemTable for TableStatus {
+    fn name(&self) -> &'static str {
+        "_debug_table_status"
+    }
+
+    fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let catalog = cx.catalog();
+        let row = |table: &std::sync::Arc<cluster::TableHandle>| {
+            object([
+                ("id", table.config.id.uuid().to_string().into()),
+                ("name", Datum::String(table.config.name.clone())),
+                ("db", Datum::String(db_name(table, identifiers))),
+                ("config", Datum::Object(config_row(cx, table, identifiers))),
+                ("shard_scheme", Datum::empty_array()),
+                ("table_server_status", Datum::Object(status_row(cx, table, identifiers))),
+            ])
+        };
+        Ok(catalog.tables().into_iter().map(row).collect())
+    }
+}

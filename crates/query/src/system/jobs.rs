@@ -1,0 +1,67 @@
+//! `rethinkdb.jobs`: running queries; deleting a row stops one.
+
+use datum::{Datum, Object};
+use reql::EvalError;
+use uuid::Uuid;
+
+use super::fields::{object, strings};
+use super::table_config::server_name;
+use crate::context::Cx;
+use crate::jobs::Job;
+use crate::table::{Identifiers, RowEdit, SystemTable};
+
+pub(super) struct JobsTable;
+
+impl SystemTable for JobsTable {
+    fn name(&self) -> &'static str {
+        "jobs"
+    }
+
+    fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let mine = |job: &Job| cx.user == "admin" || cx.user == job.client.user;
+        let jobs = cx.service.jobs.list().into_iter().filter(|(_, job)| mine(job));
+        Ok(jobs.map(|(id, job)| row(cx, id, &job, identifiers)).collect())
+    }
+
+    fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
+        match (edit.old, edit.new) {
+            (None, None) => Ok(()),
+            (Some(old), None) => stop(cx, old),
+            _ => Err(EvalError::op_failed(
+                "The `rethinkdb.jobs` system table only allows deletions, not inserts or updates.",
+            )),
+        }
+    }
+}
+
+fn row(cx: &Cx, id: Uuid, job: &Job, identifiers: Identifiers) -> Object {
+    let seconds = cx.node().clock().now().since(job.started).as_secs_f64();
+    let info = object([
+        ("client_address", job.client.address.ip().to_string().into()),
+        ("client_port", Datum::Number(f64::from(job.client.address.port()))),
+        ("user", Datum::String(job.client.user.clone())),
+        ("query", reql::print::term(&job.query).into()),
+    ]);
+    object([
+        ("id", vec!["query".into(), id.to_string().into()].into()),
+        ("type", "query".into()),
+        ("duration_sec", Datum::Number(seconds)),
+        ("servers", strings([server_name(cx, identifiers)])),
+        ("info", Datum::Object(info)),
+    ])
+}
+
+fn stop(cx: &Cx, row: &Object) -> Result<(), EvalError> {
+    let id = match row.get("id") {
+        Some(Datum::Array(parts)) => match (parts.first(), parts.get(1)) {
+            (Some(Datum::String(kind)), Some(Datum::String(id))) if kind == "query" => Uuid::parse_str(id).ok(),
+            _ => None,
+        },
+        _ => None,
+    };
+    // A query that ended meanwhile needs no stopping.
+    if let Some(id) = id {
+        cx.service.jobs.stop(id);
+    }
+    Ok(())
+}

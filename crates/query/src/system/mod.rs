@@ -1,0 +1,50 @@
+//! The tables of database `rethinkdb`: what the node knows about itself, as rows.
+
+mod cluster_config;
+mod db_config;
+mod debug;
+mod fields;
+mod jobs;
+mod logs;
+mod permissions;
+mod server_config;
+mod server_status;
+mod stats;
+mod table_config;
+mod table_status;
+mod users;
+
+pub(crate) use db_config::db_row;
+pub(crate) use table_config::config_row;
+pub(crate) use table_status::status_row;
+
+use crate::ids::NAMES;
+use crate::table::SystemTable;
+
+const TABLES: [&dyn SystemTable; 15] = [
+    &debug::Scratch,
+    &debug::Stats,
+    &debug::TableStatus,
+    &cluster_config::ClusterConfig,
+    &cluster_config::CurrentIssues,
+    &db_config::DbConfigTable,
+    &jobs::JobsTable,
+    &logs::Logs,
+    &permissions::PermissionsTable,
+    &server_config::ServerConfig,
+    &server_status::ServerStatus,
+    &stats::Stats,
+    &table_config::TableConfigTable,
+    &table_status::TableStatus,
+    &users::Users,
+];
+
+/// The system table of that name.
+pub(crate) fn table(name: &str) -> Option<&'static dyn SystemTable> {
+    TABLES.into_iter().find(|table| table.name() == name)
+}
+
+/// The names of the system tables that `table_list` shows, in order.
+pub(crate) fn listed() -> impl Iterator<Item = &'static str> {
+    NAMES.into_iter().filter(|name| !name.starts_with('_'))
+}

@@ -1,0 +1,57 @@
+//! `rethinkdb.server_status`: addresses and process of each server.
+
+use datum::{Datum, Object, Time};
+use reql::EvalError;
+
+use super::fields::{object, strings};
+use crate::context::Cx;
+use crate::service::ServerFacts;
+use crate::table::{Identifiers, SystemTable};
+
+pub(super) struct ServerStatus;
+
+impl SystemTable for ServerStatus {
+    fn name(&self) -> &'static str {
+        "server_status"
+    }
+
+    fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let (node, facts) = (cx.node(), &cx.service.facts);
+        Ok(vec![object([
+            ("id", node.identity().server.to_string().into()),
+            ("name", Datum::String(node.name().clone())),
+            ("network", Datum::Object(network(facts))),
+            ("process", Datum::Object(process(facts))),
+        ])])
+    }
+}
+
+fn network(facts: &ServerFacts) -> Object {
+    let port = |port: u16| Datum::Number(f64::from(port));
+    let address = |(host, number): &(datum::Text, u16)| {
+        Datum::Object(object([("host", Datum::String(host.clone())), ("port", port(*number))]))
+    };
+    object([
+        ("hostname", Datum::String(facts.hostname.clone())),
+        ("reql_port", port(facts.reql_port)),
+        ("cluster_port", port(facts.cluster_port)),
+        ("http_admin_port", facts.http_port.map_or_else(|| "<no http admin>".into(), port)),
+        ("canonical_addresses", facts.canonical_addresses.iter().map(address).collect::<Vec<_>>().into()),
+        ("time_connected", started(facts)),
+        ("connected_to", Datum::Object(Object::default())),
+    ])
+}
+
+fn process(facts: &ServerFacts) -> Object {
+    object([
+        ("argv", strings(facts.argv.iter().cloned())),
+        ("cache_size_mb", Datum::Number(facts.cache_mb as f64)),
+        ("pid", Datum::Number(f64::from(facts.pid))),
+        ("time_started", started(facts)),
+        ("version", Datum::String(facts.version.clone())),
+    ])
+}
+
+fn started(facts: &ServerFacts) -> Datum {
+    Datum::Time(Time::new(facts.started_unix.as_secs_f64(), 0))
+}

@@ -1,0 +1,117 @@
+//! `rethinkdb.stats`: figures of the cluster, its servers, and the tables on them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cluster::TableHandle;
+use datum::{Datum, Object};
+use reql::EvalError;
+
+use super::fields::object;
+use super::table_config::{db_name, server_name};
+use crate::context::Cx;
+use crate::table::{Identifiers, SystemTable};
+
+pub(super) struct Stats;
+
+impl SystemTable for Stats {
+    fn name(&self) -> &'static str {
+        "stats"
+    }
+
+    fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let mut rows = vec![cluster(cx), server(cx, identifiers)];
+        for table in cx.catalog().tables() {
+            rows.push(table_row(table, identifiers));
+            rows.push(table_server(cx, table, identifiers));
+        }
+        Ok(rows)
+    }
+}
+
+fn cluster(cx: &Cx) -> Object {
+    let engine = object([
+        ("client_connections", count(&cx.service.counters().connections)),
+        ("clients_active", Datum::Number(cx.service.jobs.len() as f64)),
+        ("queries_per_sec", 0.0.into()),
+        ("read_docs_per_sec", 0.0.into()),
+        ("written_docs_per_sec", 0.0.into()),
+    ]);
+    object([("id", vec!["cluster".into()].into()), ("query_engine", Datum::Object(engine))])
+}
+
+fn server(cx: &Cx, identifiers: Identifiers) -> Object {
+    let counters = cx.service.counters();
+    let engine = object([
+        ("client_connections", count(&counters.connections)),
+        ("clients_active", Datum::Number(cx.service.jobs.len() as f64)),
+        ("queries_per_sec", 0.0.into()),
+        ("queries_total", count(&counters.queries)),
+        ("read_docs_per_sec", 0.0.into()),
+        ("read_docs_total", count(&counters.rows_read)),
+        ("written_docs_per_sec", 0.0.into()),
+        ("written_docs_total", count(&counters.rows_written)),
+    ]);
+    let id = cx.node().identity().server.to_string();
+    object([
+        ("id", vec!["server".into(), id.into()].into()),
+        ("server", Datum::String(server_name(cx, identifiers))),
+        ("query_engine", Datum::Object(engine)),
+    ])
+}
+
+fn table_row(table: &TableHandle, identifiers: Identifiers) -> Object {
+    let engine = object([("read_docs_per_sec", 0.0.into()), ("written_docs_per_sec", 0.0.into())]);
+    object([
+        ("id", vec!["table".into(), table.config.id.uuid().to_string().into()].into()),
+        ("db", Datum::String(db_name(table, identifiers))),
+        ("table", table_name(table, identifiers)),
+        ("query_engine", Datum::Object(engine)),
+    ])
+}
+
+fn table_server(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
+    let zero = || Datum::Number(0.0);
+    let engine = object([
+        ("read_docs_per_sec", zero()),
+        ("read_docs_total", zero()),
+        ("written_docs_per_sec", zero()),
+        ("written_docs_total", zero()),
+    ]);
+    let space = object([
+        ("data_bytes", zero()),
+        ("garbage_bytes", zero()),
+        ("metadata_bytes", zero()),
+        ("preallocated_bytes", zero()),
+    ]);
+    let disk = object([
+        ("read_bytes_per_sec", zero()),
+        ("read_bytes_total", zero()),
+        ("written_bytes_per_sec", zero()),
+        ("written_bytes_total", zero()),
+        ("space_usage", Datum::Object(space)),
+    ]);
+    let storage = object([
+        ("cache", Datum::Object(object([("in_use_bytes", zero())]))),
+        ("disk", Datum::Object(disk)),
+    ]);
+    let (table_id, server_id) = (table.config.id.uuid().to_string(), cx.node().identity().server.to_string());
+    object([
+        ("id", vec!["table_server".into(), table_id.into(), server_id.into()].into()),
+        ("db", Datum::String(db_name(table, identifiers))),
+        ("table", table_name(table, identifiers)),
+        ("server", Datum::String(server_name(cx, identifiers))),
+        ("query_engine", Datum::Object(engine)),
+        ("storage_engine", Datum::Object(storage)),
+    ])
+}
+
+fn table_name(table: &TableHandle, identifiers: Identifiers) -> Datum {
+    match identifiers {
+        Identifiers::Name => Datum::String(table.config.name.clone()),
+        Identifiers::Uuid => table.config.id.uuid().to_string().into(),
+    }
+}
+
+fn count(counter: &AtomicU64) -> Datum {
+    Datum::Number(counter.load(Ordering::Relaxed) as f64)
+}

@@ -1,0 +1,225 @@
+//! `rethinkdb.table_config`: one row per table; writing it creates, changes and drops.
+
+use cluster::{DbId, TableChange, TableHandle, TableOptions, WriteAcks, durability_name};
+use datum::{Datum, Object, Text};
+use log::Durability;
+use reql::EvalError;
+use storage::TableId;
+use uuid::Uuid;
+
+use super::fields::{object, only, string, strings};
+use crate::context::Cx;
+use crate::failure::admin_failed;
+use crate::names::check_name;
+use crate::table::{Identifiers, RowEdit, SystemTable};
+
+pub(super) struct TableConfigTable;
+
+const WRONG: &str = "The change you're trying to make to `rethinkdb.table_config` has the wrong format. ";
+const FIELDS: [&str; 9] = [
+    "id",
+    "name",
+    "db",
+    "primary_key",
+    "durability",
+    "write_acks",
+    "indexes",
+    "write_hook",
+    "shards",
+];
+
+/// The row of a table.
+pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
+    let config = &table.config;
+    let server = server_name(cx, identifiers);
+    let shard = |_| {
+        Datum::Object(object([
+            ("primary_replica", Datum::String(server.clone())),
+            ("replicas", strings([server.clone()])),
+            ("nonvoting_replicas", Datum::empty_array()),
+        ]))
+    };
+    object([
+        ("id", config.id.uuid().to_string().into()),
+        ("name", Datum::String(config.name.clone())),
+        ("db", Datum::String(db_name(table, identifiers))),
+        ("primary_key", Datum::String(config.primary_key.clone())),
+        ("durability", durability_name(config.durability).into()),
+        ("write_acks", config.write_acks.name().into()),
+        ("indexes", Datum::empty_array()),
+        ("write_hook", Datum::Null),
+        ("shards", config.shards.iter().map(shard).collect::<Vec<_>>().into()),
+    ])
+}
+
+/// This server as rows show it.
+pub(super) fn server_name(cx: &Cx, identifiers: Identifiers) -> Text {
+    match identifiers {
+        Identifiers::Name => cx.node().name().clone(),
+        Identifiers::Uuid => cx.node().identity().server.to_string().into(),
+    }
+}
+
+/// A table's database as rows show it.
+pub(super) fn db_name(table: &TableHandle, identifiers: Identifiers) -> Text {
+    match identifiers {
+        Identifiers::Name => table.db.name.clone(),
+        Identifiers::Uuid => table.db.id.to_string().into(),
+    }
+}
+
+impl SystemTable for TableConfigTable {
+    fn name(&self) -> &'static str {
+        "table_config"
+    }
+
+    fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let catalog = cx.catalog();
+        Ok(catalog.tables().into_iter().map(|table| config_row(cx, table, identifiers)).collect())
+    }
+
+    fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
+        match (edit.old, edit.new) {
+            (None, None) => Ok(()),
+            (None, Some(_)) if !edit.generated_key => Err(EvalError::op_failed(
+                "If you want to create a new table by inserting into `rethinkdb.table_config`, you must use an \
+                 auto-generated primary key.",
+            )),
+            (None, Some(new)) => create(cx, new, edit.identifiers),
+            (Some(old), Some(new)) => change(cx, old, new),
+            (Some(old), None) => drop_table(cx, old),
+        }
+    }
+}
+
+fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
+    let row = read(new).map_err(|error| error.prefixed(WRONG))?;
+    let db = db_named(cx, row.db, identifiers);
+    let defaults = TableOptions::default();
+    let options = TableOptions {
+        primary_key: optional_string(new, "primary_key").unwrap_or(defaults.primary_key),
+        durability: row.durability.unwrap_or(defaults.durability),
+        write_acks: row.write_acks.unwrap_or(defaults.write_acks),
+        shards: row.shards.unwrap_or(defaults.shards),
+    };
+    check_name("Table", &row.name)?;
+    cx.node().create_table(&db, &row.name, options).map(drop).map_err(admin_failed)
+}
+
+fn change(cx: &Cx, old: &Object, new: &Object) -> Result<(), EvalError> {
+    let row = read(new).map_err(|error| error.prefixed(WRONG))?;
+    for (field, why) in [
+        ("primary_key", "It's illegal to change a table's primary key"),
+        ("db", "It's illegal to change a table's database"),
+    ] {
+        if old.get(field) != new.get(field) {
+            return Err(EvalError::op_failed(why));
+        }
+    }
+    for field in ["indexes", "write_hook"] {
+        if old.get(field) != new.get(field) {
+            let why = format!(
+                "{WRONG}The `{field}` field is read-only and can't be used to create or drop {}.",
+                if field == "indexes" { "indexes" } else { "a write hook function" }
+            );
+            return Err(EvalError::op_failed(why));
+        }
+    }
+    check_name("Table", &row.name)?;
+    let change = TableChange {
+        name: Some(row.name),
+        durability: row.durability,
+        write_acks: row.write_acks,
+        shards: row.shards,
+    };
+    cx.node().change_table(id_of(old)?, &change).map(drop).map_err(admin_failed)
+}
+
+/// The name of the database a row names or identifies.
+fn db_named(cx: &Cx, db: Text, identifiers: Identifiers) -> Text {
+    let id = match identifiers {
+        Identifiers::Name => None,
+        Identifiers::Uuid => Uuid::parse_str(&db).ok().map(DbId),
+    };
+    let found = id.and_then(|id| cx.catalog().database_by_id(id).map(|db| db.config.name.clone()));
+    found.unwrap_or(db)
+}
+
+fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
+    let id = id_of(old)?;
+    let catalog = cx.catalog();
+    let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
+    cx.node().drop_table(&table.db.name, &table.config.name).map(drop).map_err(admin_failed)
+}
+
+fn id_of(row: &Object) -> Result<TableId, EvalError> {
+    let text = string(row, "id")?;
+    let uuid = Uuid::parse_str(&text).map_err(|_| EvalError::op_failed("In `id`: Expected a UUID."))?;
+    Ok(TableId::from_uuid(uuid))
+}
+
+/// What can be set through a row.
+struct Settings {
+    name: Text,
+    db: Text,
+    durability: Option<Durability>,
+    write_acks: Option<WriteAcks>,
+    shards: Option<usize>,
+}
+
+fn read(row: &Object) -> Result<Settings, EvalError> {
+    only(row, &FIELDS)?;
+    Ok(Settings {
+        name: string(row, "name")?,
+        db: string(row, "db")?,
+        durability: row.get("durability").map(|value| read_durability(&value)).transpose()?,
+        write_acks: row.get("write_acks").map(|value| read_acks(&value)).transpose()?,
+        shards: row.get("shards").map(|value| read_shards(&value)).transpose()?,
+    })
+}
+
+fn read_durability(value: &Datum) -> Result<Durability, EvalError> {
+    match value {
+        Datum::String(text) if text == "hard" => Ok(Durability::Hard),
+        Datum::String(text) if text == "soft" => Ok(Durability::Soft),
+        other => {
+            let shown = other.pretty();
+            Err(EvalError::op_failed(format!(
+                "In `durability`: Expected \"soft\" or \"hard\", got: {shown}"
+            )))
+        }
+    }
+}
+
+fn read_acks(value: &Datum) -> Result<WriteAcks, EvalError> {
+    match value {
+        Datum::String(text) if text == "majority" => Ok(WriteAcks::Majority),
+        Datum::String(text) if text == "single" => Ok(WriteAcks::Single),
+        other => {
+            let shown = other.pretty();
+            Err(EvalError::op_failed(format!(
+                "In `write_acks`: Expected \"single\" or \"majority\", got: {shown}"
+            )))
+        }
+    }
+}
+
+fn read_shards(value: &Datum) -> Result<usize, EvalError> {
+    match value {
+        Datum::Array(shards) if shards.is_empty() => {
+            Err(EvalError::op_failed("In `shards`: You must specify at least one shard."))
+        }
+        Datum::Array(shards) => Ok(shards.len()),
+        other => {
+            let shown = other.pretty();
+            Err(EvalError::op_failed(format!("In `shards`: Expected an array, got {shown}")))
+        }
+    }
+}
+
+fn optional_string(row: &Object, name: &str) -> Option<Text> {
+    match row.get(name) {
+        Some(Datum::String(text)) => Some(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,154 @@
+//! A table as a query names it: stored rows in shards, or a virtual table of the system.
+
+use std::sync::Arc;
+
+use cluster::TableHandle;
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+
+use crate::context::Cx;
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadMode {
+    /// The leader's applied state.
+    Single,
+    /// Linearizable.
+    Majority,
+    /// Any replica.
+    Outdated,
+    /// This node's own replica.
+    DebugDirect,
+}
+
+impl ReadMode {
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Result<ReadMode, EvalError> {
+        match name {
+            "single" => Ok(ReadMode::Single),
+            "majority" => Ok(ReadMode::Majority),
+            "outdated" => Ok(ReadMode::Outdated),
+            "_debug_direct" => Ok(ReadMode::DebugDirect),
+            other => Err(EvalError::logic(format!(
+                "Read mode `{other}` unrecognized (options are \"majority\", \"single\", and \"outdated\")."
+            ))),
+        }
+    }
+}
+
+/// Whether system tables show names or ids of databases, tables and servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Identifiers {
+    /// Names.
+    Name,
+    /// Ids.
+    Uuid,
+}
+
+/// A table a query refers to.
+#[derive(Clone)]
+pub(crate) enum TableRef {
+    /// Rows kept in shards.
+    Stored(StoredTable),
+    /// Rows made up from the present state of the node.
+    System(SystemRef),
+}
+
+/// A table with rows of its own, and how they are to be read.
+#[derive(Clone)]
+pub(crate) struct StoredTable {
+    /// Its configuration and shards.
+    pub handle: Arc<TableHandle>,
+    /// How fresh reads must be.
+    pub read_mode: ReadMode,
+}
+
+/// A system table, and how it is to show things.
+#[derive(Clone)]
+pub(crate) struct SystemRef {
+    /// The table.
+    pub table: &'static dyn SystemTable,
+    /// Whether it shows names or ids.
+    pub identifiers: Identifiers,
+}
+
+/// A table of database `rethinkdb`: rows computed when they are read.
+pub(crate) trait SystemTable: Send + Sync {
+    /// Its name.
+    fn name(&self) -> &'static str;
+
+    /// Its rows, in no order. Every row has the field `id`.
+    fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError>;
+
+    /// Carries out the change of one row (`None`: there is none). Most tables refuse.
+    fn write(&self, _cx: &Cx, _change: RowEdit<'_>) -> Result<(), EvalError> {
+        let why = format!("It's illegal to write to the `rethinkdb.{}` table.", self.name());
+        Err(EvalError::op_failed(why))
+    }
+}
+
+/// What a write wants to become of one row of a system table.
+pub(crate) struct RowEdit<'a> {
+    /// The row as it was read.
+    pub old: Option<&'a Object>,
+    /// The row as it should be.
+    pub new: Option<&'a Object>,
+    /// Whether the primary key of a new row was generated rather than given.
+    pub generated_key: bool,
+    /// Whether rows hold names or ids.
+    pub identifiers: Identifiers,
+}
+
+/// The field that holds the primary key of every system table.
+pub(crate) const SYSTEM_PRIMARY_KEY: &str = "id";
+/// The database of the system tables.
+pub(crate) const SYSTEM_DB: &str = "rethinkdb";
+
+impl TableRef {
+    /// The table's name.
+    pub fn name(&self) -> &str {
+        match self {
+            TableRef::Stored(table) => &table.handle.config.name,
+            TableRef::System(system) => system.table.name(),
+        }
+    }
+
+    /// The database's name.
+    pub fn db_name(&self) -> &str {
+        match self {
+            TableRef::Stored(table) => &table.handle.db.name,
+            TableRef::System(_) => SYSTEM_DB,
+        }
+    }
+
+    /// The field that holds the primary key.
+    pub fn primary_key(&self) -> Text {
+        match self {
+            TableRef::Stored(table) => table.handle.config.primary_key.clone(),
+            TableRef::System(_) => Text::from_static(SYSTEM_PRIMARY_KEY),
+        }
+    }
+
+    /// Fails unless `index` is the primary key; there are no other indexes yet.
+    pub fn check_index(&self, index: &str) -> Result<(), EvalError> {
+        if self.primary_key() == index { Ok(()) } else { Err(self.index_missing(index)) }
+    }
+
+    /// ``Index `x` was not found on table `db.t`.``
+    pub fn index_missing(&self, index: &str) -> EvalError {
+        let stop = if matches!(self, TableRef::System(_)) { "" } else { "." };
+        let (db, name) = (self.db_name(), self.name());
+        EvalError::op_failed(format!("Index `{index}` was not found on table `{db}.{name}`{stop}"))
+    }
+
+    /// The primary key of a row read from this table.
+    pub fn key_of(&self, row: &Datum) -> Result<Datum, EvalError> {
+        let primary_key = self.primary_key();
+        match row {
+            Datum::Object(object) => {
+                object.get(&primary_key).ok_or_else(|| EvalError::no_attribute(&primary_key, object))
+            }
+            other => Err(EvalError::type_error("OBJECT", other)),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `between`: the part of a table whose index values lie in a range.
+
+use datum::{Datum, Text};
+use reql::{EvalError, Op};
+
+use crate::args::Args;
+use crate::slice::{Bounds, Side};
+use crate::value::Value;
+
+/// `between`: a range of an index, left bound included and right bound excluded unless said.
+/// `between_deprecated` takes null for no bound.
+pub(crate) fn between(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let mut slice = args.slice(0)?;
+    let (left, right) = (bound(&mut args, 1, Datum::MinVal)?, bound(&mut args, 2, Datum::MaxVal)?);
+    let left_side = side(&args, "left_bound", Side::Closed)?;
+    let right_side = side(&args, "right_bound", Side::Open)?;
+    if slice.bounds.is_some() {
+        return Err(EvalError::logic("Cannot perform multiple BETWEENs on the same table."));
+    }
+    let index = match args.optional_string("index")? {
+        Some(index) => index,
+        None => slice.table.primary_key(),
+    };
+    check_order(slice.index.as_ref(), &index)?;
+    slice.index = Some(index);
+    slice.bounds = Some(Bounds { left, left_side, right, right_side });
+    Ok(Value::Table(slice))
+}
+
+fn bound(args: &mut Args<'_>, i: usize, unbounded: Datum) -> Result<Datum, EvalError> {
+    match (args.datum(i)?, args.op()) {
+        (Datum::Null, Op::BetweenDeprecated) => Ok(unbounded),
+        (Datum::Null, _) => Err(EvalError::logic(
+            "Cannot use `null` in BETWEEN, use `r.minval` or `r.maxval` to denote unboundedness.",
+        )),
+        (bound, _) => Ok(bound),
+    }
+}
+
+/// The side an optional argument asks for: `"open"` or `"closed"`.
+pub(crate) fn side(args: &Args<'_>, name: &'static str, default: Side) -> Result<Side, EvalError> {
+    let Some(text) = args.optional_string(name)? else {
+        return Ok(default);
+    };
+    match text.as_ref() {
+        "open" => Ok(Side::Open),
+        "closed" => Ok(Side::Closed),
+        _ => {
+            let shown = Datum::String(text).to_json_string();
+            Err(EvalError::logic(format!("Expected `open` or `closed` for optarg `{name}` (got `{shown}`).")))
+        }
+    }
+}
+
+fn check_order(ordered: Option<&Text>, index: &Text) -> Result<(), EvalError> {
+    match ordered {
+        Some(ordered) if ordered != index => Err(EvalError::logic(format!(
+            "Cannot call BETWEEN on index `{index}` after ordering on index `{ordered}`."
+        ))),
+        _ => Ok(()),
+    }
+}

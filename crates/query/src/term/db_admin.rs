@@ -1,0 +1,78 @@
+//! `db_create`, `db_drop`, `db_list`.
+
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+
+use crate::access::{self, Need, Place};
+use crate::args::Args;
+use crate::failure::admin_failed;
+use crate::names::check_name;
+use crate::system::{config_row, db_row};
+use crate::table::{Identifiers, SYSTEM_DB};
+use crate::value::Value;
+
+/// `db_create`: a new, empty database.
+pub(crate) fn db_create(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let name = new_name(&mut args)?;
+    access::check(args.cx, Need::Config, Place::Cluster)?;
+    if name == SYSTEM_DB {
+        return Err(EvalError::op_failed(format!("Database `{name}` already exists.")));
+    }
+    let db = args.cx.node().create_db(&name).map_err(admin_failed)?;
+    let row = db_row(&db.id.to_string(), &db.name);
+    Ok(answer([("dbs_created", 1.into())], vec![change(Datum::Null, row.into())]))
+}
+
+/// `db_drop`: removes a database and its tables.
+pub(crate) fn db_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let name = new_name(&mut args)?;
+    access::check(args.cx, Need::Config, Place::Cluster)?;
+    if name == SYSTEM_DB {
+        return Err(special("delete it"));
+    }
+    let catalog = args.cx.catalog();
+    let tables: Vec<Datum> = catalog
+        .database(&name)
+        .into_iter()
+        .flat_map(|db| db.tables())
+        .map(|table| change(config_row(args.cx, table, Identifiers::Name).into(), Datum::Null))
+        .collect();
+    let (db, dropped) = args.cx.node().drop_db(&name).map_err(admin_failed)?;
+    let mut changes = vec![change(db_row(&db.id.to_string(), &db.name).into(), Datum::Null)];
+    changes.extend(tables);
+    let counts = [("dbs_dropped", 1.into()), ("tables_dropped", Datum::Number(dropped.len() as f64))];
+    Ok(answer(counts, changes))
+}
+
+/// `db_list`: the names of all databases.
+pub(crate) fn db_list(args: Args<'_>) -> Result<Value, EvalError> {
+    let catalog = args.cx.catalog();
+    let mut names: Vec<Text> = catalog.databases().into_iter().map(|db| db.config.name.clone()).collect();
+    names.push(SYSTEM_DB.into());
+    names.sort_unstable();
+    Ok(Value::Datum(names.into_iter().map(Datum::String).collect::<Vec<_>>().into()))
+}
+
+fn new_name(args: &mut Args<'_>) -> Result<Text, EvalError> {
+    let name = args.string(0)?;
+    check_name("Database", &name)?;
+    Ok(name)
+}
+
+/// ``Database `rethinkdb` is special; you can't <do that>.``
+pub(crate) fn special(what: &str) -> EvalError {
+    EvalError::op_failed(format!("Database `{SYSTEM_DB}` is special; you can't {what}."))
+}
+
+/// One element of `config_changes`.
+pub(crate) fn change(old: Datum, new: Datum) -> Datum {
+    let fields = [("new_val", new), ("old_val", old)];
+    Datum::Object(fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect())
+}
+
+/// The answer of an administrative term: counts and `config_changes`.
+pub(crate) fn answer<const N: usize>(counts: [(&'static str, Datum); N], changes: Vec<Datum>) -> Value {
+    let fields = counts.into_iter().chain([("config_changes", changes.into())]);
+    let object: Object = fields.map(|(name, value)| (Text::from_static(name), value)).collect();
+    Value::Datum(Datum::Object(object))
+}

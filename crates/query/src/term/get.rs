@@ -1,0 +1,14 @@
+//! `get`: the row under a primary key.
+
+use reql::EvalError;
+
+use crate::args::Args;
+use crate::row::Row;
+use crate::value::Value;
+
+/// `get`: the row, or null. It is read only when somebody looks at it.
+pub(crate) fn get(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let table = args.table(0)?;
+    let key = args.datum(1)?;
+    Row::at(table, key).map(Value::Row)
+}

@@ -1,0 +1,66 @@
+//! `get_all`: the rows under some keys, a key named n times yielding its row n times.
+
+use std::collections::BTreeMap;
+
+use datum::{Datum, KeyError, KeyRange, PrimaryKey, Text};
+use reql::EvalError;
+
+use crate::args::Args;
+use crate::read;
+use crate::failure::key_error;
+use crate::stream::{KeySource, KeyOrder, Pipe, Source};
+use crate::table::TableRef;
+use crate::value::{Seq, Value};
+
+/// `get_all`: the rows whose index value is one of the keys, in the order of the keys.
+pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let table = args.table(0)?;
+    if let Some(index) = args.optional_string("index")? {
+        table.check_index(&index)?;
+    }
+    let mut wanted: BTreeMap<PrimaryKey, usize> = BTreeMap::new();
+    for i in 1..args.len() {
+        let key = args.datum(i)?;
+        match PrimaryKey::encode(&key) {
+            Ok(key) => *wanted.entry(key).or_default() += 1,
+            Err(error) => check_key(&key, &error).map_err(|error| error.at(i))?,
+        }
+    }
+    let source = source(&args, &table, wanted)?;
+    Ok(Value::Seq(Seq::selection(table, Pipe::of_source(source))))
+}
+
+/// A key that no row can have: a mistake, unless it is merely too long for any row.
+fn check_key(key: &Datum, error: &KeyError) -> Result<(), EvalError> {
+    match (key, error) {
+        (Datum::Null, _) => Err(EvalError::non_existence("Keys cannot be NULL.")),
+        (_, KeyError::TooLong(_)) => Ok(()),
+        (other, KeyError::PrimaryKind(_)) => {
+            let error = KeyError::SecondaryKind(other.clone());
+            Err(key_error(&error))
+        }
+        (_, error) => Err(key_error(error)),
+    }
+}
+
+fn source(args: &Args<'_>, table: &TableRef, wanted: BTreeMap<PrimaryKey, usize>) -> Result<Source, EvalError> {
+    match table {
+        TableRef::Stored(stored) => {
+            let keys = wanted.into_iter().collect();
+            Ok(Source::Items(Box::new(KeySource::new(args.cx, stored.clone(), keys))))
+        }
+        TableRef::System(system) => {
+            let id = Text::from_static("id");
+            let rows = read::system_rows(args.cx, system, &KeyRange::all(), KeyOrder::Any)?;
+            let times = |row: &Datum| match row {
+                Datum::Object(row) => {
+                    let key = row.get(&id).and_then(|key| PrimaryKey::encode(&key).ok());
+                    key.and_then(|key| wanted.get(&key).copied()).unwrap_or(0)
+                }
+                _ => 0,
+            };
+            let rows = rows.into_iter().flat_map(|row| std::iter::repeat_n(row.clone(), times(&row)));
+            Ok(Source::of_array(rows.collect()))
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! `grant`: what a user may do, everywhere, in a database or on a table.
+
+use cluster::Scope;
+use datum::{Datum, Text};
+use reql::EvalError;
+
+use crate::access::{self, Need, Place};
+use crate::args::Args;
+use crate::failure::admin_failed;
+use crate::ids::{system_db_id, system_table_id};
+use crate::rights::{RightsChange, rights_datum};
+use crate::system;
+use crate::table::{Identifiers, SystemRef, TableRef};
+use crate::term::db_admin::change;
+use crate::value::Value;
+
+/// `grant([scope,] user, {permission: true | false | null})`.
+pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let scope = match args.len() {
+        2 => Scope::Global,
+        _ => scope(args.take(0)?)?,
+    };
+    let last = args.len() - 1;
+    let (user, rights) = (args.string(last - 1)?, args.datum(last)?);
+    let Datum::Object(rights) = rights else {
+        return Err(EvalError::type_error("OBJECT", &rights).at(last));
+    };
+    if let Some(table) = system::table("permissions") {
+        let table = TableRef::System(SystemRef { table, identifiers: Identifiers::Name });
+        access::check(args.cx, Need::Write, Place::of_table(&table))?;
+    }
+    let rights = RightsChange::read(&rights, scope == Scope::Global)?;
+    let granted = args.cx.node().grant(&user, scope, |before| rights.apply(before));
+    let (before, after) = granted.map_err(admin_failed)?;
+    let changes = vec![change(rights_datum(&before), rights_datum(&after))];
+    let fields = [("granted", 1.into()), ("permissions_changes", changes.into())];
+    let object = fields.into_iter().map(|(name, value)| (Text::from_static(name), value));
+    Ok(Value::Datum(Datum::Object(object.collect())))
+}
+
+fn scope(value: Value) -> Result<Scope, EvalError> {
+    match value {
+        Value::Db(db) => Ok(Scope::Database(db.id.unwrap_or_else(system_db_id))),
+        Value::Table(slice) if slice.is_whole() => Ok(match &slice.table {
+            TableRef::Stored(table) => Scope::Table(table.handle.db.id, table.handle.config.id),
+            TableRef::System(system) => Scope::Table(system_db_id(), system_table_id(system.table.name())),
+        }),
+        other => Err(other.mismatch("DATABASE").at(0)),
+    }
+}

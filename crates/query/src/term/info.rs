@@ -1,0 +1,107 @@
+//! `info` and `type_of`: what a value is.
+
+use datum::{Datum, ObjectBuilder, Text};
+use reql::EvalError;
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::failure::read_failed;
+use crate::ids::{system_db_id, system_table_id};
+use crate::slice::{Bounds, Side, Slice};
+use crate::table::TableRef;
+use crate::value::{DbRef, Value};
+
+/// `type_of`: the name of the type.
+pub(crate) fn type_of(mut args: Args<'_>) -> Result<Value, EvalError> {
+    Ok(Value::Datum(args.take(0)?.type_of().into()))
+}
+
+/// `info`: an object that describes the value.
+pub(crate) fn info(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let cx = args.cx;
+    let value = args.take(0)?;
+    let mut out = ObjectBuilder::new();
+    put(&mut out, "type", value.type_of().into());
+    match value {
+        Value::Db(db) => describe_db(&db, &mut out),
+        Value::Table(slice) if slice.is_whole() => describe_table(cx, &slice.table, &mut out)?,
+        Value::Table(slice) => describe_slice(cx, &slice, &mut out)?,
+        Value::Row(row) => put(&mut out, "table", table_info(cx, &row.table)?),
+        Value::Seq(seq) => {
+            if let Some(table) = &seq.table {
+                put(&mut out, "table", table_info(cx, table)?);
+            }
+        }
+        Value::Datum(Datum::Null | Datum::MinVal | Datum::MaxVal) | Value::Grouped(_) => {}
+        Value::Datum(datum) => put(&mut out, "value", datum.pretty().into()),
+        Value::Func(_) => put(&mut out, "source_code", "function".into()),
+    }
+    Ok(Value::Datum(Datum::Object(out.build())))
+}
+
+fn put(out: &mut ObjectBuilder, name: &'static str, value: Datum) {
+    out.insert(Text::from_static(name), value);
+}
+
+fn describe_db(db: &DbRef, out: &mut ObjectBuilder) {
+    put(out, "type", "DB".into());
+    put(out, "name", Datum::String(db.name.clone()));
+    put(out, "id", db.id.unwrap_or_else(system_db_id).to_string().into());
+}
+
+fn table_info(cx: &Cx, table: &TableRef) -> Result<Datum, EvalError> {
+    let mut out = ObjectBuilder::new();
+    put(&mut out, "type", "TABLE".into());
+    describe_table(cx, table, &mut out)?;
+    Ok(Datum::Object(out.build()))
+}
+
+fn describe_table(cx: &Cx, table: &TableRef, out: &mut ObjectBuilder) -> Result<(), EvalError> {
+    let mut db = ObjectBuilder::new();
+    let (id, db_ref, counts) = match table {
+        TableRef::Stored(stored) => {
+            let handle = &stored.handle;
+            let db = DbRef { name: handle.db.name.clone(), id: Some(handle.db.id) };
+            let count = |shard: &cluster::ShardHandle| shard.snapshot()?.count().map_err(Into::into);
+            let counts: Result<Vec<u64>, shard::ReadError> = handle.shards().iter().map(count).collect();
+            (handle.config.id, db, counts.map_err(|error| read_failed(&error))?)
+        }
+        TableRef::System(system) => {
+            let rows = system.table.rows(cx, system.identifiers)?.len();
+            let db = DbRef { name: table.db_name().into(), id: None };
+            (system_table_id(table.name()), db, vec![rows as u64])
+        }
+    };
+    describe_db(&db_ref, &mut db);
+    put(out, "name", table.name().into());
+    put(out, "id", id.uuid().to_string().into());
+    put(out, "primary_key", Datum::String(table.primary_key()));
+    put(out, "db", Datum::Object(db.build()));
+    put(out, "indexes", Datum::empty_array());
+    let counts: Vec<Datum> = counts.into_iter().map(|count| Datum::Number(count as f64)).collect();
+    put(out, "doc_count_estimates", counts.into());
+    Ok(())
+}
+
+fn describe_slice(cx: &Cx, slice: &Slice, out: &mut ObjectBuilder) -> Result<(), EvalError> {
+    put(out, "table", table_info(cx, &slice.table)?);
+    put(out, "index", Datum::String(slice.index_name()));
+    put(out, "sorting", slice.order.name().into());
+    let whole = Bounds { left: Datum::MinVal, left_side: Side::Closed, right: Datum::MaxVal, right_side: Side::Open };
+    let bounds = slice.bounds.as_ref().unwrap_or(&whole);
+    let left = (&bounds.left, bounds.left_side, [Datum::MinVal, Datum::MaxVal]);
+    let right = (&bounds.right, bounds.right_side, [Datum::MaxVal, Datum::MinVal]);
+    for ((bound, side, [free, never]), kind, value) in
+        [(left, "left_bound_type", "left_bound"), (right, "right_bound_type", "right_bound")]
+    {
+        if *bound == free {
+            put(out, kind, "unbounded".into());
+        } else if *bound == never {
+            put(out, kind, "unachievable".into());
+        } else {
+            put(out, kind, if side == Side::Open { "open" } else { "closed" }.into());
+            put(out, value, bound.clone());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! `insert`: puts new rows into a table.
+
+use datum::{Datum, Object, PrimaryKey, Text};
+use reql::purity::{self, Determinism};
+use reql::{Answer, Call, EvalError, Scope, Term};
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::failure::key_error;
+use crate::stream::Pipe;
+use crate::value::Value;
+use crate::write::{Conflict, Driver, Edit, Planned, RowReport, WriteOptions, WriteResult, key_missing};
+
+/// Rows written in one entry.
+const ROWS_PER_ENTRY: usize = 128;
+
+/// `insert`: an object, or a sequence of objects. Rows without a key get one.
+pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let [table, rows] = call.args.as_slice() else {
+        return Err(EvalError::internal("INSERT without arguments"));
+    };
+    let table = match cx.eval(table, scope).map_err(|error| error.at(0))? {
+        Value::Table(slice) if slice.is_whole() => slice.table,
+        other => return Err(other.mismatch("TABLE").at(0)),
+    };
+    let args = Args::new(cx, call, scope, Vec::new());
+    let options = WriteOptions::of(&args)?;
+    let conflict = conflict(&args)?;
+    let rows = cx.eval(rows, scope).map_err(|error| error.at(1))?;
+    let mut inserter = Inserter {
+        cx,
+        field: table.primary_key(),
+        conflict,
+        driver: Driver::new(cx, table.clone(), options.durability)?,
+        result: WriteResult::new(options.return_changes, cx.array_limit),
+    };
+    match single(cx, rows).map_err(|error| error.at(1))? {
+        Rows::One(row) => inserter.write(vec![row])?,
+        Rows::Many(pipe) => inserter.write_all(pipe)?,
+    }
+    inserter.driver.finish()?;
+    Ok(Value::Datum(inserter.result.into_datum()))
+}
+
+/// What is inserted.
+enum Rows {
+    One(Datum),
+    Many(Pipe),
+}
+
+fn single(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
+    let value = match value {
+        Value::Row(row) => Value::Datum(row.into_datum(cx)?),
+        other => other,
+    };
+    match value {
+        Value::Datum(row @ Datum::Object(_)) => Ok(Rows::One(row)),
+        other => other.into_seq(cx).map(|seq| Rows::Many(seq.pipe)),
+    }
+}
+
+/// What happens to rows that are there already.
+fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
+    let term = match args.call.optarg("conflict") {
+        Some(Term::Func(func)) => {
+            if !matches!(func.params.len(), 0 | 3) {
+                return Err(EvalError::logic(
+                    "The conflict function passed to `insert` should expect 3 arguments.",
+                ));
+            }
+            if purity::of_func(func) > Determinism::WithinQuery {
+                return Err(EvalError::logic(
+                    "The conflict function passed to `insert` must be deterministic.",
+                ));
+            }
+            return reql::closure(func, args.scope, Answer::Datum).map(Conflict::Func);
+        }
+        Some(_) => args.optional_string("conflict")?,
+        None => None,
+    };
+    match term.as_deref() {
+        None | Some("error") => Ok(Conflict::Error),
+        Some("replace") => Ok(Conflict::Replace),
+        Some("update") => Ok(Conflict::Update),
+        Some(other) => Err(EvalError::logic(format!(
+            "Conflict option `{other}` unrecognized (options are \"error\", \"replace\" and \"update\")."
+        ))),
+    }
+}
+
+/// The rows of one `insert` on their way.
+struct Inserter<'a> {
+    cx: &'a Cx,
+    field: Text,
+    conflict: Conflict,
+    driver: Driver<'a>,
+    result: WriteResult,
+}
+
+/// A row that can be written.
+struct Ready {
+    key: PrimaryKey,
+    edit: Edit,
+    generated: bool,
+}
+
+impl Inserter<'_> {
+    fn write_all(&mut self, pipe: Pipe) -> Result<(), EvalError> {
+        let mut rows = pipe.open(self.cx)?;
+        let env = self.cx.env();
+        let mut batch = Vec::new();
+        while let Some(row) = rows.next(&env)? {
+            batch.push(row);
+            if batch.len() == ROWS_PER_ENTRY {
+                self.write(std::mem::take(&mut batch))?;
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { self.write(batch) }
+    }
+
+    fn write(&mut self, rows: Vec<Datum>) -> Result<(), EvalError> {
+        let plans: Vec<Result<Ready, RowReport>> = rows.into_iter().map(|row| self.plan(row)).collect();
+        let ready: Vec<&Ready> = plans.iter().filter_map(|plan| plan.as_ref().ok()).collect();
+        let keys: Vec<PrimaryKey> = ready.iter().map(|ready| ready.key.clone()).collect();
+        let planned =
+            Planned { keys: &keys, edit: &|i| &ready[i].edit, generated: &|i| ready[i].generated };
+        let mut reports = self.driver.write(&planned)?.into_iter();
+        for plan in plans {
+            match plan {
+                Err(report) => self.result.add(report),
+                Ok(ready) => {
+                    let Some(report) = reports.next() else { break };
+                    if ready.generated {
+                        self.result.add_generated_key(ready.key.decode());
+                    }
+                    self.result.add(report);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn plan(&self, row: Datum) -> Result<Ready, RowReport> {
+        let refused = |error: EvalError| RowReport::failed(error, Datum::Null);
+        let Datum::Object(row) = row else {
+            return Err(refused(EvalError::type_error("OBJECT", &row)));
+        };
+        let (row, generated) = match row.contains_key(&self.field) {
+            true => (row, false),
+            false => (self.with_key(&row), true),
+        };
+        let Some(key) = row.get(&self.field) else {
+            return Err(refused(key_missing(&self.field, &row)));
+        };
+        let key = PrimaryKey::encode(&key).map_err(|error| refused(key_error(&error)))?;
+        Ok(Ready { key, edit: Edit::Insert { row, conflict: self.conflict.clone() }, generated })
+    }
+
+    fn with_key(&self, row: &Object) -> Object {
+        let mut row = row.to_builder();
+        row.insert(self.field.clone(), self.cx.node().new_uuid().to_string().into());
+        row.build()
+    }
+}

@@ -1,0 +1,81 @@
+//! `map` over several sequences at once, and `concat_map` with functions that answer streams.
+
+use std::sync::Arc;
+
+use datum::Datum;
+use reql::stream::{Items, Zipped};
+use reql::{Closure, Env, EvalError, Term};
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::stream::Pipe;
+use crate::term::sequence::{self, Over};
+use crate::value::{Seq, Value};
+
+/// `map` over several sequences: as long as the shortest.
+pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let cx = args.cx;
+    let last = args.len() - 1;
+    let eager = (0..last).all(|i| args.is_datum(i));
+    let closure = args.func(last)?;
+    let mut inputs: Vec<Box<dyn Items>> = Vec::with_capacity(last);
+    for i in 0..last {
+        inputs.push(args.seq(i)?.pipe.open(cx)?);
+    }
+    let mut zipped = Zipped::new(inputs, closure)?;
+    if !eager {
+        return Ok(Value::Seq(Seq::stream(Pipe::of_items(zipped))));
+    }
+    let items = reql::stream::collect(&mut zipped, &cx.env())?;
+    Ok(Value::Datum(Datum::Array(items)))
+}
+
+/// `concat_map`: the items of what a function answers for each item. A function that reaches
+/// tables may answer a stream.
+pub(crate) fn concat_map(over: Over<'_>) -> Result<Value, EvalError> {
+    let (cx, call) = (over.cx, over.call);
+    let open = matches!(call.args.get(1), Some(Term::Func(func)) if !func.closed);
+    let func = match call.args.get(1) {
+        Some(term) if open => cx.eval(term, over.scope)?,
+        _ => return sequence::apply(over),
+    };
+    let closure = func.into_func(cx).map_err(|error| error.at(1))?;
+    let eager = matches!(over.first, Value::Datum(_) | Value::Row(_));
+    let items = over.first.into_seq(cx).map_err(|error| error.at(0))?.pipe.open(cx)?;
+    let mut flat = FlatMap { cx: cx.shared()?, items, closure, current: None };
+    if !eager {
+        return Ok(Value::Seq(Seq::stream(Pipe::of_items(flat))));
+    }
+    let items = reql::stream::collect(&mut flat, &cx.env())?;
+    Ok(Value::Datum(Datum::Array(items)))
+}
+
+/// Items of the sequences a function answers.
+struct FlatMap {
+    cx: Arc<Cx>,
+    items: Box<dyn Items>,
+    closure: Closure,
+    current: Option<Box<dyn Items>>,
+}
+
+impl Items for FlatMap {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        loop {
+            if let Some(current) = &mut self.current {
+                if let Some(item) = current.next(env)? {
+                    return Ok(Some(item));
+                }
+                self.current = None;
+            }
+            env.check_cancel()?;
+            let Some(item) = self.items.next(env)? else { return Ok(None) };
+            let answer = self.cx.call_value(&self.closure, &[item]).map_err(|error| error.at(1))?;
+            let seq = answer.into_seq(&self.cx).map_err(|error| error.at(1))?;
+            self.current = Some(seq.pipe.open(&self.cx)?);
+        }
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.items.is_infinite()
+    }
+}

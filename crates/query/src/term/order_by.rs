@@ -1,0 +1,71 @@
+//! `order_by`: by an index of a table, which streams, or in memory.
+
+use datum::{Datum, Text};
+use reql::purity::{self, Determinism};
+use reql::{Direction, EvalError, Op, Term};
+
+use crate::stream::KeyOrder;
+use crate::term::sequence::{self, Over};
+use crate::value::Value;
+
+/// `order_by`: the rows of a table in the order of an index, or items sorted by fields and functions.
+pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
+    check_deterministic(&over)?;
+    let Some((index, direction)) = index(&over)? else {
+        return sequence::apply(over);
+    };
+    let Value::Table(mut slice) = over.first else {
+        return Err(EvalError::logic(
+            "Indexed order_by can only be performed on a TABLE or TABLE_SLICE. Make sure order_by comes before any \
+             transformations (such as map) or filters.",
+        ));
+    };
+    if slice.order != KeyOrder::Any {
+        return Err(EvalError::logic("Cannot perform multiple indexed ORDER_BYs on the same table."));
+    }
+    if let Some(bounded) = slice.index.as_ref().filter(|bounded| **bounded != index) {
+        return Err(EvalError::logic(format!(
+            "Cannot order by index `{index}` after calling BETWEEN on index `{bounded}`."
+        )));
+    }
+    slice.index = Some(index);
+    slice.order = match direction {
+        Direction::Ascending => KeyOrder::Ascending,
+        Direction::Descending => KeyOrder::Descending,
+    };
+    match over.call.args.len() {
+        1 => Ok(Value::Table(slice)),
+        // Rows with equal index values are sorted by the rest; primary keys are never equal.
+        _ => slice.into_seq(over.cx).map(Value::Seq),
+    }
+}
+
+/// The index an order goes by, and which way.
+fn index(over: &Over<'_>) -> Result<Option<(Text, Direction)>, EvalError> {
+    let Some(term) = over.call.optarg("index") else {
+        return Ok(None);
+    };
+    let (term, direction) = directed(term);
+    match over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))? {
+        Datum::String(name) => Ok(Some((name, direction))),
+        other => Err(EvalError::type_error("STRING", &other).at("index")),
+    }
+}
+
+/// A term inside ASC or DESC, and the direction; ascending without either.
+fn directed(term: &Term) -> (&Term, Direction) {
+    let Term::Call(call) = term else { return (term, Direction::Ascending) };
+    match (call.op, call.args.as_slice()) {
+        (Op::Asc, [inner]) => (inner, Direction::Ascending),
+        (Op::Desc, [inner]) => (inner, Direction::Descending),
+        _ => (term, Direction::Ascending),
+    }
+}
+
+fn check_deterministic(over: &Over<'_>) -> Result<(), EvalError> {
+    let func = |term: &Term| matches!(directed(term).0, Term::Func(_));
+    match over.call.args.iter().skip(1).find(|term| func(term) && purity::of_term(term) == Determinism::Never) {
+        None => Ok(()),
+        Some(_) => Err(EvalError::logic("Sorting by a non-deterministic function is not supported.")),
+    }
+}

@@ -1,0 +1,174 @@
+//! `reconfigure` and `rebalance`: how tables are divided into shards.
+
+use std::sync::Arc;
+
+use cluster::{TableChange, TableHandle};
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+use storage::TableId;
+
+use crate::access::{self, Need, Place};
+use crate::args::Args;
+use crate::context::Cx;
+use crate::failure::admin_failed;
+use crate::system::{config_row, status_row};
+use crate::table::{Identifiers, TableRef};
+use crate::term::db_admin::{change, special};
+use crate::term::placement::Placement;
+use crate::value::Value;
+
+/// `reconfigure`: sets shards and replicas of a table, or of all tables of a database.
+pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let target = Target::of(&mut args, "reconfigure", "configure the tables in it")?;
+    match args.optional_datum("emergency_repair")? {
+        None | Some(Datum::Null) => {}
+        Some(mode) => return emergency_repair(&args, &target, &mode),
+    }
+    let placement = Placement::of_reconfigure(&args)?;
+    let dry_run = args.flag("dry_run")?;
+    placement.check(args.cx.node())?;
+    let mut report = Report::default();
+    for table in target.tables {
+        reconfigure_table(args.cx, &table, placement.shards, dry_run, &mut report)?;
+    }
+    Ok(report.into_value("reconfigured", !dry_run, true))
+}
+
+/// `rebalance`: divides tables anew so that their shards hold about as many rows each.
+pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let target = Target::of(&mut args, "rebalance", "rebalance the tables in it")?;
+    let mut report = Report::default();
+    for table in target.tables {
+        let before = status_row(args.cx, &table, Identifiers::Name);
+        if args.cx.node().rebalance(table.config.id).map_err(admin_failed)? {
+            report.count += 1;
+        }
+        report.status(before, current(args.cx, table.config.id, status_row));
+    }
+    Ok(report.into_value("rebalanced", true, false))
+}
+
+/// The tables an administrative term is called on.
+struct Target {
+    tables: Vec<Arc<TableHandle>>,
+    is_db: bool,
+}
+
+impl Target {
+    fn of(args: &mut Args<'_>, op: &str, what: &str) -> Result<Target, EvalError> {
+        let tables = target_tables(args, op, what)?;
+        for table in &tables.0 {
+            access::check(args.cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
+        }
+        Ok(Target { tables: tables.0, is_db: tables.1 })
+    }
+}
+
+/// The tables of the table or database that argument 0 is, and whether it is a database.
+pub(crate) fn target_tables(
+    args: &mut Args<'_>,
+    op: &str,
+    what: &str,
+) -> Result<(Vec<Arc<TableHandle>>, bool), EvalError> {
+    let value = if args.len() == 0 { Value::Datum(Datum::Null) } else { args.take(0)? };
+    match value {
+        Value::Table(slice) if slice.is_whole() => match slice.table {
+            TableRef::Stored(table) => Ok((vec![table.handle], false)),
+            TableRef::System(_) => Err(special(what)),
+        },
+        Value::Db(db) if db.id.is_none() => Err(special(what)),
+        Value::Db(db) => {
+            let catalog = args.cx.catalog();
+            let tables = catalog.database(&db.name).into_iter().flat_map(|db| db.tables());
+            Ok((tables.cloned().collect(), true))
+        }
+        _ => Err(EvalError::logic(format!("`{op}` can only be called on a table or database."))),
+    }
+}
+
+fn emergency_repair(args: &Args<'_>, target: &Target, mode: &Datum) -> Result<Value, EvalError> {
+    if target.is_db {
+        return Err(EvalError::logic(
+            "Can't emergency repair an entire database at once; instead you should run `reconfigure()` on each \
+             table individually.",
+        ));
+    }
+    let known = ["unsafe_rollback", "unsafe_rollback_or_erase"];
+    if !matches!(mode, Datum::String(text) if known.contains(&text.as_ref())) {
+        return Err(EvalError::logic(
+            "`emergency_repair` should be \"unsafe_rollback\" or \"unsafe_rollback_or_erase\"",
+        ));
+    }
+    let others = ["nonvoting_replica_tags", "primary_replica_tag", "replicas", "shards"];
+    if others.into_iter().any(|name| args.has_optarg(name)) {
+        return Err(EvalError::logic("In emergency repair mode, you can't specify shards, replicas, etc."));
+    }
+    Err(EvalError::op_failed("This table doesn't need to be repaired."))
+}
+
+fn reconfigure_table(
+    cx: &Cx,
+    table: &Arc<TableHandle>,
+    shards: usize,
+    dry_run: bool,
+    report: &mut Report,
+) -> Result<(), EvalError> {
+    let (config, status) = (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
+    if dry_run {
+        let after = with_shards(&config, shards);
+        report.config(config, after);
+        return Ok(());
+    }
+    let change = TableChange { shards: Some(shards), ..TableChange::default() };
+    cx.node().change_table(table.config.id, &change).map_err(admin_failed)?;
+    report.count += 1;
+    report.config(config, current(cx, table.config.id, config_row));
+    report.status(status, current(cx, table.config.id, status_row));
+    Ok(())
+}
+
+/// A table's row as it is now, or null if the table is gone.
+fn current(cx: &Cx, id: TableId, row: fn(&Cx, &TableHandle, Identifiers) -> Object) -> Datum {
+    let catalog = cx.catalog();
+    catalog.table_by_id(id).map_or(Datum::Null, |table| Datum::Object(row(cx, table, Identifiers::Name)))
+}
+
+/// A table's configuration as it would be with so many shards.
+fn with_shards(config: &Object, shards: usize) -> Datum {
+    let mut after = config.to_builder();
+    if let Some(Datum::Array(present)) = config.get("shards") {
+        let shard = present.first().cloned().unwrap_or(Datum::Null);
+        after.insert(Text::from_static("shards"), vec![shard; shards].into());
+    }
+    Datum::Object(after.build())
+}
+
+/// What is answered: a count, and rows before and after.
+#[derive(Default)]
+struct Report {
+    count: u32,
+    config_changes: Vec<Datum>,
+    status_changes: Vec<Datum>,
+}
+
+impl Report {
+    fn config(&mut self, before: Object, after: Datum) {
+        self.config_changes.push(change(before.into(), after));
+    }
+
+    fn status(&mut self, before: Object, after: Datum) {
+        self.status_changes.push(change(before.into(), after));
+    }
+
+    fn into_value(self, verb: &'static str, with_status: bool, with_config: bool) -> Value {
+        let mut fields = vec![(verb, Datum::Number(f64::from(self.count)))];
+        if with_config {
+            fields.push(("config_changes", self.config_changes.into()));
+        }
+        if with_status {
+            fields.push(("status_changes", self.status_changes.into()));
+        }
+        let object = fields.into_iter().map(|(name, value)| (Text::from_static(name), value));
+        Value::Datum(Datum::Object(object.collect()))
+    }
+}

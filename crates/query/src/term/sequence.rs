@@ -1,0 +1,131 @@
+//! Terms over sequences. What a term does to its items is `reql`'s [`Operation`]; here is where it
+//! is done (beside the rows, or item by item) and what kind of sequence comes out.
+
+use datum::{Array, Datum};
+use reql::IndexOption;
+use reql::Operation;
+use reql::Pipeline;
+use reql::Terminal;
+use reql::Transform;
+use reql::{Call, EvalError, Op, Scope};
+
+use crate::context::Cx;
+use crate::gather::gather;
+use crate::group::Grouped;
+use crate::row::Row;
+use crate::stream::{Pipe, Source};
+use crate::table::TableRef;
+use crate::value::{Seq, Value};
+
+/// A term over a sequence whose first argument was evaluated.
+pub(crate) struct Over<'a> {
+    /// The query.
+    pub cx: &'a Cx,
+    /// The term.
+    pub call: &'a Call,
+    /// The variables around it.
+    pub scope: &'a Scope<'a>,
+    /// Its first argument.
+    pub first: Value,
+}
+
+impl Over<'_> {
+    /// The operation the term is, once its other arguments are evaluated.
+    pub fn operation(&self, index: IndexOption) -> Result<Operation, EvalError> {
+        let built = reql::operation(self.call, self.scope, &self.cx.env(), index)?;
+        built.ok_or_else(|| EvalError::internal(format!("{} is no operation", self.call.op.name())))
+    }
+}
+
+/// A term over a table, a part of one, a stream, an array, or (some) a single value.
+pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
+    let (cx, op) = (over.cx, over.call.op);
+    let operation = over.operation(IndexOption::Refuse)?;
+    let seq = match over.first {
+        Value::Table(slice) => slice.into_seq(cx).map_err(|error| error.at(0))?,
+        Value::Seq(seq) => seq,
+        other => {
+            let single = other.into_datum(cx).map_err(|error| error.at(0))?;
+            return operation.apply(reql::Value::Datum(single), &cx.env()).map(Value::of_closed);
+        }
+    };
+    match operation {
+        Operation::Step(step) => Ok(Value::Seq(stepped(seq, step))),
+        Operation::Terminal(steps, terminal) => match (op, end(cx, seq.pipe, steps, terminal)?) {
+            (Op::Distinct, reql::Value::Datum(Datum::Array(items))) => {
+                Ok(Value::Seq(Seq::stream(Pipe::of_array(items))))
+            }
+            (_, answer) => Ok(Value::of_closed(answer)),
+        },
+        Operation::Group(by) => {
+            Ok(Value::Grouped(Grouped::Lazy { pipe: seq.pipe, by, steps: Vec::new() }))
+        }
+        Operation::OrderBy(_) => {
+            let table = seq.table.clone();
+            let items = collect(cx, seq.pipe)?;
+            let sorted = operation.on_array(&items, &cx.env())?;
+            Ok(selection_of_array(table, Value::of_closed(sorted)))
+        }
+        other => item_by_item(cx, seq, &other),
+    }
+}
+
+fn stepped(seq: Seq, step: Transform) -> Seq {
+    let keeps_rows = matches!(step, Transform::Filter(_) | Transform::HasFields(_));
+    let table = seq.table.filter(|_| keeps_rows);
+    Seq { eager: seq.eager && table.is_some(), table, pipe: seq.pipe.then(step) }
+}
+
+/// Terms that look at items one after the other.
+fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalError> {
+    let Seq { table, eager, pipe } = seq;
+    let items = pipe.open(cx)?;
+    let answer = Value::of_closed(operation.apply(reql::Value::Stream(items), &cx.env())?);
+    match (operation, table, answer) {
+        (Operation::Slice(_) | Operation::Limit(_), Some(table), Value::Seq(part)) => {
+            Ok(Value::Seq(Seq { table: Some(table), eager, pipe: part.pipe }))
+        }
+        (Operation::Nth(_), Some(table), Value::Datum(row)) => Row::of_selection(table, row).map(Value::Row),
+        (Operation::Sample(_), table, answer) => Ok(selection_of_array(table, answer)),
+        (_, _, answer) => Ok(answer),
+    }
+}
+
+/// Rows that were read as a whole remain rows of their table.
+fn selection_of_array(table: Option<TableRef>, value: Value) -> Value {
+    match (table, value) {
+        (Some(table), Value::Datum(Datum::Array(rows))) => {
+            Value::Seq(Seq { table: Some(table), eager: true, pipe: Pipe::of_array(rows) })
+        }
+        (_, value) => value,
+    }
+}
+
+/// What a term that ends a sequence answers.
+pub(crate) fn end(
+    cx: &Cx,
+    pipe: Pipe,
+    steps: Vec<Transform>,
+    terminal: Terminal,
+) -> Result<reql::Value, EvalError> {
+    let pipeline = Pipeline { steps, group: None, grouped_steps: Vec::new(), terminal };
+    gather(cx, pipe, pipeline)
+}
+
+/// All items, within the array limit.
+pub(crate) fn collect(cx: &Cx, pipe: Pipe) -> Result<Array, EvalError> {
+    if let Source::Items(_) = pipe.source {
+        let mut items = pipe.open(cx)?;
+        return reql::stream::collect(&mut *items, &cx.env());
+    }
+    match end(cx, pipe, Vec::new(), Terminal::Collect)? {
+        reql::Value::Datum(Datum::Array(items)) => Ok(items),
+        _ => Err(EvalError::internal("items were lost")),
+    }
+}
+
+/// A sequence as an array.
+pub(crate) fn to_array(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
+    let seq = value.into_seq(cx)?;
+    collect(cx, seq.pipe).map(Datum::Array)
+}

@@ -1,0 +1,86 @@
+//! `table`: the rows of a table, not read yet.
+
+use reql::EvalError;
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::names::check_name;
+use crate::slice::Slice;
+use crate::system;
+use crate::table::{Identifiers, ReadMode, StoredTable, SystemRef, TableRef};
+use crate::term::db::default_db;
+use crate::value::{DbRef, Value};
+
+/// `table`: a table of a database, or of the query's own database.
+pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
+    if args.has_optarg("use_outdated") || args.cx.global("use_outdated").is_some() {
+        return Err(EvalError::logic(
+            "The `use_outdated` optarg is no longer supported.  Use the `read_mode` optarg instead.",
+        ));
+    }
+    let (db, name) = match args.len() {
+        1 => (default_db(args.cx)?, args.string(0)?),
+        _ => (args.db(0)?, args.string(1)?),
+    };
+    check_name("Table", &name)?;
+    let options = TableOptions::of(&args)?;
+    let table = find_table(args.cx, &db, &name, options)?;
+    Ok(Value::Table(Slice::whole(table)))
+}
+
+/// How a table is to be read.
+#[derive(Clone, Copy)]
+pub(crate) struct TableOptions {
+    /// How fresh.
+    pub read_mode: ReadMode,
+    /// What system tables show.
+    pub identifiers: Identifiers,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        TableOptions { read_mode: ReadMode::Single, identifiers: Identifiers::Name }
+    }
+}
+
+impl TableOptions {
+    fn of(args: &Args<'_>) -> Result<TableOptions, EvalError> {
+        let read_mode = match args.optional_string("read_mode")? {
+            Some(name) => ReadMode::parse(&name)?,
+            None => ReadMode::Single,
+        };
+        let identifiers = match args.optional_string("identifier_format")? {
+            None => Identifiers::Name,
+            Some(name) => match name.as_ref() {
+                "name" => Identifiers::Name,
+                "uuid" => Identifiers::Uuid,
+                other => {
+                    return Err(EvalError::logic(format!(
+                        "Identifier format `{other}` unrecognized (options are \"name\" and \"uuid\")."
+                    )));
+                }
+            },
+        };
+        Ok(TableOptions { read_mode, identifiers })
+    }
+}
+
+/// The table of that name.
+pub(crate) fn find_table(
+    cx: &Cx,
+    db: &DbRef,
+    name: &str,
+    options: TableOptions,
+) -> Result<TableRef, EvalError> {
+    if db.id.is_none() {
+        let table = system::table(name).ok_or_else(|| missing(db, name))?;
+        return Ok(TableRef::System(SystemRef { table, identifiers: options.identifiers }));
+    }
+    let catalog = cx.node().catalog_guard();
+    let handle = catalog.table(&db.name, name).ok_or_else(|| missing(db, name))?;
+    Ok(TableRef::Stored(StoredTable { handle: handle.clone(), read_mode: options.read_mode }))
+}
+
+fn missing(db: &DbRef, name: &str) -> EvalError {
+    EvalError::op_failed(format!("Table `{}.{name}` does not exist.", db.name))
+}

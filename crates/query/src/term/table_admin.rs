@@ -1,0 +1,82 @@
+//! `table_create`, `table_drop`, `table_list`.
+
+use cluster::TableOptions;
+use datum::{Datum, Text};
+use reql::EvalError;
+
+use crate::access::{self, Need, Place};
+use crate::args::Args;
+use crate::failure::admin_failed;
+use crate::ids::system_db_id;
+use crate::names::check_name;
+use crate::system::{self, config_row};
+use crate::table::{Identifiers, SYSTEM_DB};
+use crate::term::db::default_db;
+use crate::term::db_admin::{answer, change, special};
+use crate::term::placement::Placement;
+use crate::value::{DbRef, Value};
+use crate::write::durability_of;
+
+/// `table_create`: a new, empty table.
+pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (db, name) = db_and_name(&mut args)?;
+    check_name("Table", &name)?;
+    access::check(args.cx, Need::Config, Place::Db(db.id.unwrap_or_else(system_db_id)))?;
+    let defaults = TableOptions::default();
+    let placement = Placement::of_create(&args)?;
+    let options = TableOptions {
+        primary_key: args.optional_string("primary_key")?.unwrap_or(defaults.primary_key),
+        durability: durability_of(&args)?.unwrap_or(defaults.durability),
+        write_acks: defaults.write_acks,
+        shards: placement.shards,
+    };
+    if db.id.is_none() {
+        return Err(special("create new tables in it"));
+    }
+    placement.check(args.cx.node())?;
+    args.cx.node().create_table(&db.name, &name, options).map_err(admin_failed)?;
+    let catalog = args.cx.catalog();
+    let row = catalog.table(&db.name, &name).map_or(Datum::Null, |table| {
+        config_row(args.cx, table, Identifiers::Name).into()
+    });
+    Ok(answer([("tables_created", 1.into())], vec![change(Datum::Null, row)]))
+}
+
+/// `table_drop`: removes a table and its rows.
+pub(crate) fn table_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (db, name) = db_and_name(&mut args)?;
+    check_name("Table", &name)?;
+    access::check(args.cx, Need::Config, Place::Db(db.id.unwrap_or_else(system_db_id)))?;
+    if db.id.is_none() {
+        return Err(special("drop tables in it"));
+    }
+    let catalog = args.cx.catalog();
+    let row = catalog.table(&db.name, &name).map_or(Datum::Null, |table| {
+        config_row(args.cx, table, Identifiers::Name).into()
+    });
+    args.cx.node().drop_table(&db.name, &name).map_err(admin_failed)?;
+    Ok(answer([("tables_dropped", 1.into())], vec![change(row, Datum::Null)]))
+}
+
+/// `table_list`: the names of the tables of a database.
+pub(crate) fn table_list(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let db = if args.len() == 0 { default_db(args.cx)? } else { args.db(0)? };
+    let names: Vec<Text> = if db.name == SYSTEM_DB {
+        system::listed().map(Text::from_static).collect()
+    } else {
+        let catalog = args.cx.catalog();
+        let tables = catalog.database(&db.name).into_iter().flat_map(|db| db.tables());
+        tables.map(|table| table.config.name.clone()).collect()
+    };
+    Ok(Value::Datum(names.into_iter().map(Datum::String).collect::<Vec<_>>().into()))
+}
+
+fn db_and_name(args: &mut Args<'_>) -> Result<(DbRef, Text), EvalError> {
+    match args.len() {
+        1 => {
+            let name = args.string(0)?;
+            Ok((default_db(args.cx)?, name))
+        }
+        _ => Ok((args.db(0)?, args.string(1)?)),
+    }
+}

@@ -1,0 +1,168 @@
+//! `update`, `replace`, `delete`: change the rows of a selection where they are.
+
+use datum::{Datum, PrimaryKey};
+use reql::purity::{self, Determinism};
+use reql::{Answer, Call, EvalError, Op, Scope, Term};
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::failure::key_error;
+use crate::table::TableRef;
+use crate::value::{Seq, Value};
+use crate::write::{Driver, Edit, Patch, Planned, WriteOptions, WriteResult};
+
+/// Rows written in one entry.
+const ROWS_PER_ENTRY: usize = 128;
+
+/// Fails unless the change that `update` or `replace` asks for is the same wherever it is worked
+/// out, or need not be. Asked before anything is evaluated.
+pub(crate) fn check_deterministic(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<(), EvalError> {
+    if call.args.iter().skip(1).all(is_deterministic) {
+        return Ok(());
+    }
+    let non_atomic = match call.optarg("non_atomic") {
+        Some(term) => cx.eval_datum(term, scope)?.is_truthy(),
+        None => cx.global("non_atomic").is_some_and(Datum::is_truthy),
+    };
+    if non_atomic {
+        return Ok(());
+    }
+    Err(EvalError::logic(
+        "Could not prove argument deterministic.  Maybe you want to use the non_atomic flag?",
+    ))
+}
+
+fn is_deterministic(term: &Term) -> bool {
+    purity::of_term(term) <= Determinism::WithinQuery
+}
+
+/// `update`, `replace`: what a function or a value makes of each row.
+pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let [target, change] = call.args.as_slice() else {
+        return Err(EvalError::internal("a write without arguments"));
+    };
+    let target = cx.eval(target, scope).map_err(|error| error.at(0))?;
+    let args = Args::new(cx, call, scope, Vec::new());
+    let options = WriteOptions::of(&args)?;
+    let patch = patch(cx, call.op, change, scope).map_err(|error| error.at(1))?;
+    let edit = match call.op {
+        Op::Update => Edit::Update(patch),
+        _ => Edit::Replace(patch),
+    };
+    let atomic = is_deterministic(change);
+    write(cx, target, options, &edit, atomic)
+}
+
+/// `delete`: removes each row.
+pub(crate) fn delete(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let target = args.take(0)?;
+    let options = WriteOptions::of(&args)?;
+    write(args.cx, target, options, &Edit::Delete, true)
+}
+
+/// The argument of `update` or `replace`. What is merged into a row may hold literals.
+fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, EvalError> {
+    let literals = op == Op::Update;
+    match change {
+        Term::Func(func) => {
+            let answer = if literals { Answer::Literals } else { Answer::Datum };
+            let closure = reql::closure(func, scope, answer)?;
+            closure.check_arity(1)?;
+            Ok(Patch::Func(closure))
+        }
+        change if literals => reql::eval_with_literals(change, scope, &cx.env()).map(Patch::Constant),
+        change => match cx.eval(change, scope)? {
+            Value::Func(closure) => Ok(Patch::Func(closure)),
+            other => other.into_datum(cx).map(Patch::Constant),
+        },
+    }
+}
+
+fn write(
+    cx: &Cx,
+    target: Value,
+    options: WriteOptions,
+    edit: &Edit,
+    atomic: bool,
+) -> Result<Value, EvalError> {
+    let mut result = WriteResult::new(options.return_changes, cx.array_limit);
+    match target {
+        Value::Row(row) => {
+            let mut driver = Driver::new(cx, row.table.clone(), options.durability)?;
+            let old = if atomic { Datum::Null } else { row.datum(cx)? };
+            write_batch(cx, &mut driver, &row.table, &[(row.key, old)], edit, atomic, &mut result)?;
+            driver.finish()?;
+        }
+        Value::Table(slice) => write_all(cx, slice.into_seq(cx)?, options, edit, atomic, &mut result)?,
+        Value::Seq(seq @ Seq { table: Some(_), .. }) => {
+            write_all(cx, seq, options, edit, atomic, &mut result)?;
+        }
+        other => return Err(other.mismatch("SELECTION").at(0)),
+    }
+    Ok(Value::Datum(result.into_datum()))
+}
+
+fn write_all(
+    cx: &Cx,
+    seq: Seq,
+    options: WriteOptions,
+    edit: &Edit,
+    atomic: bool,
+    result: &mut WriteResult,
+) -> Result<(), EvalError> {
+    let Seq { table: Some(table), pipe, .. } = seq else {
+        return Err(EvalError::internal("not a selection"));
+    };
+    let mut driver = Driver::new(cx, table.clone(), options.durability)?;
+    let mut rows = pipe.open(cx)?;
+    let env = cx.env();
+    let mut batch = Vec::with_capacity(ROWS_PER_ENTRY);
+    while let Some(row) = rows.next(&env)? {
+        batch.push((table.key_of(&row)?, row));
+        if batch.len() == ROWS_PER_ENTRY {
+            write_batch(cx, &mut driver, &table, &batch, edit, atomic, result)?;
+            batch.clear();
+        }
+    }
+    if !batch.is_empty() {
+        write_batch(cx, &mut driver, &table, &batch, edit, atomic, result)?;
+    }
+    driver.finish()
+}
+
+/// Writes some rows, each given as its key and what was read of it.
+fn write_batch(
+    cx: &Cx,
+    driver: &mut Driver<'_>,
+    table: &TableRef,
+    rows: &[(Datum, Datum)],
+    edit: &Edit,
+    atomic: bool,
+    result: &mut WriteResult,
+) -> Result<(), EvalError> {
+    let keys = rows.iter().map(|(key, _)| PrimaryKey::encode(key).map_err(|error| key_error(&error)));
+    let keys: Vec<PrimaryKey> = keys.collect::<Result<_, _>>()?;
+    let worked_out: Vec<Edit> = if atomic { Vec::new() } else { work_out(cx, table, rows, &keys, edit) };
+    let planned = Planned {
+        keys: &keys,
+        edit: &|i| worked_out.get(i).unwrap_or(edit),
+        generated: &|_| false,
+    };
+    driver.write(&planned)?.into_iter().for_each(|report| result.add(report));
+    Ok(())
+}
+
+/// What a change that may reach other tables makes of each row. The rows are overwritten with it.
+fn work_out(
+    cx: &Cx,
+    table: &TableRef,
+    rows: &[(Datum, Datum)],
+    keys: &[PrimaryKey],
+    edit: &Edit,
+) -> Vec<Edit> {
+    let field = table.primary_key();
+    let fixed = |((_, row), key): (&(Datum, Datum), &PrimaryKey)| {
+        edit.fixed(crate::write::Target { field: &field, key }, row, &cx.env())
+    };
+    rows.iter().zip(keys).map(fixed).collect()
+}

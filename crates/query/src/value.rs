@@ -1,0 +1,157 @@
+//! What a term of a running query may answer: a datum, or one of the things only a node has.
+
+use cluster::DbId;
+use datum::{Datum, Text};
+use reql::{Closure, EvalError};
+
+use crate::context::Cx;
+use crate::group::Grouped;
+use crate::row::Row;
+use crate::slice::Slice;
+use crate::stream::{Pipe, Source};
+use crate::table::TableRef;
+
+/// The value of a term.
+pub(crate) enum Value {
+    /// A datum.
+    Datum(Datum),
+    /// A database.
+    Db(DbRef),
+    /// A table, or a part of one in the order of an index.
+    Table(Slice),
+    /// One row of a table, read when it is needed.
+    Row(Row),
+    /// A lazy sequence.
+    Seq(Seq),
+    /// A sequence or value per group.
+    Grouped(Grouped),
+    /// A function.
+    Func(Closure),
+}
+
+/// A database that exists.
+#[derive(Clone, Debug)]
+pub(crate) struct DbRef {
+    /// Its name.
+    pub name: Text,
+    /// Its identity; `None` for the database of the system tables.
+    pub id: Option<DbId>,
+}
+
+/// A lazy sequence and what may be done with it.
+pub(crate) struct Seq {
+    /// The table whose rows these are, while they can still be written to.
+    pub table: Option<TableRef>,
+    /// Whether it was read as a whole before: SELECTION<ARRAY>.
+    pub eager: bool,
+    /// Where the items come from.
+    pub pipe: Pipe,
+}
+
+impl Seq {
+    /// A stream of anything.
+    pub fn stream(pipe: Pipe) -> Seq {
+        Seq { table: None, eager: false, pipe }
+    }
+
+    /// Rows of `table`.
+    pub fn selection(table: TableRef, pipe: Pipe) -> Seq {
+        Seq { table: Some(table), eager: false, pipe }
+    }
+}
+
+impl Value {
+    /// What closed evaluation answered.
+    pub fn of_closed(value: reql::Value) -> Value {
+        match value {
+            reql::Value::Datum(datum) => Value::Datum(datum),
+            reql::Value::Func(closure) => Value::Func(closure),
+            reql::Value::Stream(items) => {
+                Value::Seq(Seq::stream(Pipe::of_source(Source::Items(items))))
+            }
+            reql::Value::Grouped(groups) => Value::Grouped(Grouped::Ready(*groups)),
+        }
+    }
+
+    /// What `type_of` answers.
+    pub fn type_of(&self) -> &'static str {
+        match self {
+            Value::Datum(datum) => datum.kind().name(),
+            Value::Db(_) => "DB",
+            Value::Table(slice) if slice.is_whole() => "TABLE",
+            Value::Table(_) => "TABLE_SLICE",
+            Value::Row(_) => "SELECTION<OBJECT>",
+            Value::Seq(Seq { table: Some(_), eager: true, .. }) => "SELECTION<ARRAY>",
+            Value::Seq(Seq { table: Some(_), .. }) => "SELECTION<STREAM>",
+            Value::Seq(_) => "STREAM",
+            Value::Grouped(grouped) => grouped.type_of(),
+            Value::Func(_) => "FUNCTION",
+        }
+    }
+
+    /// The name used in `Expected type X but found Y:`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Value::Datum(_) => "DATUM",
+            Value::Db(_) => "DATABASE",
+            Value::Table(slice) if slice.is_whole() => "TABLE",
+            Value::Table(_) => "TABLE_SLICE",
+            Value::Row(_) => "SINGLE_SELECTION",
+            Value::Seq(Seq { table: Some(_), .. }) => "SELECTION",
+            Value::Seq(_) => "SEQUENCE",
+            Value::Grouped(_) => "GROUPED_DATA",
+            Value::Func(_) => "FUNCTION",
+        }
+    }
+
+    /// The value as a message shows it.
+    pub fn print(&self) -> String {
+        match self {
+            Value::Datum(datum) => datum.pretty(),
+            Value::Db(db) => format!("db(\"{}\")", db.name),
+            Value::Table(slice) => format!("table(\"{}\")", slice.table.name()),
+            Value::Row(row) => format!("SELECTION ON table({})", row.table.name()),
+            Value::Seq(Seq { table: Some(table), .. }) => format!("SELECTION ON table({})", table.name()),
+            Value::Seq(_) | Value::Grouped(_) | Value::Func(_) => format!("VALUE {}", self.kind()),
+        }
+    }
+
+    /// `Expected type <expected> but found <this>:` and the value.
+    pub fn mismatch(&self, expected: &str) -> EvalError {
+        EvalError::value_type_error(expected, self.kind(), &self.print())
+    }
+
+    /// The value as a datum: datums, and rows, which are read now. Nothing else becomes one
+    /// without being asked to.
+    pub fn into_datum(self, cx: &Cx) -> Result<Datum, EvalError> {
+        match self {
+            Value::Datum(datum) => Ok(datum),
+            Value::Row(row) => row.into_datum(cx),
+            other => Err(other.mismatch("DATUM")),
+        }
+    }
+
+    /// The value as a function.
+    pub fn into_func(self, cx: &Cx) -> Result<Closure, EvalError> {
+        match self {
+            Value::Func(closure) => Ok(closure),
+            Value::Row(row) => Err(Value::Datum(row.into_datum(cx)?).mismatch("FUNCTION")),
+            other => Err(other.mismatch("FUNCTION")),
+        }
+    }
+
+    /// The value as a lazy sequence; an array becomes one, anything else is an error.
+    pub fn into_seq(self, cx: &Cx) -> Result<Seq, EvalError> {
+        match self {
+            Value::Table(slice) => slice.into_seq(cx),
+            Value::Seq(seq) => Ok(seq),
+            Value::Datum(Datum::Array(array)) => Ok(Seq::stream(Pipe::of_array(array))),
+            Value::Datum(other) => Err(reql::not_a_sequence(&other)),
+            Value::Row(row) => match row.into_datum(cx)? {
+                Datum::Array(array) => Ok(Seq::stream(Pipe::of_array(array))),
+                other => Err(reql::not_a_sequence(&other)),
+            },
+            other => Err(other.mismatch("SEQUENCE")),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What a write makes of one row: a pure function from the old row to the new one, run by the
+//! shard under the latch of the row's key.
+
+use datum::{Datum, Object, PrimaryKey, Text, pseudo};
+use reql::{Closure, Env, EvalError};
+
+/// Most items of an array inside a stored row.
+const ARRAY_STORED_MAX: usize = 100_000;
+
+/// How a row is to be changed.
+#[derive(Clone)]
+pub(crate) enum Edit {
+    /// Put this row, unless there is one.
+    Insert { row: Object, conflict: Conflict },
+    /// Merge into the row what the function answers.
+    Update(Patch),
+    /// Put what the function answers; null deletes.
+    Replace(Patch),
+    /// Remove the row.
+    Delete,
+    /// Fails for the reason that was found when the change was worked out beforehand.
+    Fail(EvalError),
+}
+
+/// The argument of `update` and `replace`.
+#[derive(Clone)]
+pub(crate) enum Patch {
+    /// Called with the row.
+    Func(Closure),
+    /// The same for every row.
+    Constant(Datum),
+}
+
+/// What an insert does about a row that is there already.
+#[derive(Clone)]
+pub(crate) enum Conflict {
+    /// Refuses.
+    Error,
+    /// Takes its place.
+    Replace,
+    /// Is merged into it.
+    Update,
+    /// Asks a function of (key, old, new).
+    Func(Closure),
+}
+
+/// What became of a row.
+#[derive(Clone, Debug)]
+pub(crate) enum Fate {
+    /// There was none; now there is.
+    Inserted,
+    /// It is another now.
+    Replaced,
+    /// It is gone.
+    Deleted,
+    /// It is the same as before.
+    Unchanged,
+    /// There was none and there is none.
+    Skipped,
+    /// The write failed for this row alone.
+    Failed(EvalError),
+}
+
+/// What became of a row, and what the result may show of it.
+#[derive(Clone, Debug)]
+pub(crate) struct RowReport {
+    /// What became of it.
+    pub fate: Fate,
+    /// The row before, or null.
+    pub old: Datum,
+    /// The row after, or null.
+    pub new: Datum,
+}
+
+impl RowReport {
+    /// The write failed; the row is as it was.
+    pub fn failed(error: EvalError, old: Datum) -> RowReport {
+        RowReport { fate: Fate::Failed(error), new: old.clone(), old }
+    }
+
+    /// Whether the stored row differs from before.
+    pub fn is_change(&self) -> bool {
+        matches!(self.fate, Fate::Inserted | Fate::Replaced | Fate::Deleted)
+    }
+}
+
+/// A table's name for its key, and the key of the row being written.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    /// The field that holds the primary key.
+    pub field: &'a Text,
+    /// The row's key.
+    pub key: &'a PrimaryKey,
+}
+
+impl Edit {
+    /// What the edit makes of `old`.
+    pub fn decide(&self, target: Target<'_>, old: Option<&Object>, env: &Env<'_>) -> RowReport {
+        let before = old.map_or(Datum::Null, |row| Datum::Object(row.clone()));
+        match self.after(target, &before, env).and_then(|after| settle(target, &before, after)) {
+            Ok(report) => report,
+            Err(error) => RowReport::failed(error, before),
+        }
+    }
+
+    /// The edit as it was worked out for the row `before`, so that it needs no evaluation any more.
+    pub fn fixed(&self, target: Target<'_>, before: &Datum, env: &Env<'_>) -> Edit {
+        match self.after(target, before, env) {
+            Ok(after) => Edit::Replace(Patch::Constant(after)),
+            Err(error) => Edit::Fail(error),
+        }
+    }
+
+    fn after(&self, target: Target<'_>, before: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
+        match self {
+            Edit::Insert { row, conflict } => conflict.settle(target, before, row, env),
+            Edit::Update(patch) => match before {
+                Datum::Null => Ok(Datum::Null),
+                Datum::Object(row) => updated(row, patch.value(before, env)?),
+                other => Err(EvalError::type_error("OBJECT", other)),
+            },
+            Edit::Replace(patch) => patch.value(before, env),
+            Edit::Delete => Ok(Datum::Null),
+            Edit::Fail(error) => Err(error.clone()),
+        }
+    }
+}
+
+impl Patch {
+    fn value(&self, before: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
+        match self {
+            Patch::Func(closure) => closure.call(std::slice::from_ref(before), env),
+            Patch::Constant(value) => Ok(value.clone()),
+        }
+    }
+}
+
+impl Conflict {
+    fn settle(&self, target: Target<'_>, before: &Datum, row: &Object, env: &Env<'_>) -> Result<Datum, EvalError> {
+        let Datum::Object(old) = before else {
+            return Ok(Datum::Object(row.clone()));
+        };
+        match self {
+            Conflict::Error => Err(duplicate(target.field, before, row)),
+            Conflict::Replace => Ok(Datum::Object(row.clone())),
+            Conflict::Update => updated(old, Datum::Object(row.clone())),
+            Conflict::Func(closure) => {
+                let key = row.get(target.field).unwrap_or(Datum::Null);
+                closure.call(&[key, before.clone(), Datum::Object(row.clone())], env)
+            }
+        }
+    }
+}
+
+fn duplicate(field: &Text, before: &Datum, row: &Object) -> EvalError {
+    let (old, new) = (before.pretty(), Datum::Object(row.clone()).pretty());
+    EvalError::op_failed(format!("Duplicate primary key `{field}`:\n{old}\n{new}"))
+}
+
+/// `old` with `change` merged into it. Null changes nothing; what is not an object takes its place
+/// (and is refused afterwards).
+fn updated(old: &Object, change: Datum) -> Result<Datum, EvalError> {
+    match change {
+        Datum::Null => Ok(Datum::Object(old.clone())),
+        Datum::Object(change) => reql::op::merge::merge_datums(&Datum::Object(old.clone()), &Datum::Object(change)),
+        other => Ok(other),
+    }
+}
+
+/// The report of a row that was `before` and is to be `after`.
+fn settle(target: Target<'_>, before: &Datum, after: Datum) -> Result<RowReport, EvalError> {
+    let fate = match (before, &after) {
+        (Datum::Null, Datum::Null) => Fate::Skipped,
+        (_, Datum::Null) => Fate::Deleted,
+        (_, Datum::Object(row)) => {
+            check_key(target, before, row)?;
+            match before {
+                Datum::Null => Fate::Inserted,
+                _ if *before == after => Fate::Unchanged,
+                _ => Fate::Replaced,
+            }
+        }
+        (_, other) => return Err(not_an_object(other)),
+    };
+    if let (Fate::Inserted | Fate::Replaced, Datum::Object(row)) = (&fate, &after) {
+        check_storable(row)?;
+    }
+    Ok(RowReport { fate, old: before.clone(), new: after })
+}
+
+/// `Inserted value must be an OBJECT (got <T>):`
+pub(crate) fn not_an_object(value: &Datum) -> EvalError {
+    let (kind, printed) = (value.kind().name(), value.pretty());
+    EvalError::typed(value, format!("Inserted value must be an OBJECT (got {kind}):\n{printed}"))
+}
+
+/// ``Inserted object must have primary key `<pk>`:``
+pub(crate) fn key_missing(field: &Text, row: &Object) -> EvalError {
+    let printed = Datum::Object(row.clone()).pretty();
+    EvalError::logic(format!("Inserted object must have primary key `{field}`:\n{printed}"))
+}
+
+fn check_key(target: Target<'_>, before: &Datum, row: &Object) -> Result<(), EvalError> {
+    let field = target.field;
+    let Some(key) = row.get(field) else {
+        return Err(key_missing(field, row));
+    };
+    let same = PrimaryKey::encode(&key).is_ok_and(|key| key == *target.key);
+    if same {
+        return Ok(());
+    }
+    let after = Datum::Object(row.clone()).pretty();
+    let change = match before {
+        Datum::Null => format!("(null -> {after})"),
+        before => format!("(`{}` -> `{after}`).", before.pretty()),
+    };
+    Err(EvalError::logic(format!("Primary key `{field}` cannot be changed {change}")))
+}
+
+/// Fails if `row` holds something that only exists while a query runs, or too long an array.
+fn check_storable(row: &Object) -> Result<(), EvalError> {
+    if pseudo::holds_literal(&Datum::Object(row.clone())) {
+        return Err(reql::op::merge::stray_literal());
+    }
+    row.iter().try_for_each(|(_, value)| check_value(&value))
+}
+
+fn check_value(value: &Datum) -> Result<(), EvalError> {
+    match value {
+        Datum::MinVal | Datum::MaxVal => {
+            Err(EvalError::logic("`r.minval` and `r.maxval` cannot be written to disk."))
+        }
+        Datum::Array(items) if items.len() > ARRAY_STORED_MAX => {
+            Err(EvalError::resource("Array too large for disk writes (limit 100,000 elements)."))
+        }
+        Datum::Array(items) => deeper(|| items.iter().try_for_each(check_value)),
+        Datum::Object(object) => deeper(|| object.iter().try_for_each(|(_, value)| check_value(&value))),
+        _ => Ok(()),
+    }
+}
+
+/// A level further down a value, with more stack if there is little left.
+fn deeper(check: impl FnOnce() -> Result<(), EvalError>) -> Result<(), EvalError> {
+    const RED_ZONE_BYTES: usize = 64 << 10;
+    const SEGMENT_BYTES: usize = 1 << 20;
+    stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, check)
+}

@@ -1,0 +1,52 @@
+//! Adding up the results of several write terms, as `for_each` does.
+
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+
+/// `Too many changes, array truncated to <limit>.`
+pub(crate) fn truncation_warning(array_limit: usize) -> Datum {
+    format!("Too many changes, array truncated to {array_limit}.").into()
+}
+
+/// `sum` and `more` together: numbers are added, arrays joined up to the array limit, and of
+/// other values the first stays.
+pub(crate) fn merge_results(sum: Object, more: &Object, array_limit: usize) -> Result<Object, EvalError> {
+    let mut out = sum.to_builder();
+    let mut cut = false;
+    for (key, right) in more.iter() {
+        let merged = match (out.get(&key), right) {
+            (None, right) => right,
+            (Some(Datum::Number(left)), Datum::Number(right)) => Datum::Number(left + right),
+            (Some(Datum::Array(left)), Datum::Array(right)) => {
+                let mut items = left.to_vec();
+                items.extend(right.into_vec());
+                cut |= items.len() > array_limit;
+                items.truncate(array_limit);
+                items.into()
+            }
+            (Some(left @ Datum::String(_)), Datum::String(_)) => left.clone(),
+            (Some(left), right) => return Err(cannot_merge(&key, left, &right)),
+        };
+        out.insert(key, merged);
+    }
+    if cut {
+        add_warning(&mut out, truncation_warning(array_limit));
+    }
+    Ok(out.build())
+}
+
+fn add_warning(out: &mut datum::ObjectBuilder, warning: Datum) {
+    let mut warnings = match out.remove("warnings") {
+        Some(Datum::Array(items)) => items.into_vec(),
+        _ => Vec::new(),
+    };
+    if !warnings.contains(&warning) {
+        warnings.push(warning);
+    }
+    out.insert(Text::from_static("warnings"), warnings.into());
+}
+
+fn cannot_merge(key: &Text, left: &Datum, right: &Datum) -> EvalError {
+    let (left, right) = (left.kind().name(), right.kind().name());
+    EvalError::logic(format!("Cannot merge statistics `{key}` of type {left}/{right}."))
+}

@@ -1,0 +1,71 @@
+//! The optional arguments that writes share.
+
+use datum::Datum;
+use log::Durability;
+use reql::EvalError;
+
+use crate::args::Args;
+
+/// What a write shows of the rows it touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReturnChanges {
+    /// Nothing.
+    No,
+    /// Rows that changed.
+    Changed,
+    /// Every row.
+    Always,
+}
+
+/// The options of a write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WriteOptions {
+    /// What the write waits for; `None` leaves it to the table.
+    pub durability: Option<Durability>,
+    /// What it shows of the rows.
+    pub return_changes: ReturnChanges,
+}
+
+impl WriteOptions {
+    /// The options given to a write term.
+    pub fn of(args: &Args<'_>) -> Result<WriteOptions, EvalError> {
+        if args.has_optarg("return_vals") {
+            return Err(EvalError::logic(
+                "Error: encountered obsolete optarg `return_vals`.  Use `return_changes` instead.",
+            ));
+        }
+        Ok(WriteOptions { durability: durability_of(args)?, return_changes: return_changes(args)? })
+    }
+}
+
+/// The durability a term asks for.
+pub(crate) fn durability_of(args: &Args<'_>) -> Result<Option<Durability>, EvalError> {
+    let Some(name) = args.optional_string("durability")? else {
+        return Ok(None);
+    };
+    durability_named(&name).map(Some)
+}
+
+/// The durability of that name.
+pub(crate) fn durability_named(name: &str) -> Result<Durability, EvalError> {
+    match name {
+        "hard" => Ok(Durability::Hard),
+        "soft" => Ok(Durability::Soft),
+        other => Err(EvalError::logic(format!(
+            "Durability option `{other}` unrecognized (options are \"hard\" and \"soft\")."
+        ))),
+    }
+}
+
+fn return_changes(args: &Args<'_>) -> Result<ReturnChanges, EvalError> {
+    match args.optional_datum("return_changes")? {
+        None | Some(Datum::Bool(false)) => Ok(ReturnChanges::No),
+        Some(Datum::Bool(true)) => Ok(ReturnChanges::Changed),
+        Some(Datum::String(text)) if text == "always" => Ok(ReturnChanges::Always),
+        Some(other) => {
+            let shown = other.pretty();
+            let why = format!("Invalid return_changes value `{shown}` (options are `true`, `false`, and `'always'`.)");
+            Err(EvalError::logic(why))
+        }
+    }
+}

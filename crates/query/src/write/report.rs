@@ -1,0 +1,136 @@
+//! The result of a write: counts, the first error, and the rows it was asked to show.
+
+use datum::{Datum, Object, ObjectBuilder, Text};
+
+use super::edit::{Fate, RowReport};
+use super::merge::truncation_warning;
+use super::options::ReturnChanges;
+
+/// Adds up what became of each row.
+pub(crate) struct WriteResult {
+    return_changes: ReturnChanges,
+    array_limit: usize,
+    deleted: u64,
+    errors: u64,
+    inserted: u64,
+    replaced: u64,
+    skipped: u64,
+    unchanged: u64,
+    first_error: Option<String>,
+    changes: Vec<Datum>,
+    changes_cut: bool,
+    generated_keys: Vec<Datum>,
+    generated_count: usize,
+}
+
+impl WriteResult {
+    /// Nothing written so far.
+    pub fn new(return_changes: ReturnChanges, array_limit: usize) -> WriteResult {
+        WriteResult {
+            return_changes,
+            array_limit,
+            deleted: 0,
+            errors: 0,
+            inserted: 0,
+            replaced: 0,
+            skipped: 0,
+            unchanged: 0,
+            first_error: None,
+            changes: Vec::new(),
+            changes_cut: false,
+            generated_keys: Vec::new(),
+            generated_count: 0,
+        }
+    }
+
+    /// Adds what became of one row.
+    pub fn add(&mut self, report: RowReport) {
+        let is_change = report.is_change();
+        let mut error = None;
+        match report.fate {
+            Fate::Inserted => self.inserted += 1,
+            Fate::Replaced => self.replaced += 1,
+            Fate::Deleted => self.deleted += 1,
+            Fate::Unchanged => self.unchanged += 1,
+            Fate::Skipped => self.skipped += 1,
+            Fate::Failed(why) => {
+                self.errors += 1;
+                let message = why.message();
+                self.first_error.get_or_insert_with(|| message.clone());
+                error = Some(message);
+            }
+        }
+        let shown = match self.return_changes {
+            ReturnChanges::No => false,
+            ReturnChanges::Changed => is_change,
+            ReturnChanges::Always => true,
+        };
+        if shown {
+            self.show(report.old, report.new, error);
+        }
+    }
+
+    /// Notes the key that was made up for a row.
+    pub fn add_generated_key(&mut self, key: Datum) {
+        self.generated_count += 1;
+        if self.generated_keys.len() < self.array_limit {
+            self.generated_keys.push(key);
+        }
+    }
+
+    /// The object the write term answers.
+    pub fn into_datum(self) -> Datum {
+        let mut out = ObjectBuilder::new();
+        let counts = [
+            ("deleted", self.deleted),
+            ("errors", self.errors),
+            ("inserted", self.inserted),
+            ("replaced", self.replaced),
+            ("skipped", self.skipped),
+            ("unchanged", self.unchanged),
+        ];
+        for (name, count) in counts {
+            out.insert(Text::from_static(name), Datum::Number(count as f64));
+        }
+        if let Some(message) = self.first_error {
+            out.insert(Text::from_static("first_error"), message.into());
+        }
+        let warnings = warnings(self.changes_cut, self.array_limit, self.generated_count);
+        if !warnings.is_empty() {
+            out.insert(Text::from_static("warnings"), warnings.into());
+        }
+        if self.generated_count > 0 {
+            out.insert(Text::from_static("generated_keys"), self.generated_keys.into());
+        }
+        if self.return_changes != ReturnChanges::No {
+            out.insert(Text::from_static("changes"), self.changes.into());
+        }
+        Datum::Object(out.build())
+    }
+
+    fn show(&mut self, old: Datum, new: Datum, error: Option<String>) {
+        if self.changes.len() >= self.array_limit {
+            self.changes_cut = true;
+            return;
+        }
+        let mut change = ObjectBuilder::new();
+        if let Some(message) = error {
+            change.insert(Text::from_static("error"), message.into());
+        }
+        change.insert(Text::from_static("new_val"), new);
+        change.insert(Text::from_static("old_val"), old);
+        self.changes.push(Datum::Object(Object::from(change)));
+    }
+}
+
+fn warnings(changes_cut: bool, array_limit: usize, generated_count: usize) -> Vec<Datum> {
+    let mut warnings = Vec::new();
+    if changes_cut {
+        warnings.push(truncation_warning(array_limit));
+    }
+    if generated_count > array_limit {
+        let text = format!("Too many generated keys ({generated_count}), array truncated to {array_limit}.");
+        warnings.push(text.into());
+    }
+    warnings
+}
