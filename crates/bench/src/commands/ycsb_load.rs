@@ -17,7 +17,7 @@ use crate::site::Site;
 use crate::terminal::{Goal, ProgressLine};
 use crate::ycsb::loading::{LoadProgress, Loading, NAMES};
 use crate::ycsb::queries::Queries;
-use crate::ycsb::table::{self, Layout};
+use crate::ycsb::table::{self, Layout, Piece};
 
 /// Records when nobody says how many, as in YCSB's workload files.
 const RECORDS_DEFAULT: u64 = 1_000;
@@ -74,7 +74,8 @@ pub fn run(mut args: LoadArgs) -> anyhow::Result<ExitCode> {
     line.end();
 
     let (documents, sentences) = (progress.documents(), progress.sentences());
-    table::record_load(&mut admin, &chosen.settings, start..end, documents, sentences, seed)?;
+    let piece = Piece { records: start..end, documents, sentences: Some(sentences), seed };
+    table::record_piece(&mut admin, &chosen.settings, &piece)?;
     let mut about = about(&args, &chosen, &plan, started);
     about.settings.insert("batch".to_owned(), json!(batch));
     about.notes.push(format!(

@@ -23,7 +23,7 @@ use crate::ycsb::chooser::KeyChooser;
 use crate::ycsb::operations::{IntegrityCounters, NAMES, Operations};
 use crate::ycsb::queries::Queries;
 use crate::ycsb::settings::{DATABASE, Distribution, Settings};
-use crate::ycsb::table::{self, Layout};
+use crate::ycsb::table::{self, Layout, Piece};
 
 /// Length of a run when neither seconds nor operations are given.
 const SECONDS_DEFAULT: f64 = 10.0;
@@ -59,17 +59,25 @@ pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
     chosen.settings.recordcount = Some(records);
     let layout = Layout { shards: args.properties.shards, replicas: args.properties.replicas };
     table::apply_layout(&mut admin, DATABASE, &chosen.settings.table, &layout)?;
+    let has_side_table = loaded.is_some();
     if chosen.settings.changes_documents() && loaded.is_some_and(|l| !l.changed) {
         table::mark_changed(&mut admin, &chosen.settings.table)?;
     }
 
     let plan = args.pacing.plan(&site, seed)?;
     let integrity = Arc::new(IntegrityCounters::default());
-    let make = workloads(&chosen.settings, records, &integrity, seed);
+    let inserts = Arc::new(AcknowledgedCounter::new(records));
+    let make = workloads(&chosen.settings, records, &inserts, &integrity, seed);
     let mut line = ProgressLine::new(args.output.quiet, goal(&plan));
     let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
     line.end();
 
+    let records = records..inserts.existing();
+    if has_side_table && !records.is_empty() {
+        let documents = records.end - records.start;
+        let piece = Piece { records, documents, sentences: None, seed };
+        table::record_piece(&mut admin, &chosen.settings, &piece)?;
+    }
     let echo = if args.pacing.echo { Some(measure_echo(&plan, &driven)?) } else { None };
     let extras = Extras {
         units: vec![("documents", driven.totals.ok)],
@@ -94,10 +102,11 @@ fn settle_length(pacing: &mut LoopFlags, settings: &mut Settings) {
 fn workloads(
     settings: &Settings,
     records: u64,
+    inserts: &Arc<AcknowledgedCounter>,
     integrity: &Arc<IntegrityCounters>,
     seed: u64,
 ) -> impl FnMut(usize, usize) -> Box<dyn Workload> {
-    let inserts = Arc::new(AcknowledgedCounter::new(records));
+    let inserts = Arc::clone(inserts);
     let keys = KeyChooser::new(settings, records, Arc::clone(&inserts));
     let queries = Queries::new(settings, settings.durability.as_deref());
     let integrity = Arc::clone(integrity);

@@ -1,7 +1,7 @@
-//! Query and response frames: token, length, JSON (all integers little-endian).
+//! Query and response frames, as a client writes and reads them.
 
-/// Bytes before the JSON of a frame.
-pub const HEADER_BYTES: usize = 12;
+pub use protocol::frame::HEADER_BYTES;
+use protocol::frame::{Token, read_header};
 
 /// Appends one frame whose JSON is written by `json`.
 pub fn push(out: &mut Vec<u8>, token: u64, json: impl FnOnce(&mut Vec<u8>)) {
@@ -32,8 +32,7 @@ impl Frame<'_> {
 /// The frame at the start of `buffer`, or `None` while it is incomplete.
 pub fn first(buffer: &[u8]) -> Option<Frame<'_>> {
     let header = buffer.first_chunk::<HEADER_BYTES>()?;
-    let token = u64::from_le_bytes(*header.first_chunk()?);
-    let length = u32::from_le_bytes(*header.last_chunk()?) as usize;
+    let (Token(token), length) = read_header(header);
     let body = buffer.get(HEADER_BYTES..HEADER_BYTES + length)?;
     Some(Frame { token, body })
 }
@@ -41,7 +40,7 @@ pub fn first(buffer: &[u8]) -> Option<Frame<'_>> {
 /// Bytes still missing for the frame at the start of `buffer`; 0 when its length is not known yet.
 pub fn missing(buffer: &[u8]) -> usize {
     let Some(header) = buffer.first_chunk::<HEADER_BYTES>() else { return 0 };
-    let length = header.last_chunk().map_or(0, |l| u32::from_le_bytes(*l) as usize);
+    let (_, length) = read_header(header);
     (HEADER_BYTES + length).saturating_sub(buffer.len())
 }
 

@@ -5,5 +5,4 @@ pub mod admin;
 pub mod answer;
 pub mod frame;
 pub mod handshake;
-mod scram;
 pub mod terms;

@@ -110,23 +110,29 @@ pub fn apply_layout(
     Ok(())
 }
 
-/// Leaves the row of one piece of a load in the side table.
-pub fn record_load(
-    admin: &mut Admin,
-    settings: &Settings,
-    records: std::ops::Range<u64>,
-    documents: u64,
-    sentences: u64,
-    seed: u64,
-) -> anyhow::Result<()> {
+/// Records that were written, as the side table keeps them.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// Their numbers.
+    pub records: std::ops::Range<u64>,
+    /// How many were acknowledged.
+    pub documents: u64,
+    /// Sentences in their first fields; `None` when nobody counted.
+    pub sentences: Option<u64>,
+    /// What they were drawn from.
+    pub seed: u64,
+}
+
+/// Leaves the row of one piece in the side table.
+pub fn record_piece(admin: &mut Admin, settings: &Settings, piece: &Piece) -> anyhow::Result<()> {
     let mut row = shape_of(settings);
-    row["id"] = json!(format!("{}-{}", records.start, records.end));
-    row["start"] = json!(records.start);
-    row["end"] = json!(records.end);
-    row["documents"] = json!(documents);
-    row["sentences"] = json!(sentences);
-    row["seed"] = json!(seed.to_string());
-    row["changed"] = json!(false);
+    row["id"] = json!(format!("{}-{}", piece.records.start, piece.records.end));
+    row["start"] = json!(piece.records.start);
+    row["end"] = json!(piece.records.end);
+    row["documents"] = json!(piece.documents);
+    row["sentences"] = json!(piece.sentences.unwrap_or(0));
+    row["seed"] = json!(piece.seed.to_string());
+    row["changed"] = json!(piece.sentences.is_none());
     let side = terms::table(DATABASE, &side_table(&settings.table));
     let result = admin.ask(&terms::insert(side, row, json!({"conflict": "replace"})))?;
     if result["errors"].as_u64() != Some(0) {

@@ -1,0 +1,180 @@
+//! Whole commands against a toy server: what they do to it, and the results they write.
+
+mod toy;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use rekindle_bench::cli::{BenchArgs, run};
+use rekindle_bench::result::RunResult;
+use tempfile::TempDir;
+
+#[derive(Parser)]
+struct Program {
+    #[command(subcommand)]
+    command: BenchArgs,
+}
+
+struct Laboratory {
+    port: u16,
+    store: toy::Shared,
+    folder: TempDir,
+}
+
+impl Laboratory {
+    fn new() -> Self {
+        let (port, store) = toy::start();
+        Laboratory { port, store, folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    fn try_bench(&self, arguments: &str) -> anyhow::Result<(ExitCode, RunResult)> {
+        let file = self.folder.path().join("result.json");
+        let port = self.port.to_string();
+        let json = file.to_string_lossy().into_owned();
+        let mut all = vec!["bench"];
+        all.extend(arguments.split_whitespace());
+        all.extend(["--port", &port, "--json", &json, "--quiet"]);
+        all.extend(["--http", "http://127.0.0.1:1/", "--format", "ycsb"]);
+        let code = run(Program::try_parse_from(all)?.command)?;
+        Ok((code, serde_json::from_slice(&std::fs::read(file)?)?))
+    }
+
+    #[track_caller]
+    fn bench(&self, arguments: &str) -> RunResult {
+        let (code, result) = self.try_bench(arguments).expect("a result");
+        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::SUCCESS), "{:?}", result.alarms);
+        result
+    }
+
+    #[track_caller]
+    fn fails(&self, arguments: &str, with: &str) {
+        let error = self.try_bench(arguments).map(|_| ()).expect_err("an error");
+        let text = format!("{error:#}");
+        assert!(text.contains(with), "{text}");
+    }
+}
+
+fn operation<'a>(
+    result: &'a RunResult,
+    name: &str,
+) -> &'a rekindle_bench::result::OperationResult {
+    result.operations.iter().find(|o| o.name == name).expect("the operation occurred")
+}
+
+#[test]
+fn a_load_a_run_and_the_analytic_query_agree() {
+    let lab = Laboratory::new();
+    let load = lab.bench("ycsb load --records 500 --batch 30 --durability soft");
+    assert_eq!(load.throughput.units[0].total, 500);
+    assert_eq!(operation(&load, "INSERT").ok, 17);
+    assert_eq!(lab.store.lock().expect("store").rows("ycsb", "usertable").map(|r| r.len()), Some(500));
+
+    let run = lab.bench("ycsb run c --operations 640 --connections 8 --read-mode outdated");
+    assert_eq!(operation(&run, "READ").ok, run.throughput.operations);
+    assert_eq!(run.throughput.operations, 640);
+    assert_eq!(run.verification.parsed, 10);
+    assert_eq!(run.published.map(|p| p.workload), Some("c-outdated".to_owned()));
+    assert_eq!(run.versions.server.as_deref(), Some("0.0.0-toy"));
+    assert!(run.errors.is_empty());
+
+    let analytic = lab.bench("analytic --runs 3");
+    assert_eq!(analytic.runs.len(), 3);
+    assert!(analytic.checks[0].ok && analytic.checks[0].source.contains("usertable_loaded"));
+    assert_eq!(analytic.throughput.units[0].total, 1_500);
+
+    let update = lab.bench("ycsb run a --operations 300 --connections 4 --durability hard");
+    assert!(operation(&update, "UPDATE").ok > 100);
+    let recounted = lab.bench("analytic --runs 1");
+    assert!(recounted.checks[0].ok && recounted.checks[0].source.contains("recount"));
+}
+
+#[test]
+fn every_workload_runs_without_an_error() {
+    let lab = Laboratory::new();
+    lab.bench("ycsb load --records 200 -p dataintegrity=true");
+    for workload in ["a", "b", "c", "d", "e", "f"] {
+        let common = "--operations 400 --connections 4 --pipeline 3 -p dataintegrity=true";
+        let result = lab.bench(&format!("ycsb run {workload} {common}"));
+        assert_eq!(result.throughput.operations, 400, "workload {workload}");
+        assert!(result.errors.is_empty(), "workload {workload}: {:?}", result.errors);
+        let integrity = result.verification.integrity.clone().expect("integrity was checked");
+        assert_eq!((integrity.unexpected_state, integrity.error), (0, 0), "workload {workload}");
+        if workload == "f" {
+            let whole = operation(&result, "READ-MODIFY-WRITE");
+            assert_eq!(whole.ok, operation(&result, "UPDATE").ok);
+            assert!(whole.service.mean_us > operation(&result, "UPDATE").service.mean_us);
+        }
+    }
+}
+
+#[test]
+fn lost_and_damaged_rows_are_found() {
+    let lab = Laboratory::new();
+    lab.bench("ycsb load --records 50 -p dataintegrity=true");
+    {
+        let mut store = lab.store.lock().expect("store");
+        let rows = store.rows("ycsb", "usertable").expect("rows");
+        let keys: Vec<String> = rows.keys().cloned().collect();
+        rows.get_mut(&keys[10]).expect("a row")["field3"] = serde_json::json!("x".repeat(100));
+        rows.remove(&keys[20]);
+    }
+    let run = "ycsb run c --operations 2000 --connections 4 -p requestdistribution=uniform";
+    let (code, result) =
+        lab.try_bench(&format!("{run} -p dataintegrity=true")).expect("a result");
+    assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
+    let integrity = result.verification.integrity.expect("integrity was checked");
+    assert!(integrity.unexpected_state > 10 && integrity.error > 10);
+    let kinds: Vec<&str> = result.errors.iter().map(|e| e.kind.as_str()).collect();
+    assert!(kinds.contains(&"WRONG_ANSWER") && kinds.contains(&"NOT_FOUND"), "{kinds:?}");
+    assert!(result.alarms.iter().any(|a| a.kind == "wrong-answers"));
+}
+
+#[test]
+fn mistakes_are_answered_with_what_to_do() {
+    let lab = Laboratory::new();
+    lab.fails("ycsb run a", "run `rekindle bench ycsb load` first");
+    lab.fails("analytic", "run `rekindle bench ycsb load` first");
+    lab.bench("ycsb load --records 100");
+    lab.fails("ycsb load --records 100", "--drop");
+    lab.fails("ycsb run a --records 200", "recordcount is 200");
+    lab.fails("ycsb run a -p fieldalphabet=ycsb014", "fieldalphabet");
+    lab.fails("ycsb run nonsense.properties", "neither a workload");
+    lab.fails("ycsb run a -p requestdistribution=zipf", "uniform, zipfian");
+    lab.bench("ycsb load --records 150 -p insertstart=100");
+    let both = lab.bench("ycsb run c --operations 100 --connections 2");
+    assert_eq!(both.settings["recordcount"], 150);
+    lab.bench("ycsb load --records 30 --drop");
+}
+
+#[test]
+fn blocks_are_inserted_fresh_generated_or_constant() {
+    let lab = Laboratory::new();
+    let fresh = lab.bench("blocks --units 3 --tx 5 --operations 20 --schema 0.9");
+    let count = |lab: &Laboratory| {
+        lab.store.lock().expect("store").rows("bigchain", "bigchain").map(|rows| rows.len())
+    };
+    assert_eq!(count(&lab), Some(20));
+    let units: Vec<(&str, u64)> =
+        fresh.throughput.units.iter().map(|u| (u.name.as_str(), u.total)).collect();
+    assert_eq!(units[..2], [("blocks", 20), ("transactions", 100)]);
+    assert!(units[2].1 > 20 * 5 * 600);
+    assert_eq!(fresh.published.map(|p| p.report), Some("bigchaindb-0.0.1".to_owned()));
+    lab.bench("blocks --units 2 --tx 5 --operations 10 --ids generated");
+    assert_eq!(count(&lab), Some(30));
+    let constant = lab.bench("blocks --units 2 --tx 5 --operations 10 --ids constant");
+    assert_eq!(count(&lab), Some(31));
+    assert!(constant.notes[0].starts_with("9 inserts"), "{:?}", constant.notes);
+}
+
+#[test]
+fn an_open_loop_keeps_its_rate() {
+    let lab = Laboratory::new();
+    lab.bench("ycsb load --records 100");
+    let flags = "--target 500 --seconds 1 --warmup 0.3 --arrivals poisson --connections 4";
+    let result = lab.bench(&format!("ycsb run c {flags}"));
+    assert_eq!(result.pacing.kind, "open");
+    let arrivals = result.pacing.arrivals_total.expect("arrivals");
+    assert!((400..600).contains(&arrivals), "{arrivals}");
+    assert!(operation(&result, "READ").intended.is_some());
+    assert!(result.series.points.iter().any(|p| p.second == -1));
+}

@@ -1,0 +1,307 @@
+//! A toy server of the protocol: just the terms the laboratory sends, on maps in memory. It lets
+//! whole commands be tested without a database.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use protocol::handshake::{Accounts, Randomness, ServerHandshake, Step};
+use protocol::scram::{Decoy, PasswordRecord};
+use rekindle_bench::wire::frame;
+use serde_json::{Map, Value, json};
+
+type Rows = BTreeMap<String, Value>;
+
+/// Databases, tables, and the primary key of each table.
+#[derive(Default)]
+pub struct Store {
+    databases: BTreeMap<String, BTreeMap<String, (String, Rows)>>,
+    generated: u64,
+}
+
+/// A shared store.
+pub type Shared = Arc<Mutex<Store>>;
+
+struct Anybody;
+
+impl Accounts for Anybody {
+    fn password(&self, _user: &str) -> Option<PasswordRecord> {
+        Some(PasswordRecord::empty([1; 16]))
+    }
+}
+
+/// What a term evaluates to.
+enum Out {
+    Table(String, String),
+    Row(String, String, String),
+    Rows(Vec<Value>),
+    Value(Value),
+}
+
+/// Starts a server for the rest of the test program; answers its port and its store.
+pub fn start() -> (u16, Shared) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let store = Shared::default();
+    let shared = Arc::clone(&store);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let store = Arc::clone(&shared);
+            std::thread::spawn(move || serve(stream, &store));
+        }
+    });
+    (port, store)
+}
+
+fn serve(mut stream: TcpStream, store: &Shared) -> Option<()> {
+    let mut input = Vec::new();
+    let mut chunk = vec![0; 1 << 16];
+    let randomness = Randomness { nonce: [3; 18], decoy: Decoy::new([9; 32]) };
+    let mut handshake = ServerHandshake::new(randomness);
+    loop {
+        let mut out = Vec::new();
+        let progress = handshake.advance(&input, &Anybody, "0.0.0-toy", &mut out);
+        input.drain(..progress.used);
+        stream.write_all(&out).ok()?;
+        if progress.step != Step::NeedMore {
+            break;
+        }
+        read_more(&mut stream, &mut input, &mut chunk)?;
+    }
+    loop {
+        while let Some(query) = frame::first(&input) {
+            let mut out = Vec::new();
+            let answer = answer(query.body, store);
+            frame::push(&mut out, query.token, |body| body.extend_from_slice(answer.as_bytes()));
+            let used = query.bytes();
+            stream.write_all(&out).ok()?;
+            input.drain(..used);
+        }
+        read_more(&mut stream, &mut input, &mut chunk)?;
+    }
+}
+
+fn read_more(stream: &mut TcpStream, input: &mut Vec<u8>, chunk: &mut [u8]) -> Option<()> {
+    let read = stream.read(chunk).ok().filter(|n| *n > 0)?;
+    input.extend_from_slice(&chunk[..read]);
+    Some(())
+}
+
+fn answer(body: &[u8], store: &Shared) -> String {
+    let query: Value = serde_json::from_slice(body).expect("JSON");
+    if query[0] == 5 {
+        return r#"{"t":5,"r":[{"id":"0-0","name":"toy","proxy":false}]}"#.to_owned();
+    }
+    let mut store = store.lock().expect("the store");
+    match store.eval(&query[1]) {
+        Ok(Out::Value(value)) => format!(r#"{{"t":1,"r":[{value}]}}"#),
+        Ok(Out::Rows(rows)) => format!(r#"{{"t":2,"r":{},"n":[]}}"#, Value::Array(rows)),
+        Ok(Out::Table(db, table)) => {
+            let rows = store.rows(&db, &table).map(|rows| rows.values().cloned().collect());
+            format!(r#"{{"t":2,"r":{},"n":[]}}"#, Value::Array(rows.unwrap_or_default()))
+        }
+        Ok(Out::Row(db, table, key)) => {
+            let row = store.rows(&db, &table).and_then(|rows| rows.get(&key).cloned());
+            format!(r#"{{"t":1,"r":[{}]}}"#, row.unwrap_or(Value::Null))
+        }
+        Err(text) => format!(r#"{{"t":18,"e":4100000,"r":[{}],"b":[]}}"#, json!(text)),
+    }
+}
+
+impl Store {
+    /// The rows of a table.
+    pub fn rows(&mut self, db: &str, table: &str) -> Option<&mut Rows> {
+        self.databases.get_mut(db)?.get_mut(table).map(|(_, rows)| rows)
+    }
+
+    fn eval(&mut self, term: &Value) -> Result<Out, String> {
+        let Some(parts) = term.as_array() else { return Ok(Out::Value(term.clone())) };
+        let no_args = Vec::new();
+        let args = parts.get(1).and_then(Value::as_array).unwrap_or(&no_args);
+        let options = parts.get(2).cloned().unwrap_or(json!({}));
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match parts[0].as_u64() {
+            Some(14) => Ok(Out::Table(text(&args[0]), String::new())),
+            Some(15) => {
+                let db = self.database(&args[0])?;
+                let table = text(&args[1]);
+                match self.rows(&db, &table).is_some() {
+                    true => Ok(Out::Table(db, table)),
+                    false => Err(format!("Table `{db}.{table}` does not exist.")),
+                }
+            }
+            Some(59) => Ok(Out::Value(json!(self.databases.keys().collect::<Vec<_>>()))),
+            Some(57) => {
+                self.databases.insert(text(&args[0]), BTreeMap::new());
+                Ok(Out::Value(json!({"dbs_created": 1})))
+            }
+            Some(62) => {
+                let db = self.database(&args[0])?;
+                let tables = self.databases.get(&db).map(|t| t.keys().cloned().collect());
+                Ok(Out::Value(json!(tables.unwrap_or(Vec::<String>::new()))))
+            }
+            Some(60) => {
+                let db = self.database(&args[0])?;
+                let key = options["primary_key"].as_str().unwrap_or("id").to_owned();
+                let tables = self.databases.get_mut(&db).ok_or("no such database")?;
+                tables.insert(text(&args[1]), (key, Rows::new()));
+                Ok(Out::Value(json!({"tables_created": 1})))
+            }
+            Some(61) => {
+                let db = self.database(&args[0])?;
+                let tables = self.databases.get_mut(&db).ok_or("no such database")?;
+                tables.remove(&text(&args[1]));
+                Ok(Out::Value(json!({"tables_dropped": 1})))
+            }
+            Some(177) => Ok(Out::Value(json!({"ready": 1}))),
+            Some(2) => {
+                let each = args.iter().map(|arg| Ok(value_of(self.eval(arg)?)));
+                Ok(Out::Value(Value::Array(each.collect::<Result<_, String>>()?)))
+            }
+            Some(98) => serde_json::from_str(&text(&args[0]))
+                .map(Out::Value)
+                .map_err(|e| format!("Failed to parse: {e}")),
+            Some(16) => match self.eval(&args[0])? {
+                Out::Table(db, table) => Ok(Out::Row(db, table, text(&args[1]))),
+                _ => Err("get on something else".to_owned()),
+            },
+            Some(43) => Ok(Out::Value(json!(self.sequence(&args[0])?.len()))),
+            Some(71) => {
+                let mut rows = self.sequence(&args[0])?;
+                rows.truncate(args[1].as_u64().unwrap_or(0) as usize);
+                Ok(Out::Rows(rows))
+            }
+            Some(182) => self.between(&args[0], &text(&args[1])),
+            Some(56) => self.insert(args, &options),
+            Some(53) => self.update(args),
+            Some(38) => self.map_field(args),
+            Some(145) => self.sum_of_splits(&args[0]),
+            other => Err(format!("the toy does not know term {other:?}")),
+        }
+    }
+
+    fn database(&mut self, term: &Value) -> Result<String, String> {
+        match self.eval(term)? {
+            Out::Table(db, _) => Ok(db),
+            _ => Err("not a database".to_owned()),
+        }
+    }
+
+    fn sequence(&mut self, term: &Value) -> Result<Vec<Value>, String> {
+        match self.eval(term)? {
+            Out::Table(db, table) => {
+                Ok(self.rows(&db, &table).map(|r| r.values().cloned().collect()).unwrap_or_default())
+            }
+            Out::Rows(rows) | Out::Value(Value::Array(rows)) => Ok(rows),
+            _ => Err("not a sequence".to_owned()),
+        }
+    }
+
+    fn between(&mut self, table: &Value, from: &str) -> Result<Out, String> {
+        let Out::Table(db, table) = self.eval(table)? else { return Err("not a table".into()) };
+        let rows = self.rows(&db, &table).ok_or("no such table")?;
+        Ok(Out::Rows(rows.range(from.to_owned()..).map(|(_, row)| row.clone()).collect()))
+    }
+
+    fn insert(&mut self, args: &[Value], options: &Value) -> Result<Out, String> {
+        let Out::Table(db, table) = self.eval(&args[0])? else { return Err("not a table".into()) };
+        let documents = match value_of(self.eval(&args[1])?) {
+            Value::Array(documents) => documents,
+            document => vec![document],
+        };
+        let (mut inserted, mut errors, mut first_error) = (0, 0, None);
+        for mut document in documents {
+            self.generated += 1;
+            let generated = format!("generated-{}", self.generated);
+            let tables = self.databases.get_mut(&db).ok_or("no such database")?;
+            let (key_name, rows) = tables.get_mut(&table).ok_or("no such table")?;
+            if document[key_name.as_str()].is_null() {
+                document[key_name.as_str()] = json!(generated);
+            }
+            let key = document[key_name.as_str()].as_str().unwrap_or_default().to_owned();
+            if rows.contains_key(&key) && options["conflict"] != "replace" {
+                errors += 1;
+                first_error.get_or_insert(format!("Duplicate primary key `{key_name}`:"));
+            } else {
+                inserted += 1;
+                rows.insert(key, document);
+            }
+        }
+        Ok(Out::Value(write_result(inserted, 0, 0, errors, first_error)))
+    }
+
+    fn update(&mut self, args: &[Value]) -> Result<Out, String> {
+        let changes = args[1].clone();
+        let (db, table, keys) = match self.eval(&args[0])? {
+            Out::Row(db, table, key) => (db, table, vec![key]),
+            Out::Table(db, table) => {
+                let keys = self.rows(&db, &table).map(|r| r.keys().cloned().collect());
+                (db, table, keys.unwrap_or_default())
+            }
+            _ => return Err("not a selection".to_owned()),
+        };
+        let rows = self.rows(&db, &table).ok_or("no such table")?;
+        let (mut replaced, mut skipped) = (0, 0);
+        for key in keys {
+            let Some(row) = rows.get_mut(&key) else {
+                skipped += 1;
+                continue;
+            };
+            replaced += 1;
+            for (name, value) in changes.as_object().cloned().unwrap_or_default() {
+                row[name] = value;
+            }
+        }
+        Ok(Out::Value(write_result(0, replaced, skipped, 0, None)))
+    }
+
+    /// `table.map(row => row(field))`.
+    fn map_field(&mut self, args: &[Value]) -> Result<Out, String> {
+        let field = args[1][1][1][1][1].as_str().ok_or("the toy maps to fields only")?;
+        let rows = self.sequence(&args[0])?;
+        Ok(Out::Rows(rows.iter().map(|row| row[field].clone()).collect()))
+    }
+
+    /// `table.map(row => row(field).split(separator).count()).sum()` and nothing else.
+    fn sum_of_splits(&mut self, map: &Value) -> Result<Out, String> {
+        let split = &map[1][1][1][1][1][0];
+        let (field, separator) = (&split[1][0][1][1], &split[1][1]);
+        let (field, separator) = (field.as_str(), separator.as_str());
+        let (Some(field), Some(separator)) = (field, separator) else {
+            return Err(format!("the toy knows one sum only, not {map}"));
+        };
+        let rows = self.sequence(&map[1][0])?;
+        let counts = rows.iter().map(|row| row[field].as_str().unwrap_or_default());
+        Ok(Out::Value(json!(counts.map(|text| text.split(separator).count()).sum::<usize>())))
+    }
+}
+
+fn value_of(out: Out) -> Value {
+    match out {
+        Out::Value(value) => value,
+        Out::Rows(rows) => Value::Array(rows),
+        _ => Value::Null,
+    }
+}
+
+fn write_result(
+    inserted: u64,
+    replaced: u64,
+    skipped: u64,
+    errors: u64,
+    first_error: Option<String>,
+) -> Value {
+    let mut result = Map::new();
+    let counts = [
+        ("deleted", 0),
+        ("errors", errors),
+        ("inserted", inserted),
+        ("replaced", replaced),
+        ("skipped", skipped),
+        ("unchanged", 0),
+    ];
+    result.extend(counts.map(|(name, count)| (name.to_owned(), json!(count))));
+    first_error.inspect(|text| drop(result.insert("first_error".to_owned(), json!(text))));
+    Value::Object(result)
+}
