@@ -1,0 +1,233 @@
+//! Rows of tables over the memory engine.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datum::{Datum, KeyBound, KeyRange, Object, PrimaryKey, Text, row};
+use engine::memory::MemoryEngine;
+use engine::{Batch, Engine, Space};
+use log::{GroupId, Lsn};
+use rekindle_storage::{
+    Applied, Count, Direction, Part, ReadError, RowChange, Table, TableId, apply, drop_table, tables_present,
+};
+
+const GROUP: GroupId = GroupId(1);
+
+fn table_id(number: u128) -> TableId {
+    TableId::from_uuid(uuid::Uuid::from_u128(number))
+}
+
+fn key(value: impl Into<Datum>) -> PrimaryKey {
+    PrimaryKey::encode(&value.into()).unwrap()
+}
+
+fn document(n: u32, text_bytes: usize) -> Object {
+    let text = Datum::from("x".repeat(text_bytes));
+    [(Text::from("n"), Datum::Number(f64::from(n))), (Text::from("text"), text)].into_iter().collect()
+}
+
+fn number(row: &Object) -> u32 {
+    match row.get("n") {
+        Some(Datum::Number(n)) => n as u32,
+        other => panic!("not a test row: {other:?}"),
+    }
+}
+
+fn write(engine: &Arc<dyn Engine>, table: TableId, key: &PrimaryKey, row: Option<&Object>) -> i64 {
+    let existed = Table::new(Arc::clone(engine), table).get(key).unwrap().is_some();
+    let row = row.map(|object| Bytes::from(row::encode(object)));
+    let mut batch = Batch::new();
+    let gained = apply(&mut batch, table, &RowChange { key: key.clone(), row, existed });
+    engine.write(batch).unwrap();
+    gained
+}
+
+/// A table of `rows` rows numbered from 0, between two tables that must not be seen.
+fn filled(rows: u32, text_bytes: usize) -> (Arc<dyn Engine>, Table) {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    for id in [1, 2, 3] {
+        for n in 0..if id == 2 { rows } else { 3 } {
+            let wrong = if id == 2 { 0 } else { 1_000_000 };
+            write(&engine, table_id(id), &key(f64::from(n)), Some(&document(n + wrong, text_bytes)));
+        }
+    }
+    let table = Table::new(Arc::clone(&engine), table_id(2));
+    (engine, table)
+}
+
+fn whole() -> Part {
+    Part { range: KeyRange::all(), group: GROUP }
+}
+
+fn scan(table: &Table, range: &KeyRange, direction: Direction) -> Vec<u32> {
+    let mut scan = table.snapshot(whole()).unwrap().scan(range, direction);
+    let mut rows = Vec::new();
+    while let Some((found, row)) = scan.next().unwrap() {
+        assert_eq!(found, key(f64::from(number(&row))), "a row comes with its key");
+        rows.push(number(&row));
+    }
+    assert!(scan.next().unwrap().is_none());
+    rows
+}
+
+#[test]
+fn tables_do_not_see_each_other() {
+    let (engine, table) = filled(10, 1);
+    assert_eq!(scan(&table, &KeyRange::all(), Direction::Ascending), (0..10).collect::<Vec<_>>());
+    assert_eq!(scan(&table, &KeyRange::all(), Direction::Descending), (0..10).rev().collect::<Vec<_>>());
+    assert!(table.get(&key(10.0)).unwrap().is_none());
+    let mut batch = Batch::new();
+    drop_table(&mut batch, table_id(2));
+    engine.write(batch).unwrap();
+    assert!(scan(&table, &KeyRange::all(), Direction::Ascending).is_empty());
+    assert_eq!(tables_present(&engine.snapshot().unwrap()).unwrap(), [table_id(1), table_id(3)]);
+}
+
+#[test]
+fn bounds_are_bounds_of_keys() {
+    let (_, table) = filled(10, 1);
+    let (five, seven) = (key(5.0), key(7.0));
+    let range = |start, end| KeyRange { start, end };
+    let rows = |start, end| scan(&table, &range(start, end), Direction::Ascending);
+    use KeyBound::{Excluded, Included, Unbounded};
+    assert_eq!(rows(Included(five.clone()), Included(seven.clone())), [5, 6, 7]);
+    assert_eq!(rows(Excluded(five.clone()), Excluded(seven.clone())), [6]);
+    assert_eq!(rows(Unbounded, Excluded(five.clone())), [0, 1, 2, 3, 4]);
+    assert_eq!(rows(Included(seven.clone()), Unbounded), [7, 8, 9]);
+    assert!(rows(Excluded(seven.clone()), Included(five)).is_empty());
+    assert_eq!(scan(&table, &KeyRange::one(seven), Direction::Descending), [7]);
+}
+
+#[test]
+fn a_snapshot_does_not_move() {
+    let (engine, table) = filled(5, 1);
+    let snapshot = table.snapshot(whole()).unwrap();
+    let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
+    write(&engine, table.id(), &key(1.0), None);
+    write(&engine, table.id(), &key(2.0), Some(&document(77, 1)));
+    drop(table);
+    assert_eq!(number(&snapshot.get(&key(1.0)).unwrap().unwrap()), 1);
+    drop(snapshot);
+    let mut rows = Vec::new();
+    while let Some((_, row)) = scan.next().unwrap() {
+        rows.push(number(&row));
+    }
+    assert_eq!(rows, [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn batches_grow_and_are_reused_when_nobody_holds_their_rows() {
+    let (_, table) = filled(3000, 500);
+    let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
+    let first = scan.next_batch().unwrap().unwrap();
+    assert!((1..10).contains(&first.len()), "the first batch is small");
+    let held = first.object(0).unwrap();
+    let mut rows = first.len();
+    let (mut bytes_max, mut next) = (0, scan.next_batch_after(first).unwrap());
+    while let Some(batch) = next {
+        bytes_max = bytes_max.max(batch.bytes());
+        for (index, row) in batch.iter().enumerate() {
+            let (found, object) = row.unwrap();
+            assert_eq!(number(&object) as usize, rows + index);
+            assert_eq!(found, batch.key(index));
+        }
+        rows += batch.len();
+        next = scan.next_batch_after(batch).unwrap();
+    }
+    assert_eq!(rows, 3000);
+    assert!((200 << 10..=256 << 10).contains(&bytes_max), "{bytes_max} bytes in the largest batch");
+    assert_eq!(number(&held), 0, "a held row is not overwritten");
+}
+
+#[test]
+fn a_row_larger_than_a_block_comes_alone() {
+    let (engine, table) = filled(3, 1);
+    write(&engine, table.id(), &key(1.0), Some(&document(1, 3 << 20)));
+    let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
+    let mut numbers = Vec::new();
+    while let Some(batch) = scan.next_batch().unwrap() {
+        numbers.push(batch.iter().map(|row| number(&row.unwrap().1)).collect::<Vec<_>>());
+    }
+    assert_eq!(numbers.concat(), [0, 1, 2]);
+    assert_eq!(scan_lengths(&table), [1, 3 << 20, 1]);
+}
+
+fn scan_lengths(table: &Table) -> Vec<usize> {
+    let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending).to_the_end();
+    let mut lengths = Vec::new();
+    while let Some((_, row)) = scan.next().unwrap() {
+        match row.get("text") {
+            Some(Datum::String(text)) => lengths.push(text.len()),
+            other => panic!("not a test row: {other:?}"),
+        }
+    }
+    lengths
+}
+
+#[test]
+fn a_damaged_row_is_named() {
+    let (engine, table) = filled(5, 1);
+    let mut bytes = table.get_bytes(&key(3.0)).unwrap().unwrap().to_vec();
+    bytes[20] ^= 1;
+    let mut batch = Batch::new();
+    let damaged = RowChange { key: key(3.0), row: Some(Bytes::from(bytes)), existed: true };
+    assert_eq!(apply(&mut batch, table.id(), &damaged), 0);
+    engine.write(batch).unwrap();
+    let names_it = |error| matches!(error, ReadError::Corrupt { key: found, .. } if found == key(3.0));
+    assert!(table.get(&key(3.0)).is_err_and(names_it));
+    let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
+    for _ in 0..3 {
+        scan.next().unwrap();
+    }
+    assert!(scan.next().is_err_and(names_it));
+}
+
+#[test]
+fn a_change_says_how_the_count_moves() {
+    let (engine, table) = filled(1, 1);
+    let id = table.id();
+    assert_eq!(write(&engine, id, &key("a"), Some(&document(1, 1))), 1);
+    assert_eq!(write(&engine, id, &key("a"), Some(&document(2, 1))), 0);
+    assert_eq!(write(&engine, id, &key("a"), None), -1);
+    assert_eq!(write(&engine, id, &key("a"), None), 0);
+}
+
+#[test]
+fn what_a_group_remembers_is_read_back() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    assert_eq!(Applied::read(&*engine, GROUP).unwrap(), None);
+    assert_eq!(Count::read(&*engine, table_id(2), GROUP).unwrap(), Count(0));
+    let applied = Applied { lsn: Lsn(7), progress: Bytes::from_static(b"more") };
+    let mut batch = Batch::new();
+    applied.put(&mut batch, GROUP);
+    Count(9).put(&mut batch, table_id(2), GROUP);
+    engine.write(batch).unwrap();
+    assert_eq!(Applied::read(&*engine, GROUP).unwrap(), Some(applied));
+    assert_eq!(Applied::read(&*engine, GroupId(2)).unwrap(), None);
+    assert_eq!(Count::read(&*engine, table_id(2), GROUP).unwrap(), Count(9));
+    let table = Table::new(Arc::clone(&engine), table_id(2));
+    assert_eq!(table.snapshot(whole()).unwrap().count().unwrap(), 9);
+    for (key, _) in all_of(&engine, Space::Meta) {
+        let mut batch = Batch::new();
+        batch.put(Space::Meta, &key, Bytes::from_static(b"odd"));
+        engine.write(batch).unwrap();
+    }
+    assert!(matches!(Applied::read(&*engine, GROUP), Err(ReadError::CorruptMeta { .. })));
+    assert!(matches!(Count::read(&*engine, table_id(2), GROUP), Err(ReadError::CorruptMeta { .. })));
+}
+
+fn all_of(engine: &Arc<dyn Engine>, space: Space) -> Vec<(Vec<u8>, Vec<u8>)> {
+    use std::ops::Bound::Unbounded;
+    let snapshot = engine.snapshot().unwrap();
+    engine::conformance::collect(&snapshot, space, (Unbounded, Unbounded), Direction::Ascending)
+}
+
+#[test]
+fn the_last_table_of_all_is_a_table() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let last = TableId::from_uuid(uuid::Uuid::max());
+    write(&engine, last, &key(1.0), Some(&document(1, 1)));
+    let table = Table::new(Arc::clone(&engine), last);
+    assert_eq!(scan(&table, &KeyRange::all(), Direction::Ascending), [1]);
+    assert_eq!(tables_present(&engine.snapshot().unwrap()).unwrap(), [last]);
+}
