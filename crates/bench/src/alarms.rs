@@ -118,10 +118,7 @@ fn wrong_answers(result: &RunResult) -> Option<Alarm> {
 
 fn check_failed(result: &RunResult) -> Option<Alarm> {
     let check = result.checks.iter().find(|check| !check.ok)?;
-    alarm(
-        "check-failed",
-        format!("{}: expected {}, found {}", check.name, check.expected, check.found),
-    )
+    alarm("check-failed", format!("{}: expected {}, found {}", check.name, check.expected, check.found))
 }
 
 fn server_not_watched(result: &RunResult) -> Option<Alarm> {

@@ -259,8 +259,7 @@ fn log(samples: &[(Sample, Sample)], acknowledged_writes: u64) -> Option<LogUse>
         fsyncs_before,
         fsyncs_after,
         acknowledged_writes,
-        acknowledged_writes_per_fsync: (fsyncs > 0)
-            .then(|| acknowledged_writes as f64 / fsyncs as f64),
+        acknowledged_writes_per_fsync: (fsyncs > 0).then(|| acknowledged_writes as f64 / fsyncs as f64),
     })
 }
 

@@ -215,9 +215,8 @@ impl OutputFlags {
             let path = file_for(path, &result.id);
             write(&path, result).with_context(|| format!("writing {}", path.display()))?;
         }
-        let is_wrong = |alarm: &crate::result::Alarm| {
-            matches!(alarm.kind.as_str(), "wrong-answers" | "check-failed")
-        };
+        let is_wrong =
+            |alarm: &crate::result::Alarm| matches!(alarm.kind.as_str(), "wrong-answers" | "check-failed");
         let nothing = result.throughput.operations == 0;
         Ok(match nothing || result.alarms.iter().any(is_wrong) {
             true => ExitCode::FAILURE,

@@ -65,8 +65,7 @@ impl Site {
         let counted = admin.ask(&terms::count(terms::table("rethinkdb", "server_status")));
         let counted = counted.unwrap_or(json!(0)).as_u64().unwrap_or(0) as usize;
         let host_of = |address: &String| address.rsplit_once(':').map(|(h, _)| h.to_owned());
-        let is_local =
-            request.addresses.iter().all(|a| host_of(a).is_some_and(|host| is_local(&host)));
+        let is_local = request.addresses.iter().all(|a| host_of(a).is_some_and(|host| is_local(&host)));
         let site = Site {
             servers: counted.max(request.addresses.len()),
             addresses: request.addresses,

@@ -148,8 +148,7 @@ fn headline(result: &RunResult) -> String {
 }
 
 fn throughput(result: &RunResult) -> String {
-    let mut text =
-        format!("{} ops/s", thousands(result.throughput.operations_per_second.round() as u64));
+    let mut text = format!("{} ops/s", thousands(result.throughput.operations_per_second.round() as u64));
     for unit in &result.throughput.units {
         let _ = match unit.name.as_str() {
             "bytes" => write!(text, ", {:.1} MB/s", unit.per_second / 1e6),

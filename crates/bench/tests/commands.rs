@@ -54,10 +54,7 @@ impl Laboratory {
     }
 }
 
-fn operation<'a>(
-    result: &'a RunResult,
-    name: &str,
-) -> &'a rekindle_bench::result::OperationResult {
+fn operation<'a>(result: &'a RunResult, name: &str) -> &'a rekindle_bench::result::OperationResult {
     result.operations.iter().find(|o| o.name == name).expect("the operation occurred")
 }
 
@@ -119,8 +116,7 @@ fn lost_and_damaged_rows_are_found() {
         rows.remove(&keys[20]);
     }
     let run = "ycsb run c --operations 2000 --connections 4 -p requestdistribution=uniform";
-    let (code, result) =
-        lab.try_bench(&format!("{run} -p dataintegrity=true")).expect("a result");
+    let (code, result) = lab.try_bench(&format!("{run} -p dataintegrity=true")).expect("a result");
     assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
     let integrity = result.verification.integrity.expect("integrity was checked");
     assert!(integrity.unexpected_state > 10 && integrity.error > 10);
@@ -154,8 +150,7 @@ fn blocks_are_inserted_fresh_generated_or_constant() {
         lab.store.lock().expect("store").rows("bigchain", "bigchain").map(|rows| rows.len())
     };
     assert_eq!(count(&lab), Some(20));
-    let units: Vec<(&str, u64)> =
-        fresh.throughput.units.iter().map(|u| (u.name.as_str(), u.total)).collect();
+    let units: Vec<(&str, u64)> = fresh.throughput.units.iter().map(|u| (u.name.as_str(), u.total)).collect();
     assert_eq!(units[..2], [("blocks", 20), ("transactions", 100)]);
     assert!(units[2].1 > 20 * 5 * 600);
     assert_eq!(fresh.published.map(|p| p.report), Some("bigchaindb-0.0.1".to_owned()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::null_server::NullServer;
-use crate::drive::session::{Driven, DriveError, LoopKind, Plan, drive};
+use crate::drive::session::{DriveError, Driven, LoopKind, Plan, drive};
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::result::EchoBaseline;
 use crate::wire::answer;

@@ -63,13 +63,7 @@ const ESCAPED_GAP_BYTES: usize = 5;
 
 impl BlockQuery {
     /// Makes a block and writes it between `before` and `after` as the text of a JSON string.
-    pub fn new(
-        shape: BlockShape,
-        ids: Ids,
-        before: &str,
-        after: &str,
-        chance: &mut Chance,
-    ) -> Self {
+    pub fn new(shape: BlockShape, ids: Ids, before: &str, after: &str, chance: &mut Chance) -> Self {
         let schema = shape.schema;
         let voters: Vec<String> = (0..shape.voters).map(|_| schema.key(chance)).collect();
         let (head, transactions) = head_of(shape, chance);
@@ -232,8 +226,7 @@ mod tests {
 
     #[test]
     fn without_an_id_the_server_makes_one() {
-        let shape =
-            BlockShape { schema: Schema::V0_0_1, size: BlockSize::Transactions(1), voters: 1 };
+        let shape = BlockShape { schema: Schema::V0_0_1, size: BlockSize::Transactions(1), voters: 1 };
         let query = BlockQuery::new(shape, Ids::Generated, "\"", "\"", &mut Chance::new(1, 0));
         assert!(block_of(&query).get("id").is_none());
     }

@@ -131,10 +131,7 @@ mod tests {
     fn base58_and_sha3_are_the_known_ones() {
         assert_eq!(base58(b"Hello World!"), "2NEpo7TZRRrLZSi2U");
         assert_eq!(base58(&[0, 0, 1]), "112");
-        assert_eq!(
-            sha3_hex(b"abc"),
-            "3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532"
-        );
+        assert_eq!(sha3_hex(b"abc"), "3a985da74fe225b2045c172d6bd390bd855f086e3e9d525b46bfe24511431532");
     }
 
     #[test]

@@ -2,9 +2,7 @@
 //!
 //! Written as canonical JSON (keys sorted, no spaces); the id is the hash of what was hashed then.
 
-use super::material::{
-    condition_uri, ecdsa_signature, ed25519_key, fulfillment, secp256k1_key, sha3_hex,
-};
+use super::material::{condition_uri, ecdsa_signature, ed25519_key, fulfillment, secp256k1_key, sha3_hex};
 use crate::chance::Chance;
 
 /// A version of the stored form.
@@ -106,9 +104,7 @@ fn inputs_and_outputs(chance: &mut Chance) -> String {
 }
 
 fn details(key: &str) -> String {
-    format!(
-        r#"{{"bitmask":32,"public_key":"{key}","signature":null,"type":"fulfillment","type_id":4}}"#
-    )
+    format!(r#"{{"bitmask":32,"public_key":"{key}","signature":null,"type":"fulfillment","type_id":4}}"#)
 }
 
 #[cfg(test)]
@@ -126,12 +122,9 @@ mod tests {
 
     #[test]
     fn transactions_are_as_large_as_those_of_their_version() {
-        for (schema, bytes) in [
-            (Schema::V0_0_1, 444.0),
-            (Schema::V0_1, 530.0),
-            (Schema::V0_3, 807.0),
-            (Schema::V0_9, 695.0),
-        ] {
+        for (schema, bytes) in
+            [(Schema::V0_0_1, 444.0), (Schema::V0_1, 530.0), (Schema::V0_3, 807.0), (Schema::V0_9, 695.0)]
+        {
             let mean = mean_bytes(schema);
             assert!((mean / bytes - 1.0).abs() < 0.02, "{schema:?}: {mean}");
         }

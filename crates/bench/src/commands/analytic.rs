@@ -180,8 +180,7 @@ fn check(
     let is_first_field = |l: &Loaded| {
         l.shape["fieldnameprefix"].as_str().is_some_and(|prefix| args.field == format!("{prefix}0"))
     };
-    let still_true =
-        |l: &Loaded| !l.changed && l.documents == documents && is_first_field(l);
+    let still_true = |l: &Loaded| !l.changed && l.documents == documents && is_first_field(l);
     let (expected, source) = match (args.check, loaded) {
         (Check::None, _) => return Ok(Vec::new()),
         (Check::Loaded, None) => bail!("{} has no side table: use --check recount", args.table),

@@ -153,9 +153,7 @@ fn redis_operation(cost: &RedisCost) -> OperationResult {
         service: cost.latency.clone(),
         intended: None,
         failed_service: None,
-        server_cpu_us_per_operation: Some(
-            cost.server_cpu_seconds * 1e6 / cost.operations as f64,
-        ),
+        server_cpu_us_per_operation: Some(cost.server_cpu_seconds * 1e6 / cost.operations as f64),
     }
 }
 

@@ -187,13 +187,7 @@ fn schema(args: &BlocksArgs) -> Schema {
     }
 }
 
-fn about(
-    args: &BlocksArgs,
-    plan: &Plan,
-    site: &Site,
-    conflicts: u64,
-    started: SystemTime,
-) -> About {
+fn about(args: &BlocksArgs, plan: &Plan, site: &Site, conflicts: u64, started: SystemTime) -> About {
     let mut settings = describe_plan(plan);
     let own = json!({
         "units": plan.connections,

@@ -22,8 +22,7 @@ pub struct ReportArgs {
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let runs = report::collect(&args.folder)?;
     let page = report::render(&runs);
-    std::fs::write(&args.output, page)
-        .with_context(|| format!("writing {}", args.output.display()))?;
+    std::fs::write(&args.output, page).with_context(|| format!("writing {}", args.output.display()))?;
     println!("{} results in {}", runs.len(), args.output.display());
     Ok(ExitCode::SUCCESS)
 }

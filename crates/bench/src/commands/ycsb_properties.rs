@@ -109,9 +109,8 @@ impl Chosen {
 }
 
 fn add_file(properties: &mut Properties, path: &std::path::Path) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(path).with_context(|| {
-        format!("{} is neither a workload (a to f) nor a property file", path.display())
-    })?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("{} is neither a workload (a to f) nor a property file", path.display()))?;
     properties.add_file(&text);
     Ok(())
 }

@@ -132,13 +132,7 @@ pub fn measure_echo(plan: &Plan, driven: &Driven) -> anyhow::Result<EchoBaseline
     Ok(echo::measure(plan, sizes, ECHO_SECONDS)?.baseline)
 }
 
-fn about(
-    args: &RunArgs,
-    chosen: &Chosen,
-    plan: &Plan,
-    site: &Site,
-    started: SystemTime,
-) -> About {
+fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: SystemTime) -> About {
     let mut settings = chosen.settings.describe();
     settings.extend(describe_plan(plan));
     let given = [("shards", args.properties.shards), ("replicas", args.properties.replicas)];
@@ -185,9 +179,5 @@ fn published(settings: &Settings, servers: usize) -> Option<Published> {
         (1.0, _, None | Some("single")) => "c-sync",
         _ => return None,
     };
-    Some(Published {
-        report: "rethinkdb-2.1.5".to_owned(),
-        workload: workload.to_owned(),
-        servers,
-    })
+    Some(Published { report: "rethinkdb-2.1.5".to_owned(), workload: workload.to_owned(), servers })
 }

@@ -108,8 +108,7 @@ mod tests {
     #[test]
     fn constant_arrivals_keep_their_rate_without_drift() {
         let window = 0..1_000_000_000;
-        let mut arrivals =
-            Arrivals::new(30_000.0, Spacing::Constant, window, 0.0, Chance::new(1, 0));
+        let mut arrivals = Arrivals::new(30_000.0, Spacing::Constant, window, 0.0, Chance::new(1, 0));
         let mut count = 0;
         let mut last = 0;
         while let Some(at) = arrivals.pop_due(i64::MAX) {
@@ -131,8 +130,7 @@ mod tests {
     #[test]
     fn waits_behind_a_stall_are_exactly_those_of_the_arithmetic() {
         let (micro, second) = (1_000, 1_000_000_000);
-        let mut arrivals =
-            Arrivals::new(1_000.0, Spacing::Constant, 0..10 * second, 0.0, Chance::new(1, 0));
+        let mut arrivals = Arrivals::new(1_000.0, Spacing::Constant, 0..10 * second, 0.0, Chance::new(1, 0));
         let mut line = WaitingLine::new(usize::MAX);
         let mut waits = Vec::new();
         let mut free_at = 0;

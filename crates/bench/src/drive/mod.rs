@@ -10,4 +10,3 @@ mod connection;
 pub mod session;
 mod worker;
 pub mod workload;
-

@@ -204,13 +204,7 @@ impl Seat {
         let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
         Ok(Worker {
             clock,
-            recorder: Recorder::new(
-                self.thread,
-                self.lanes,
-                clock.now_ns(),
-                own::thread_cpu_seconds(),
-                sink,
-            ),
+            recorder: Recorder::new(self.thread, self.lanes, clock.now_ns(), own::thread_cpu_seconds(), sink),
             limits: Limits {
                 deadline_ns: plan.seconds.map(nanoseconds),
                 operations_left: self.operations_left.clone(),
@@ -232,8 +226,7 @@ impl Seat {
         let window = -nanoseconds(plan.warmup)..plan.seconds.map_or(i64::MAX, nanoseconds);
         let chance = Chance::new(plan.seed, 2_000_000 + self.thread as u64);
         let offset = self.thread as f64 * share;
-        let ready: VecDeque<usize> =
-            (0..connections * plan.pipeline).map(|n| n % connections).collect();
+        let ready: VecDeque<usize> = (0..connections * plan.pipeline).map(|n| n % connections).collect();
         Some(OpenLoop {
             arrivals: Arrivals::new(rate * share, spacing, window, offset, chance),
             line: WaitingLine::new(waiting_max.div_ceil(self.threads)),

@@ -116,8 +116,8 @@ impl Worker {
     }
 
     fn finished(&self) -> bool {
-        let nobody_comes = self.state.ended
-            || self.open.as_ref().is_some_and(|open| open.arrivals.next_at().is_none());
+        let nobody_comes =
+            self.state.ended || self.open.as_ref().is_some_and(|open| open.arrivals.next_at().is_none());
         let nobody_waits = self.open.as_ref().is_none_or(|open| open.line.is_empty());
         let all_lost = self.state.lost == self.connections.len();
         all_lost || (nobody_comes && nobody_waits && self.state.in_flight == 0)
@@ -190,14 +190,7 @@ impl Worker {
         self.flush(place);
     }
 
-    fn judge(
-        &mut self,
-        place: usize,
-        slot: usize,
-        flight: Flight,
-        body: std::ops::Range<usize>,
-        now: i64,
-    ) {
+    fn judge(&mut self, place: usize, slot: usize, flight: Flight, body: std::ops::Range<usize>, now: i64) {
         self.state.judged += 1;
         let scrutiny = if self.state.judged % ANSWERS_PER_SCRUTINY == 1 {
             self.recorder.current().parsed += 1;

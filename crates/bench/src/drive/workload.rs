@@ -44,11 +44,5 @@ pub trait Workload: Send {
     fn next(&mut self, place: usize, query: &mut Vec<u8>) -> Option<Part>;
 
     /// Judges the answer to `part`; writes the next query into `follow` for [`Verdict::Next`].
-    fn judge(
-        &mut self,
-        part: &Part,
-        body: &[u8],
-        scrutiny: Scrutiny,
-        follow: &mut Vec<u8>,
-    ) -> Verdict;
+    fn judge(&mut self, part: &Part, body: &[u8], scrutiny: Scrutiny, follow: &mut Vec<u8>) -> Verdict;
 }

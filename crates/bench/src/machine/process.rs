@@ -52,9 +52,7 @@ pub fn memory(pid: u32) -> Option<Memory> {
 /// Disk traffic of `pid`; `None` when it may not be read.
 pub fn disk(pid: u32) -> Option<Disk> {
     let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
-    let bytes = |name: &str| {
-        io.lines().find_map(|l| l.strip_prefix(name))?.trim().parse::<u64>().ok()
-    };
+    let bytes = |name: &str| io.lines().find_map(|l| l.strip_prefix(name))?.trim().parse::<u64>().ok();
     Some(Disk { written_bytes: bytes("write_bytes:")?, read_bytes: bytes("read_bytes:")? })
 }
 

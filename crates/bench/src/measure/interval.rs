@@ -114,13 +114,7 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder for `lanes` kinds of operation, starting at `now_ns`, when the thread has used
     /// `cpu_seconds`.
-    pub fn new(
-        thread: usize,
-        lanes: usize,
-        now_ns: i64,
-        cpu_seconds: f64,
-        sink: Sender<Interval>,
-    ) -> Self {
+    pub fn new(thread: usize, lanes: usize, now_ns: i64, cpu_seconds: f64, sink: Sender<Interval>) -> Self {
         let current = Interval {
             thread,
             second: now_ns.div_euclid(NANOSECONDS_PER_SECOND),

@@ -15,7 +15,8 @@ const PARTS: [(&str, &str); 5] = [
 /// The page for these results (`docs/formats/bench-result.md`), as HTML.
 #[must_use]
 pub fn render(runs: &[Value]) -> String {
-    let published: Value = serde_json::from_str(PUBLISHED).expect("invariant: a test parses the published figures");
+    let published: Value =
+        serde_json::from_str(PUBLISHED).expect("invariant: a test parses the published figures");
     let data = json!({ "runs": runs, "published": published }).to_string();
     let mut page = String::with_capacity(data.len() + 100_000);
     let mut rest = PAGE;

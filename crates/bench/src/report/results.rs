@@ -56,8 +56,8 @@ pub fn collect(folder: &Path) -> Result<Vec<Value>, ReportError> {
             continue;
         }
         let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
-        let mut run: Value =
-            serde_json::from_str(&text).map_err(|cause| ReportError::NotJson { path: path.clone(), cause })?;
+        let mut run: Value = serde_json::from_str(&text)
+            .map_err(|cause| ReportError::NotJson { path: path.clone(), cause })?;
         if run["format"] != FORMAT {
             continue;
         }

@@ -100,9 +100,8 @@ pub fn type_at_head(body: &[u8]) -> Option<u8> {
 
 /// Parses a whole response; an error response becomes a [`Failure`].
 pub fn parse(body: &[u8]) -> Result<Answer, Failure> {
-    let answer: Answer = serde_json::from_slice(body).map_err(|e| {
-        Failure::new(FailureKind::WrongAnswer, format!("the answer is not a response: {e}"))
-    })?;
+    let answer: Answer = serde_json::from_slice(body)
+        .map_err(|e| Failure::new(FailureKind::WrongAnswer, format!("the answer is not a response: {e}")))?;
     match answer.t {
         1..=5 => Ok(answer),
         _ => Err(failure_of(&answer)),

@@ -44,11 +44,7 @@ pub enum GreetError {
 /// Logs in; answers the server's version text.
 ///
 /// Blocking: two round trips. Afterwards the stream carries frames.
-pub fn greet(
-    stream: &mut TcpStream,
-    login: &Login,
-    chance: &mut Chance,
-) -> Result<String, GreetError> {
+pub fn greet(stream: &mut TcpStream, login: &Login, chance: &mut Chance) -> Result<String, GreetError> {
     let nonce = format!("{:016x}{:016x}", chance.next_u64(), chance.next_u64());
     let mut out = Vec::new();
     let mut handshake = ClientHandshake::start(&login.user, &login.password, &nonce, &mut out);

@@ -43,12 +43,10 @@ impl KeyChooser {
                 hot: ((count as f64 * data_share) as u64).min(count),
                 hot_share: operation_share,
             },
-            Distribution::Exponential { percentile, share } => Shape::Exponential {
-                gamma: -(1.0 - percentile / 100.0).ln() / (records as f64 * share),
-            },
-            Distribution::Sequential => {
-                Shape::Sequential { first, count, next: Arc::new(AtomicU64::new(0)) }
+            Distribution::Exponential { percentile, share } => {
+                Shape::Exponential { gamma: -(1.0 - percentile / 100.0).ln() / (records as f64 * share) }
             }
+            Distribution::Sequential => Shape::Sequential { first, count, next: Arc::new(AtomicU64::new(0)) },
         };
         KeyChooser { shape, existing }
     }
@@ -74,8 +72,7 @@ impl KeyChooser {
             }
             Shape::Hotspot { first, count, hot, hot_share } => {
                 let is_hot = *hot > 0 && (chance.unit() < *hot_share || *hot == *count);
-                let within =
-                    if is_hot { chance.below(*hot) } else { *hot + chance.below(*count - *hot) };
+                let within = if is_hot { chance.below(*hot) } else { *hot + chance.below(*count - *hot) };
                 Some(*first + within)
             }
             Shape::Exponential { gamma } => {

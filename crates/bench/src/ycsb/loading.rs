@@ -108,9 +108,7 @@ mod tests {
         let second = load.next(0, &mut Vec::new()).expect("the rest");
         assert!(load.next(0, &mut Vec::new()).is_none());
         let answer = |n| format!(r#"{{"t":1,"r":[{{"errors":0,"inserted":{n}}}]}}"#).into_bytes();
-        let mut judge = |part, n| {
-            load.judge(part, &answer(n), Scrutiny::Head, &mut Vec::new())
-        };
+        let mut judge = |part, n| load.judge(part, &answer(n), Scrutiny::Head, &mut Vec::new());
         assert_eq!(judge(&first, 10), Verdict::Done);
         assert!(matches!(judge(&second, 4), Verdict::Failed(_)));
         assert_eq!((progress.documents(), progress.sentences()), (10, first.record));

@@ -188,13 +188,7 @@ impl Workload for Operations {
         })
     }
 
-    fn judge(
-        &mut self,
-        part: &Part,
-        body: &[u8],
-        scrutiny: Scrutiny,
-        follow: &mut Vec<u8>,
-    ) -> Verdict {
+    fn judge(&mut self, part: &Part, body: &[u8], scrutiny: Scrutiny, follow: &mut Vec<u8>) -> Verdict {
         let outcome = match part.lane {
             READ => self.judge_read(part, body, scrutiny),
             UPDATE => judge_write(body, br#""skipped":0,"#, "skipped"),
@@ -302,12 +296,18 @@ mod tests {
         assert_eq!(judge(&good, Scrutiny::Head), Verdict::Done);
         assert_eq!(judge(&good, Scrutiny::Whole), Verdict::Done);
         assert_eq!(judge(&other, Scrutiny::Head), Verdict::Done);
-        assert!(matches!(judge(&other, Scrutiny::Whole),
-            Verdict::Failed(Failure { kind: FailureKind::WrongAnswer, .. })));
-        assert!(matches!(judge(br#"{"t":1,"r":[null],"n":[]}"#, Scrutiny::Head),
-            Verdict::Failed(Failure { kind: FailureKind::NotFound, .. })));
-        assert!(matches!(judge(br#"{"t":18,"e":4100000,"r":["gone"],"b":[]}"#, Scrutiny::Head),
-            Verdict::Failed(Failure { kind: FailureKind::OpFailed, .. })));
+        assert!(matches!(
+            judge(&other, Scrutiny::Whole),
+            Verdict::Failed(Failure { kind: FailureKind::WrongAnswer, .. })
+        ));
+        assert!(matches!(
+            judge(br#"{"t":1,"r":[null],"n":[]}"#, Scrutiny::Head),
+            Verdict::Failed(Failure { kind: FailureKind::NotFound, .. })
+        ));
+        assert!(matches!(
+            judge(br#"{"t":18,"e":4100000,"r":["gone"],"b":[]}"#, Scrutiny::Head),
+            Verdict::Failed(Failure { kind: FailureKind::OpFailed, .. })
+        ));
     }
 
     #[test]
@@ -347,8 +347,10 @@ mod tests {
         let mut ops = operations(&[]);
         let part = Part { lane: UPDATE, ..Part::default() };
         let skipped = br#"{"t":1,"r":[{"errors":0,"replaced":0,"skipped":1,"unchanged":0}]}"#;
-        assert!(matches!(ops.judge(&part, skipped, Scrutiny::Head, &mut Vec::new()),
-            Verdict::Failed(Failure { kind: FailureKind::NotFound, .. })));
+        assert!(matches!(
+            ops.judge(&part, skipped, Scrutiny::Head, &mut Vec::new()),
+            Verdict::Failed(Failure { kind: FailureKind::NotFound, .. })
+        ));
     }
 
     #[test]

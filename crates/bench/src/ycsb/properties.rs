@@ -80,11 +80,8 @@ const KNOWN: &[&str] = &[
     "zeropadding",
 ];
 
-const CORE_WORKLOADS: &[&str] = &[
-    "site.ycsb.workloads.CoreWorkload",
-    "com.yahoo.ycsb.workloads.CoreWorkload",
-    "core",
-];
+const CORE_WORKLOADS: &[&str] =
+    &["site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload", "core"];
 
 /// Why properties make no sense.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -274,10 +271,7 @@ mod tests {
         assert_eq!(properties.text("readproportion"), Some("0.9"));
         assert_eq!(
             properties.warnings(),
-            [
-                "unknown property reedproportion is ignored",
-                "property status has no effect here"
-            ]
+            ["unknown property reedproportion is ignored", "property status has no effect here"]
         );
         assert!(properties.add_override("readproportion").is_err());
         properties.set("recordcount", "many");

@@ -24,9 +24,8 @@ pub struct Queries {
 impl Queries {
     /// Renders the fixed parts. `durability` goes into every write when it is given.
     pub fn new(settings: &Settings, durability: Option<&str>) -> Self {
-        let table = |options: &str| {
-            format!(r#"[15,[[14,["{DATABASE}"]],{}]{options}]"#, quoted(&settings.table))
-        };
+        let table =
+            |options: &str| format!(r#"[15,[[14,["{DATABASE}"]],{}]{options}]"#, quoted(&settings.table));
         let read_options = match &settings.readmode {
             Some(mode) => format!(r#",{{"read_mode":"{mode}"}}"#),
             None => String::new(),
@@ -60,13 +59,7 @@ impl Queries {
     }
 
     /// `table.get(key).update(values)`, of one field or of all.
-    pub fn update(
-        &self,
-        record: u64,
-        field: Option<usize>,
-        chance: &mut Chance,
-        out: &mut Vec<u8>,
-    ) {
+    pub fn update(&self, record: u64, field: Option<usize>, chance: &mut Chance, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.write_start);
         self.settings.keys.push(record, out);
         out.extend_from_slice(b"\"]],{");
@@ -88,12 +81,7 @@ impl Queries {
 
     /// `table.insert([documents])`; answers how many sentences the first fields have in all.
     /// Every document is determined by `seed` and its number.
-    pub fn insert_many(
-        &self,
-        records: std::ops::Range<u64>,
-        seed: u64,
-        out: &mut Vec<u8>,
-    ) -> u64 {
+    pub fn insert_many(&self, records: std::ops::Range<u64>, seed: u64, out: &mut Vec<u8>) -> u64 {
         out.extend_from_slice(&self.insert_start);
         out.extend_from_slice(b"[2,[");
         let first = records.start;
@@ -213,10 +201,7 @@ mod tests {
     fn reads_are_gets_in_the_read_mode_asked_for() {
         let plain = queries(&[], None);
         check(|out| plain.read(7, None, out), json!([16, [table(), "user7"]]));
-        check(
-            |out| plain.read(7, Some(1), out),
-            json!([33, [[16, [table(), "user7"]], "field1"]]),
-        );
+        check(|out| plain.read(7, Some(1), out), json!([33, [[16, [table(), "user7"]], "field1"]]));
         let outdated = queries(&[("rethinkdb.readmode", "outdated")], None);
         let outdated_table = json!([15, [[14, ["ycsb"]], "usertable"], {"read_mode": "outdated"}]);
         check(|out| outdated.read(7, None, out), json!([16, [outdated_table, "user7"]]));
@@ -259,10 +244,7 @@ mod tests {
         let plain = queries(&[], None);
         let between = json!([182, [table(), "user7", [181]]]);
         check(|out| plain.scan(7, 50, None, out), json!([71, [between, 50]]));
-        check(
-            |out| plain.scan(7, 50, Some(0), out),
-            json!([33, [[71, [between, 50]], "field0"]]),
-        );
+        check(|out| plain.scan(7, 50, Some(0), out), json!([33, [[71, [between, 50]], "field0"]]));
         let ordered = queries(&[("scanorder", "key")], None);
         let in_order = json!([41, [between], {"index": "__pk__"}]);
         check(|out| ordered.scan(7, 50, None, out), json!([71, [in_order, 50]]));
@@ -279,10 +261,8 @@ mod tests {
         assert_ne!(one, other);
         let query: Value = serde_json::from_slice(&one).expect("JSON");
         let documents = query[1][1][1][1].as_array().expect("documents");
-        let counted: usize = documents
-            .iter()
-            .map(|d| d["field0"].as_str().expect("text").split('.').count())
-            .sum();
+        let counted: usize =
+            documents.iter().map(|d| d["field0"].as_str().expect("text").split('.').count()).sum();
         assert_eq!(counted as u64, sentences);
     }
 }

@@ -108,8 +108,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings::from_properties(&Properties::default())
-            .expect("invariant: the defaults are in order")
+        Settings::from_properties(&Properties::default()).expect("invariant: the defaults are in order")
     }
 }
 
@@ -286,8 +285,8 @@ fn field_lengths(properties: &Properties) -> Result<Lengths, PropertyError> {
             let path = properties.text("fieldlengthhistogram").unwrap_or("hist.txt");
             let text = std::fs::read_to_string(path)
                 .map_err(|e| PropertyError::Contradiction(format!("{path}: {e}")))?;
-            let buckets = Buckets::parse(&text)
-                .map_err(|e| PropertyError::Contradiction(format!("{path}: {e}")))?;
+            let buckets =
+                Buckets::parse(&text).map_err(|e| PropertyError::Contradiction(format!("{path}: {e}")))?;
             Lengths::Histogram(buckets)
         }
         _ => {

@@ -86,12 +86,7 @@ pub fn create_database(admin: &mut Admin, name: &str) -> anyhow::Result<()> {
 }
 
 /// Changes shards and replicas when they were given, and waits until the table is ready.
-pub fn apply_layout(
-    admin: &mut Admin,
-    db: &str,
-    table: &str,
-    layout: &Layout,
-) -> anyhow::Result<()> {
+pub fn apply_layout(admin: &mut Admin, db: &str, table: &str, layout: &Layout) -> anyhow::Result<()> {
     if layout.shards.is_none() && layout.replicas.is_none() {
         return Ok(());
     }
@@ -99,8 +94,7 @@ pub fn apply_layout(
     let config = admin.ask(&terms::config(target.clone()))?;
     let shards_now = config["shards"].as_array().map_or(1, Vec::len) as u32;
     let replicas_now = config["shards"][0]["replicas"].as_array().map_or(1, Vec::len) as u32;
-    let wanted =
-        (layout.shards.unwrap_or(shards_now), layout.replicas.unwrap_or(replicas_now));
+    let wanted = (layout.shards.unwrap_or(shards_now), layout.replicas.unwrap_or(replicas_now));
     if wanted != (shards_now, replicas_now) {
         admin
             .ask(&terms::reconfigure(target.clone(), wanted.0, wanted.1))
@@ -172,11 +166,7 @@ pub fn mark_changed(admin: &mut Admin, table: &str) -> anyhow::Result<()> {
 ///
 /// Fails with what to do when the table is missing, holds fewer records than `recordcount`, or was
 /// loaded with settings that make other keys or values.
-pub fn check_for_run(
-    admin: &mut Admin,
-    settings: &Settings,
-    loaded: Option<&Loaded>,
-) -> anyhow::Result<u64> {
+pub fn check_for_run(admin: &mut Admin, settings: &Settings, loaded: Option<&Loaded>) -> anyhow::Result<u64> {
     let table = &settings.table;
     let load_first = "run `rekindle bench ycsb load` first, with the same -p settings";
     let records = match (settings.recordcount, loaded) {
