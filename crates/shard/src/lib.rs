@@ -18,6 +18,7 @@ mod draft;
 mod entry;
 mod error;
 mod latch;
+mod proposal;
 mod replica;
 mod replicas;
 mod shard;

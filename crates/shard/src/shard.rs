@@ -8,9 +8,10 @@ use log::{Durability, GroupId, Log, Lsn, ProposeError};
 use storage::{Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::draft::{Decision, Draft};
-use crate::latch::{Fate, Held, Latches};
+use crate::latch::{Held, Latches};
+use crate::proposal::{Answers, Proposal};
 use crate::replica::Replica;
-use crate::ticket::{self, TicketSender};
+use crate::ticket;
 use crate::{OpenError, Replicas, WriteError, WriteRefusal, WriteTicket};
 
 /// One replica of one key range of a table.
@@ -22,14 +23,8 @@ pub struct Shard {
     incarnation: u64,
     sequence_last: AtomicU64,
     retired: AtomicBool,
-    // Shared with the answers that are still to come.
+    // Shared with the proposals that are still to be answered.
     answers: Arc<Answers>,
-}
-
-/// What an answered proposal changes.
-struct Answers {
-    replica: Arc<Replica>,
-    latches: Latches,
 }
 
 impl Shard {
@@ -209,33 +204,11 @@ impl Shard {
         let sequence = self.sequence_last.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = draft.encode(self.incarnation, sequence);
         let keys = draft.publish(&mut held, sequence);
-        let (sender, ticket) = ticket::pair();
-        let answers = Arc::clone(&self.answers);
-        let done = move |outcome| answers.settle(&keys, sequence, outcome, sender);
+        let (proposal, ticket) = Proposal::new(Arc::clone(&self.answers), keys, sequence);
         // Still under the latches: the log's order is the order of evaluation.
-        self.log.propose(self.part.group, entry, durability, Box::new(done));
+        self.log.propose(self.part.group, entry, durability, proposal.done());
+        drop(held);
+        proposal.let_go();
         ticket
-    }
-}
-
-impl Answers {
-    /// Called by the log, once the entry is applied or will not be.
-    fn settle(
-        &self,
-        keys: &[PrimaryKey],
-        sequence: u64,
-        outcome: Result<Lsn, ProposeError>,
-        sender: TicketSender,
-    ) {
-        let outcome = match outcome {
-            Ok(_) if self.replica.take_skip(sequence) => Err(WriteRefusal::Dependency.into()),
-            Ok(lsn) => Ok(lsn),
-            Err(error) => Err(error.into()),
-        };
-        let fate = if outcome.is_ok() { Fate::Applied } else { Fate::Failed };
-        for key in keys {
-            self.latches.settle(key, sequence, fate);
-        }
-        sender.send(outcome);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
@@ -93,12 +94,7 @@ impl Bed {
     ) -> Bed {
         let replicas = Replicas::new(Arc::new(engine.clone())).unwrap();
         let inner = open(disk.clone(), Arc::clone(&replicas) as _);
-        let log = TestLog {
-            inner,
-            refuse: Mutex::default(),
-            proposed: Mutex::default(),
-            refused: Mutex::default(),
-        };
+        let log = TestLog::over(inner);
         Bed { engine, disk, replicas, log: Arc::new(log) }
     }
 
@@ -123,9 +119,25 @@ pub struct TestLog {
     refuse: Mutex<BTreeSet<usize>>,
     proposed: Mutex<usize>,
     refused: Mutex<Vec<Done>>,
+    stopped: AtomicBool,
 }
 
 impl TestLog {
+    fn over(inner: MemoryLog) -> TestLog {
+        TestLog {
+            inner,
+            refuse: Mutex::default(),
+            proposed: Mutex::default(),
+            refused: Mutex::default(),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on refuses everything at once, on the proposer's thread.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
     pub fn refuse(&self, proposals: impl IntoIterator<Item = usize>) {
         self.refuse.lock().extend(proposals);
     }
@@ -159,6 +171,9 @@ impl Log for TestLog {
     }
 
     fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
+        if self.stopped.load(Ordering::SeqCst) {
+            return done(Err(Refusal::Stopped.into()));
+        }
         let number = {
             let mut proposed = self.proposed.lock();
             *proposed += 1;

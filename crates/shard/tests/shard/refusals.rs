@@ -97,6 +97,20 @@ fn an_answer_computed_from_a_refused_row_is_refused() {
 }
 
 #[test]
+fn a_log_that_has_stopped_refuses_without_a_deadlock() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    put(&shard, "k", 1.0).1.wait().unwrap();
+    bed.log.stop();
+    assert_definite(put(&shard, "k", 2.0).1.wait());
+    let keys = [key("k"), key("j"), key("i")];
+    let put_all = |_: usize, _: Option<&Object>| (Decision::Put(row(3.0)), ());
+    assert_definite(shard.write_many(&keys, Durability::Hard, put_all).unwrap().1.wait());
+    assert_eq!(read(&shard, "k"), Some(1.0));
+    assert_eq!(increment(&shard, "k").0, 2.0, "nothing refused is seen as proposed");
+}
+
+#[test]
 fn a_replay_skips_what_was_skipped() {
     let bed = Bed::stepped();
     let shard = bed.shard();

@@ -1,0 +1,98 @@
+//! A write between its latches and its answer.
+
+use std::mem;
+use std::sync::Arc;
+
+use datum::PrimaryKey;
+use log::{Done, Lsn, ProposeError};
+use parking_lot::Mutex;
+
+use crate::latch::{Fate, Latches};
+use crate::replica::Replica;
+use crate::ticket::{self, TicketSender};
+use crate::{WriteRefusal, WriteTicket};
+
+/// What answered proposals change.
+pub(crate) struct Answers {
+    pub(crate) replica: Arc<Replica>,
+    pub(crate) latches: Latches,
+}
+
+/// One entry on its way through the log.
+pub(crate) struct Proposal {
+    answers: Arc<Answers>,
+    // The rows it is the newest proposal of, or was.
+    keys: Vec<PrimaryKey>,
+    sequence: u64,
+    stage: Mutex<Stage>,
+}
+
+type Outcome = Result<Lsn, ProposeError>;
+
+enum Stage {
+    /// The proposer holds its latches, so nobody may wait for them on behalf of this proposal: a
+    /// log that has stopped answers before `propose` returns, on the proposer's own thread.
+    Held(TicketSender),
+    /// The answer came meanwhile; the proposer acts on it.
+    AnsweredEarly(TicketSender, Outcome),
+    /// The latches are free; the answer is acted on when it comes.
+    Free(TicketSender),
+    /// Over.
+    Settled,
+}
+
+impl Proposal {
+    pub(crate) fn new(
+        answers: Arc<Answers>,
+        keys: Vec<PrimaryKey>,
+        sequence: u64,
+    ) -> (Arc<Proposal>, WriteTicket) {
+        let (sender, ticket) = ticket::pair();
+        let stage = Mutex::new(Stage::Held(sender));
+        (Arc::new(Proposal { answers, keys, sequence, stage }), ticket)
+    }
+
+    /// What the log is to call.
+    pub(crate) fn done(self: &Arc<Self>) -> Done {
+        let proposal = Arc::clone(self);
+        Box::new(move |outcome| proposal.answer(outcome))
+    }
+
+    /// The proposer has let go of its latches.
+    pub(crate) fn let_go(&self) {
+        let mut stage = self.stage.lock();
+        match mem::replace(&mut *stage, Stage::Settled) {
+            Stage::Held(sender) => *stage = Stage::Free(sender),
+            Stage::AnsweredEarly(sender, outcome) => {
+                drop(stage);
+                self.settle(outcome, sender);
+            }
+            over => *stage = over,
+        }
+    }
+
+    fn answer(&self, outcome: Outcome) {
+        let mut stage = self.stage.lock();
+        match mem::replace(&mut *stage, Stage::Settled) {
+            Stage::Held(sender) => *stage = Stage::AnsweredEarly(sender, outcome),
+            Stage::Free(sender) => {
+                drop(stage);
+                self.settle(outcome, sender);
+            }
+            over => *stage = over,
+        }
+    }
+
+    fn settle(&self, outcome: Outcome, sender: TicketSender) {
+        let outcome = match outcome {
+            Ok(_) if self.answers.replica.take_skip(self.sequence) => Err(WriteRefusal::Dependency.into()),
+            Ok(lsn) => Ok(lsn),
+            Err(error) => Err(error.into()),
+        };
+        let fate = if outcome.is_ok() { Fate::Applied } else { Fate::Failed };
+        for key in &self.keys {
+            self.answers.latches.settle(key, self.sequence, fate);
+        }
+        sender.send(outcome);
+    }
+}
