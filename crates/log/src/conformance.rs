@@ -248,8 +248,7 @@ fn closing_one_group_leaves_the_others(disk: &dyn Disk) {
 fn a_sync_is_answered_after_everything_before_it(disk: &dyn Disk) {
     let (engine, log) = started(disk);
     open(&*log, ONE, Lsn(0));
-    let soft: Vec<_> =
-        (0..10).map(|nth| propose(&*log, ONE, &nth.to_string(), Durability::Soft)).collect();
+    let soft: Vec<_> = (0..10).map(|nth| propose(&*log, ONE, &nth.to_string(), Durability::Soft)).collect();
     for _ in 0..2 {
         let (tell, synced) = mpsc::channel();
         log.sync(ONE, Box::new(move |result| drop(tell.send(result))));
@@ -282,8 +281,7 @@ fn a_log_behind_the_engine_goes_on_after_it(disk: &dyn Disk) {
 fn dropping_the_log_finishes_what_was_proposed(disk: &dyn Disk) {
     let (engine, log) = started(disk);
     open(&*log, ONE, Lsn(0));
-    let hard: Vec<_> =
-        (0..100).map(|nth| propose(&*log, ONE, &nth.to_string(), Durability::Hard)).collect();
+    let hard: Vec<_> = (0..100).map(|nth| propose(&*log, ONE, &nth.to_string(), Durability::Hard)).collect();
     drop(log);
     all_succeed(&hard);
     assert_eq!(engine.payloads(ONE).len(), 100);

@@ -121,10 +121,12 @@ impl Driver {
         self.groups.remove(&id);
     }
 
+    /// Whether the group takes proposals.
     pub fn is_open(&self, id: GroupId) -> bool {
         self.groups.contains_key(&id)
     }
 
+    /// How many groups take proposals.
     pub fn open_groups(&self) -> usize {
         self.groups.len()
     }

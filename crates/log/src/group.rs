@@ -201,11 +201,15 @@ impl Group {
         let committed = self.node.raft.raft_log.committed;
         loop {
             let index = self.applied + 1;
-            let may_apply = |waiting: &mut Waiting| match waiting.kind {
+            let Some(front) = self.queue.front() else { break };
+            let may_apply = match front.kind {
                 EntryKind::Proposed(Durability::Hard) => index <= committed,
                 EntryKind::Proposed(Durability::Soft) | EntryKind::Election => index <= self.soft,
             };
-            let Some(waiting) = self.queue.pop_front_if(may_apply) else { break };
+            if !may_apply {
+                break;
+            }
+            let Some(waiting) = self.queue.pop_front() else { break };
             self.applied = index;
             match waiting.kind {
                 EntryKind::Election => continue,

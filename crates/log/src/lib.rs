@@ -32,8 +32,8 @@ mod store;
 
 pub use contract::{Applier, Done, Entry, Log};
 pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
+pub use lsn::{Durability, GroupId, Lsn};
 pub use record::{EntryKind, Record};
 pub use segment::HeaderError;
-pub use lsn::{Durability, GroupId, Lsn};
 pub use stats::{GROUP_COMMIT_BUCKETS, LogStats};
 pub use store::{Forgotten, Position, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};

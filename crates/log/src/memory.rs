@@ -138,12 +138,7 @@ impl Shared {
         count
     }
 
-    fn append(
-        &self,
-        group: GroupId,
-        entry: Option<(Bytes, Durability)>,
-        batch: &mut Vec<Entry>,
-    ) -> Lsn {
+    fn append(&self, group: GroupId, entry: Option<(Bytes, Durability)>, batch: &mut Vec<Entry>) -> Lsn {
         let mut groups = hold(&self.disk.groups);
         let log = groups.entry(group).or_default();
         let Some((bytes, durability)) = entry else { return log.last };

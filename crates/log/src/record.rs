@@ -285,9 +285,7 @@ impl<P: AsRef<[u8]>> Record<P> {
                 Record::Tail { group: *group, index: *index, term: *term, proposed: *proposed }
             }
             Record::Tombstone { group } => Record::Tombstone { group: *group },
-            Record::Mark { segment, offset } => {
-                Record::Mark { segment: *segment, offset: *offset }
-            }
+            Record::Mark { segment, offset } => Record::Mark { segment: *segment, offset: *offset },
         }
     }
 }
@@ -299,13 +297,8 @@ mod tests {
     fn one_of_each() -> Vec<Record<Vec<u8>>> {
         let group = GroupId(7);
         let kind = EntryKind::Proposed(Durability::Hard);
-        let election = Record::Entry {
-            group,
-            index: 10,
-            term: 2,
-            kind: EntryKind::Election,
-            payload: Vec::new(),
-        };
+        let election =
+            Record::Entry { group, index: 10, term: 2, kind: EntryKind::Election, payload: Vec::new() };
         vec![
             Record::Entry { group, index: 9, term: 2, kind, payload: b"entry".to_vec() },
             election,

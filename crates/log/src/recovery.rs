@@ -44,6 +44,7 @@ impl<'a> Scanner<'a> {
         Ok(Scanner { segment, header, offset: SEGMENT_HEADER_BYTES })
     }
 
+    /// The header of the segment.
     pub fn header(&self) -> &SegmentHeader {
         &self.header
     }
@@ -118,14 +119,8 @@ mod tests {
     }
 
     fn segment_with_head(head_bytes: u64, records: &[Record<Vec<u8>>]) -> Vec<u8> {
-        let header = SegmentHeader {
-            salt: SALT,
-            number: 3,
-            log_id: 1,
-            previous: 2,
-            previous_bytes: 64,
-            head_bytes,
-        };
+        let header =
+            SegmentHeader { salt: SALT, number: 3, log_id: 1, previous: 2, previous_bytes: 64, head_bytes };
         let mut bytes = header.encode().to_vec();
         for record in records {
             record::encode(record, SALT, &mut bytes);

@@ -60,8 +60,7 @@ impl SegmentHeader {
 
     /// Reads a header from the start of a segment.
     pub fn decode(segment: &[u8]) -> Result<SegmentHeader, HeaderError> {
-        let bytes: &[u8; SEGMENT_HEADER_BYTES] =
-            segment.first_chunk().ok_or(HeaderError::Invalid)?;
+        let bytes: &[u8; SEGMENT_HEADER_BYTES] = segment.first_chunk().ok_or(HeaderError::Invalid)?;
         let u64_at = |offset: usize| {
             let mut number = [0; 8];
             number.copy_from_slice(&bytes[offset..offset + 8]);
@@ -104,14 +103,8 @@ pub(crate) fn segment_number(path: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const HEADER: SegmentHeader = SegmentHeader {
-        salt: 1,
-        number: 2,
-        log_id: 3,
-        previous: 4,
-        previous_bytes: 5,
-        head_bytes: 6,
-    };
+    const HEADER: SegmentHeader =
+        SegmentHeader { salt: 1, number: 2, log_id: 3, previous: 4, previous_bytes: 5, head_bytes: 6 };
 
     #[test]
     fn a_header_reads_back_and_every_changed_bit_is_noticed() {

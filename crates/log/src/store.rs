@@ -134,19 +134,11 @@ pub trait Store: Send {
 
     /// Reads written entries of `group` after `index`, at most about `bytes_max`, at least one
     /// if there is one.
-    fn read(
-        &self,
-        group: GroupId,
-        index: u64,
-        bytes_max: usize,
-    ) -> Result<Vec<StoredEntry>, LogError>;
+    fn read(&self, group: GroupId, index: u64, bytes_max: usize) -> Result<Vec<StoredEntry>, LogError>;
 
     /// Deletes the oldest segments as long as every entry in them is at or before the position
     /// that `flushed` gives for its group. Groups that `flushed` does not name are kept.
-    fn delete_flushed(
-        &mut self,
-        flushed: &BTreeMap<GroupId, u64>,
-    ) -> Result<Vec<Forgotten>, StoreError>;
+    fn delete_flushed(&mut self, flushed: &BTreeMap<GroupId, u64>) -> Result<Vec<Forgotten>, StoreError>;
 
     /// What is on disk.
     fn size(&self) -> StoreSize;

@@ -1,5 +1,7 @@
 //! Every log keeps the contract.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! A log whose bytes were changed behind its back says so, or still holds every entry.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -12,8 +14,7 @@ use io::real::RealClock;
 use io::sim::{Fault, SimFiles, SimRandom};
 use rekindle_log::file::{FileLog, FileLogOptions, StoreOptions};
 use rekindle_log::{
-    Applier, ApplyError, Doubt, Durability, Entry, GroupId, Log, LogError, Lsn, ProposeError,
-    Refusal,
+    Applier, ApplyError, Doubt, Durability, Entry, GroupId, Log, LogError, Lsn, ProposeError, Refusal,
 };
 
 const DIR: &str = "/log";

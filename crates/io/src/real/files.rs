@@ -63,8 +63,7 @@ impl Files for RealFiles {
     }
 
     fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
-        let file =
-            fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Box::new(RealLock { _file: file })),
             Err(fs::TryLockError::WouldBlock) => Err(Error::from(ErrorKind::WouldBlock)),

@@ -84,11 +84,7 @@ impl Drop for SimListener {
 
 impl Connection for SimConnection {
     fn send(&self, message: &[u8]) -> Result<()> {
-        if self.outgoing.push(message.to_vec()) {
-            Ok(())
-        } else {
-            Err(Error::from(ErrorKind::BrokenPipe))
-        }
+        if self.outgoing.push(message.to_vec()) { Ok(()) } else { Err(Error::from(ErrorKind::BrokenPipe)) }
     }
 
     fn receive(&self) -> Result<Option<Vec<u8>>> {
@@ -149,5 +145,33 @@ impl<T> Queue<T> {
     fn end(&self) {
         self.lock().open = false;
         self.state.1.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_arrive_in_order_until_the_other_side_closes() {
+        let network = SimNetwork::new();
+        let listener = network.listen("node:1").unwrap();
+        let near = network.connect("node:1").unwrap();
+        let far = listener.accept().unwrap();
+        near.send(b"first").unwrap();
+        near.send(b"second").unwrap();
+        near.close();
+        assert_eq!(far.receive().unwrap().as_deref(), Some(&b"first"[..]));
+        assert_eq!(far.receive().unwrap().as_deref(), Some(&b"second"[..]));
+        assert_eq!(far.receive().unwrap(), None);
+        assert!(far.send(b"too late").is_err());
+    }
+
+    #[test]
+    fn an_address_nobody_listens_at_refuses() {
+        let network = SimNetwork::new();
+        assert!(network.connect("node:1").is_err());
+        drop(network.listen("node:1").unwrap());
+        assert!(network.connect("node:1").is_err());
     }
 }

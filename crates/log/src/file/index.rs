@@ -59,10 +59,12 @@ impl Location {
 }
 
 impl Index {
+    /// What is known of a group that is not closed.
     pub fn group(&self, id: GroupId) -> Option<&StoredGroup> {
         self.groups.get(&id).map(|group| &group.stored)
     }
 
+    /// Every group that is not closed, lowest id first.
     pub fn groups(&self) -> impl Iterator<Item = (GroupId, &StoredGroup)> {
         self.groups.iter().map(|(id, group)| (*id, &group.stored))
     }

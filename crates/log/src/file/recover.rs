@@ -90,12 +90,7 @@ impl Found {
     }
 
     /// A segment must be the one its name says, of the same log, after the one before it.
-    fn check_header(
-        &self,
-        number: u64,
-        path: &Path,
-        header: &SegmentHeader,
-    ) -> Result<(), LogError> {
+    fn check_header(&self, number: u64, path: &Path, header: &SegmentHeader) -> Result<(), LogError> {
         if header.number != number {
             return Err(damaged(path, 16, "segment has the number of another"));
         }

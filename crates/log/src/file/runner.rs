@@ -74,6 +74,7 @@ impl Syncing {
 }
 
 impl<S: Store> Runner<S> {
+    /// A runner over a store that was just opened; no group is open yet.
     pub fn new(
         store: S,
         applier: Arc<dyn Applier>,
@@ -409,6 +410,7 @@ impl<S: Store> Runner<S> {
         self.driver.abandon(&Doubt::Closed);
     }
 
+    /// What was done so far.
     pub fn stats(&self) -> LogStats {
         let mut stats = self.stats.clone();
         let size = self.store.size();

@@ -295,9 +295,8 @@ impl World {
         let before = self.history.get(&group).into_iter().flatten();
         let before: Vec<_> = before.map(|proposed| Arc::clone(&proposed.answer)).collect();
         let done = Box::new(move |result: Result<Lsn, ProposeError>| {
-            let is_told = |answer: &Mutex<Option<_>>| {
-                answer.lock().unwrap_or_else(PoisonError::into_inner).is_some()
-            };
+            let is_told =
+                |answer: &Mutex<Option<_>>| answer.lock().unwrap_or_else(PoisonError::into_inner).is_some();
             let all_told = before.iter().all(|answer| is_told(answer));
             assert!(result.is_err() || all_told, "a sync does not overtake");
         });
@@ -387,9 +386,9 @@ fn seeds() -> std::ops::Range<u64> {
 fn no_acknowledged_entry_is_lost_in_any_crash() {
     let mut acknowledged = 0;
     for seed in seeds() {
-        acknowledged += World::new(seed, Planted::Nothing).run().unwrap_or_else(|broken| {
-            panic!("{broken}; again with LOG_SIM_START={seed} LOG_SIM_SEEDS=1")
-        });
+        acknowledged += World::new(seed, Planted::Nothing)
+            .run()
+            .unwrap_or_else(|broken| panic!("{broken}; again with LOG_SIM_START={seed} LOG_SIM_SEEDS=1"));
     }
     let lives = seeds().count() as u64 * LIVES_PER_SEED;
     assert!(acknowledged > lives, "{acknowledged} acknowledged in {lives} lives");

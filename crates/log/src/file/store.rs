@@ -14,9 +14,7 @@ use crate::error::LogError;
 use crate::lsn::GroupId;
 use crate::record::{self, RECORD_HEADER_BYTES, Record};
 use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
-use crate::store::{
-    Forgotten, Position, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask,
-};
+use crate::store::{Forgotten, Position, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
 
 /// The name under which a segment is made.
 const NEXT_NAME: &str = "next.tmp";
@@ -179,12 +177,7 @@ fn segment_head(header: &mut SegmentHeader, index: &Index) -> Vec<u8> {
 }
 
 /// Makes a segment under its proper name, whole and durable or not at all.
-fn make_segment(
-    files: &dyn Files,
-    dir: &Path,
-    number: u64,
-    head: &[u8],
-) -> std::io::Result<Arc<dyn File>> {
+fn make_segment(files: &dyn Files, dir: &Path, number: u64, head: &[u8]) -> std::io::Result<Arc<dyn File>> {
     let next = dir.join(NEXT_NAME);
     remove_if_there(files, &next)?;
     let file = files.create(&next)?;
@@ -269,12 +262,7 @@ impl Store for FileStore {
         }
     }
 
-    fn read(
-        &self,
-        group: GroupId,
-        index: u64,
-        bytes_max: usize,
-    ) -> Result<Vec<StoredEntry>, LogError> {
+    fn read(&self, group: GroupId, index: u64, bytes_max: usize) -> Result<Vec<StoredEntry>, LogError> {
         let mut reader = Reader::new(self);
         let mut entries = Vec::new();
         let mut bytes = 0;
@@ -290,10 +278,7 @@ impl Store for FileStore {
         Ok(entries)
     }
 
-    fn delete_flushed(
-        &mut self,
-        flushed: &BTreeMap<GroupId, u64>,
-    ) -> Result<Vec<Forgotten>, StoreError> {
+    fn delete_flushed(&mut self, flushed: &BTreeMap<GroupId, u64>) -> Result<Vec<Forgotten>, StoreError> {
         let mut forgotten = Vec::new();
         while self.index.oldest_is_flushed(flushed) {
             let Some(oldest) = self.index.segments.front() else { break };
@@ -324,12 +309,7 @@ impl<'a> Reader<'a> {
         Reader { store, open: None, start: 0, bytes: Vec::new() }
     }
 
-    fn entry(
-        &mut self,
-        group: GroupId,
-        index: u64,
-        at: Position,
-    ) -> Result<StoredEntry, LogError> {
+    fn entry(&mut self, group: GroupId, index: u64, at: Position) -> Result<StoredEntry, LogError> {
         let salt = self.open_segment(at.segment)?;
         let record = self.record_at(at.offset)?;
         match record::decode(record, salt) {
@@ -369,9 +349,8 @@ impl<'a> Reader<'a> {
 
     /// The bytes from `offset` on: the whole record if the segment holds it.
     fn record_at(&mut self, offset: u64) -> Result<&[u8], LogError> {
-        let whole = |bytes: &[u8]| {
-            record::record_bytes_unchecked(bytes).is_some_and(|need| need <= bytes.len())
-        };
+        let whole =
+            |bytes: &[u8]| record::record_bytes_unchecked(bytes).is_some_and(|need| need <= bytes.len());
         let skip = offset.checked_sub(self.start).and_then(|skip| usize::try_from(skip).ok());
         if let Some(skip) = skip.filter(|skip| self.bytes.get(*skip..).is_some_and(whole)) {
             return Ok(&self.bytes[skip..]);
