@@ -3,15 +3,20 @@
 //! A string names a field, an array is the union of what it holds, and an object `{field: spec}`
 //! descends: `{field: true}` is the field itself. Source: reql reference section 3, "Pathspecs".
 
+use std::sync::Arc;
+
 use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 
 use crate::EvalError;
 use crate::args::Args;
 use crate::deep;
 
-/// Parts of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathSpec {
+/// Parts of an object. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct PathSpec(Arc<Node>);
+
+#[derive(Debug)]
+enum Node {
     /// One field.
     Field(Text),
     /// Every part that one of these names.
@@ -41,7 +46,7 @@ impl PathSpec {
             Some(only) if specs.is_empty() => Ok(only),
             last => {
                 specs.extend(last);
-                Ok(PathSpec::Union(specs))
+                Ok(PathSpec::union(specs))
             }
         }
     }
@@ -49,9 +54,9 @@ impl PathSpec {
     /// What `value` names.
     pub fn of(value: &Datum) -> Result<PathSpec, EvalError> {
         match value {
-            Datum::String(field) => Ok(PathSpec::Field(field.clone())),
+            Datum::String(field) => Ok(PathSpec::field(field.clone())),
             Datum::Array(specs) => {
-                deep::level(|| specs.iter().map(PathSpec::of).collect::<Result<_, _>>().map(PathSpec::Union))
+                deep::level(|| specs.iter().map(PathSpec::of).collect::<Result<_, _>>().map(PathSpec::union))
             }
             Datum::Object(members) => deep::level(|| Self::inside(members)),
             Datum::Time(_) | Datum::Geometry(_) => match pseudo::to_object(value) {
@@ -74,12 +79,21 @@ impl PathSpec {
         // `true` names the field itself, like a string beside the object.
         let (whole, inside): (Vec<_>, Vec<_>) = specs.into_iter().partition(|(_, s)| s.is_none());
         let inside = inside.into_iter().filter_map(|(field, spec)| Some((field, spec?))).collect();
+        let inside = PathSpec(Arc::new(Node::Inside(inside)));
         if whole.is_empty() {
-            return Ok(PathSpec::Inside(inside));
+            return Ok(inside);
         }
-        let mut all: Vec<_> = whole.into_iter().map(|(field, _)| PathSpec::Field(field)).collect();
-        all.push(PathSpec::Inside(inside));
-        Ok(PathSpec::Union(all))
+        let mut all: Vec<_> = whole.into_iter().map(|(field, _)| PathSpec::field(field)).collect();
+        all.push(inside);
+        Ok(PathSpec::union(all))
+    }
+
+    fn field(field: Text) -> PathSpec {
+        PathSpec(Arc::new(Node::Field(field)))
+    }
+
+    fn union(specs: Vec<PathSpec>) -> PathSpec {
+        PathSpec(Arc::new(Node::Union(specs)))
     }
 
     /// Only the parts of `object` that are named.
@@ -101,10 +115,10 @@ impl PathSpec {
     /// Whether `object` has every part that is named, and not as null.
     #[must_use]
     pub fn is_in(&self, object: &Object) -> bool {
-        match self {
-            PathSpec::Field(field) => object.get(field).is_some_and(|v| !matches!(v, Datum::Null)),
-            PathSpec::Union(specs) => deep::level(|| specs.iter().all(|spec| spec.is_in(object))),
-            PathSpec::Inside(members) => members.iter().all(|(field, spec)| {
+        match &*self.0 {
+            Node::Field(field) => object.get(field).is_some_and(|v| !matches!(v, Datum::Null)),
+            Node::Union(specs) => deep::level(|| specs.iter().all(|spec| spec.is_in(object))),
+            Node::Inside(members) => members.iter().all(|(field, spec)| {
                 deep::level(|| match object.get(field) {
                     Some(Datum::Object(inner)) => spec.is_in(&inner),
                     // Something without fields has all of no fields.
@@ -117,31 +131,31 @@ impl PathSpec {
 
     /// Whether nothing is named.
     fn is_empty(&self) -> bool {
-        match self {
-            PathSpec::Field(_) => false,
-            PathSpec::Union(specs) => specs.iter().all(PathSpec::is_empty),
-            PathSpec::Inside(members) => members.is_empty(),
+        match &*self.0 {
+            Node::Field(_) => false,
+            Node::Union(specs) => specs.iter().all(PathSpec::is_empty),
+            Node::Inside(members) => members.is_empty(),
         }
     }
 
     fn pluck_into(&self, object: &Object, kept: &mut ObjectBuilder) {
-        match self {
-            PathSpec::Field(field) => {
+        match &*self.0 {
+            Node::Field(field) => {
                 if let Some(value) = object.get(field) {
                     kept.insert(field.clone(), value);
                 }
             }
-            PathSpec::Union(specs) => deep::level(|| {
+            Node::Union(specs) => deep::level(|| {
                 for spec in specs {
                     spec.pluck_into(object, kept);
                 }
             }),
-            PathSpec::Inside(members) => {
+            Node::Inside(members) => {
                 for (field, spec) in members {
                     let Some(value) = object.get(field) else { continue };
                     if let Ok(part) = deep::level(|| spec.pluck_value(&value, Arrays::Enter)) {
                         let part = match kept.remove(field) {
-                            Some(before) => union(before, part),
+                            Some(before) => both_parts(before, part),
                             None => part,
                         };
                         kept.insert(field.clone(), part);
@@ -163,16 +177,16 @@ impl PathSpec {
     }
 
     fn remove_from(&self, rest: &mut ObjectBuilder) {
-        match self {
-            PathSpec::Field(field) => {
+        match &*self.0 {
+            Node::Field(field) => {
                 rest.remove(field);
             }
-            PathSpec::Union(specs) => deep::level(|| {
+            Node::Union(specs) => deep::level(|| {
                 for spec in specs {
                     spec.remove_from(rest);
                 }
             }),
-            PathSpec::Inside(members) => {
+            Node::Inside(members) => {
                 for (field, spec) in members {
                     let Some(value) = rest.get(field) else { continue };
                     if let Ok(part) = deep::level(|| spec.without_value(value, Arrays::Enter)) {
@@ -195,18 +209,43 @@ impl PathSpec {
     }
 }
 
+impl Node {
+    /// Moves the specs inside this one to `waiting`.
+    fn empty_into(&mut self, waiting: &mut Vec<PathSpec>) {
+        match self {
+            Node::Field(_) => {}
+            Node::Union(specs) => waiting.append(specs),
+            Node::Inside(members) => waiting.extend(members.drain(..).map(|(_, spec)| spec)),
+        }
+    }
+}
+
+/// A spec may be tens of thousands of levels deep: its parts are dropped from a list, not by
+/// recursion.
+impl Drop for Node {
+    fn drop(&mut self) {
+        let mut waiting = Vec::new();
+        self.empty_into(&mut waiting);
+        while let Some(PathSpec(node)) = waiting.pop() {
+            if let Some(mut node) = Arc::into_inner(node) {
+                node.empty_into(&mut waiting);
+            }
+        }
+    }
+}
+
 fn invalid(value: &Datum) -> EvalError {
     EvalError::logic(format!("Invalid path argument `{}`.", value.truncated()))
 }
 
 /// Parts of one value that two specs named, together.
-fn union(before: Datum, more: Datum) -> Datum {
+fn both_parts(before: Datum, more: Datum) -> Datum {
     match (before, more) {
         (Datum::Object(before), Datum::Object(more)) => deep::level(|| {
             let mut both = before.to_builder();
             for (field, value) in more.iter() {
                 let value = match both.remove(&field) {
-                    Some(known) => union(known, value),
+                    Some(known) => both_parts(known, value),
                     None => value,
                 };
                 both.insert(field, value);
