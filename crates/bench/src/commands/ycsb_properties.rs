@@ -4,10 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use serde_json::Value;
 
 use crate::flags::{LoopFlags, ServerFlags};
 use crate::ycsb::properties::Properties;
 use crate::ycsb::settings::Settings;
+use crate::ycsb::table::Loaded;
 
 /// What to run, in YCSB's terms.
 #[derive(Args, Clone, Debug)]
@@ -86,6 +88,28 @@ impl PropertyFlags {
 }
 
 impl Chosen {
+    /// Takes from the load what nobody said otherwise: how keys and values are made.
+    pub fn adopt(&mut self, loaded: &Loaded) -> anyhow::Result<()> {
+        let shape = &loaded.shape;
+        let insertorder = shape["hashed"].as_bool().map(|hashed| if hashed { "hashed" } else { "ordered" });
+        let known = [
+            ("fieldcount", scalar(&shape["fieldcount"])),
+            ("fieldlength", scalar(&shape["fieldlength"])),
+            ("fieldnameprefix", scalar(&shape["fieldnameprefix"])),
+            ("fieldalphabet", scalar(&shape["fieldalphabet"])),
+            ("dataintegrity", scalar(&shape["dataintegrity"])),
+            ("zeropadding", scalar(&shape["zeropadding"])),
+            ("insertorder", insertorder.map(str::to_owned)),
+        ];
+        for (name, value) in known {
+            if self.properties.text(name).is_none() {
+                value.inspect(|value| self.properties.set(name, value));
+            }
+        }
+        self.settings = Settings::from_properties(&self.properties)?;
+        Ok(())
+    }
+
     /// Fills flags that were not given from properties that say the same.
     pub fn fill(&self, server: &mut ServerFlags, pacing: &mut LoopFlags) -> anyhow::Result<()> {
         let properties = &self.properties;
@@ -105,6 +129,14 @@ impl Chosen {
             bail!("the target rate must be a positive number");
         }
         Ok(())
+    }
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
     }
 }
 

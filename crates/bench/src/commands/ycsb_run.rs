@@ -50,11 +50,14 @@ pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     let mut chosen = args.properties.choose(&[("rethinkdb.readmode", args.read_mode.clone())])?;
     chosen.fill(&mut args.server, &mut args.pacing)?;
-    settle_length(&mut args.pacing, &mut chosen.settings);
     let seed = args.output.seed;
     let (site, mut admin) = Site::open(args.server.request(), seed)?;
 
     let loaded = table::loaded(&mut admin, &chosen.settings.table)?;
+    if let Some(loaded) = &loaded {
+        chosen.adopt(loaded)?;
+    }
+    settle_length(&mut args.pacing, &mut chosen.settings);
     let records = table::check_for_run(&mut admin, &chosen.settings, loaded.as_ref())?;
     chosen.settings.recordcount = Some(records);
     let layout = Layout { shards: args.properties.shards, replicas: args.properties.replicas };
