@@ -44,13 +44,18 @@ impl Outcome {
         Outcome(hasher.finish())
     }
 
-    /// The outcome a message stands for: names and numbers in it do not matter.
+    /// The outcome a message stands for: what follows the first name, number or value does not matter.
     #[must_use]
     pub fn of_message(message: &str) -> Outcome {
-        let words: Vec<&str> = message.split('`').step_by(2).collect();
-        let plain: String = words.concat().chars().filter(|c| c.is_ascii_alphabetic()).take(60).collect();
-        Outcome::of(plain)
+        Outcome::of(stem(message))
     }
+}
+
+/// A message up to the first name, number or value in it.
+#[must_use]
+pub fn stem(message: &str) -> &str {
+    let message = message.strip_prefix("Server could not parse query: ").unwrap_or(message);
+    message.split(|c: char| c.is_ascii_digit() || matches!(c, '`' | '"' | ':')).next().unwrap_or_default()
 }
 
 /// Every target.

@@ -4,7 +4,7 @@ use protocol::handshake::{Accounts, Randomness, ServerHandshake, Step};
 use protocol::scram::{Decoy, PasswordRecord};
 use protocol::{Token, frame, request};
 
-use super::{Outcome, Target};
+use super::{Outcome, Target, stem};
 
 pub struct Frame;
 
@@ -80,9 +80,9 @@ fn check_handshake(input: &[u8]) -> (String, usize) {
     let step = match step {
         Step::NeedMore => "more".to_owned(),
         Step::Established(established) => format!("{:?}", established.version),
-        Step::Refused(why) => why.chars().filter(char::is_ascii_alphabetic).take(40).collect(),
+        Step::Refused(why) => stem(&why).to_owned(),
     };
-    (step, out.len())
+    (step, out.len().min(1000) / 100)
 }
 
 fn shake(input: &[u8], piece_bytes: usize) -> (Step, Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use datum::{Bytes, Datum, PrimaryKey, json, key};
 
-use super::{Outcome, Target};
+use super::{Outcome, Target, stem};
 
 pub struct Key;
 
@@ -92,7 +92,7 @@ fn check_value(value: &Datum) -> (usize, String) {
             assert!(key.as_bytes().len() <= 129, "no key is longer than the reference's, but for a tag");
             String::new()
         }
-        Err(error) => error.to_string().chars().filter(char::is_ascii_alphabetic).take(30).collect(),
+        Err(error) => stem(&error.to_string()).to_owned(),
     };
     (value.kind() as usize, outcome)
 }
