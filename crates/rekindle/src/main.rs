@@ -1,2 +1,40 @@
-//! rekindle
-fn main() {}
+//! The program: reads the command line and hands over to `server` or `bench`.
+
+#![forbid(unsafe_code)]
+
+mod command_line;
+
+use std::process::ExitCode;
+
+use command_line::Request;
+
+/// Many small allocations on many threads, given back to the system when they are gone.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let request = match command_line::read(std::env::args_os()) {
+        Ok(request) => request,
+        Err(refusal) => return refusal.show(),
+    };
+    match run(request) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(request: Request) -> anyhow::Result<ExitCode> {
+    match request {
+        Request::Version => println!("rekindle {} ({})", env!("CARGO_PKG_VERSION"), server::PLATFORM),
+        Request::Create(config) => server::create(&config)?,
+        Request::Serve(config, opening) => server::serve(&config, opening, std::env::args().collect())?,
+        Request::Proxy => anyhow::bail!(
+            "`rekindle proxy` comes in a later version: this version runs a single server, to which drivers connect directly"
+        ),
+        Request::Bench(args) => return bench::cli::run(args),
+    }
+    Ok(ExitCode::SUCCESS)
+}

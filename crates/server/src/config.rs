@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 pub use file::read_file;
 pub use memory::{CACHE_BYTES_MIN, available_bytes};
-pub use options::{OPTIONS, OptionSpec, Takes};
+pub use options::{MISSING, OPTIONS, OptionSpec, Takes};
 pub use setting::{ConfigError, Origin, Setting};
 
 /// Everything a node is started with.
@@ -43,8 +43,6 @@ pub struct Config {
     pub pid_file: Option<PathBuf>,
     /// Threads that serve drivers, and threads that scan.
     pub cores: usize,
-    /// Threads that wait for the disk at the same time.
-    pub io_threads: usize,
     /// Whether other machines may connect although `admin` has no password.
     pub insecure: bool,
     /// What the user should know about options that have no effect.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
-use io::Random;
+use ::io::Random;
 use protocol::handshake::{Accounts, Randomness};
 use protocol::scram::{Decoy, PasswordRecord};
 

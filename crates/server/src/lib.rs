@@ -1,18 +1,48 @@
 //! A node's process: configuration, start-up order, connections, HTTP.
+//!
+//! In the order of a request: [`listen`] accepts, a [`worker`] owns the [`connection`], which
+//! asks a [`service`] for answers. [`startup`] puts it all together from a [`config`].
+
 #![forbid(unsafe_code)]
 
 mod bell;
 pub mod config;
 mod connection;
 mod counters;
+mod data_directory;
 mod desk;
+mod http;
 mod listen;
+mod log_lines;
+mod node_service;
+mod password;
+mod pid_file;
 mod pool;
+mod server_name;
 pub mod service;
+mod shutdown;
+mod start_error;
+mod startup;
 mod worker;
 
 pub use connection::Connection;
 pub use counters::Counters;
+pub use data_directory::{DirectoryError, Opening};
 pub use desk::{Desk, House};
-pub use listen::{Listeners, accept_drivers, bind};
+pub use listen::{Bound, accept_drivers, bind};
+pub use start_error::StartError;
+pub use startup::{create, serve};
 pub use worker::Workers;
+
+/// The kind of machine the program was built for, as in `x86_64-linux`.
+pub const PLATFORM: &str = platform();
+
+const fn platform() -> &'static str {
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        "x86_64-linux"
+    } else if cfg!(all(target_arch = "aarch64", target_os = "linux")) {
+        "aarch64-linux"
+    } else {
+        std::env::consts::OS
+    }
+}

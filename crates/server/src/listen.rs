@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use crate::worker::Workers;
@@ -16,30 +17,55 @@ const BACKLOG: i32 = 4096;
 /// Pause after the system refused to give us a connection (too many open files).
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The sockets of one service: the same port on each of its addresses.
-pub struct Listeners {
+/// The sockets of one service: the same port on each of its addresses. Nobody can connect yet.
+pub struct Bound {
     /// Which port; chosen by the system if 0 was asked for.
     pub port: u16,
-    /// One per address.
-    pub sockets: Vec<TcpListener>,
+    sockets: Vec<(SocketAddr, Socket)>,
 }
 
-/// Listens on `port` of each address. Port 0: a free one, the same for all. An IPv6 loopback
-/// that this machine does not have is left out.
-pub fn bind(addresses: &[IpAddr], port: u16) -> Result<Listeners, (SocketAddr, io::Error)> {
-    let mut listeners = Listeners { port, sockets: Vec::new() };
+/// Takes `port` of each address. Port 0: a free one, the same for all. An IPv6 address that this
+/// machine does not have is left out.
+pub fn bind(addresses: &[IpAddr], port: u16) -> Result<Bound, BindError> {
+    let mut bound = Bound { port, sockets: Vec::new() };
     for address in addresses {
-        let address = SocketAddr::new(*address, listeners.port);
+        let address = SocketAddr::new(*address, bound.port);
         match bind_one(address) {
-            Ok(socket) => {
-                listeners.port = socket.local_addr().map_err(|error| (address, error))?.port();
-                listeners.sockets.push(socket);
+            Ok((port, socket)) => {
+                bound.port = port;
+                bound.sockets.push((address, socket));
             }
-            Err(error) if is_missing_ipv6(address.ip(), &error) && addresses.len() > 1 => {}
-            Err(error) => return Err((address, error)),
+            Err(cause) if is_missing_ipv6(address.ip(), &cause) && addresses.len() > 1 => {}
+            Err(cause) => return Err(BindError { address, cause }),
         }
     }
-    Ok(listeners)
+    Ok(bound)
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {cause}")]
+pub struct BindError {
+    /// Which.
+    pub address: SocketAddr,
+    /// Why.
+    pub cause: io::Error,
+}
+
+impl Bound {
+    /// The addresses that were taken.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.sockets.iter().map(|(address, _)| address.ip())
+    }
+
+    /// Lets clients connect.
+    pub fn listen(self) -> Result<Vec<TcpListener>, BindError> {
+        let listen = |(address, socket): (SocketAddr, Socket)| {
+            socket.listen(BACKLOG).map_err(|cause| BindError { address, cause })?;
+            Ok(socket.into())
+        };
+        self.sockets.into_iter().map(listen).collect()
+    }
 }
 
 fn is_missing_ipv6(address: IpAddr, error: &io::Error) -> bool {
@@ -48,16 +74,16 @@ fn is_missing_ipv6(address: IpAddr, error: &io::Error) -> bool {
     address.is_ipv6() && (address.is_loopback() || address.is_unspecified()) && missing
 }
 
-fn bind_one(address: SocketAddr) -> io::Result<TcpListener> {
+fn bind_one(address: SocketAddr) -> io::Result<(u16, Socket)> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    let port = socket.local_addr()?.as_socket().map_or(address.port(), |address| address.port());
+    Ok((port, socket))
 }
 
 /// Gives every connection that arrives to a worker, until it is dropped.
@@ -78,3 +104,16 @@ pub async fn accept_drivers(listener: TcpListener, workers: Arc<Workers>) -> io:
         }
     }
 }
+
+/// Tells everyone who connects to the cluster port that there is no cluster yet.
+pub async fn refuse_peers(listener: TcpListener) -> io::Result<()> {
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    loop {
+        match listener.accept().await {
+            Ok((mut stream, _)) => drop(stream.write_all(NO_CLUSTER).await),
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+const NO_CLUSTER: &[u8] = b"This version of Rekindle runs as a single server and takes no peers.\n";

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -31,20 +32,20 @@ struct Arrival {
 
 /// The threads that serve drivers.
 pub struct Workers {
-    lanes: Vec<Lane>,
-    threads: Vec<JoinHandle<()>>,
+    lanes: Mutex<Vec<Lane>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    counters: Vec<Arc<Counters>>,
 }
 
 struct Lane {
     arrivals: UnboundedSender<Arrival>,
     open: Arc<AtomicUsize>,
-    counters: Arc<Counters>,
 }
 
 impl Workers {
     /// Starts `count` threads, at least one.
     pub fn start(house: &Arc<House>, count: usize) -> io::Result<Workers> {
-        let mut workers = Workers { lanes: Vec::new(), threads: Vec::new() };
+        let (mut lanes, mut threads, mut all_counters) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count.max(1) {
             let (arrivals, receiver) = unbounded_channel();
             let (open, counters) = (Arc::<AtomicUsize>::default(), Arc::<Counters>::default());
@@ -55,31 +56,35 @@ impl Workers {
                     tracing::error!("a thread for driver connections could not start: {error}");
                 }
             })?;
-            workers.threads.push(thread);
-            workers.lanes.push(Lane { arrivals, open, counters });
+            threads.push(thread);
+            lanes.push(Lane { arrivals, open });
+            all_counters.push(counters);
         }
-        Ok(workers)
+        Ok(Workers { lanes: Mutex::new(lanes), threads: Mutex::new(threads), counters: all_counters })
     }
 
     /// Each thread's numbers.
     #[must_use]
     pub fn counters(&self) -> Vec<Arc<Counters>> {
-        self.lanes.iter().map(|lane| lane.counters.clone()).collect()
+        self.counters.clone()
     }
 
-    /// Gives a connection to the thread that has fewest.
+    /// Gives a connection to the thread that has fewest; after [`Workers::shut_down`] it is closed.
     pub fn welcome(&self, stream: TcpStream, address: SocketAddr) {
-        let Some(lane) = self.lanes.iter().min_by_key(|lane| lane.open.load(Relaxed)) else { return };
+        let lanes = self.lanes.lock();
+        let Some(lane) = lanes.iter().min_by_key(|lane| lane.open.load(Relaxed)) else { return };
         lane.open.fetch_add(1, Relaxed);
         if lane.arrivals.send(Arrival { stream, address }).is_err() {
             lane.open.fetch_sub(1, Relaxed);
         }
     }
 
-    /// Lets running queries end, then closes every connection. Set `draining` before.
-    pub fn shut_down(self) {
-        drop(self.lanes);
-        for thread in self.threads {
+    /// Lets running queries end, then closes every connection and waits for the threads. Set
+    /// `draining` before.
+    pub fn shut_down(&self) {
+        self.lanes.lock().clear();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread for driver connections panicked");
             }

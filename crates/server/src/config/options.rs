@@ -64,12 +64,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     option("no-http-admin", Nothing, NETWORK, "No HTTP port"),
     option("cache-size", One("MB|auto"), MACHINE, "Memory for caches [default: half of what is free, less 1024 MB]"),
     short('c', option("cores", One("NUMBER"), MACHINE, "Processor cores to use [default: all]")),
-    option("io-threads", One("NUMBER"), MACHINE, "Disk operations at the same time [default: 64]"),
+    option("io-threads", One("NUMBER"), ACCEPTED, "Each thread does its own disk operations"),
     option("no-update-check", Nothing, ACCEPTED, "There is no update check"),
 ];
 
 /// Options of RethinkDB that this version does not have, and what to do instead.
-pub(super) const MISSING: &[(&str, &str)] = &[
+pub const MISSING: &[(&str, &str)] = &[
     ("join", "this version runs a single server; leave it out"),
     ("canonical-address", "this version runs a single server; leave it out"),
     ("cluster-reconnect-timeout", "this version runs a single server; leave it out"),

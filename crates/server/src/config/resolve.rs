@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 
-use super::setting::{ConfigError, Setting, Settings};
+use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
 use super::{CacheSize, Config, Service};
 
@@ -12,7 +12,6 @@ const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 const HTTP_PORT: u16 = 8080;
-const IO_THREADS: usize = 64;
 const TAG: &str = "default";
 
 pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
@@ -21,10 +20,9 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         Some(setting) => value::number(setting, 1, "a number of cores, at least 1")?,
         None => available_parallelism().map_or(1, usize::from),
     };
-    let io_threads = match given.one("io-threads") {
-        Some(setting) => value::number(setting, 1, "a number of threads, at least 1")?,
-        None => IO_THREADS,
-    };
+    if let Some(setting) = given.one("io-threads") {
+        value::number(setting, 1_usize, "a number of threads, at least 1")?;
+    }
     let tags: Vec<String> = given.many("server-tag").map(value::name).collect::<Result<_, _>>()?;
     Ok(Config {
         directory: path(&given, "directory").unwrap_or_else(|| PathBuf::from(DIRECTORY)),
@@ -38,7 +36,6 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         log_file: path(&given, "log-file"),
         pid_file: path(&given, "pid-file"),
         cores,
-        io_threads,
         insecure: given.flag("insecure"),
         notes: notes(&given),
     })
@@ -90,14 +87,18 @@ fn offset_port(given: &Settings, name: &str, default: u16) -> Result<u16, Config
 }
 
 fn notes(given: &Settings) -> Vec<String> {
-    let note = |setting: &Setting| format!("{setting}: nothing is ever sent anywhere; the option has no effect");
-    given.one("no-update-check").map(note).into_iter().collect()
+    let why = [
+        ("io-threads", "each thread does its own disk operations"),
+        ("no-update-check", "the server never asks for updates"),
+    ];
+    let note = |(name, why)| Some(format!("{}: the option has no effect: {why}", given.one(name)?));
+    why.into_iter().filter_map(note).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{InitialPassword, Origin};
+    use crate::config::{InitialPassword, Origin, Setting};
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn flags(flags: &[(&str, &str)]) -> Vec<Setting> {
@@ -187,6 +188,12 @@ mod tests {
         assert_eq!(CacheSize::Auto.bytes(5 << 30), 2 << 30);
         assert_eq!(CacheSize::Auto.bytes(1 << 30), 100 << 20);
         assert_eq!(config(&[("cache-size", "2048")]).cache.bytes(0), 2 << 30);
+    }
+
+    #[test]
+    fn an_option_without_effect_is_noted() {
+        let config = config(&[("no-update-check", ""), ("io-threads", "64")]);
+        assert_eq!(config.notes.len(), 2, "{:?}", config.notes);
     }
 
     #[test]

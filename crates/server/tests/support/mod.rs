@@ -156,10 +156,11 @@ pub fn start(worker_count: usize) -> House0 {
     let random = Arc::new(io::real::RealRandom::default());
     let house = Arc::new(House::new(service, random, "2.4.4".into()).unwrap());
     let workers = Arc::new(Workers::start(&house, worker_count).unwrap());
-    let mut listeners = bind(&[IpAddr::V4(Ipv4Addr::LOCALHOST)], 0).unwrap();
+    let bound = bind(&[IpAddr::V4(Ipv4Addr::LOCALHOST)], 0).unwrap();
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port);
+    let listener = bound.listen().unwrap().remove(0);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    runtime.spawn(accept_drivers(listeners.sockets.remove(0), workers.clone()));
-    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), listeners.port);
+    runtime.spawn(accept_drivers(listener, workers.clone()));
     House0 { address, gates, house, workers, runtime }
 }
 
@@ -172,14 +173,7 @@ impl House0 {
     pub fn shut_down(self) {
         self.house.draining.store(true, Ordering::SeqCst);
         self.runtime.shutdown_background();
-        let mut workers = self.workers;
-        loop {
-            match Arc::try_unwrap(workers) {
-                Ok(workers) => return workers.shut_down(),
-                Err(shared) => workers = shared,
-            }
-            std::thread::yield_now();
-        }
+        self.workers.shut_down();
     }
 }
 

@@ -1,0 +1,201 @@
+//! The command line: which command, with which options.
+//!
+//! The options of a server are listed once, in `server::config`, for flags and files alike.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+use bench::cli::BenchArgs;
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
+use server::Opening;
+use server::config::{Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting, Takes, read_file};
+
+/// What the user wants.
+#[derive(Debug)]
+pub enum Request {
+    /// To know the version.
+    Version,
+    /// A new data directory.
+    Create(Config),
+    /// A server.
+    Serve(Config, Opening),
+    /// A server without data.
+    Proxy,
+    /// The laboratory.
+    Bench(BenchArgs),
+}
+
+/// A command line that asks for nothing that can be done.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Not a legal command line, or a question for help.
+    Usage(clap::Error),
+    /// An option that cannot be followed.
+    Config(ConfigError),
+}
+
+impl Refusal {
+    /// Tells the user. Help is no failure.
+    pub fn show(self) -> ExitCode {
+        match self {
+            Refusal::Usage(error) => {
+                // A terminal that is gone cannot be told.
+                drop(error.print());
+                ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1))
+            }
+            Refusal::Config(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl From<clap::Error> for Refusal {
+    fn from(error: clap::Error) -> Refusal {
+        Refusal::Usage(error)
+    }
+}
+
+impl From<ConfigError> for Refusal {
+    fn from(error: ConfigError) -> Refusal {
+        Refusal::Config(error)
+    }
+}
+
+/// Reads the words of a command line, the program's name first.
+pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusal> {
+    let matches = command().try_get_matches_from(words)?;
+    match matches.subcommand() {
+        None if matches.get_flag("version") => Ok(Request::Version),
+        None => Ok(Request::Serve(config(&matches)?, Opening::CreateOrOpen)),
+        Some(("create", matches)) => Ok(Request::Create(config(matches)?)),
+        Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, Opening::Open)),
+        Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
+        Some(("proxy", _)) => Ok(Request::Proxy),
+        Some((other, _)) => Err(clap::Error::raw(ErrorKind::InvalidSubcommand, format!("no command {other}\n")).into()),
+    }
+}
+
+fn command() -> Command {
+    let version = Arg::new("version").short('v').long("version").action(ArgAction::SetTrue).help("Print the version");
+    let bench = Command::new("bench").about("Measure a server with published workloads").subcommand_required(true);
+    let proxy = Command::new("proxy")
+        .about("Not in this version: a server without data")
+        .arg(Arg::new("anything").num_args(0..).allow_hyphen_values(true).trailing_var_arg(true).hide(true));
+    Command::new("rekindle")
+        .about("A distributed JSON database that speaks RethinkDB's protocol")
+        .after_help(
+            "Without a command, rekindle opens or creates ./rekindle_data and serves it.\n\
+             `rekindle help COMMAND` shows the options of a command.",
+        )
+        .disable_version_flag(true)
+        .args_conflicts_with_subcommands(true)
+        .arg(version)
+        .args(server_options())
+        .subcommand(Command::new("create").about("Make a data directory").args(server_options()))
+        .subcommand(Command::new("serve").about("Serve an existing data directory").args(server_options()))
+        .subcommand(proxy)
+        .subcommand(BenchArgs::augment_subcommands(bench))
+}
+
+fn server_options() -> impl Iterator<Item = Arg> {
+    let missing = MISSING.iter().map(|(name, _)| {
+        Arg::new(*name).long(*name).action(ArgAction::Append).num_args(0..=1).hide(true)
+    });
+    OPTIONS.iter().map(option).chain(missing)
+}
+
+fn option(spec: &'static OptionSpec) -> Arg {
+    let arg = Arg::new(spec.name).long(spec.name).help(spec.help).help_heading(spec.group);
+    let arg = match spec.takes {
+        Takes::Nothing => arg.action(ArgAction::Count),
+        Takes::One(value) | Takes::Many(value) => arg.action(ArgAction::Append).value_name(value),
+    };
+    match spec.short {
+        Some(letter) => arg.short(letter),
+        None => arg,
+    }
+}
+
+/// The flags, and behind them the lines of the file they name.
+fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
+    let mut settings: Vec<Setting> = OPTIONS.iter().flat_map(|spec| settings_of(matches, spec)).collect();
+    for (name, _) in MISSING {
+        if matches.contains_id(name) {
+            let value = matches.get_many::<String>(name).and_then(|mut values| values.next().cloned());
+            settings.push(Setting::flag(*name, value));
+        }
+    }
+    let file = matches.get_many::<String>("config-file").and_then(|mut paths| paths.next());
+    if let Some(path) = file {
+        settings.extend(read_file(Path::new(path))?);
+    }
+    Config::from_settings(settings)
+}
+
+fn settings_of(matches: &ArgMatches, spec: &OptionSpec) -> Vec<Setting> {
+    match spec.takes {
+        Takes::Nothing if matches.get_count(spec.name) > 0 => vec![Setting::flag(spec.name, None)],
+        Takes::Nothing => Vec::new(),
+        Takes::One(_) | Takes::Many(_) => {
+            let values = matches.get_many::<String>(spec.name).into_iter().flatten();
+            values.map(|value| Setting::flag(spec.name, Some(value.clone()))).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Result<Request, Refusal> {
+        read(["rekindle"].into_iter().chain(line.split_whitespace()).map(OsString::from))
+    }
+
+    #[track_caller]
+    fn refused(line: &str) -> String {
+        match words(line).unwrap_err() {
+            Refusal::Usage(error) => error.to_string(),
+            Refusal::Config(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn without_a_command_a_node_is_created_or_opened() {
+        let Request::Serve(config, Opening::CreateOrOpen) = words("-d x -o 3 -t a -t b -c 2 -n bob").unwrap() else {
+            panic!("another request")
+        };
+        assert_eq!(config.directory, Path::new("x"));
+        assert_eq!((config.driver.port, config.cores), (28018, 2));
+        assert_eq!(config.server_tags, ["a", "b"]);
+        assert_eq!(config.server_name.as_deref(), Some("bob"));
+    }
+
+    #[test]
+    fn each_command_has_its_request() {
+        assert!(matches!(words("create -d x"), Ok(Request::Create(_))));
+        assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, Opening::Open))));
+        assert!(matches!(words("proxy --join a:1 --canonical-address b"), Ok(Request::Proxy)));
+        assert!(matches!(words("-v"), Ok(Request::Version)));
+        assert!(matches!(words("--version"), Ok(Request::Version)));
+        assert!(matches!(words("help serve"), Err(Refusal::Usage(error)) if error.exit_code() == 0));
+    }
+
+    #[test]
+    fn a_mistake_is_named() {
+        assert!(refused("--driver-prot 1").contains("--driver-port"));
+        assert_eq!(refused("--join a:1"), "--join a:1: not supported: this version runs a single server; leave it out");
+        assert!(refused("--daemon").starts_with("--daemon: not supported: let a service manager"));
+        assert!(refused("serve --config-file /no/such/file").contains("/no/such/file"));
+        assert!(refused("--no-http-admin=1").contains("--no-http-admin"));
+        assert!(refused("frobnicate").contains("frobnicate"));
+    }
+}

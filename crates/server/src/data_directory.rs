@@ -1,0 +1,225 @@
+//! The folder a node keeps everything in, and the rule that only one process uses it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ::io::{Files, Lock};
+
+/// Says that a folder is a data directory, and of which form.
+const MARK: &str = "rekindle_data_version";
+const MARK_TEXT: &[u8] = b"1\n";
+const LOCK: &str = "lock";
+const LOCK_OWNER: &str = "lock_owner";
+
+/// A data directory that this process alone uses, until it is dropped.
+pub struct DataDirectory {
+    path: PathBuf,
+    files: Box<dyn Files>,
+    _lock: Box<dyn Lock>,
+}
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    /// `serve` on a folder that was never made.
+    #[error(
+        "the directory {path} does not exist; `rekindle create --directory {path}` creates it, \
+         and `rekindle` without a command creates it and serves it"
+    )]
+    Missing {
+        /// The folder.
+        path: String,
+    },
+    /// `create` on a folder that is there.
+    #[error("the directory {path} is already a data directory; `rekindle serve --directory {path}` serves it")]
+    Exists {
+        /// The folder.
+        path: String,
+    },
+    /// The folder holds something else.
+    #[error("the directory {path} is not empty and not a data directory; name another with --directory")]
+    Foreign {
+        /// The folder.
+        path: String,
+    },
+    /// A data directory of another version.
+    #[error("the data directory {path} was written by another version of Rekindle")]
+    OtherVersion {
+        /// The folder.
+        path: String,
+    },
+    /// Another process uses it.
+    #[error(
+        "the data directory {path} is in use by another process{owner}; \
+         stop that process or name another directory with --directory"
+    )]
+    InUse {
+        /// The folder.
+        path: String,
+        /// ` (pid 123)` when it is known.
+        owner: String,
+    },
+    /// The system refused something.
+    #[error("the data directory {path} cannot be used: {cause}")]
+    Io {
+        /// The folder.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+/// What to do with a folder that is there, or is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// It must be new.
+    Create,
+    /// It must be there.
+    Open,
+    /// Either.
+    CreateOrOpen,
+}
+
+impl DataDirectory {
+    /// Takes the folder at `path` for this process.
+    pub fn take(path: &Path, opening: Opening, files: Box<dyn Files>) -> Result<DataDirectory, DirectoryError> {
+        let shown = path.display().to_string();
+        let failed = |cause: io::Error| DirectoryError::Io { path: shown.clone(), cause };
+        let found = look(&*files, path).map_err(failed)?;
+        match (found, opening) {
+            (Found::Ours, Opening::Create) => return Err(DirectoryError::Exists { path: shown }),
+            (Found::Nothing, Opening::Open) => return Err(DirectoryError::Missing { path: shown }),
+            (Found::Foreign, _) => return Err(DirectoryError::Foreign { path: shown }),
+            (Found::OtherVersion, _) => return Err(DirectoryError::OtherVersion { path: shown }),
+            (Found::Nothing, _) => files.create_dir_all(path).map_err(failed)?,
+            (Found::Ours, _) => {}
+        }
+        let lock = files.lock(&path.join(LOCK)).map_err(|cause| match cause.kind() {
+            io::ErrorKind::WouldBlock => DirectoryError::InUse { path: shown.clone(), owner: owner(&*files, path) },
+            _ => failed(cause),
+        })?;
+        note_owner(&*files, path).map_err(failed)?;
+        if found == Found::Nothing {
+            tracing::info!("Initializing directory {shown}");
+            write_new(&*files, &path.join(MARK), MARK_TEXT).map_err(failed)?;
+            files.sync_dir(path).map_err(failed)?;
+        }
+        Ok(DataDirectory { path: path.to_owned(), files, _lock: lock })
+    }
+
+    /// Whether there is no data directory at `path` yet.
+    #[must_use]
+    pub fn is_new(path: &Path, files: &dyn Files) -> bool {
+        matches!(look(files, path), Ok(Found::Nothing))
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for DataDirectory {
+    fn drop(&mut self) {
+        // Only a courtesy to the next reader of the message; the lock itself is the kernel's.
+        drop(self.files.remove(&self.path.join(LOCK_OWNER)));
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    Ours,
+    OtherVersion,
+    Foreign,
+}
+
+fn look(files: &dyn Files, path: &Path) -> io::Result<Found> {
+    match files.read(&path.join(MARK)) {
+        Ok(text) if text == MARK_TEXT => return Ok(Found::Ours),
+        Ok(_) => return Ok(Found::OtherVersion),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let inside = match files.list(path) {
+        Ok(inside) => inside,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(error) => return Err(error),
+    };
+    // A process that was killed while it made the folder leaves these two.
+    let unfinished = |path: &PathBuf| path.ends_with(LOCK) || path.ends_with(LOCK_OWNER);
+    Ok(if inside.iter().all(unfinished) { Found::Nothing } else { Found::Foreign })
+}
+
+fn owner(files: &dyn Files, path: &Path) -> String {
+    let pid = files.read(&path.join(LOCK_OWNER)).ok().and_then(|text| String::from_utf8(text).ok());
+    pid.map(|pid| format!(" (pid {})", pid.trim())).unwrap_or_default()
+}
+
+fn note_owner(files: &dyn Files, path: &Path) -> io::Result<()> {
+    let note = path.join(LOCK_OWNER);
+    match files.remove(&note) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    write_new(files, &note, format!("{}\n", std::process::id()).as_bytes())
+}
+
+fn write_new(files: &dyn Files, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let file = files.create(path)?;
+    file.append(bytes)?;
+    file.sync_data()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::io::real::RealFiles;
+
+    fn take(path: &Path, opening: Opening) -> Result<DataDirectory, String> {
+        DataDirectory::take(path, opening, Box::new(RealFiles)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_second_user_is_told_who_is_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        let first = take(&path, Opening::CreateOrOpen).unwrap();
+        let refusal = take(&path, Opening::CreateOrOpen).err().unwrap();
+        let expected = format!("the data directory {} is in use by another process (pid {})", path.display(), std::process::id());
+        assert!(refusal.starts_with(&expected), "{refusal}");
+        drop(first);
+        assert!(take(&path, Opening::Open).is_ok());
+    }
+
+    #[test]
+    fn create_and_serve_say_what_to_do_instead() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        assert!(take(&path, Opening::Open).err().unwrap().contains("`rekindle create --directory"));
+        drop(take(&path, Opening::Create).unwrap());
+        assert!(take(&path, Opening::Create).err().unwrap().contains("`rekindle serve --directory"));
+    }
+
+    #[test]
+    fn a_folder_of_something_else_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("letter.txt"), "dear").unwrap();
+        assert!(take(dir.path(), Opening::CreateOrOpen).err().unwrap().contains("not a data directory"));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_empty_folder_becomes_one() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(take(dir.path(), Opening::CreateOrOpen).is_ok());
+    }
+
+    #[test]
+    fn another_version_is_not_touched() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(MARK), "2\n").unwrap();
+        assert!(take(dir.path(), Opening::CreateOrOpen).err().unwrap().contains("another version"));
+    }
+}

@@ -1,0 +1,76 @@
+//! The HTTP port: is the node well, what has it done, and (later) the admin UI.
+
+mod health;
+mod metrics;
+mod openmetrics;
+mod process;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+
+pub use health::{Health, Stage};
+pub use metrics::{Observed, Sources};
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What the pages show.
+pub struct Pages {
+    /// Ready, or why not.
+    pub health: Arc<Health>,
+    /// What is measured.
+    pub sources: Arc<Sources>,
+}
+
+/// Serves the pages on every socket until the future is dropped.
+pub async fn serve(sockets: Vec<TcpListener>, pages: Arc<Pages>) {
+    let router = router(pages);
+    let mut servers = tokio::task::JoinSet::new();
+    for socket in sockets {
+        let router = router.clone();
+        servers.spawn(async move {
+            let socket = tokio::net::TcpListener::from_std(socket)?;
+            axum::serve(socket, router).await
+        });
+    }
+    while let Some(ended) = servers.join_next().await {
+        if let Ok(Err(error)) = ended {
+            tracing::error!("the HTTP port stopped: {error}");
+        }
+    }
+}
+
+fn router(pages: Arc<Pages>) -> Router {
+    Router::new()
+        .route("/", get(front_page))
+        .route("/health", get(health_page))
+        .route("/metrics", get(metrics_page))
+        .with_state(pages)
+}
+
+async fn front_page() -> String {
+    format!(
+        "Rekindle {}: the server runs; its admin UI comes in a later version. See /health and /metrics.\n",
+        env!("CARGO_PKG_VERSION")
+    )
+}
+
+async fn health_page(State(pages): State<Arc<Pages>>) -> Response {
+    let (ready, body) = pages.health.to_json();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+async fn metrics_page(State(pages): State<Arc<Pages>>) -> Response {
+    // The engine may look at its files for its figures: not on the thread of the pages.
+    let page = tokio::task::spawn_blocking(move || pages.sources.page()).await;
+    match page {
+        Ok(page) => ([(header::CONTENT_TYPE, OPENMETRICS)], page).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}

@@ -1,0 +1,79 @@
+//! Whether the node can serve, and if not, why.
+
+use datum::Datum;
+use parking_lot::RwLock;
+
+/// How far the node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is opening its data; the text says what it does.
+    Starting(&'static str),
+    /// It serves.
+    Ready {
+        /// The server's uuid.
+        id: String,
+        /// The server's name.
+        name: String,
+    },
+    /// It finishes what runs and goes.
+    ShuttingDown,
+}
+
+/// The node's stage, for everyone who asks.
+pub struct Health(RwLock<Stage>);
+
+impl Health {
+    /// A node that has just begun.
+    #[must_use]
+    pub fn new() -> Health {
+        Health(RwLock::new(Stage::Starting("opening the data directory")))
+    }
+
+    /// Moves to `stage`.
+    pub fn enter(&self, stage: Stage) {
+        *self.0.write() = stage;
+    }
+
+    /// Whether the node is ready, and the page that says so.
+    pub fn to_json(&self) -> (bool, String) {
+        let stage = self.0.read().clone();
+        let quoted = |text: &str| Datum::from(text).to_json_string();
+        let version = quoted(env!("CARGO_PKG_VERSION"));
+        match stage {
+            Stage::Starting(doing) => {
+                (false, format!("{{\"status\":\"starting\",\"reason\":{},\"version\":{version}}}\n", quoted(doing)))
+            }
+            Stage::Ready { id, name } => {
+                let (id, name) = (quoted(&id), quoted(&name));
+                (true, format!("{{\"status\":\"ready\",\"id\":{id},\"name\":{name},\"version\":{version}}}\n"))
+            }
+            Stage::ShuttingDown => {
+                let reason = "the server was told to stop and finishes what runs";
+                (false, format!("{{\"status\":\"stopping\",\"reason\":{},\"version\":{version}}}\n", quoted(reason)))
+            }
+        }
+    }
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Health::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_ready_between_starting_and_stopping() {
+        let health = Health::new();
+        let (ready, page) = health.to_json();
+        assert!(!ready && page.contains("opening the data directory"), "{page}");
+        health.enter(Stage::Ready { id: "1-2".into(), name: "a\"b".into() });
+        let (ready, page) = health.to_json();
+        assert!(ready && page.contains(r#""name":"a\"b""#), "{page}");
+        health.enter(Stage::ShuttingDown);
+        assert!(!health.to_json().0);
+    }
+}

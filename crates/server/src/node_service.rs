@@ -1,0 +1,103 @@
+//! Real queries for real connections: from the bytes of a START to `query` and back.
+//!
+//! `query` knows no wire numbers and a connection knows no terms; they meet here.
+
+use std::sync::Arc;
+
+use cluster::Node;
+use datum::Text;
+use protocol::request;
+use protocol::response::ServerInfo;
+use protocol::scram::PasswordRecord;
+use protocol::Failure;
+use query::QueryError;
+use reql::{Cancel, Term, signature};
+
+use crate::service::{Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work};
+
+/// The queries of a node.
+pub struct NodeService {
+    node: Arc<Node>,
+    queries: Arc<query::Service>,
+}
+
+impl NodeService {
+    /// Queries of `node`, run by `queries`.
+    #[must_use]
+    pub fn new(node: Arc<Node>, queries: Arc<query::Service>) -> NodeService {
+        NodeService { node, queries }
+    }
+}
+
+impl QueryService for NodeService {
+    fn password(&self, user: &str) -> Option<PasswordRecord> {
+        let catalog = self.node.catalog();
+        let record = PasswordRecord::from_object(&catalog.user(user)?.password);
+        record.inspect_err(|error| tracing::error!("the password of user {user:?} cannot be used: {error}")).ok()
+    }
+
+    fn server_info(&self) -> ServerInfo {
+        ServerInfo { id: self.node.identity().server.to_string(), name: self.node.name().to_string() }
+    }
+
+    fn session(&self, client: Client) -> Arc<dyn Session> {
+        let client = query::Client { user: Text::from(client.user), address: client.address };
+        Arc::new(NodeSession(Arc::new(query::Session::new(self.queries.clone(), client))))
+    }
+}
+
+struct NodeSession(Arc<query::Session>);
+
+impl Session for NodeSession {
+    fn begin(&self, body: &[u8]) -> Begun {
+        let query = match reql::wire::parse_query(body) {
+            Ok(query) => query,
+            Err(error) => {
+                let work = Work::Done(Err(error.into()));
+                return Begun { noreply: request::asks_for_noreply(body), kind: QueryKind::Malformed, work };
+            }
+        };
+        let noreply = query.flag("noreply");
+        let kind = kind_of(query.term.as_ref());
+        let session = self.0.clone();
+        let run = move |cancel: Arc<Cancel>| {
+            let answered = session.run(&query, cancel).map_err(failure)?;
+            first_answer(answered)
+        };
+        Begun { noreply, kind, work: Work::Blocking(Box::new(run)) }
+    }
+}
+
+fn kind_of(term: Option<&Term>) -> QueryKind {
+    match term.and_then(Term::as_call) {
+        Some(call) if signature::of(call.op).is_write() => QueryKind::Write,
+        _ => QueryKind::Read,
+    }
+}
+
+fn first_answer(answered: query::Answered) -> Result<Answer, Failure> {
+    match answered.answer {
+        query::Answer::Atom(value) => Ok(Answer::Atom { value, profile: answered.profile }),
+        query::Answer::Stream(cursor) => {
+            let mut cursor = NodeCursor(cursor);
+            let batch = cursor.next_batch()?;
+            Ok(Answer::Stream { batch, cursor: Some(Box::new(cursor)) })
+        }
+    }
+}
+
+struct NodeCursor(Box<query::Cursor>);
+
+impl Cursor for NodeCursor {
+    fn next_batch(&mut self) -> Result<Batch, Failure> {
+        let query::Batch { items, done, profile } = self.0.next_batch()?;
+        Ok(Batch { items, done, notes: Vec::new(), profile })
+    }
+}
+
+fn failure(error: QueryError) -> Failure {
+    match error {
+        QueryError::Compile(error) => error.into(),
+        QueryError::Eval(error) => error.into(),
+    }
+}

@@ -1,0 +1,78 @@
+//! The name of a server: given, or made up once and kept.
+
+use std::io;
+use std::path::Path;
+
+use ::io::{Files, Random};
+
+const FILE: &str = "server_name";
+const HOST_CHARACTERS_MAX: usize = 50;
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
+
+/// The machine's name.
+#[must_use]
+pub fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "server".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+/// The name for the data directory `dir`: `given`, or the one kept there, or a new one of the
+/// host's name and three letters. Kept for the next start.
+pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn Random) -> io::Result<String> {
+    let path = dir.join(FILE);
+    let kept = match files.read(&path) {
+        Ok(bytes) => String::from_utf8(bytes).ok().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let name = match (given, &kept) {
+        (Some(given), _) => given.to_owned(),
+        (None, Some(kept)) => kept.clone(),
+        (None, None) => made_up(&hostname(), random),
+    };
+    if kept.as_ref() != Some(&name) {
+        let new = dir.join("server_name.new");
+        // Left by a process that was killed right here.
+        drop(files.remove(&new));
+        let file = files.create(&new)?;
+        file.append(format!("{name}\n").as_bytes())?;
+        file.sync_data()?;
+        files.rename(&new, &path)?;
+        files.sync_dir(dir)?;
+    }
+    Ok(name)
+}
+
+fn made_up(hostname: &str, random: &dyn Random) -> String {
+    let legal = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
+    let host: String = hostname.chars().take(HOST_CHARACTERS_MAX).map(legal).collect();
+    let mut bytes = [0; 3];
+    random.fill(&mut bytes);
+    let letters: String = bytes.iter().map(|byte| char::from(LETTERS[usize::from(byte % 32)])).collect();
+    format!("{host}_{letters}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::io::real::{RealFiles, RealRandom};
+
+    #[test]
+    fn a_name_is_made_up_once_and_can_be_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let choose = |given| choose(given, dir.path(), &RealFiles, &RealRandom).unwrap();
+        let first = choose(None);
+        assert_eq!(choose(None), first);
+        assert_eq!(choose(Some("bob")), "bob");
+        assert_eq!(choose(None), "bob");
+    }
+
+    #[test]
+    fn a_made_up_name_is_legal() {
+        let name = made_up("my.häuschen", &RealRandom);
+        assert!(name.starts_with("my_h_uschen_") && name.len() == "my_h_uschen_abc".len(), "{name}");
+    }
+}

@@ -1,0 +1,69 @@
+//! Why a node did not start, said so that the reader knows what to do.
+
+use std::io;
+
+use crate::config::ConfigError;
+use crate::data_directory::DirectoryError;
+use crate::listen::BindError;
+use crate::password::Unprotected;
+
+/// A node that did not start, or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A flag or a line of the configuration file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// Other machines could do anything.
+    #[error(transparent)]
+    Unprotected(#[from] Unprotected),
+    /// A port is taken or not allowed.
+    #[error("{cause}; {advice}", advice = advice(.service, .cause))]
+    Bind {
+        /// As in `--<service>-port`.
+        service: &'static str,
+        /// Which address, and why not.
+        cause: BindError,
+    },
+    /// A file beside the data cannot be written.
+    #[error("the {what} {path} cannot be written: {cause}")]
+    File {
+        /// Log file, pid file or name file.
+        what: &'static str,
+        /// Which.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The engine's files cannot be opened.
+    #[error("the stored rows cannot be opened: {0}")]
+    Engine(#[from] engine::EngineError),
+    /// What the engine remembers of the log cannot be read.
+    #[error("the stored rows cannot be read: {0}")]
+    Replicas(#[from] storage::FormatError),
+    /// The log's files cannot be opened.
+    #[error("the log cannot be opened: {0}")]
+    Log(#[from] log::LogError),
+    /// The catalog or a table cannot be opened.
+    #[error(transparent)]
+    Node(#[from] cluster::OpenError),
+    /// The password of `admin` could not be stored.
+    #[error("the initial password could not be stored: {0}")]
+    Password(#[from] cluster::AdminError),
+    /// The system gave no threads or no event queue.
+    #[error("the system refused what a server needs: {0}")]
+    System(#[from] io::Error),
+}
+
+fn advice(service: &str, error: &BindError) -> String {
+    match error.cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("choose another port with --{service}-port, or move all ports with --port-offset")
+        }
+        io::ErrorKind::PermissionDenied => format!("choose a port above 1023 with --{service}-port"),
+        io::ErrorKind::AddrNotAvailable => "name an address of this machine with --bind".to_owned(),
+        _ => format!("choose another address with --bind-{service} or another port with --{service}-port"),
+    }
+}

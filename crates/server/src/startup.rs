@@ -1,0 +1,311 @@
+//! The order in which a node starts: directory, ports, data, drivers; then it waits for the
+//! signal to stop.
+//!
+//! The lines printed here are an interface: scripts wait for them.
+
+use std::path::{Path, PathBuf, absolute};
+use std::sync::Arc;
+
+use cluster::{Node, NodeOptions};
+use datum::Text;
+use engine::Engine;
+use engine::rocks::{EngineOptions, RocksEngine};
+use io::real::{RealClock, RealFiles, RealRandom};
+use io::{Clock, Files, Random};
+use log::Log;
+use log::file::{FileLog, FileLogOptions};
+use shard::Replicas;
+use tokio::runtime::Runtime;
+
+use crate::config::{Config, Service, available_bytes};
+use crate::data_directory::{DataDirectory, Opening};
+use crate::desk::House;
+use crate::http::{self, Health, Observed, Pages, Sources, Stage};
+use crate::listen::{Bound, accept_drivers, bind, refuse_peers};
+use crate::log_lines::LogLines;
+use crate::node_service::NodeService;
+use crate::password;
+use crate::pid_file::PidFile;
+use crate::server_name;
+use crate::start_error::StartError;
+use crate::worker::Workers;
+
+/// What V1_0 drivers are told. They look at it to know what the server can do, so it names the
+/// release of RethinkDB whose protocol and language are spoken.
+const PROTOCOL_RELEASE: &str = concat!("2.4.4-rekindle-", env!("CARGO_PKG_VERSION"));
+
+/// Memtables take this part of the cache's size, within bounds.
+const WRITE_BUFFER_DIVISOR: u64 = 4;
+const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 20;
+const WRITE_BUFFER_BYTES_MAX: u64 = 256 << 20;
+
+/// Makes a data directory and stops.
+pub fn create(config: &Config) -> Result<(), StartError> {
+    let _lines = LogLines::start();
+    let directory = DataDirectory::take(&config.directory, Opening::Create, Box::new(RealFiles))?;
+    let machine = Machine::new();
+    let (node, _) = machine.open(config, &directory)?;
+    set_initial_password(&node, config, &machine)?;
+    tracing::info!("Created directory {} and a metadata file inside it.", shown(directory.path()));
+    Ok(())
+}
+
+/// Serves a data directory until the process is told to stop. `argv` is the command line.
+pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(), StartError> {
+    let lines = LogLines::start();
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
+    if DataDirectory::is_new(&config.directory, &RealFiles) {
+        password::check_exposure(config, config.initial_password.is_some())?;
+    }
+    let directory = DataDirectory::take(&config.directory, opening, Box::new(RealFiles))?;
+    open_log_file(&lines, config, &directory)?;
+    let _pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
+    tracing::info!("Running rekindle {} ({})...", env!("CARGO_PKG_VERSION"), crate::PLATFORM);
+    tracing::info!("Loading data from directory {}", shown(directory.path()));
+
+    let ports = Ports::bind(config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
+    let announcement = Announcement::of(config, &ports);
+    if let Some(http) = ports.http {
+        runtime.spawn(http::serve(listening("http", http)?, pages.clone()));
+    }
+    pages.health.enter(Stage::Starting("reading the log and opening the tables"));
+
+    let machine = Machine::new();
+    let (node, engine) = machine.open(config, &directory)?;
+    set_initial_password(&node, config, &machine)?;
+    password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
+    let running = Running::start(config, &machine, &node, &announcement, argv)?;
+    pages.sources.observe(Observed {
+        counters: running.workers.counters(),
+        engine: engine.clone(),
+        log: node.log().clone(),
+        cache_bytes_max: config.cache.bytes(available_bytes()),
+    });
+    running.listen(&runtime, ports.driver, ports.cluster)?;
+    announcement.log();
+    let (id, name) = (node.identity().server.to_string(), node.name().to_string());
+    tracing::info!("Server ready, \"{name}\" {id}");
+    pages.health.enter(Stage::Ready { id, name });
+
+    runtime.block_on(crate::shutdown::asked())?;
+    pages.health.enter(Stage::ShuttingDown);
+    running.stop(runtime);
+    tracing::info!("Shutting down storage engine...");
+    drop(node);
+    engine.flush()?;
+    drop(engine);
+    tracing::info!("Storage engine shut down.");
+    Ok(())
+}
+
+fn open_log_file(lines: &LogLines, config: &Config, directory: &DataDirectory) -> Result<(), StartError> {
+    let path = config.log_file.clone().unwrap_or_else(|| directory.path().join("log_file"));
+    let failed = |cause| StartError::File { what: "log file", path: path.display().to_string(), cause };
+    lines.open_file(&path).map_err(failed)
+}
+
+fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Result<(), StartError> {
+    let Some(wanted) = &config.initial_password else { return Ok(()) };
+    if node.catalog().user("admin").is_some_and(|admin| admin.has_password) {
+        tracing::info!("Ignoring --initial-password option because the admin password is already configured.");
+        return Ok(());
+    }
+    let password = password::initial(Some(wanted), &*machine.random);
+    let (record, is_set) = password::record(&password, None, &*machine.random);
+    node.put_user("admin", cluster::PasswordChange::Set(record, is_set))?;
+    Ok(())
+}
+
+/// The real machine.
+struct Machine {
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { files: Arc::new(RealFiles), clock: Arc::new(RealClock::new()), random: Arc::new(RealRandom) }
+    }
+
+    /// Opens everything in `directory`: the engine, the log, and what was not applied yet.
+    fn open(&self, config: &Config, directory: &DataDirectory) -> Result<(Arc<Node>, Arc<dyn Engine>), StartError> {
+        let dir = directory.path();
+        let failed = |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
+        let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random).map_err(failed)?;
+        let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config))?);
+        let replicas = Replicas::new(engine.clone())?;
+        let options = FileLogOptions { random: self.random.clone(), ..FileLogOptions::default() };
+        let (files, clock) = (self.files.clone(), self.clock.clone());
+        let log: Arc<dyn Log> = Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
+        let node = Node::open(NodeOptions {
+            dir: dir.to_owned(),
+            server_name: Text::from(name),
+            server_tags: config.server_tags.iter().map(|tag| Text::from(tag.as_str())).collect(),
+            replicas,
+            log,
+            clock: self.clock.clone(),
+            files: self.files.clone(),
+            random: self.random.clone(),
+            admin_password: password::record("", None, &*self.random),
+        })?;
+        Ok((node, engine))
+    }
+}
+
+fn engine_options(config: &Config) -> EngineOptions {
+    let cache_bytes = config.cache.bytes(available_bytes());
+    let write_buffer = (cache_bytes / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    EngineOptions {
+        cache_bytes: size(cache_bytes),
+        write_buffer_bytes: size(write_buffer),
+        background_jobs: config.cores.max(2),
+        ..EngineOptions::default()
+    }
+}
+
+/// Every port of the node, taken before the data is opened so that a conflict shows at once.
+struct Ports {
+    driver: Bound,
+    cluster: Bound,
+    http: Option<Bound>,
+}
+
+impl Ports {
+    fn bind(config: &Config) -> Result<Ports, StartError> {
+        let bind = |service: &'static str, wanted: &Service| {
+            bind(&wanted.addresses, wanted.port).map_err(|cause| StartError::Bind { service, cause })
+        };
+        Ok(Ports {
+            cluster: bind("cluster", &config.cluster)?,
+            driver: bind("driver", &config.driver)?,
+            http: config.http.as_ref().map(|http| bind("http", http)).transpose()?,
+        })
+    }
+}
+
+fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::TcpListener>, StartError> {
+    bound.listen().map_err(|cause| StartError::Bind { service, cause })
+}
+
+/// What the log says of the ports.
+struct Announcement {
+    cluster_port: u16,
+    driver_port: u16,
+    http_port: Option<u16>,
+    addresses: Vec<(&'static str, String)>,
+    is_local: bool,
+}
+
+impl Announcement {
+    fn of(config: &Config, ports: &Ports) -> Announcement {
+        let list = |bound: &Bound| {
+            let addresses: Vec<String> = bound.addresses().map(|address| address.to_string()).collect();
+            addresses.join(", ")
+        };
+        let mut addresses = vec![("cluster", list(&ports.cluster)), ("driver", list(&ports.driver))];
+        addresses.extend(ports.http.as_ref().map(|http| ("http", list(http))));
+        Announcement {
+            cluster_port: ports.cluster.port,
+            driver_port: ports.driver.port,
+            http_port: ports.http.as_ref().map(|http| http.port),
+            addresses,
+            is_local: config.driver.is_local(),
+        }
+    }
+
+    fn log(&self) {
+        tracing::info!("Listening for intracluster connections on port {}", self.cluster_port);
+        tracing::info!("Listening for client driver connections on port {}", self.driver_port);
+        match self.http_port {
+            Some(port) => tracing::info!("Listening for administrative HTTP connections on port {port}"),
+            None => tracing::info!("Administrative HTTP connections are disabled"),
+        }
+        for (service, addresses) in &self.addresses {
+            tracing::info!("Listening on {service} addresses: {addresses}");
+        }
+        if self.is_local {
+            tracing::info!(
+                "To fully expose Rekindle on the network, bind to all addresses by running rekindle with the \
+                 `--bind all` command line option."
+            );
+        }
+    }
+}
+
+/// The part of the node that drivers talk to.
+struct Running {
+    house: Arc<House>,
+    workers: Arc<Workers>,
+}
+
+impl Running {
+    fn start(
+        config: &Config,
+        machine: &Machine,
+        node: &Arc<Node>,
+        ports: &Announcement,
+        argv: Vec<String>,
+    ) -> Result<Running, StartError> {
+        let random = machine.random.clone();
+        let queries = query::Service::new(query::ServiceOptions {
+            node: node.clone(),
+            passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
+            facts: facts(config, machine, ports, argv),
+            scan_threads: config.cores,
+        });
+        let service = Arc::new(NodeService::new(node.clone(), queries));
+        let house = Arc::new(House::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?);
+        let workers = Arc::new(Workers::start(&house, config.cores)?);
+        Ok(Running { house, workers })
+    }
+
+    fn listen(&self, runtime: &Runtime, driver: Bound, cluster: Bound) -> Result<(), StartError> {
+        for socket in listening("driver", driver)? {
+            runtime.spawn(accept_drivers(socket, self.workers.clone()));
+        }
+        for socket in listening("cluster", cluster)? {
+            runtime.spawn(refuse_peers(socket));
+        }
+        Ok(())
+    }
+
+    /// Answers what runs, then lets go of every connection.
+    fn stop(self, runtime: Runtime) {
+        tracing::info!("Shutting down client connections...");
+        self.house.draining.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.workers.shut_down();
+        runtime.shutdown_background();
+        tracing::info!("All client connections closed.");
+    }
+}
+
+fn facts(config: &Config, machine: &Machine, ports: &Announcement, argv: Vec<String>) -> query::ServerFacts {
+    let cache = |bytes: u64| bytes >> 20;
+    query::ServerFacts {
+        hostname: Text::from(server_name::hostname()),
+        reql_port: ports.driver_port,
+        cluster_port: ports.cluster_port,
+        http_port: ports.http_port,
+        canonical_addresses: vec![(Text::from(server_name::hostname()), ports.cluster_port)],
+        argv: argv.into_iter().map(Text::from).collect(),
+        pid: std::process::id(),
+        cache_mb: cache(config.cache.bytes(available_bytes())),
+        cache_mb_configured: match config.cache {
+            crate::config::CacheSize::Auto => None,
+            crate::config::CacheSize::Megabytes(megabytes) => Some(megabytes),
+        },
+        version: Text::from(concat!("rekindle ", env!("CARGO_PKG_VERSION"))),
+        started_unix: machine.clock.unix(),
+    }
+}
+
+/// The whole path, so that a log read elsewhere says where the data is.
+fn shown(path: &Path) -> String {
+    absolute(path).unwrap_or_else(|_| PathBuf::from(path)).display().to_string()
+}
