@@ -106,6 +106,36 @@ impl Batch {
         self.steps.push(Step::Delete { space, key });
     }
 
+    /// Makes change `index`, which concerns one key, store `value` there instead, or forget the key.
+    ///
+    /// For a later change of the same key that need not be kept beside the earlier one. Only right
+    /// if nothing in between deletes a range with that key.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such change or it deletes a range.
+    pub fn supersede(&mut self, index: usize, value: Option<Bytes>) {
+        let (space, key) = match &self.steps[index] {
+            Step::Put { space, key, value } => {
+                self.value_bytes -= value.len();
+                (*space, key.clone())
+            }
+            Step::Delete { space, key } => (*space, key.clone()),
+            Step::DeleteRange { .. } => panic!("a deleted range is not a key"),
+        };
+        self.value_bytes += value.as_ref().map_or(0, Bytes::len);
+        self.steps[index] = match value {
+            Some(value) => Step::Put { space, key, value },
+            None => Step::Delete { space, key },
+        };
+    }
+
+    /// The change at `index`, if there are that many.
+    #[must_use]
+    pub fn change(&self, index: usize) -> Option<Change<'_>> {
+        self.steps.get(index).map(|step| self.read(step))
+    }
+
     /// Forgets every key from `start` up to and not including `end`. Nothing if `start >= end`.
     pub fn delete_range(&mut self, space: Space, start: &[u8], end: &[u8]) {
         if start < end {
@@ -117,17 +147,7 @@ impl Batch {
 
     /// The changes, in order.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
-        self.steps.iter().map(|step| match step {
-            Step::Put { space, key, value } => {
-                Change::Put { space: *space, key: &self.keys[key.clone()], value }
-            }
-            Step::Delete { space, key } => Change::Delete { space: *space, key: &self.keys[key.clone()] },
-            Step::DeleteRange { space, start, end } => Change::DeleteRange {
-                space: *space,
-                start: &self.keys[start.clone()],
-                end: &self.keys[end.clone()],
-            },
-        })
+        self.steps.iter().map(|step| self.read(step))
     }
 
     /// Number of changes.
@@ -146,6 +166,20 @@ impl Batch {
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.keys.len() + self.value_bytes
+    }
+
+    fn read<'a>(&'a self, step: &'a Step) -> Change<'a> {
+        match step {
+            Step::Put { space, key, value } => {
+                Change::Put { space: *space, key: &self.keys[key.clone()], value }
+            }
+            Step::Delete { space, key } => Change::Delete { space: *space, key: &self.keys[key.clone()] },
+            Step::DeleteRange { space, start, end } => Change::DeleteRange {
+                space: *space,
+                start: &self.keys[start.clone()],
+                end: &self.keys[end.clone()],
+            },
+        }
     }
 
     fn keep(&mut self, parts: &[&[u8]]) -> Range<usize> {
@@ -178,5 +212,18 @@ mod tests {
             ]
         );
         assert_eq!(batch.bytes(), 5 + 3 + 3 + 2);
+    }
+    #[test]
+    fn a_superseded_change_does_the_later_thing() {
+        let mut batch = Batch::new();
+        batch.put(Space::Rows, b"a", Bytes::from_static(b"long"));
+        batch.delete(Space::Rows, b"b");
+        batch.supersede(1, Some(Bytes::from_static(b"new")));
+        batch.supersede(0, None);
+        let value = Bytes::from_static(b"new");
+        assert_eq!(batch.change(0), Some(Change::Delete { space: Space::Rows, key: b"a" }));
+        assert_eq!(batch.change(1), Some(Change::Put { space: Space::Rows, key: b"b", value: &value }));
+        assert_eq!(batch.change(2), None);
+        assert_eq!(batch.bytes(), 2 + 3);
     }
 }

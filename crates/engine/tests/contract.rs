@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use rekindle_engine::conformance;
 use rekindle_engine::memory::MemoryEngine;
-use rekindle_engine::{Engine, conformance};
 
 /// A different walk every run; a failure prints it.
 fn seed() -> u64 {
@@ -23,7 +23,7 @@ mod rocks {
 
     use bytes::Bytes;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
-    use rekindle_engine::{Batch, EngineError, Space};
+    use rekindle_engine::{Batch, Engine, EngineError, Space};
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use engine::{Batch, Engine};
 use log::{GroupId, Lsn};
 use parking_lot::Mutex;
-use storage::{Applied, Count, Part, ReadError, RowChange, Table, TableId};
+use storage::{Applied, Changes, Count, Part, ReadError, RowChange, Table, TableId};
 
 use crate::chain::{Progress, Verdict};
 use crate::entry::{BadEntry, Entry};
@@ -97,11 +97,11 @@ impl Replica {
         Step { next: self.behind.lock().clone(), skipped: Vec::new() }
     }
 
-    /// Adds the entry at `lsn` to `batch`, if it is to happen.
+    /// Adds the entry at `lsn` to `changes`, if it is to happen.
     pub(crate) fn advance(
         &self,
         step: &mut Step,
-        batch: &mut Batch,
+        changes: &mut Changes,
         lsn: Lsn,
         entry: Entry,
     ) -> Result<(), BadEntry> {
@@ -110,7 +110,7 @@ impl Replica {
         let (incarnation, sequence) = (entry.incarnation, entry.sequence);
         match next.progress.admit(incarnation, sequence, entry.dependencies()) {
             Verdict::Apply => entry.each_change(|change: RowChange| {
-                let gained = storage::apply(batch, self.table, &change);
+                let gained = changes.add(self.table, &change);
                 next.rows = next.rows.saturating_add_signed(gained);
             }),
             Verdict::Skip => {

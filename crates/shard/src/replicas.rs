@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use engine::{Batch, Engine};
+use engine::Engine;
 use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn};
 use parking_lot::RwLock;
-use storage::{Applied, FormatError};
+use storage::{Applied, Changes, FormatError};
 
 use crate::entry::Entry;
 use crate::replica::{Replica, Step};
@@ -55,12 +55,12 @@ impl Applier for Replicas {
             let (replica, step) = &mut run.groups[place];
             let damaged = |error| ApplyError(format!("group {group}, position {lsn}: {error}"));
             let entry = Entry::parse(bytes.clone()).map_err(damaged)?;
-            replica.advance(step, &mut run.batch, *lsn, entry).map_err(damaged)?;
+            replica.advance(step, &mut run.changes, *lsn, entry).map_err(damaged)?;
         }
         for (replica, step) in &mut run.groups {
-            replica.record(step, &mut run.batch);
+            replica.record(step, &mut run.changes.batch);
         }
-        self.engine.write(run.batch).map_err(|error| ApplyError(error.to_string()))?;
+        self.engine.write(run.changes.batch).map_err(|error| ApplyError(error.to_string()))?;
         for (replica, step) in run.groups {
             replica.finish(step);
         }
@@ -83,7 +83,7 @@ impl Applier for Replicas {
 /// One call of the log on its way into one engine batch.
 #[derive(Default)]
 struct Run {
-    batch: Batch,
+    changes: Changes,
     groups: Vec<(Arc<Replica>, Step)>,
     places: HashMap<GroupId, usize>,
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use datum::{Datum, KeyRange, Object, PrimaryKey, Text, row};
 use engine::rocks::{EngineOptions, RocksEngine};
-use engine::{Batch, Engine, Space};
+use engine::{Engine, Space};
 use log::GroupId;
-use rekindle_storage::{Direction, Part, RowChange, Table, TableId, apply};
+use rekindle_storage::{Changes, Direction, Part, RowChange, Table, TableId};
 
 const ROWS: u64 = 200_000;
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("row of {} bytes", rows[0].1.len());
     measure("engine write, 100 rows per batch, per row", ROWS, || {
         for chunk in rows.chunks(100) {
-            let mut batch = Batch::new();
+            let mut changes = Changes::default();
             for (key, row) in chunk {
                 apply(
                     &mut batch,
@@ -60,7 +60,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     &RowChange { key: key.clone(), row: Some(row.clone()), existed: false },
                 );
             }
-            engine.write(batch).expect("written");
+            engine.write(changes.batch).expect("written");
         }
     });
     engine.flush()?;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use datum::PrimaryKey;
-use engine::{Batch, Space};
+use engine::{Batch, Change, Space};
 
 use crate::TableId;
 
@@ -17,12 +17,111 @@ pub struct RowChange {
     pub existed: bool,
 }
 
-/// Adds `change` to `batch`; by how much the table's count grows.
-pub fn apply(batch: &mut Batch, table: TableId, change: &RowChange) -> i64 {
-    let key: [&[u8]; 2] = [table.as_bytes(), change.key.as_bytes()];
-    match &change.row {
-        Some(row) => batch.put_joined(Space::Rows, &key, row.clone()),
-        None => batch.delete_joined(Space::Rows, &key),
+/// Changed rows on their way into one engine batch.
+///
+/// When many writers wait for one row, a batch changes it many times over, and only the last
+/// change matters: the others are left out where that is cheap to see, and cost the engine nothing.
+#[derive(Default)]
+pub struct Changes {
+    /// What the engine is to do. Other records may be added; no ranges may be deleted.
+    pub batch: Batch,
+    // Where a recent change of a row is in the batch, by a hash of the row's key. A guess that
+    // is verified; collisions forget the older.
+    recent: Vec<u32>,
+}
+
+const RECENT: usize = 256;
+const NOWHERE: u32 = u32::MAX;
+
+impl Changes {
+    /// Adds `change`; by how much the table's count grows.
+    pub fn add(&mut self, table: TableId, change: &RowChange) -> i64 {
+        let key = change.key.as_bytes();
+        let gained = i64::from(change.row.is_some()) - i64::from(change.existed);
+        if self.batch.is_empty() {
+            // Most batches of an idle server hold one row: nothing to remember for it.
+            self.recent.clear();
+        } else {
+            self.recent.resize(RECENT, NOWHERE);
+            let place = &mut self.recent[place_of(key)];
+            let index = *place as usize;
+            *place = self.batch.len() as u32;
+            if is_row(self.batch.change(index), table, key) {
+                *place = index as u32;
+                self.batch.supersede(index, change.row.clone());
+                return gained;
+            }
+        }
+        let parts: [&[u8]; 2] = [table.as_bytes(), key];
+        match &change.row {
+            Some(row) => self.batch.put_joined(Space::Rows, &parts, row.clone()),
+            None => self.batch.delete_joined(Space::Rows, &parts),
+        }
+        gained
     }
-    i64::from(change.row.is_some()) - i64::from(change.existed)
+}
+
+fn is_row(change: Option<Change<'_>>, table: TableId, row: &[u8]) -> bool {
+    match change {
+        Some(Change::Put { space: Space::Rows, key, .. } | Change::Delete { space: Space::Rows, key }) => {
+            key.strip_prefix(table.as_bytes()) == Some(row)
+        }
+        _ => false,
+    }
+}
+
+/// Keys often differ in their last bytes only, and a poor spread costs no more than a batch that
+/// is larger than it must be.
+fn place_of(key: &[u8]) -> usize {
+    let mut hash = 0_u64;
+    for chunk in key.chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+    (hash >> 56) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(number: u128) -> TableId {
+        TableId::from_uuid(uuid::Uuid::from_u128(number))
+    }
+
+    fn change(key: u64, row: Option<&'static str>) -> RowChange {
+        let key = PrimaryKey(Bytes::copy_from_slice(&key.to_be_bytes()));
+        RowChange { key, row: row.map(Bytes::from), existed: false }
+    }
+
+    #[test]
+    fn a_row_changed_again_and_again_is_written_once() {
+        let mut changes = Changes::default();
+        for _ in 0..100 {
+            changes.add(table(1), &change(1, Some("old")));
+            changes.add(table(1), &change(2, Some("kept")));
+            changes.add(table(2), &change(1, Some("other table")));
+        }
+        changes.add(table(1), &change(1, None));
+        let first = [table(1).as_bytes(), &1_u64.to_be_bytes()[..]].concat();
+        let last = changes.batch.changes().filter(|change| match change {
+            Change::Put { key, .. } | Change::Delete { key, .. } => *key == first,
+            Change::DeleteRange { .. } => false,
+        });
+        assert_eq!(last.last(), Some(Change::Delete { space: Space::Rows, key: &first }));
+        assert!(changes.batch.len() < 210, "{} changes of three rows", changes.batch.len());
+    }
+
+    #[test]
+    fn many_rows_are_all_written() {
+        let mut changes = Changes::default();
+        for key in 0..5000 {
+            assert_eq!(changes.add(table(1), &change(key, Some("row"))), 1);
+        }
+        let mut keys: Vec<_> = changes.batch.changes().map(|change| format!("{change:?}")).collect();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), 5000);
+    }
 }

@@ -6,7 +6,7 @@
 //!
 //! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows of one moment
 //! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that the rows share
-//! - [`RowChange`], [`apply`]: how rows change
+//! - [`RowChange`], [`Changes`]: how rows change
 //! - [`Applied`], [`Count`]: what the engine remembers about each group's log, in the same batches
 //! - [`drop_table`], [`tables_present`]: the end of a table
 
@@ -26,7 +26,7 @@ mod table;
 mod table_id;
 
 pub use batch::RowBatch;
-pub use change::{RowChange, apply};
+pub use change::{Changes, RowChange};
 pub use engine::Direction;
 pub use error::{FormatError, ReadError};
 pub use group::{Applied, Count};

@@ -8,7 +8,8 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, Engine, Space};
 use log::{GroupId, Lsn};
 use rekindle_storage::{
-    Applied, Count, Direction, Part, ReadError, RowChange, Table, TableId, apply, drop_table, tables_present,
+    Applied, Changes, Count, Direction, Part, ReadError, RowChange, Table, TableId, drop_table,
+    tables_present,
 };
 
 const GROUP: GroupId = GroupId(1);
@@ -36,9 +37,9 @@ fn number(row: &Object) -> u32 {
 fn write(engine: &Arc<dyn Engine>, table: TableId, key: &PrimaryKey, row: Option<&Object>) -> i64 {
     let existed = Table::new(Arc::clone(engine), table).get(key).unwrap().is_some();
     let row = row.map(|object| Bytes::from(row::encode(object)));
-    let mut batch = Batch::new();
-    let gained = apply(&mut batch, table, &RowChange { key: key.clone(), row, existed });
-    engine.write(batch).unwrap();
+    let mut changes = Changes::default();
+    let gained = changes.add(table, &RowChange { key: key.clone(), row, existed });
+    engine.write(changes.batch).unwrap();
     gained
 }
 
@@ -169,10 +170,10 @@ fn a_damaged_row_is_named() {
     let (engine, table) = filled(5, 1);
     let mut bytes = table.get_bytes(&key(3.0)).unwrap().unwrap().to_vec();
     bytes[20] ^= 1;
-    let mut batch = Batch::new();
+    let mut changes = Changes::default();
     let damaged = RowChange { key: key(3.0), row: Some(Bytes::from(bytes)), existed: true };
-    assert_eq!(apply(&mut batch, table.id(), &damaged), 0);
-    engine.write(batch).unwrap();
+    assert_eq!(changes.add(table.id(), &damaged), 0);
+    engine.write(changes.batch).unwrap();
     let names_it = |error| matches!(error, ReadError::Corrupt { key: found, .. } if found == key(3.0));
     assert!(table.get(&key(3.0)).is_err_and(names_it));
     let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
