@@ -9,7 +9,7 @@ use datum::{Datum, KeyRange, Object, PrimaryKey, Text, row};
 use engine::rocks::{EngineOptions, RocksEngine};
 use engine::{Engine, Space};
 use log::GroupId;
-use rekindle_storage::{Changes, Direction, Part, RowChange, Table, TableId};
+use rekindle_storage::{Changes, Direction, Part, RowChange, Table, TableId, TableSnapshot};
 
 const ROWS: u64 = 200_000;
 
@@ -40,40 +40,33 @@ fn measure(what: &str, operations: u64, mut work: impl FnMut()) {
     println!("{what:<50} {each:>9.0} ns");
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let dir = tempfile::tempdir()?;
-    let options = EngineOptions { cache_bytes: 512 << 20, ..EngineOptions::default() };
-    let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(dir.path(), &options)?);
-    let id = TableId::from_uuid(uuid::Uuid::from_u128(1));
-    let table = Table::new(Arc::clone(&engine), id);
-    let part = Part { range: KeyRange::all(), group: GroupId(1) };
+type Rows = [(PrimaryKey, bytes::Bytes)];
 
-    let rows: Vec<_> = (0..ROWS).map(|n| (key(n), bytes::Bytes::from(row::encode(&document(n))))).collect();
-    println!("row of {} bytes", rows[0].1.len());
+fn load(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
     measure("engine write, 100 rows per batch, per row", ROWS, || {
         for chunk in rows.chunks(100) {
             let mut changes = Changes::default();
             for (key, row) in chunk {
-                apply(
-                    &mut batch,
-                    id,
-                    &RowChange { key: key.clone(), row: Some(row.clone()), existed: false },
-                );
+                let change = RowChange { key: key.clone(), row: Some(row.clone()), existed: false };
+                changes.add(id, &change);
             }
             engine.write(changes.batch).expect("written");
         }
     });
-    engine.flush()?;
+    engine.flush().expect("flushed");
+}
+
+fn get(engine: &Arc<dyn Engine>, table: &Table, rows: &Rows) {
     for round in ["first", "second"] {
         measure(&format!("engine get, {round} time"), ROWS, || {
-            for (key, _) in &rows {
-                let full = [id.as_bytes(), key.as_bytes()].concat();
+            for (key, _) in rows {
+                let full = [table.id().as_bytes(), key.as_bytes()].concat();
                 black_box(engine.get(Space::Rows, &full).expect("read"));
             }
         });
     }
     measure("table get", ROWS, || {
-        for (key, _) in &rows {
+        for (key, _) in rows {
             black_box(table.get(key).expect("read"));
         }
     });
@@ -83,34 +76,49 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             black_box(table.get(key).expect("read"));
         }
     });
-    measure("snapshot", 100_000, || {
-        for _ in 0..100_000 {
-            black_box(table.snapshot(part.clone()).expect("snapshot"));
+}
+
+fn scan(snapshot: &TableSnapshot, round: &str) {
+    measure(&format!("engine scan, {round} time, per row"), ROWS, || {
+        black_box(snapshot.count_range(&KeyRange::all()).expect("count"));
+    });
+    measure(&format!("table scan of batches, {round} time, per row"), ROWS, || {
+        let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending).to_the_end();
+        let mut next = scan.next_batch().expect("read");
+        while let Some(batch) = next {
+            for index in 0..batch.len() {
+                black_box(batch.object(index).expect("row"));
+            }
+            next = scan.next_batch_after(batch).expect("read");
         }
     });
-    for round in ["first", "second"] {
-        let snapshot = table.snapshot(part.clone())?;
-        measure(&format!("engine scan, {round} time, per row"), ROWS, || {
-            black_box(snapshot.count_range(&KeyRange::all()).expect("count"));
-        });
-        measure(&format!("table scan of batches, {round} time, per row"), ROWS, || {
-            let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending).to_the_end();
-            let mut next = scan.next_batch().expect("read");
-            while let Some(batch) = next {
-                for index in 0..batch.len() {
-                    black_box(batch.object(index).expect("row"));
-                }
-                next = scan.next_batch_after(batch).expect("read");
-            }
-        });
-        measure(&format!("table scan by row, {round} time, per row"), ROWS, || {
-            let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
-            while let Some(row) = scan.next().expect("row") {
-                black_box(row);
-            }
-        });
-    }
+    measure(&format!("table scan by row, {round} time, per row"), ROWS, || {
+        let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
+        while let Some(row) = scan.next().expect("row") {
+            black_box(row);
+        }
+    });
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let options = EngineOptions { cache_bytes: 512 << 20, ..EngineOptions::default() };
+    let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(dir.path(), &options)?);
+    let id = TableId::from_uuid(uuid::Uuid::from_u128(1));
+    let table = Table::new(Arc::clone(&engine), id);
+    let part = Part { range: KeyRange::all(), group: GroupId(1) };
+    let rows: Vec<_> = (0..ROWS).map(|n| (key(n), bytes::Bytes::from(row::encode(&document(n))))).collect();
+    println!("row of {} bytes", rows[0].1.len());
+    load(&engine, id, &rows);
+    get(&engine, &table, &rows);
     let snapshot = table.snapshot(part)?;
+    measure("snapshot", 100_000, || {
+        for _ in 0..100_000 {
+            black_box(engine.snapshot().expect("snapshot"));
+        }
+    });
+    scan(&snapshot, "first");
+    scan(&snapshot, "second");
     measure("split in 8", 100, || {
         for _ in 0..100 {
             black_box(snapshot.split(&KeyRange::all(), 8).expect("split"));
