@@ -411,7 +411,7 @@ mod tests {
             "~~",
         ];
         let mut state = 0x2545_f491_4f6c_dd1d_u64;
-        for _ in 0..20_000 {
+        for _ in 0..4_000 {
             let mut expression = String::new();
             for _ in 0..8 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
