@@ -43,7 +43,15 @@ fn blocks() -> Vec<(&'static str, String)> {
     let strings = (0..10).map(|i| format!("\"field{i}\":\"{text}\"")).collect::<Vec<_>>();
     let order = r#"{"id":"a81bc81b","qty":17,"price":12.95,"tags":["new","sale"],"to":{"city":"Lyon","zip":"69001"}}"#;
     let numbers = (0..150_000).map(|i| format!("{}", i * 7919 % 100_003)).collect::<Vec<_>>();
+    let transaction = |i: usize| {
+        let hash = format!("{:064x}", i * 7_919);
+        format!(
+            r#"{{"id":"{hash}","transaction":{{"condition":"{hash}","data":{{"hash":"{hash}","payload":null}},"fulfillments":[{{"condition":{{"uri":"cc:4:20:{hash}:96"}},"fid":0,"input":null}}],"operation":"CREATE","timestamp":"1460450439"}},"version":1}}"#
+        )
+    };
+    let transactions: Vec<_> = (0..1_700).map(transaction).collect();
     vec![
+        ("a block of transactions", format!(r#"{{"id":"b","transactions":[{}]}}"#, transactions.join(","))),
         ("ten 90 KB strings", format!("{{{}}}", strings.join(","))),
         ("9000 small objects", format!("[{}]", vec![order; 9_000].join(","))),
         ("150000 integers", format!("[{}]", numbers.join(","))),

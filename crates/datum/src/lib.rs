@@ -12,6 +12,7 @@
 mod binary;
 mod compact;
 mod deep;
+mod detach;
 mod escape;
 mod fault;
 pub mod json;

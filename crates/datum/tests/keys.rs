@@ -181,6 +181,29 @@ fn ranges_hold_what_lies_between_their_bounds() {
 }
 
 #[test]
+fn what_an_index_does_not_hold_is_told_why() {
+    let array = |item: Datum| Datum::from(vec![Datum::from(1), item]);
+    for (value, message) in [
+        (
+            Datum::Null,
+            "Secondary keys must be a number, string, bool, pseudotype, or array (got null of type NULL).",
+        ),
+        (Datum::MinVal, "Cannot use `r.minval` or `r.maxval` in an index key."),
+        (array(Datum::MaxVal), "Cannot use `r.minval` or `r.maxval` in an index key."),
+        (
+            array(Datum::Null),
+            "Array keys can only contain numbers, strings, bools,  pseudotypes, or arrays (got null of type NULL).",
+        ),
+    ] {
+        let error = key::secondary::encode(&value).expect_err("not a key");
+        assert_eq!(error.to_string(), message);
+        assert_eq!(error.is_null(), message.contains("null"));
+    }
+    assert!(key::secondary::encode(&Datum::from("a\0b")).is_ok_and(|key| !key.truncated));
+    assert!(key::secondary::encode(&Datum::from("x".repeat(500))).is_ok_and(|key| key.truncated));
+}
+
+#[test]
 fn index_keys_have_the_order_of_their_values_as_far_as_they_go() {
     for seed in 0..ROUNDS {
         let mut chance = Chance::new(seed);

@@ -196,6 +196,23 @@ fn kinds_are_ordered_by_name() {
 }
 
 #[test]
+fn detached_values_are_the_same_and_share_nothing() {
+    for_seeds(|chance| {
+        let tree = values::object(chance, 3);
+        let stored = row::decode(row::encode(&tree).into()).expect("a row");
+        for object in [&tree, &stored] {
+            let detached = object.detach();
+            assert_same(&detached.clone().into(), &tree.clone().into());
+            for (before, after) in object.iter().zip(detached.iter()) {
+                if let (Datum::String(a), Datum::String(b)) = (&before.1, &after.1) {
+                    assert!(a.is_empty() || a.as_ptr() != b.as_ptr());
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn changed_rows_are_rows_of_the_changed_object() {
     for_seeds(|chance| {
         let tree = values::object(chance, 2);
