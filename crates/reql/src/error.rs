@@ -151,6 +151,21 @@ impl EvalError {
         Self::with_message(ErrorClass::NonExistence, Message::OutOfBounds(index))
     }
 
+    /// `Cannot convert <type> to SEQUENCE`
+    #[must_use]
+    pub fn not_a_sequence(found: &Datum) -> Self {
+        Self::typed(found, format!("Cannot convert {} to SEQUENCE", found.kind().name()))
+    }
+
+    /// An infinite sequence where all items are needed.
+    #[must_use]
+    pub fn infinite() -> Self {
+        Self::logic(
+            "Cannot use an infinite stream with an aggregation function (`reduce`, `count`, etc.) or \
+             coerce it to an array.",
+        )
+    }
+
     /// An array would hold more than `limit` items.
     #[must_use]
     pub fn array_limit(limit: usize) -> Self {

@@ -44,7 +44,7 @@ pub use eval::{
     Answer, IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,
 };
 pub use group::GroupBy;
-pub use operation::{Extras, Operation, build, is_operation};
+pub use operation::{Extras, Operation, build, gathered, is_operation};
 pub use order::{Direction, Order, SortKey, compare, sort, sort_key};
 pub use pipeline::{Pipeline, Tally};
 pub use scope::Scope;
@@ -53,4 +53,4 @@ pub use signature::Op;
 pub use term::{Call, FuncTerm, Term, Traits, VarId};
 pub use terminal::{Partial, Taken, Terminal};
 pub use transform::{Emitted, Flow, Transform, map_array, run};
-pub use value::{Grouped, GroupedKind, Value, infinite, not_a_sequence};
+pub use value::{Grouped, GroupedKind, Grouping, Value};

@@ -18,7 +18,7 @@ use crate::select::Predicate;
 use crate::stream::{self, ArrayItems, Emit, Fold, Items, Join, Joined, Offsets, Slice, Sliced, Stepped};
 use crate::terminal::{Partial, Taken, Terminal};
 use crate::transform::{self, Flow, Transform};
-use crate::value::{Grouped, GroupedKind, Value, infinite, not_a_sequence};
+use crate::value::{Grouped, GroupedKind, Grouping, Value};
 
 pub use build::{Extras, build, is_operation};
 
@@ -61,6 +61,7 @@ impl Operation {
             Value::Datum(single) => self.on_single(&single, env).map(Value::Datum),
             Value::Stream(items) => self.on_stream(items, env),
             Value::Grouped(grouped) => self.on_groups(*grouped, env),
+            Value::Grouping(grouping) => self.on_grouping(*grouping, env),
             Value::Func(_) => Err(EvalError::value_type_error("DATUM", "FUNCTION", "VALUE FUNCTION").at(0)),
         }
     }
@@ -70,7 +71,11 @@ impl Operation {
         let source = || ArrayItems::new(items.clone());
         let array = match self {
             Operation::Step(step) => transform::map_array(step, items, env)?,
-            Operation::Group(by) => return group(by, &mut source(), env),
+            Operation::Group(by) => {
+                let items: Box<dyn Items> = Box::new(source());
+                let grouping = Grouping { items, by: by.clone(), steps: Vec::new() };
+                return run_groups(grouping, Vec::new(), Terminal::Collect, env);
+            }
             Operation::OrderBy(orders) => order::sort(items, orders, env)?,
             Operation::Slice(slice) => slice.of_array(items),
             Operation::Limit(count) => Slice::limit(i64::from(*count)).of_array(items),
@@ -112,7 +117,10 @@ impl Operation {
                 let sorted = order::sort(&items, orders, env)?;
                 return Ok(Value::Datum(Datum::Array(sorted)));
             }
-            Operation::Group(by) => return group(by, &mut *items, env),
+            Operation::Group(by) => {
+                let grouping = Grouping { items, by: by.clone(), steps: Vec::new() };
+                return Ok(Value::Grouping(Box::new(grouping)));
+            }
             Operation::Nth(position) => {
                 return stream::nth(&mut *items, *position, env).map(Value::Datum);
             }
@@ -132,7 +140,7 @@ impl Operation {
                     Datum::String(text) => code_points(text),
                     Datum::Binary(bytes) => bytes.len(),
                     Datum::Object(object) => object.len(),
-                    _ => return Err(not_a_sequence(single).at(0)),
+                    _ => return Err(EvalError::not_a_sequence(single).at(0)),
                 };
                 Ok(Datum::Number(count as f64))
             }
@@ -144,7 +152,7 @@ impl Operation {
                 let (from, to) = slice.within(bytes.len());
                 Ok(Datum::Binary(bytes.slice(from..to)))
             }
-            _ => Err(not_a_sequence(single).at(0)),
+            _ => Err(EvalError::not_a_sequence(single).at(0)),
         }
     }
 
@@ -165,9 +173,7 @@ impl Operation {
     /// The values for each group.
     fn on_groups(&self, grouped: Grouped, env: &Env<'_>) -> Result<Value, EvalError> {
         if let Operation::Group(_) = self {
-            return Err(EvalError::logic(
-                "Cannot call `group` on the output of `group` (did you mean to `ungroup`?).",
-            ));
+            return Err(regrouped());
         }
         let keeps_stream = grouped.kind == GroupedKind::Stream && matches!(self, Operation::Step(_));
         let mut groups = Vec::with_capacity(grouped.groups.len());
@@ -191,6 +197,24 @@ impl Operation {
         }
         let kind = if keeps_stream { GroupedKind::Stream } else { GroupedKind::Data };
         Ok(Value::Grouped(Box::new(Grouped { kind, groups })))
+    }
+
+    /// The values for the groups of a stream, which are gathered only when they have to be.
+    fn on_grouping(&self, mut grouping: Grouping, env: &Env<'_>) -> Result<Value, EvalError> {
+        match self {
+            Operation::Group(_) => Err(regrouped()),
+            Operation::Step(step) => {
+                grouping.steps.push(step.clone());
+                Ok(Value::Grouping(Box::new(grouping)))
+            }
+            Operation::Terminal(steps, terminal) => {
+                run_groups(grouping, steps.clone(), terminal.clone(), env)
+            }
+            _ => {
+                let gathered = run_groups(grouping, Vec::new(), Terminal::Collect, env)?;
+                self.apply(gathered, env)
+            }
+        }
     }
 
     /// Whether everything it calls can run inside a shard.
@@ -224,7 +248,7 @@ fn accumulate(
     env: &Env<'_>,
 ) -> Result<(Partial, Taken), EvalError> {
     if items.is_infinite() {
-        return Err(infinite());
+        return Err(EvalError::infinite());
     }
     let (mut partial, mut taken) = (terminal.start(), Taken::No);
     while let Some(item) = items.next(env)? {
@@ -239,22 +263,37 @@ fn accumulate(
     Ok((partial, taken))
 }
 
-fn group(by: &GroupBy, items: &mut dyn Items, env: &Env<'_>) -> Result<Value, EvalError> {
-    if items.is_infinite() {
-        return Err(infinite());
+/// The groups of a value that is still to be grouped; anything else stays as it is.
+pub fn gathered(value: Value, env: &Env<'_>) -> Result<Value, EvalError> {
+    match value {
+        Value::Grouping(grouping) => run_groups(*grouping, Vec::new(), Terminal::Collect, env),
+        other => Ok(other),
     }
-    let pipeline = Pipeline {
-        steps: Vec::new(),
-        group: Some(by.clone()),
-        grouped_steps: Vec::new(),
-        terminal: Terminal::Collect,
-    };
+}
+
+/// Takes every item to its groups, through `steps`, into `terminal`.
+fn run_groups(
+    mut grouping: Grouping,
+    mut steps: Vec<Transform>,
+    terminal: Terminal,
+    env: &Env<'_>,
+) -> Result<Value, EvalError> {
+    if grouping.items.is_infinite() {
+        return Err(EvalError::infinite());
+    }
+    grouping.steps.append(&mut steps);
+    let pipeline =
+        Pipeline { steps: Vec::new(), group: Some(grouping.by), grouped_steps: grouping.steps, terminal };
     let mut tally = pipeline.start();
-    while let Some(item) = items.next(env)? {
+    while let Some(item) = grouping.items.next(env)? {
         env.check_cancel()?;
         pipeline.push(&mut tally, item, env)?;
     }
     pipeline.finish(tally)
+}
+
+fn regrouped() -> EvalError {
+    EvalError::logic("Cannot call `group` on the output of `group` (did you mean to `ungroup`?).")
 }
 
 fn nth_of_array(items: &Array, position: i64) -> Result<Datum, EvalError> {
@@ -284,7 +323,7 @@ fn contains(predicates: &[Predicate], items: &mut dyn Items, env: &Env<'_>) -> R
 /// `count` items, each as likely as any other (reservoir sampling).
 fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datum>, EvalError> {
     if items.is_infinite() {
-        return Err(infinite());
+        return Err(EvalError::infinite());
     }
     let mut chosen = Vec::new();
     let mut seen: u64 = 0;

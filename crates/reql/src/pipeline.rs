@@ -90,6 +90,10 @@ impl Pipeline {
         item: Datum,
         env: &Env<'_>,
     ) -> Result<(), EvalError> {
+        if matches!(self.terminal, Terminal::Collect) {
+            *gathered += 1;
+            check_gathered(*gathered, env)?;
+        }
         if let Some(partial) = groups.get_mut(key) {
             self.terminal.add(partial, item, env)?;
         } else {
@@ -98,10 +102,6 @@ impl Pipeline {
                 groups.insert(key.clone(), partial);
                 check_groups(groups.len(), env)?;
             }
-        }
-        if matches!(self.terminal, Terminal::Collect) {
-            *gathered += 1;
-            check_gathered(*gathered, env)?;
         }
         Ok(())
     }

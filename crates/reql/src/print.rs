@@ -112,7 +112,7 @@ impl Printer {
             }
             (Op::MinVal, _) => self.out.push_str("r.minval"),
             (Op::MaxVal, _) => self.out.push_str("r.maxval"),
-            (op, [first, more @ ..]) if !is_prefix(op) => {
+            (op, [first, more @ ..]) if !is_prefix(op, call.args.len()) => {
                 self.receiver(first);
                 self.push(format_args!(".{}(", method_name(op)));
                 self.arguments(more, call);
@@ -167,35 +167,38 @@ fn is_name(key: &str) -> bool {
 }
 
 /// Terms that are written `r.term(…)` and not as methods.
-fn is_prefix(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Branch
-            | Op::Args
-            | Op::Error
-            | Op::Json
-            | Op::Http
-            | Op::Javascript
-            | Op::Uuid
-            | Op::Random
-            | Op::Range
-            | Op::Object
-            | Op::Literal
-            | Op::Binary
-            | Op::Iso8601
-            | Op::EpochTime
-            | Op::Time
-            | Op::Asc
-            | Op::Desc
-            | Op::Db
-            | Op::DbCreate
-            | Op::DbDrop
-            | Op::Point
-            | Op::Line
-            | Op::Polygon
-            | Op::Circle
-            | Op::Geojson
-    )
+fn is_prefix(op: Op, args: usize) -> bool {
+    // Without a database before them they are written so too.
+    let without_db = matches!(op, Op::Table | Op::TableCreate | Op::TableDrop) && args == 1;
+    without_db
+        || matches!(
+            op,
+            Op::Branch
+                | Op::Args
+                | Op::Error
+                | Op::Json
+                | Op::Http
+                | Op::Javascript
+                | Op::Uuid
+                | Op::Random
+                | Op::Range
+                | Op::Object
+                | Op::Literal
+                | Op::Binary
+                | Op::Iso8601
+                | Op::EpochTime
+                | Op::Time
+                | Op::Asc
+                | Op::Desc
+                | Op::Db
+                | Op::DbCreate
+                | Op::DbDrop
+                | Op::Point
+                | Op::Line
+                | Op::Polygon
+                | Op::Circle
+                | Op::Geojson
+        )
 }
 
 /// `GET_FIELD` as `getField`.

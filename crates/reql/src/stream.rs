@@ -15,7 +15,6 @@ use datum::{Array, Datum};
 
 use crate::env::Env;
 use crate::error::EvalError;
-use crate::value::infinite;
 
 pub use fold::{Emit, Fold, Folded};
 pub use join::{Join, Joined, pair};
@@ -48,7 +47,7 @@ impl Items for Box<dyn Items> {
 /// All items, as an array; fails beyond the array limit.
 pub fn collect(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
     if items.is_infinite() {
-        return Err(infinite());
+        return Err(EvalError::infinite());
     }
     let mut all = Vec::new();
     while let Some(item) = items.next(env)? {

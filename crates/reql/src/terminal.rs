@@ -92,7 +92,12 @@ impl Terminal {
                 let Some(value) = compared(selector.as_ref(), &item, env)? else {
                     return Ok(Taken::No);
                 };
-                *sum += number(value.as_ref().unwrap_or(&item))?;
+                match value.as_ref().unwrap_or(&item) {
+                    Datum::Number(number) => *sum += number,
+                    // Adding it would be an error about something missing, which does not count.
+                    Datum::Null => return Ok(Taken::No),
+                    other => return Err(EvalError::type_error("NUMBER", other)),
+                }
                 *count += 1;
             }
             (Terminal::Min(selector) | Terminal::Max(selector), Partial::Best(best)) => {
@@ -204,13 +209,6 @@ fn compared(
             let value = selector.present(item, env).map_err(|error| error.at(1))?;
             Ok(value.map(Some))
         }
-    }
-}
-
-fn number(value: &Datum) -> Result<f64, EvalError> {
-    match value {
-        Datum::Number(number) => Ok(*number),
-        other => Err(EvalError::type_error("NUMBER", other)),
     }
 }
 

@@ -13,7 +13,6 @@ use crate::op::merge::{merge_datums, merge_item};
 use crate::op::pathspec::PathSpec;
 use crate::op::project::{item_has_fields, pluck_item, without_item};
 use crate::select::{Filter, Predicate};
-use crate::value::not_a_sequence;
 
 /// One step.
 #[derive(Clone, Debug)]
@@ -75,7 +74,7 @@ impl Transform {
             Transform::ConcatMap(closure) => {
                 match closure.call(&[item], env).map_err(|error| error.at(1))? {
                     Datum::Array(items) => Ok(Emitted::Many(items)),
-                    other => Err(not_a_sequence(&other).at(1)),
+                    other => Err(EvalError::not_a_sequence(&other).at(1)),
                 }
             }
             Transform::Filter(filter) => {
@@ -119,7 +118,7 @@ impl Transform {
             Transform::Merge(values) => merge_item(item, &Args { values, optargs: &[], env }),
             Transform::Zip => zip(item),
             Transform::Map(_) | Transform::ConcatMap(_) | Transform::Filter(_) | Transform::Matching(_) => {
-                Err(not_a_sequence(item).at(0))
+                Err(EvalError::not_a_sequence(item).at(0))
             }
         }
     }

@@ -4,7 +4,9 @@ use datum::Datum;
 
 use crate::closure::Closure;
 use crate::error::EvalError;
+use crate::group::GroupBy;
 use crate::stream::Items;
+use crate::transform::Transform;
 
 /// The value of a term.
 pub enum Value {
@@ -16,6 +18,18 @@ pub enum Value {
     Stream(Box<dyn Items>),
     /// One value for each key of a `group`.
     Grouped(Box<Grouped>),
+    /// A stream that is to be grouped: what becomes of the groups may make gathering them needless.
+    Grouping(Box<Grouping>),
+}
+
+/// A stream that is to be grouped.
+pub struct Grouping {
+    /// The items.
+    pub items: Box<dyn Items>,
+    /// How they are grouped.
+    pub by: GroupBy,
+    /// Steps that the items of each group take.
+    pub steps: Vec<Transform>,
 }
 
 /// What `group` makes of a sequence, and what the terms after it make of that.
@@ -59,6 +73,7 @@ impl Value {
                 GroupedKind::Stream => "GROUPED_STREAM",
                 GroupedKind::Data => "GROUPED_DATA",
             },
+            Value::Grouping(_) => "GROUPED_STREAM",
         }
     }
 
@@ -69,7 +84,7 @@ impl Value {
             Value::Datum(_) => "DATUM",
             Value::Func(_) => "FUNCTION",
             Value::Stream(_) => "SEQUENCE",
-            Value::Grouped(_) => "GROUPED_DATA",
+            Value::Grouped(_) | Value::Grouping(_) => "GROUPED_DATA",
         }
     }
 }
@@ -79,22 +94,7 @@ impl std::fmt::Debug for Value {
         match self {
             Value::Datum(datum) => datum.fmt(f),
             Value::Grouped(grouped) => grouped.fmt(f),
-            Value::Func(_) | Value::Stream(_) => f.write_str(self.mismatch_name()),
+            Value::Func(_) | Value::Stream(_) | Value::Grouping(_) => f.write_str(self.mismatch_name()),
         }
     }
-}
-
-/// `Cannot convert <type> to SEQUENCE`
-#[must_use]
-pub fn not_a_sequence(found: &Datum) -> EvalError {
-    EvalError::typed(found, format!("Cannot convert {} to SEQUENCE", found.kind().name()))
-}
-
-/// An infinite sequence where all items are needed.
-#[must_use]
-pub fn infinite() -> EvalError {
-    EvalError::logic(
-        "Cannot use an infinite stream with an aggregation function (`reduce`, `count`, etc.) or \
-         coerce it to an array.",
-    )
 }

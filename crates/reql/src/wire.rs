@@ -9,7 +9,7 @@ mod compile;
 mod tape;
 mod write;
 
-use datum::{Datum, Text};
+use datum::{Bytes, Text};
 
 use crate::error::CompileError;
 use crate::signature;
@@ -90,8 +90,13 @@ const RUN_OPTIONS: [&str; 18] = [
 /// the term is not legal.
 /// Source: reql reference 1.2, 1.4, 1.5, 2.2 and 6.
 pub fn parse_query(bytes: &[u8]) -> Result<Query, CompileError> {
-    let tape = Tape::parse(bytes)
-        .map_err(|_| CompileError::client("Client is buggy (failed to deserialize query)."))?;
+    parse_shared_query(Bytes::copy_from_slice(bytes))
+}
+
+/// [`parse_query`] of bytes that the strings of the query may share.
+pub fn parse_shared_query(bytes: Bytes) -> Result<Query, CompileError> {
+    let source = Text::try_from(bytes).map_err(|_| not_json())?;
+    let tape = Tape::parse(&source).map_err(|_| not_json())?;
     let root = tape.root();
     let Some(mut elements) = root.items() else {
         return Err(unparsable("a query to be an array", root.node()));
@@ -112,9 +117,9 @@ pub fn parse_query(bytes: &[u8]) -> Result<Query, CompileError> {
     };
     // An array that is known before anything runs would miss a limit of the query's own.
     let limited = options.and_then(|options| options.members());
-    let fold_arrays = !limited.into_iter().flatten().any(|(name, _)| name == "array_limit");
-    let term = Compiler::new(fold_arrays).root(term)?;
-    let optargs = options.map(|options| global_options(options, fold_arrays)).transpose()?;
+    let fold = !limited.into_iter().flatten().any(|(name, _)| name == "array_limit");
+    let term = Compiler::new(&source, fold).root(term)?;
+    let optargs = options.map(|options| global_options(options, &source, fold)).transpose()?;
     Ok(Query { kind, term: Some(term), optargs: optargs.unwrap_or_default() })
 }
 
@@ -135,7 +140,11 @@ fn query_kind(element: Option<Value<'_, '_>>) -> Result<QueryKind, CompileError>
     .ok_or_else(|| envelope(&format!("Unrecognized QueryType: {}.", datum::format_number(number))))
 }
 
-fn global_options(options: Value<'_, '_>, fold_arrays: bool) -> Result<Vec<(Text, Term)>, CompileError> {
+fn global_options(
+    options: Value<'_, '_>,
+    source: &Text,
+    fold: bool,
+) -> Result<Vec<(Text, Term)>, CompileError> {
     let members =
         options.members().ok_or_else(|| unparsable("global optargs as an object", options.node()))?;
     let mut optargs = Vec::new();
@@ -144,7 +153,7 @@ fn global_options(options: Value<'_, '_>, fold_arrays: bool) -> Result<Vec<(Text
             let message = format!("Unrecognized global optional argument `{name}`.");
             return Err(CompileError::compile(message));
         }
-        optargs.push((Text::from(name), Compiler::new(fold_arrays).root(value)?));
+        optargs.push((Text::from(&**name), Compiler::new(source, fold).root(value)?));
     }
     Ok(optargs)
 }
@@ -163,18 +172,11 @@ fn envelope(message: &str) -> CompileError {
 
 /// Reads one term outside any query, as stored functions and tests need it.
 pub fn parse_term(bytes: &[u8]) -> Result<Term, CompileError> {
-    let tape = Tape::parse(bytes)
-        .map_err(|_| CompileError::client("Client is buggy (failed to deserialize query)."))?;
-    Compiler::new(true).root(tape.root())
+    let source = Text::try_from(Bytes::copy_from_slice(bytes)).map_err(|_| not_json())?;
+    let tape = Tape::parse(&source).map_err(|_| not_json())?;
+    Compiler::new(&source, true).root(tape.root())
 }
 
-/// The datum of a node that is neither an array nor an object.
-fn scalar(node: &Node<'_>) -> Option<Datum> {
-    match node {
-        Node::Null => Some(Datum::Null),
-        Node::Bool(flag) => Some(Datum::Bool(*flag)),
-        Node::Number(number) => Some(Datum::Number(*number)),
-        Node::String(text) => Some(Datum::from(text.as_ref())),
-        Node::Array { .. } | Node::Object { .. } => None,
-    }
+fn not_json() -> CompileError {
+    CompileError::client("Client is buggy (failed to deserialize query).")
 }

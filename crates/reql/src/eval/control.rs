@@ -7,6 +7,7 @@ use crate::args::{Arg, Args};
 use crate::closure;
 use crate::error::EvalError;
 use crate::op::merge;
+use crate::operation;
 use crate::signature::Op;
 use crate::term::{Call, Term};
 use crate::value::{Grouped, GroupedKind, Value};
@@ -130,7 +131,7 @@ pub(super) fn funcall(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
     let mut values = Vec::with_capacity(call.args.len().saturating_sub(1));
     for (i, term) in call.args.iter().enumerate().skip(1) {
         let value = value_at(term, place.plain()).map_err(|error| error.at(i))?;
-        match value {
+        match operation::gathered(value, place.env)? {
             Value::Grouped(grouped) if i == 1 => return funcall_groups(call, *grouped, place),
             other => values.push(other.into_datum().map_err(|error| error.at(i))?),
         }

@@ -6,6 +6,7 @@ use super::{Place, arg_at, not_here, optargs_at, value_at};
 use crate::args::{Arg, Args};
 use crate::error::EvalError;
 use crate::op::{self, Leaf};
+use crate::operation;
 use crate::print;
 use crate::signature::Op;
 use crate::stream::{self, ArrayItems};
@@ -61,6 +62,10 @@ enum Source {
 }
 
 fn other_source(leaf: Leaf, call: &Call, value: Value, place: Place<'_>) -> Result<Source, EvalError> {
+    let value = match call.op {
+        Op::TypeOf | Op::Info => value,
+        _ => operation::gathered(value, place.env)?,
+    };
     match (call.op, value) {
         (Op::TypeOf, value) => {
             let name = Text::from_static(value.type_name());
@@ -101,7 +106,7 @@ fn on_groups(leaf: Leaf, call: &Call, grouped: Grouped, place: Place<'_>) -> Res
 fn info(value: &Value) -> Datum {
     let mut info = ObjectBuilder::new();
     let name = match value {
-        Value::Grouped(_) => "GROUPED_DATA",
+        Value::Grouped(_) | Value::Grouping(_) => "GROUPED_DATA",
         other => other.type_name(),
     };
     info.insert(Text::from_static("type"), Datum::String(Text::from_static(name)));

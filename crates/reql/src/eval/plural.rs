@@ -9,7 +9,7 @@ use crate::order::Order;
 use crate::signature::Op;
 use crate::stream::{self, ArrayItems, Chained, Items, Merged, RangeItems, Zipped};
 use crate::term::{Call, Term};
-use crate::value::{Value, not_a_sequence};
+use crate::value::Value;
 
 /// Several sequences, and whether what is made of them is an array.
 struct Sources {
@@ -30,7 +30,7 @@ fn sources(terms: &[Term], place: Place<'_>) -> Result<Sources, EvalError> {
             }
             other => {
                 let found = other.into_datum().map_err(|error| error.at(i))?;
-                return Err(not_a_sequence(&found).at(i));
+                return Err(EvalError::not_a_sequence(&found).at(i));
             }
         }
     }

@@ -81,13 +81,13 @@ fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Resul
         Ok(other) => return Some(Err(EvalError::type_error("STRING", &other).at(0).at(0))),
         Err(error) => return Some(Err(error.at(0).at(0))),
     };
-    let count = || count_pieces(&text, separator);
     Some(match wanted {
         None if op == Op::IsEmpty => Ok(Datum::Bool(false)),
-        None => match place.env.check_array(count()) {
-            Ok(()) => Ok(Datum::Number(count() as f64)),
-            Err(error) => Err(error.at(0)),
-        },
+        None => {
+            let count = count_pieces(&text, separator);
+            let within = place.env.check_array(count).map_err(|error| error.at(0));
+            within.map(|()| Datum::Number(count as f64))
+        }
         Some(position) => text
             .split(separator.as_ref() as &str)
             .nth(position)
@@ -212,7 +212,8 @@ pub(super) fn ungroup(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
     let Some(first) = call.args.first() else {
         return Err(EvalError::internal("ungroup without an argument"));
     };
-    match value_at(first, place.plain()).map_err(|error| error.at(0))? {
+    let value = value_at(first, place.plain()).map_err(|error| error.at(0))?;
+    match operation::gathered(value, place.env)? {
         Value::Grouped(grouped) => {
             place.env.check_array(grouped.groups.len())?;
             let rows = grouped.groups.into_iter().map(|(key, value)| {

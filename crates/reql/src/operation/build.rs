@@ -14,7 +14,6 @@ use crate::signature::Op;
 use crate::stream::{Fold, Join, Slice, check_map_arity};
 use crate::terminal::Terminal;
 use crate::transform::Transform;
-use crate::value::not_a_sequence;
 
 /// Arguments that are more than a datum or a function.
 #[derive(Clone, Debug, Default)]
@@ -253,7 +252,7 @@ fn sample(args: &Args<'_>) -> Result<Operation, EvalError> {
 fn join(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     let right = match args.datum(1)? {
         Datum::Array(items) => items.clone(),
-        other => return Err(not_a_sequence(other).at(1)),
+        other => return Err(EvalError::not_a_sequence(other).at(1)),
     };
     let predicate = match taken(args.values, 2)? {
         Arg::Func(closure) => closure,

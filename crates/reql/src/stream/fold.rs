@@ -68,7 +68,7 @@ impl Fold {
             }));
         }
         if items.is_infinite() {
-            return Err(crate::value::infinite());
+            return Err(EvalError::infinite());
         }
         let mut accumulator = self.base;
         while let Some(item) = items.next(env)? {

@@ -123,7 +123,7 @@ pub fn nth(items: &mut dyn Items, position: i64, env: &Env<'_>) -> Result<Datum,
         return Err(EvalError::logic(format!("Cannot use an index < -1 ({position}) on a stream.")));
     }
     if position == -1 && items.is_infinite() {
-        return Err(crate::value::infinite());
+        return Err(EvalError::infinite());
     }
     let mut last = None;
     let mut left = position;

@@ -1,10 +1,10 @@
 //! JSON nodes become terms; whatever can be known to be wrong is refused.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use datum::{Datum, Object, Text};
+use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 
-use super::scalar;
 use super::tape::{Node, Value};
 use crate::deep;
 use crate::env::ARRAY_LIMIT_DEFAULT;
@@ -13,11 +13,13 @@ use crate::signature::{self, Op};
 use crate::term::{Call, FuncTerm, Term, Traits, VarId};
 
 /// Compiles one tree.
-pub(super) struct Compiler {
+pub(super) struct Compiler<'s> {
+    /// The text of the query, of which strings are slices.
+    source: &'s Text,
     /// The functions around the current node, outermost first.
     funcs: Vec<OpenFunc>,
-    /// Whether an array of known values may become a value at once.
-    fold_arrays: bool,
+    /// Whether what is known may become a value at once.
+    fold: bool,
 }
 
 /// A function whose body is being compiled.
@@ -43,9 +45,10 @@ struct Raw<'t, 'a> {
     optargs: Option<Value<'t, 'a>>,
 }
 
-impl Compiler {
-    pub(super) fn new(fold_arrays: bool) -> Self {
-        Compiler { funcs: Vec::new(), fold_arrays }
+impl<'s> Compiler<'s> {
+    /// `fold` says that there is no array limit of the query's own, which arrays made now would miss.
+    pub(super) fn new(source: &'s Text, fold: bool) -> Self {
+        Compiler { source, funcs: Vec::new(), fold }
     }
 
     /// Compiles the root of a tree.
@@ -54,19 +57,63 @@ impl Compiler {
     }
 
     fn term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
-        if let Some(datum) = scalar(value.node()) {
-            return Ok(Term::Datum(datum));
+        if self.fold && value.is_known() {
+            if let Some(datum) = self.known(value) {
+                return Ok(Term::Datum(datum));
+            }
+            // Trying again at every level below would take time in the square of the depth.
+            self.fold = false;
         }
         deep::level(|| match value.node() {
-            Node::Object { .. } => self.make_obj(Some(value), place),
-            _ => self.raw_term(value, place),
+            Node::Object(_) => self.make_obj(Some(value), place),
+            Node::Array(_) => self.raw_term(value, place),
+            _ => Ok(Term::Datum(self.scalar(value))),
         })
+    }
+
+    /// The value of a node that is neither an array nor an object.
+    fn scalar(&self, value: Value<'_, '_>) -> Datum {
+        match value.node() {
+            Node::Bool(flag) => Datum::Bool(*flag),
+            Node::Number(number) => Datum::Number(*number),
+            Node::String(text) => Datum::String(self.text(text)),
+            Node::Null | Node::Array(_) | Node::Object(_) => Datum::Null,
+        }
+    }
+
+    fn text(&self, text: &Cow<'_, str>) -> Text {
+        match text {
+            Cow::Borrowed(part) => self.source.slice_ref(part),
+            Cow::Owned(unescaped) => Text::from(unescaped.as_str()),
+        }
+    }
+
+    /// The value of a node that is known before anything runs, unless making it is an error,
+    /// which then belongs to the compilation or the evaluation of the whole.
+    fn known(&self, value: Value<'_, '_>) -> Option<Datum> {
+        if let Some(mut elements) = value.items() {
+            let items = elements.nth(1).and_then(Value::items)?;
+            if items.len() > ARRAY_LIMIT_DEFAULT {
+                return None;
+            }
+            return deep::level(|| items.map(|item| self.known(item)).collect::<Option<Vec<_>>>())
+                .map(Datum::from);
+        }
+        let Some(members) = value.members() else { return Some(self.scalar(value)) };
+        let mut object = ObjectBuilder::new();
+        for (key, value) in members {
+            let value = deep::level(|| self.known(value))?;
+            if object.insert(self.text(key), value).is_some() {
+                return None;
+            }
+        }
+        plain_or_pseudo(object.build())
     }
 
     fn raw_term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
         let raw = read_raw(value)?;
         match raw.op {
-            Op::Datum => literal(&raw),
+            Op::Datum => self.literal(&raw),
             Op::Func => self.func(&raw, place),
             Op::Var => self.var(&raw),
             Op::ImplicitVar => self.implicit_var(&raw),
@@ -82,53 +129,65 @@ impl Compiler {
         check_place(raw.op, place)?;
         let signature = signature::of(raw.op);
         let mut args = Vec::with_capacity(raw.args_len());
-        for (i, arg) in raw.args().enumerate() {
-            let below = place_of_arg(raw.op, i, place);
-            args.push(self.term(arg, below).map_err(|error| error.at(i))?);
+        if let Some(values) = raw.args.and_then(Value::items) {
+            for (i, value) in values.enumerate() {
+                let below = place_of_arg(raw.op, i, place);
+                args.push(self.term(value, below).map_err(|error| error.at(i))?);
+            }
         }
         let splices = args.iter().any(is_splice);
         if !splices && !signature.arity.accepts(args.len()) {
             return Err(CompileError::compile(signature.arity.mismatch(args.len())));
         }
         let mut optargs = Vec::new();
-        for (name, value) in raw.optargs.and_then(Value::members).into_iter().flatten() {
-            if !signature.optargs.contains(&name) {
-                let message = format!("Unrecognized optional argument `{name}`.");
-                return Err(CompileError::compile(message));
-            }
-            let below = place_of_optarg(raw.op, place);
-            let term = self.term(value, below).map_err(|error| error.at(name))?;
-            optargs.push((Text::from(name), term));
-        }
-        Ok(self.finish_call(raw.op, args, optargs, splices))
-    }
-
-    fn finish_call(&self, op: Op, args: Vec<Term>, optargs: Vec<(Text, Term)>, splices: bool) -> Term {
-        if op == Op::MakeArray && self.fold_arrays && args.len() <= ARRAY_LIMIT_DEFAULT {
-            if let Some(items) = all_datums(&args) {
-                return Term::Datum(Datum::from(items));
+        if let Some(members) = raw.optargs.and_then(Value::members) {
+            for (name, value) in members {
+                if !signature.optargs.contains(&&**name) {
+                    let message = format!("Unrecognized optional argument `{name}`.");
+                    return Err(CompileError::compile(message));
+                }
+                let below = place_of_optarg(raw.op, place);
+                let term = self.term(value, below).map_err(|error| error.at(&**name))?;
+                optargs.push((self.text(name), term));
             }
         }
-        let open =
-            op.is_open() || args.iter().any(Term::is_open) || optargs.iter().any(|(_, term)| term.is_open());
-        let traits = Traits { open, splices };
-        Term::Call(Box::new(Call { op, args, optargs, traits }))
+        Ok(finish_call(raw.op, args, optargs, splices))
     }
 
     fn make_obj(&mut self, members: Option<Value<'_, '_>>, place: Place) -> Result<Term, CompileError> {
         let mut optargs = Vec::new();
         let below = Place { ordering: false, ..place };
         for (key, value) in members.and_then(Value::members).into_iter().flatten() {
-            let term = self.term(value, below).map_err(|error| error.at(key))?;
-            optargs.push((Text::from(key), term));
+            let term = self.term(value, below).map_err(|error| error.at(&**key))?;
+            optargs.push((self.text(key), term));
         }
-        if let Some(key) = duplicate_key(&optargs) {
-            return Err(CompileError::compile(format!("Duplicate object key: {key}.")));
+        match duplicate_key(&optargs) {
+            Some(key) => Err(CompileError::compile(format!("Duplicate object key: {key}."))),
+            None => Ok(finish_call(Op::MakeObj, Vec::new(), optargs, false)),
         }
-        match fold_object(&optargs) {
-            Some(datum) => Ok(Term::Datum(datum)),
-            None => Ok(self.finish_call(Op::MakeObj, Vec::new(), optargs, false)),
-        }
+    }
+
+    /// `[1, value]`: a value said to be one.
+    fn literal(&self, raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
+        let only = |value: Value<'_, '_>| match value.items() {
+            Some(mut items) => items.next().map(|item| self.plain_value(item)),
+            None => Some(self.plain_value(value)),
+        };
+        raw.args.and_then(only).map(Term::Datum).ok_or_else(|| {
+            CompileError::compile(format!("Expected 3 items in array, but found {}.", raw.count))
+        })
+    }
+
+    /// A JSON value as it is, arrays included.
+    fn plain_value(&self, value: Value<'_, '_>) -> Datum {
+        deep::level(|| {
+            if let Some(items) = value.items() {
+                return Datum::from(items.map(|item| self.plain_value(item)).collect::<Vec<_>>());
+            }
+            let Some(members) = value.members() else { return self.scalar(value) };
+            let members = members.map(|(key, value)| (self.text(key), self.plain_value(value)));
+            Datum::Object(members.collect())
+        })
     }
 
     fn func(&mut self, raw: &Raw<'_, '_>, place: Place) -> Result<Term, CompileError> {
@@ -214,7 +273,7 @@ fn read_raw<'t, 'a>(value: Value<'t, 'a>) -> Result<Raw<'t, 'a>, CompileError> {
     if op == Op::Datum {
         return Ok(Raw { op, count, args: second, optargs: None });
     }
-    let is_object = |value: Value<'_, '_>| matches!(value.node(), Node::Object { .. });
+    let is_object = |value: Value<'_, '_>| matches!(value.node(), Node::Object(_));
     let (args, optargs) = match (second, third) {
         (Some(second), None) if is_object(second) => (None, Some(second)),
         (Some(second), Some(third)) if is_object(second) && is_object(third) => {
@@ -249,33 +308,6 @@ fn read_op(node: &Node<'_>) -> Result<Op, CompileError> {
     })
 }
 
-/// `[1, value]`: a value said to be one.
-fn literal(raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
-    let only = |value: Value<'_, '_>| match value.node() {
-        Node::Array { .. } => value.items().and_then(|mut items| items.next()).map(plain_value),
-        _ => Some(plain_value(value)),
-    };
-    raw.args
-        .and_then(only)
-        .map(Term::Datum)
-        .ok_or_else(|| CompileError::compile(format!("Expected 3 items in array, but found {}.", raw.count)))
-}
-
-/// A JSON value as it is, arrays included.
-fn plain_value(value: Value<'_, '_>) -> Datum {
-    deep::level(|| {
-        if let Some(items) = value.items() {
-            return Datum::from(items.map(plain_value).collect::<Vec<_>>());
-        }
-        match value.members() {
-            Some(members) => {
-                Datum::Object(members.map(|(key, value)| (Text::from(key), plain_value(value))).collect())
-            }
-            None => scalar(value.node()).unwrap_or(Datum::Null),
-        }
-    })
-}
-
 fn read_params(value: Value<'_, '_>) -> Result<Vec<VarId>, CompileError> {
     let not_literal =
         || CompileError::compile("CLIENT ERROR: FUNC variables must be a literal *array* of numbers.");
@@ -297,33 +329,27 @@ fn not_found() -> CompileError {
     CompileError::compile("Variable name not found.")
 }
 
+fn finish_call(op: Op, args: Vec<Term>, optargs: Vec<(Text, Term)>, splices: bool) -> Term {
+    let open =
+        op.is_open() || args.iter().any(Term::is_open) || optargs.iter().any(|(_, term)| term.is_open());
+    let traits = Traits { open, splices };
+    Term::Call(Box::new(Call { op, args, optargs, traits }))
+}
+
 fn is_splice(term: &Term) -> bool {
     matches!(term, Term::Call(call) if call.op == Op::Args)
 }
 
-fn all_datums(terms: &[Term]) -> Option<Vec<Datum>> {
-    let datum = |term: &Term| match term {
-        Term::Datum(datum) => Some(datum.clone()),
-        _ => None,
-    };
-    terms.iter().map(datum).collect()
-}
-
-/// The object all of whose members are known. One that claims to be a pseudotype is only folded
-/// when it is one: its error belongs to the evaluation.
-fn fold_object(members: &[(Text, Term)]) -> Option<Datum> {
-    let datum = |(key, term): &(Text, Term)| match term {
-        Term::Datum(datum) => Some((key.clone(), datum.clone())),
-        _ => None,
-    };
-    let object: Object = members.iter().map(datum).collect::<Option<_>>()?;
-    if !object.contains_key(datum::pseudo::KEY) {
+/// An object as the value it stands for. A literal is only legal where it is merged, and what
+/// only claims to be a pseudotype is an error: both are left to the evaluation.
+fn plain_or_pseudo(object: Object) -> Option<Datum> {
+    if !object.contains_key(pseudo::KEY) {
         return Some(Datum::Object(object));
     }
-    if datum::pseudo::is_literal(&object) {
+    if pseudo::is_literal(&object) {
         return None;
     }
-    datum::pseudo::from_object(object).ok()
+    pseudo::from_object(object).ok()
 }
 
 fn duplicate_key(members: &[(Text, Term)]) -> Option<&Text> {

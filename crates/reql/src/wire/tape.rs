@@ -19,16 +19,21 @@ pub(super) enum Node<'a> {
     Bool(bool),
     Number(f64),
     String(Cow<'a, str>),
-    /// `end` is the position after the last item.
-    Array {
-        len: u32,
-        end: u32,
-    },
-    /// Each member is its key, a string node, and its value. `end` as for arrays.
-    Object {
-        len: u32,
-        end: u32,
-    },
+    Array(Span),
+    /// Each member is its key, a string node, and its value.
+    Object(Span),
+}
+
+/// What lies between the brackets of an array or object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Items or members.
+    len: u32,
+    /// The position after the last node inside; while it is being read, that of the array or
+    /// object around it.
+    end: u32,
+    /// Whether every value directly inside is known before anything runs.
+    items_known: bool,
 }
 
 impl Node<'_> {
@@ -39,8 +44,8 @@ impl Node<'_> {
             Node::Bool(_) => "BOOL",
             Node::Number(_) => "NUMBER",
             Node::String(_) => "STRING",
-            Node::Array { .. } => "ARRAY",
-            Node::Object { .. } => "OBJECT",
+            Node::Array(_) => "ARRAY",
+            Node::Object(_) => "OBJECT",
         }
     }
 }
@@ -60,16 +65,20 @@ pub(super) struct Value<'t, 'a> {
 
 impl<'a> Tape<'a> {
     /// Reads exactly one JSON value and white space around it.
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, NotJson> {
-        // Nodes are addressed by 32 bits; every node but the root takes at least two bytes.
-        let text = std::str::from_utf8(bytes).map_err(|_| NotJson)?;
+    pub(super) fn parse(text: &'a str) -> Result<Self, NotJson> {
+        // Nodes are addressed by 32 bits; each takes at least one byte.
         if u32::try_from(text.len()).is_err() {
             return Err(NotJson);
         }
         let nodes = Vec::with_capacity(text.len() / 8 + 4);
-        let mut reader = Reader { text, at: 0, nodes, open: Vec::new() };
+        let mut reader = Reader { text, at: 0, nodes, innermost: None, depth: 0 };
         reader.read()?;
         Ok(Tape { nodes: reader.nodes })
+    }
+
+    /// Whether the term that the closed node at `at` is has a known value.
+    fn is_known(&self, at: u32) -> bool {
+        is_known(&self.nodes, at)
     }
 
     /// The value the text consists of.
@@ -87,33 +96,32 @@ impl<'t, 'a> Value<'t, 'a> {
     /// The items, if it is an array.
     pub(super) fn items(self) -> Option<Siblings<'t, 'a>> {
         match self.node() {
-            Node::Array { len, .. } => Some(Siblings { next: Value { at: self.at + 1, ..self }, left: *len }),
+            Node::Array(span) => Some(Siblings { next: Value { at: self.at + 1, ..self }, left: span.len }),
             _ => None,
         }
     }
 
     /// Keys and values, if it is an object.
-    pub(super) fn members(self) -> Option<impl Iterator<Item = (&'t str, Value<'t, 'a>)>> {
-        let Node::Object { len, .. } = self.node() else { return None };
-        let mut both = Siblings { next: Value { at: self.at + 1, ..self }, left: *len * 2 };
-        Some(std::iter::from_fn(move || {
-            let key = both.next()?.text().unwrap_or_default();
-            both.next().map(|value| (key, value))
-        }))
-    }
-
-    /// The text, if it is a string.
-    pub(super) fn text(self) -> Option<&'t str> {
+    pub(super) fn members(self) -> Option<Members<'t, 'a>> {
         match self.node() {
-            Node::String(text) => Some(text),
+            Node::Object(span) => {
+                let next = Value { at: self.at + 1, ..self };
+                Some(Members(Siblings { next, left: span.len * 2 }))
+            }
             _ => None,
         }
+    }
+
+    /// Whether, as a term, it is known before anything runs: a plain value, an object of known
+    /// values, or the term that makes an array of them.
+    pub(super) fn is_known(self) -> bool {
+        self.tape.is_known(self.at)
     }
 
     /// The position after the value.
     fn end(self) -> u32 {
         match self.node() {
-            Node::Array { end, .. } | Node::Object { end, .. } => *end,
+            Node::Array(span) | Node::Object(span) => span.end,
             _ => self.at + 1,
         }
     }
@@ -143,6 +151,46 @@ impl<'t, 'a> Iterator for Siblings<'t, 'a> {
 
 impl ExactSizeIterator for Siblings<'_, '_> {}
 
+/// Keys and values that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Members<'t, 'a>(Siblings<'t, 'a>);
+
+impl<'t, 'a> Iterator for Members<'t, 'a> {
+    type Item = (&'t Cow<'a, str>, Value<'t, 'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let key = self.0.next()?;
+        let value = self.0.next()?;
+        match key.node() {
+            Node::String(key) => Some((key, value)),
+            _ => None,
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let members = self.0.left as usize / 2;
+        (members, Some(members))
+    }
+}
+
+impl ExactSizeIterator for Members<'_, '_> {}
+
+/// MAKE_ARRAY, the one term whose value can be known.
+const MAKE_ARRAY: f64 = 2.0;
+
+fn is_known(nodes: &[Node<'_>], at: u32) -> bool {
+    let at = at as usize;
+    match &nodes[at] {
+        Node::Object(span) => span.items_known,
+        Node::Array(span) if span.len == 2 => match (&nodes[at + 1], &nodes[at + 2]) {
+            (Node::Number(id), Node::Array(items)) => *id == MAKE_ARRAY && items.items_known,
+            _ => false,
+        },
+        Node::Array(_) => false,
+        _ => true,
+    }
+}
+
 /// What may come next in the text.
 #[derive(Clone, Copy, PartialEq)]
 enum Expect {
@@ -160,8 +208,9 @@ struct Reader<'a> {
     text: &'a str,
     at: usize,
     nodes: Vec<Node<'a>>,
-    /// Positions of the arrays and objects not yet ended.
-    open: Vec<u32>,
+    /// The innermost array or object that has not ended.
+    innermost: Option<u32>,
+    depth: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -177,7 +226,7 @@ impl<'a> Reader<'a> {
                 (Expect::CommaOrEnd, Some(byte)) if self.ends_innermost(byte) => self.close()?,
                 _ => return Err(NotJson),
             };
-            if self.open.is_empty() {
+            if self.innermost.is_none() {
                 return if self.skip_space().is_none() { Ok(()) } else { Err(NotJson) };
             }
         }
@@ -193,8 +242,8 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, first: u8) -> Result<Expect, NotJson> {
         match first {
-            b'[' => return self.open(Node::Array { len: 1, end: 0 }, Expect::ValueOrEnd),
-            b'{' => return self.open(Node::Object { len: 1, end: 0 }, Expect::KeyOrEnd),
+            b'[' => return self.open(Node::Array, Expect::ValueOrEnd),
+            b'{' => return self.open(Node::Object, Expect::KeyOrEnd),
             b'"' => {
                 let text = self.string()?;
                 self.nodes.push(Node::String(text));
@@ -207,45 +256,58 @@ impl<'a> Reader<'a> {
         Ok(Expect::CommaOrEnd)
     }
 
-    fn open(&mut self, node: Node<'a>, expect: Expect) -> Result<Expect, NotJson> {
-        if self.open.len() >= DEPTH_MAX {
+    fn open(&mut self, node: fn(Span) -> Node<'a>, expect: Expect) -> Result<Expect, NotJson> {
+        if self.depth >= DEPTH_MAX {
             return Err(NotJson);
         }
         self.at += 1;
-        self.open.push(self.nodes.len() as u32);
-        self.nodes.push(node);
+        self.depth += 1;
+        let around = self.innermost.unwrap_or(u32::MAX);
+        self.innermost = Some(self.nodes.len() as u32);
+        self.nodes.push(node(Span { len: 1, end: around, items_known: true }));
         Ok(expect)
     }
 
     /// Ends the innermost array or object. Its length was counted by commas, from 1.
     fn close(&mut self) -> Result<Expect, NotJson> {
         self.at += 1;
-        let start = self.open.pop().ok_or(NotJson)?;
+        self.depth -= 1;
+        let start = self.innermost.ok_or(NotJson)?;
         let after = self.nodes.len() as u32;
-        if let Node::Array { len, end } | Node::Object { len, end } = &mut self.nodes[start as usize] {
-            *end = after;
-            if after == start + 1 {
-                *len = 0;
-            }
+        let span = self.span(start)?;
+        let around = std::mem::replace(&mut span.end, after);
+        if after == start + 1 {
+            span.len = 0;
+        }
+        self.innermost = Some(around).filter(|around| *around != u32::MAX);
+        if self.innermost.is_some() && !is_known(&self.nodes, start) {
+            self.span(around)?.items_known = false;
         }
         Ok(Expect::CommaOrEnd)
     }
 
+    fn span(&mut self, at: u32) -> Result<&mut Span, NotJson> {
+        match &mut self.nodes[at as usize] {
+            Node::Array(span) | Node::Object(span) => Ok(span),
+            _ => Err(NotJson),
+        }
+    }
+
     fn ends_innermost(&self, byte: u8) -> bool {
-        let innermost = self.open.last().map(|&start| &self.nodes[start as usize]);
-        matches!((innermost, byte), (Some(Node::Array { .. }), b']') | (Some(Node::Object { .. }), b'}'))
+        let innermost = self.innermost.map(|start| &self.nodes[start as usize]);
+        matches!((innermost, byte), (Some(Node::Array(_)), b']') | (Some(Node::Object(_)), b'}'))
     }
 
     fn comma(&mut self) -> Result<Expect, NotJson> {
         self.at += 1;
-        let innermost = *self.open.last().ok_or(NotJson)?;
+        let innermost = self.innermost.ok_or(NotJson)?;
         match &mut self.nodes[innermost as usize] {
-            Node::Array { len, .. } => {
-                *len += 1;
+            Node::Array(span) => {
+                span.len += 1;
                 Ok(Expect::Value)
             }
-            Node::Object { len, .. } => {
-                *len += 1;
+            Node::Object(span) => {
+                span.len += 1;
                 if self.skip_space() == Some(b'"') { self.key() } else { Err(NotJson) }
             }
             _ => Err(NotJson),
@@ -273,12 +335,17 @@ impl<'a> Reader<'a> {
 
     fn number(&mut self) -> Result<(), NotJson> {
         let bytes = &self.text.as_bytes()[self.at..];
-        let len = number_len(bytes).ok_or(NotJson)?;
-        let digits = &self.text[self.at..self.at + len];
-        let number: f64 = digits.parse().map_err(|_| NotJson)?;
-        if !number.is_finite() {
-            return Err(NotJson);
-        }
+        let (number, len) = match small_integer(bytes) {
+            Some(small) => small,
+            None => {
+                let len = number_len(bytes).ok_or(NotJson)?;
+                let number: f64 = self.text[self.at..self.at + len].parse().map_err(|_| NotJson)?;
+                if !number.is_finite() {
+                    return Err(NotJson);
+                }
+                (number, len)
+            }
+        };
         self.at += len;
         self.nodes.push(Node::Number(number));
         Ok(())
@@ -376,6 +443,25 @@ fn hex_unit(text: &str, at: usize) -> Result<u32, NotJson> {
         return Err(NotJson);
     }
     u32::from_str_radix(digits, 16).map_err(|_| NotJson)
+}
+
+/// The plain integer of a few digits at the start of `bytes`, which most numbers of a query are,
+/// and its length.
+fn small_integer(bytes: &[u8]) -> Option<(f64, usize)> {
+    const DIGITS_MAX: usize = 15;
+    let mut value: u64 = 0;
+    let mut len = 0;
+    while let Some(digit @ b'0'..=b'9') = bytes.get(len) {
+        value = value * 10 + u64::from(digit - b'0');
+        len += 1;
+        if len > DIGITS_MAX {
+            return None;
+        }
+    }
+    let ends = !matches!(bytes.get(len), Some(b'.' | b'e' | b'E'));
+    let plain = len == 1 || (len > 1 && bytes[0] != b'0');
+    // Up to 15 digits are exact.
+    (ends && plain).then_some((value as f64, len))
 }
 
 /// The length of the JSON number at the start of `bytes`.
