@@ -70,6 +70,11 @@ impl Value {
                 Value::Seq(Seq::stream(Pipe::of_source(Source::Items(items))))
             }
             reql::Value::Grouped(groups) => Value::Grouped(Grouped::Ready(*groups)),
+            reql::Value::Grouping(grouping) => Value::Grouped(Grouped::Lazy {
+                pipe: Pipe::of_source(Source::Items(grouping.items)),
+                by: grouping.by,
+                steps: grouping.steps,
+            }),
         }
     }
 
@@ -138,6 +143,11 @@ impl Value {
             Value::Row(row) => Err(Value::Datum(row.into_datum(cx)?).mismatch("FUNCTION")),
             other => Err(other.mismatch("FUNCTION")),
         }
+    }
+
+    /// Whether it is at hand as a whole: an array, a single value, or rows that were read.
+    pub fn is_eager(&self) -> bool {
+        matches!(self, Value::Datum(_) | Value::Row(_) | Value::Seq(Seq { eager: true, .. }))
     }
 
     /// The value as a lazy sequence; an array becomes one, anything else is an error.

@@ -318,3 +318,15 @@ impl fmt::Display for CompileError {
 }
 
 impl std::error::Error for CompileError {}
+
+/// [`EvalError::infinite`]
+#[must_use]
+pub fn infinite() -> EvalError {
+    EvalError::infinite()
+}
+
+/// [`EvalError::not_a_sequence`]
+#[must_use]
+pub fn not_a_sequence(found: &Datum) -> EvalError {
+    EvalError::not_a_sequence(found)
+}

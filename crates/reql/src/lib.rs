@@ -39,7 +39,7 @@ pub use args::{Arg, Args};
 pub use backtrace::{Backtrace, Frame};
 pub use closure::{Closure, Run};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, OpenTerms, SeededChance};
-pub use error::{CompileError, ErrorClass, EvalError};
+pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
     Answer, IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,
 };
