@@ -74,7 +74,8 @@ impl Draft {
 
     /// The entry as the log gets it.
     pub(crate) fn encode(&self, incarnation: u64, sequence: u64) -> Bytes {
-        let rows: Vec<_> = self.changes.iter().map(|change| change.row.as_ref().map(row::encode_shared)).collect();
+        let rows: Vec<_> =
+            self.changes.iter().map(|change| change.row.as_ref().map(row::encode_shared)).collect();
         let with_rows = || self.changes.iter().zip(rows.iter().map(Option::as_deref));
         let bytes = with_rows().map(|(change, row)| EntryWriter::change_bytes(&change.key, row)).sum();
         let mut writer = EntryWriter::new(incarnation, sequence, &self.dependencies, bytes);
