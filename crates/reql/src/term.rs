@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datum::{Datum, Text};
 
+use crate::deep;
 use crate::signature::Op;
 
 /// The number a query gives to a variable.
@@ -24,7 +25,7 @@ pub enum Term {
 }
 
 /// A term with its arguments.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Call {
     /// Which term.
     pub op: Op,
@@ -87,24 +88,57 @@ impl Call {
     }
 }
 
-/// A tree may be tens of thousands of levels deep: its parts are dropped from a list, not by
-/// recursion.
+impl Clone for Call {
+    fn clone(&self) -> Self {
+        deep::level(|| Call {
+            op: self.op,
+            args: self.args.clone(),
+            optargs: self.optargs.clone(),
+            traits: self.traits,
+        })
+    }
+}
+
+// A tree may be tens of thousands of levels deep: its parts are dropped from a list, not by
+// recursion.
+
 impl Drop for Call {
     fn drop(&mut self) {
-        if !self.args.iter().any(is_nested) && !self.optargs.iter().any(|(_, t)| is_nested(t)) {
-            return;
+        if self.args.iter().any(is_nested) || self.optargs.iter().any(|(_, term)| is_nested(term)) {
+            let mut waiting = Vec::new();
+            self.move_into(&mut waiting);
+            drop_all(waiting);
         }
-        let mut waiting = std::mem::take(&mut self.args);
+    }
+}
+
+impl Drop for FuncTerm {
+    fn drop(&mut self) {
+        if is_nested(&self.body) {
+            drop_all(vec![self.take_body()]);
+        }
+    }
+}
+
+impl Call {
+    fn move_into(&mut self, waiting: &mut Vec<Term>) {
+        waiting.append(&mut self.args);
         waiting.extend(std::mem::take(&mut self.optargs).into_iter().map(|(_, term)| term));
-        while let Some(term) = waiting.pop() {
-            match term {
-                Term::Call(mut call) => {
-                    waiting.append(&mut call.args);
-                    waiting.extend(std::mem::take(&mut call.optargs).into_iter().map(|(_, t)| t));
-                }
-                Term::Func(func) => waiting.extend(Arc::into_inner(func).map(|func| func.body)),
-                Term::Datum(_) | Term::Var(_) => {}
-            }
+    }
+}
+
+impl FuncTerm {
+    fn take_body(&mut self) -> Term {
+        std::mem::replace(&mut self.body, Term::Datum(Datum::Null))
+    }
+}
+
+fn drop_all(mut waiting: Vec<Term>) {
+    while let Some(term) = waiting.pop() {
+        match term {
+            Term::Call(mut call) => call.move_into(&mut waiting),
+            Term::Func(func) => waiting.extend(Arc::into_inner(func).map(|mut func| func.take_body())),
+            Term::Datum(_) | Term::Var(_) => {}
         }
     }
 }

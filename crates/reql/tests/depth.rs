@@ -1,0 +1,136 @@
+//! Terms and values nested tens of thousands of levels deep are read, evaluated, printed, copied
+//! and dropped on a small stack; whatever the bytes, reading them does not panic.
+
+use datum::{Datum, Time};
+use rekindle_reql::{self as reql, Cancel, Env, EvalError, Scope, SeededChance, Term, wire};
+
+const DEPTH: usize = 20_000;
+
+/// Runs on a thread with less stack than any server thread has.
+fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(test);
+    thread.expect("a thread").join().expect("no panic");
+}
+
+fn nested(before: &str, innermost: &str, after: &str) -> Vec<u8> {
+    [before.repeat(DEPTH), innermost.to_owned(), after.repeat(DEPTH)].concat().into_bytes()
+}
+
+fn evaluated(term: &Term) -> Result<Datum, EvalError> {
+    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    let env = Env {
+        now: Time::new(0.0, 0),
+        array_limit: 1000,
+        cancel: &cancel,
+        chance: &chance,
+        globals: &[],
+        open: None,
+    };
+    reql::eval(term, &Scope::empty(), &env)
+}
+
+/// Everything there is to do with a term.
+fn lived_through(bytes: &[u8]) -> Result<Datum, EvalError> {
+    let term = wire::parse_term(bytes).expect("a legal term");
+    let copy = term.clone();
+    drop(term);
+    assert!(!reql::print::term(&copy).is_empty());
+    assert_eq!(reql::purity::of_term(&copy), reql::purity::Determinism::Always);
+    let again = wire::parse_term(&wire::write_term(&copy)).expect("what was written is legal");
+    assert_eq!(reql::print::term(&again), reql::print::term(&copy));
+    evaluated(&copy)
+}
+
+#[test]
+fn deep_arrays_that_are_known() {
+    on_a_small_stack(|| {
+        let value = lived_through(&nested("[2,[", "[2,[]]", "]]")).expect("a value");
+        assert_eq!(value.to_json_string().len(), 2 * DEPTH + 2);
+        assert_eq!(value.clone(), value);
+    });
+}
+
+#[test]
+fn deep_arrays_that_are_made_when_evaluated() {
+    on_a_small_stack(|| {
+        let value = lived_through(&nested("[2,[", "[24,[1,1]]", "]]")).expect("a value");
+        assert_eq!(value.to_json_string().len(), 2 * DEPTH + 1);
+    });
+}
+
+#[test]
+fn deep_objects_calls_and_functions() {
+    on_a_small_stack(|| {
+        let object = lived_through(&nested("{\"a\":", "[24,[1,1]]", "}")).expect("a value");
+        assert_eq!(object.to_json_string().len(), 6 * DEPTH + 1);
+        let sum = lived_through(&nested("[24,[1,", "1", "]]")).expect("a value");
+        assert_eq!(sum, Datum::Number(DEPTH as f64 + 1.0));
+        let error = lived_through(&nested("[24,[1,", "\"x\"", "]]")).expect_err("not a number");
+        assert_eq!(error.backtrace().frames().count(), DEPTH);
+        let called = lived_through(&nested("[64,[[69,[[2,[1]],", "[10,[1]]", "]],1]]"));
+        assert_eq!(called.expect("a value"), Datum::Number(1.0));
+        let functions = wire::parse_term(&nested("[69,[[2,[1]],", "[10,[1]]", "]]"));
+        drop(functions.expect("a legal term").clone());
+        let pseudo = nested("{\"a\":", "{\"$reql_type$\":\"TIME\"}", "}");
+        assert!(lived_through(&pseudo).is_err());
+    });
+}
+
+#[test]
+fn what_is_deeper_than_any_query_is_refused() {
+    on_a_small_stack(|| {
+        for before in ["[", "[2,[", "{\"a\":"] {
+            let bytes = before.repeat(1_000_000);
+            assert!(wire::parse_query(bytes.as_bytes()).is_err());
+        }
+    });
+}
+
+#[test]
+fn no_bytes_make_reading_panic() {
+    let seed = 0x9e37_79b9_97f4_a7c1_u64;
+    println!("seed {seed:#x}");
+    let mut state = seed;
+    let mut chance = move |bound: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % bound as u64).unwrap_or(0)
+    };
+    let seeds: [&[u8]; 6] = [
+        br#"[1,[39,[[15,["t"]],[69,[[2,[1]],[17,[[170,[[10,[1]],"a"]],1]]]]],{"default":false}],{"db":[14,["x"]]}]"#,
+        br#"[1,[56,[[15,["t"]],[2,[{"a":{"b":[2,[1,2.5e3,null]]}},{"$reql_type$":"BINARY","data":"AAAA"}]]]]]"#,
+        br#"[1,[92,[[31,[{},"b"]],[69,[[2,[7]],[24,[[10,[7]],"\u00e9\n"]]]]]]]"#,
+        br#"[1,[145,[[38,[[173,[5]],[43,[[149,[[51,[[13],"STRING"]],"."]]]]]]]]]"#,
+        br#"[1,[150,[[43,[[144,[[2,[1,2]],[69,[[2,[1]],[28,[[10,[1]],2]]]]]]]]]]]"#,
+        br#"[1,[64,[[69,[[2,[1,2]],[35,[[10,[1]],{"k":[137,[[10,[2]]]]}]]]],{"k":1},2]]]"#,
+    ];
+    let (cancel, random) = (Cancel::new(), SeededChance::new(1));
+    let env = Env {
+        now: Time::new(0.0, 0),
+        array_limit: 50,
+        cancel: &cancel,
+        chance: &random,
+        globals: &[],
+        open: None,
+    };
+    for round in 0..60_000 {
+        let mut bytes = seeds[round % seeds.len()].to_vec();
+        for _ in 0..chance(4) {
+            let at = chance(bytes.len());
+            match chance(4) {
+                0 => bytes[at] = chance(256) as u8,
+                1 => bytes[at] = b"[]{},:\"0123456789"[chance(17)],
+                2 => drop(bytes.remove(at)),
+                _ => bytes.insert(at, b'0' + chance(10) as u8),
+            }
+        }
+        if let Ok(query) = wire::parse_query(&bytes) {
+            let Some(term) = query.term else { continue };
+            let _ = reql::print::term(&term);
+            let _ = reql::purity::of_term(&term);
+            let _ = wire::parse_term(&wire::write_term(&term)).expect("what was written is legal");
+            let _ = reql::eval(&term, &Scope::empty(), &env);
+        }
+    }
+}

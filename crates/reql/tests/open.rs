@@ -1,0 +1,112 @@
+//! The evaluator and the world outside it: open terms are handed over, and a query can be stopped.
+
+#[path = "data/syntax.rs"]
+#[allow(dead_code, reason = "shared with the cases")]
+mod syntax;
+
+use std::sync::Mutex;
+
+use datum::{Datum, Time};
+use rekindle_reql::{
+    self as reql, Call, Cancel, Env, ErrorClass, EvalError, OpenTerms, Scope, SeededChance, Term, wire,
+};
+
+fn parsed(text: &str) -> Term {
+    let json = syntax::to_wire(text).expect("the notation of tests");
+    wire::parse_term(json.to_string().as_bytes()).expect("a legal term")
+}
+
+/// Answers every open term with 7 and remembers what it was asked.
+#[derive(Default)]
+struct Sevens(Mutex<Vec<String>>);
+
+impl OpenTerms for Sevens {
+    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<Datum, EvalError> {
+        let bound = scope.get(reql::VarId(1)).map(Datum::to_json_string);
+        let asked = format!("{} with {}", call.op.name(), bound.unwrap_or_default());
+        self.0.lock().expect("the list").push(asked);
+        Ok(Datum::Number(7.0))
+    }
+}
+
+fn eval(text: &str, world: Option<&Sevens>, cancel: &Cancel) -> Result<Datum, EvalError> {
+    let chance = SeededChance::new(1);
+    let env = Env {
+        now: Time::new(0.0, 0),
+        array_limit: 100_000,
+        cancel,
+        chance: &chance,
+        globals: &[],
+        open: world.map(|world| world as &dyn OpenTerms),
+    };
+    reql::eval(&parsed(text), &Scope::empty(), &env)
+}
+
+#[test]
+fn a_function_with_an_open_term_reaches_the_world_with_its_variables() {
+    let world = Sevens::default();
+    let value = eval("[1, 2].map(x => r.table(\"t\").get(x))", Some(&world), &Cancel::new());
+    assert_eq!(value.expect("a value"), Datum::Number(7.0));
+    assert_eq!(*world.0.lock().expect("the list"), ["MAP with "]);
+    let Term::Func(func) = parsed("x => r.table(\"t\").get(x)") else { panic!("a function") };
+    assert!(!func.closed);
+}
+
+#[test]
+fn what_merges_literals_keeps_them_around_open_terms() {
+    let world = Sevens::default();
+    let value = eval(
+        "{a: {b: 1}}.merge(x => {a: r.literal({c: 1}), d: r.table(\"t\").get(x)})",
+        None,
+        &Cancel::new(),
+    );
+    assert_eq!(value.expect_err("no world").class(), ErrorClass::Internal);
+    let Term::Call(call) = parsed("{a: {b: 1}}.merge(x => {a: r.literal({c: 1}), d: r.table(\"t\").get(1)})")
+    else {
+        panic!("a call")
+    };
+    let Term::Func(func) = &call.args[1] else { panic!("a function") };
+    let closure = reql::closure(func, &Scope::empty(), reql::Answer::Literals).expect("a closure");
+    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    let env = Env {
+        now: Time::new(0.0, 0),
+        array_limit: 10,
+        cancel: &cancel,
+        chance: &chance,
+        globals: &[],
+        open: Some(&world),
+    };
+    let layer = closure.call(&[Datum::Null], &env).expect("a layer");
+    let merged = reql::op::merge::merge_datums(&parse("{\"a\":{\"b\":1}}"), &layer).expect("merged");
+    assert_eq!(merged.to_json_string(), "{\"a\":{\"c\":1},\"d\":7}");
+}
+
+fn parse(json: &str) -> Datum {
+    datum::json::parse(json.as_bytes()).expect("JSON")
+}
+
+#[test]
+fn a_query_that_was_told_to_stop_stops() {
+    for endless in [
+        "r.range().contains(-1)",
+        "r.range().filter(x => x.lt(0)).nth(0)",
+        "r.range().offsets_of(-1).nth(0)",
+        "r.range().skip(1000000000000).nth(0)",
+        "r.range().concat_map(x => []).is_empty()",
+        "r.range().fold(0, (a, x) => a, emit: (a, x, b) => []).nth(0)",
+        "r.range(1000000000000).map(x => x.add(1)).sum()",
+        "r.range(1000000000000).group(x => 1).count().ungroup()",
+        "r.range(1000000000000).sample(1)",
+    ] {
+        let cancel = Cancel::new();
+        cancel.set();
+        let error = eval(endless, None, &cancel).expect_err("stopped");
+        assert_eq!(error.class(), ErrorClass::OpIndeterminate, "{endless}");
+    }
+}
+
+#[test]
+fn numbers_drawn_from_a_seed_repeat() {
+    let draw = || eval("r.range(10).map(x => r.random()).coerce_to(\"array\")", None, &Cancel::new());
+    assert_eq!(draw().expect("numbers"), draw().expect("numbers"));
+}
