@@ -49,14 +49,14 @@ impl<'a> Args<'a> {
         self.values.get(i).and_then(Option::as_ref)
     }
 
-    /// Whether argument `i` is a datum or a row, rather than a table, a stream or a function.
-    pub fn is_datum(&self, i: usize) -> bool {
-        matches!(self.peek(i), Some(Value::Datum(_) | Value::Row(_)))
+    /// Whether argument `i` is at hand as a whole, rather than a table or a stream.
+    pub fn is_eager(&self, i: usize) -> bool {
+        self.peek(i).is_some_and(Value::is_eager)
     }
 
     /// Whether all arguments are.
-    pub fn all_datums(&self) -> bool {
-        (0..self.len()).all(|i| self.is_datum(i))
+    pub fn all_eager(&self) -> bool {
+        (0..self.len()).all(|i| self.is_eager(i))
     }
 
     /// Argument `i` as a datum.

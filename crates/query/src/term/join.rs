@@ -23,7 +23,7 @@ const RIGHT_KEPT_MAX: usize = 10_000;
 pub(crate) fn join(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let outer = args.op() == Op::OuterJoin;
-    let eager = args.is_datum(0) && args.is_datum(1);
+    let eager = args.is_eager(0) && args.is_eager(1);
     let predicate = args.func(2)?;
     let right = right_side(cx, args.take(1)?).map_err(|error| error.at(1))?;
     let left = args.seq(0)?.pipe.open(cx)?;
@@ -122,7 +122,7 @@ impl Items for AgainJoined {
 /// `eq_join`: each left item with the row whose key a value of it is, in the order of the left.
 pub(crate) fn eq_join(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
-    let eager = args.is_datum(0);
+    let eager = args.is_eager(0);
     let selector = match args.take(1)? {
         Value::Func(closure) => Selector::from(Arg::Func(closure)),
         other => Selector::from(Arg::Datum(other.into_datum(cx).map_err(|error| error.at(1))?)),

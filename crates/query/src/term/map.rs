@@ -16,7 +16,7 @@ use crate::value::{Seq, Value};
 pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let last = args.len() - 1;
-    let eager = (0..last).all(|i| args.is_datum(i));
+    let eager = (0..last).all(|i| args.is_eager(i));
     let closure = args.func(last)?;
     let mut inputs: Vec<Box<dyn Items>> = Vec::with_capacity(last);
     for i in 0..last {
@@ -40,7 +40,7 @@ pub(crate) fn concat_map(over: Over<'_>) -> Result<Value, EvalError> {
         _ => return sequence::apply(over),
     };
     let closure = func.into_func(cx).map_err(|error| error.at(1))?;
-    let eager = matches!(over.first, Value::Datum(_) | Value::Row(_));
+    let eager = over.first.is_eager();
     let items = over.first.into_seq(cx).map_err(|error| error.at(0))?.pipe.open(cx)?;
     let mut flat = FlatMap { cx: cx.shared()?, items, closure, current: None };
     if !eager {

@@ -49,6 +49,9 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
             return operation.apply(reql::Value::Datum(single), &cx.env()).map(Value::of_closed);
         }
     };
+    if seq.eager {
+        return on_rows_read(cx, seq, &operation);
+    }
     match operation {
         Operation::Step(step) => Ok(Value::Seq(stepped(seq, step))),
         Operation::Terminal(steps, terminal) => match (op, end(cx, seq.pipe, steps, terminal)?) {
@@ -71,19 +74,40 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
 }
 
 fn stepped(seq: Seq, step: Transform) -> Seq {
-    let keeps_rows = matches!(step, Transform::Filter(_) | Transform::HasFields(_));
-    let table = seq.table.filter(|_| keeps_rows);
-    Seq { eager: seq.eager && table.is_some(), table, pipe: seq.pipe.then(step) }
+    let table = seq.table.filter(|_| keeps_rows(&step));
+    Seq { eager: false, table, pipe: seq.pipe.then(step) }
+}
+
+fn keeps_rows(step: &Transform) -> bool {
+    matches!(step, Transform::Filter(_) | Transform::HasFields(_))
+}
+
+/// A term over rows that were read as a whole: what it means for arrays, but rows stay rows of
+/// their table.
+fn on_rows_read(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalError> {
+    let Seq { table, pipe, .. } = seq;
+    let items = collect(cx, pipe)?;
+    let answer = Value::of_closed(operation.on_array(&items, &cx.env())?);
+    let keeps = match operation {
+        Operation::Step(step) => keeps_rows(step),
+        Operation::Slice(_) | Operation::Limit(_) | Operation::OrderBy(_) | Operation::Sample(_) => true,
+        _ => false,
+    };
+    match (operation, table, answer) {
+        (Operation::Nth(_), Some(table), Value::Datum(row)) => Row::of_selection(table, row).map(Value::Row),
+        (_, table, answer) if keeps => Ok(selection_of_array(table, answer)),
+        (_, _, answer) => Ok(answer),
+    }
 }
 
 /// Terms that look at items one after the other.
 fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalError> {
-    let Seq { table, eager, pipe } = seq;
+    let Seq { table, pipe, .. } = seq;
     let items = pipe.open(cx)?;
     let answer = Value::of_closed(operation.apply(reql::Value::Stream(items), &cx.env())?);
     match (operation, table, answer) {
         (Operation::Slice(_) | Operation::Limit(_), Some(table), Value::Seq(part)) => {
-            Ok(Value::Seq(Seq { table: Some(table), eager, pipe: part.pipe }))
+            Ok(Value::Seq(Seq::selection(table, part.pipe)))
         }
         (Operation::Nth(_), Some(table), Value::Datum(row)) => Row::of_selection(table, row).map(Value::Row),
         (Operation::Sample(_), table, answer) => Ok(selection_of_array(table, answer)),

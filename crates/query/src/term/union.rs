@@ -13,7 +13,7 @@ use crate::value::{Seq, Value};
 pub(crate) fn union(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let orders = orders(&args)?;
-    let eager = args.all_datums();
+    let eager = args.all_eager();
     let mut inputs: Vec<Box<dyn Items>> = Vec::with_capacity(args.len());
     for i in 0..args.len() {
         inputs.push(args.seq(i)?.pipe.open(cx)?);

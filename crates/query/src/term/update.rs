@@ -70,7 +70,11 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
             closure.check_arity(1)?;
             Ok(Patch::Func(closure))
         }
-        change if literals => reql::eval_with_literals(change, scope, &cx.env()).map(Patch::Constant),
+        // What goes wrong in it goes wrong for each row.
+        change if literals => match reql::eval_with_literals(change, scope, &cx.env()) {
+            Ok(value) => Ok(Patch::Constant(value)),
+            Err(error) => Ok(Patch::Fails(error)),
+        },
         change => match cx.eval(change, scope)? {
             Value::Func(closure) => Ok(Patch::Func(closure)),
             other => other.into_datum(cx).map(Patch::Constant),

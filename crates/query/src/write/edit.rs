@@ -18,8 +18,6 @@ pub(crate) enum Edit {
     Replace(Patch),
     /// Remove the row.
     Delete,
-    /// Fails for the reason that was found when the change was worked out beforehand.
-    Fail(EvalError),
 }
 
 /// The argument of `update` and `replace`.
@@ -29,6 +27,8 @@ pub(crate) enum Patch {
     Func(Closure),
     /// The same for every row.
     Constant(Datum),
+    /// Fails for every row.
+    Fails(EvalError),
 }
 
 /// What an insert does about a row that is there already.
@@ -107,7 +107,7 @@ impl Edit {
     pub fn fixed(&self, target: Target<'_>, before: &Datum, env: &Env<'_>) -> Edit {
         match self.after(target, before, env) {
             Ok(after) => Edit::Replace(Patch::Constant(after)),
-            Err(error) => Edit::Fail(error),
+            Err(error) => Edit::Replace(Patch::Fails(error)),
         }
     }
 
@@ -121,7 +121,6 @@ impl Edit {
             },
             Edit::Replace(patch) => patch.value(before, env),
             Edit::Delete => Ok(Datum::Null),
-            Edit::Fail(error) => Err(error.clone()),
         }
     }
 }
@@ -131,6 +130,7 @@ impl Patch {
         match self {
             Patch::Func(closure) => closure.call(std::slice::from_ref(before), env),
             Patch::Constant(value) => Ok(value.clone()),
+            Patch::Fails(error) => Err(error.clone()),
         }
     }
 }
