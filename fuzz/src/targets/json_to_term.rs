@@ -83,12 +83,21 @@ impl Target for JsonToTerm {
             Err(error) => return Outcome::of_message(&error.to_string()),
         };
         if let Some(term) = &query.term {
-            let written = wire::write_term(term);
-            let read = wire::parse_term(&written).map(|term| wire::write_term(&term));
-            assert_eq!(read.as_ref(), Ok(&written), "a term is read back as it was written");
+            check_writing(term);
         }
         Outcome::of((format!("{:?}", query.kind), query.optargs.len(), query.term.as_ref().map(outline)))
     }
+}
+
+/// A term that is written can be read, and what was read is written the same. (The first writing
+/// may differ: under an array limit of the query's own, arrays are left to be made when it runs.)
+fn check_writing(term: &Term) {
+    let again = |written: &[u8]| match wire::parse_term(written) {
+        Ok(term) => wire::write_term(&term),
+        Err(error) => panic!("{} is not read: {error}", String::from_utf8_lossy(written)),
+    };
+    let first = again(&wire::write_term(term));
+    assert_eq!(again(&first), first, "a term is read back as it was written");
 }
 
 /// The operations at the top of a term.
