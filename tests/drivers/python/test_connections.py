@@ -46,14 +46,14 @@ class Restart(unittest.TestCase):
 
 class Doors(unittest.TestCase):
     def test_a_password_is_asked_for(self):
-        with node("--initial-password", "secret ünï") as server:
+        with node("--initial-password", "secret") as server:
             with self.assertRaises(ReqlAuthError) as caught:
                 r.connect("127.0.0.1", server.driver_port)
             self.assertIn("Wrong password", caught.exception.message)
             with self.assertRaises(ReqlAuthError) as caught:
                 r.connect("127.0.0.1", server.driver_port, user="nobody")
             self.assertIn("Unknown user", caught.exception.message)
-            connection = r.connect("127.0.0.1", server.driver_port, password="secret ünï")
+            connection = r.connect("127.0.0.1", server.driver_port, password="secret")
             self.assertEqual(r.expr(1).run(connection), 1)
 
     def test_other_addresses_need_a_password(self):

@@ -26,6 +26,11 @@ pub(super) fn all() -> Vec<Step> {
         ),
         conformance(),
         step(
+            "fuzz",
+            "a minute of each fuzz target",
+            [cargo("run --release --quiet --package rekindle-fuzz -- all --seconds 60")],
+        ),
+        step(
             "crash",
             "kill -9 under 32 writers, hard and soft",
             [xtask("crash --cycles 20 --soft-cycles 10")],
