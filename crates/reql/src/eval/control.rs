@@ -40,7 +40,7 @@ pub(super) fn make_obj(call: &Call, place: Place<'_>) -> Result<Value, EvalError
 
 /// `branch`: the value behind the first test that is true, else the last.
 pub(super) fn branch(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return Err(EvalError::logic("Cannot call `branch` term with an even number of arguments."));
     }
     let otherwise = call.args.len() - 1;

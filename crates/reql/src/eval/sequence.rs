@@ -98,8 +98,14 @@ fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Resul
 
 /// How many pieces cutting at a separator makes.
 fn count_pieces(text: &str, separator: &str) -> usize {
+    // Few enough bytes that their count fits into one: many are then compared at once.
+    const LANE: usize = 128;
     match separator.as_bytes() {
-        &[only] => 1 + text.bytes().filter(|byte| *byte == only).count(),
+        &[only] => {
+            let lanes = text.as_bytes().chunks(LANE);
+            let found = |lane: &[u8]| lane.iter().map(|byte| u8::from(*byte == only)).sum::<u8>();
+            1 + lanes.map(|lane| usize::from(found(lane))).sum::<usize>()
+        }
         _ => 1 + text.matches(separator).count(),
     }
 }
@@ -197,14 +203,12 @@ pub(super) fn orders(terms: &[Term], place: Place<'_>, first: usize) -> Result<V
 }
 
 fn direction(term: &Term) -> (Direction, &Term) {
-    if let Term::Call(call) = term {
-        if let (Op::Asc | Op::Desc, Some(inner)) = (call.op, call.args.first()) {
-            let descending = call.op == Op::Desc;
-            let direction = if descending { Direction::Descending } else { Direction::Ascending };
-            return (direction, inner);
-        }
+    let Term::Call(call) = term else { return (Direction::Ascending, term) };
+    match (call.op, call.args.first()) {
+        (Op::Asc, Some(inner)) => (Direction::Ascending, inner),
+        (Op::Desc, Some(inner)) => (Direction::Descending, inner),
+        _ => (Direction::Ascending, term),
     }
-    (Direction::Ascending, term)
 }
 
 /// `ungroup`: groups as an array of `{group, reduction}`.

@@ -81,6 +81,8 @@ impl<'s> Compiler<'s> {
         }
     }
 
+    /// A part of the query's text when it stands there as it is.
+    #[allow(clippy::ptr_arg, reason = "whether it is borrowed is what matters")]
     fn text(&self, text: &Cow<'_, str>) -> Text {
         match text {
             Cow::Borrowed(part) => self.source.slice_ref(part),
