@@ -164,6 +164,10 @@ fn servers(result: &RunResult) -> Vec<String> {
     if let Some(cost) = cost {
         lines.push(format!("server CPU  {cost:.2} us per operation"));
     }
+    if let Some(documents) = result.cost.documents_per_server_cpu_second.filter(|_| result.kind != "ycsb-run")
+    {
+        lines.push(format!("server CPU  {} documents per second of it", thousands(documents as u64)));
+    }
     for operation in &result.operations {
         if let Some(cost) = operation.server_cpu_us_per_operation {
             lines.push(format!("server CPU  {cost:.2} us per {}", operation.name));

@@ -138,8 +138,8 @@ impl Store {
             }
             Some(62) => {
                 let db = self.database(&args[0])?;
-                let tables = self.databases.get(&db).map(|t| t.keys().cloned().collect());
-                Ok(Out::Value(json!(tables.unwrap_or(Vec::<String>::new()))))
+                let tables: Option<Vec<&String>> = self.databases.get(&db).map(|t| t.keys().collect());
+                Ok(Out::Value(json!(tables.unwrap_or_default())))
             }
             Some(60) => {
                 let db = self.database(&args[0])?;
