@@ -3,14 +3,15 @@
 //! `query` knows no wire numbers and a connection knows no terms; they meet here.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cluster::Node;
-use datum::Text;
-use protocol::request;
+use datum::{Datum, Text};
 use protocol::response::ServerInfo;
 use protocol::scram::PasswordRecord;
-use protocol::Failure;
-use query::QueryError;
+use protocol::{Failure, request};
+use query::{PointAnswer, QueryError};
+use reql::wire::Query;
 use reql::{Cancel, Term, signature};
 
 use crate::service::{Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work};
@@ -42,11 +43,17 @@ impl QueryService for NodeService {
 
     fn session(&self, client: Client) -> Arc<dyn Session> {
         let client = query::Client { user: Text::from(client.user), address: client.address };
-        Arc::new(NodeSession(Arc::new(query::Session::new(self.queries.clone(), client))))
+        let queries = self.queries.clone();
+        queries.counters().connections.fetch_add(1, Ordering::Relaxed);
+        let session = Arc::new(query::Session::new(queries.clone(), client));
+        Arc::new(NodeSession { session, queries })
     }
 }
 
-struct NodeSession(Arc<query::Session>);
+struct NodeSession {
+    session: Arc<query::Session>,
+    queries: Arc<query::Service>,
+}
 
 impl Session for NodeSession {
     fn begin(&self, body: &[u8]) -> Begun {
@@ -58,14 +65,39 @@ impl Session for NodeSession {
             }
         };
         let noreply = query.flag("noreply");
-        let kind = kind_of(query.term.as_ref());
-        let session = self.0.clone();
-        let run = move |cancel: Arc<Cancel>| {
+        match self.session.point(&query) {
+            Some(PointAnswer::Read(answer)) => {
+                let answer = answer.map(atom).map_err(Failure::from);
+                Begun { noreply, kind: QueryKind::PointRead, work: Work::Done(answer) }
+            }
+            Some(PointAnswer::Write(write)) => {
+                let answer = async move { write.await.map(atom).map_err(Failure::from) };
+                Begun { noreply, kind: QueryKind::PointWrite, work: Work::Pending(Box::pin(answer)) }
+            }
+            None => Begun { noreply, kind: kind_of(query.term.as_ref()), work: self.blocking(query) },
+        }
+    }
+}
+
+impl NodeSession {
+    /// Runs the query to its answer, or to the first batch of its stream.
+    fn blocking(&self, query: Query) -> Work {
+        let session = self.session.clone();
+        Work::Blocking(Box::new(move |cancel: Arc<Cancel>| {
             let answered = session.run(&query, cancel).map_err(failure)?;
             first_answer(answered)
-        };
-        Begun { noreply, kind, work: Work::Blocking(Box::new(run)) }
+        }))
     }
+}
+
+impl Drop for NodeSession {
+    fn drop(&mut self) {
+        self.queries.counters().connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn atom(value: Datum) -> Answer {
+    Answer::Atom { value, profile: None }
 }
 
 fn kind_of(term: Option<&Term>) -> QueryKind {
