@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::{Batch, Engine};
+use engine::Batch;
 use log::{GroupId, Lsn};
 use parking_lot::Mutex;
-use storage::{Applied, Changes, Count, Part, ReadError, RowChange, Table, TableId};
+use storage::{Applied, Changes, Count, Part, ReadError, RowChange, Store, Table, TableId};
 
 use crate::chain::{Progress, Verdict};
 use crate::entry::{BadEntry, Entry};
@@ -50,17 +50,17 @@ impl Replica {
     ///
     /// A group that is new to the engine may begin with rows: those of its range that other groups
     /// wrote before. They are counted, and the count is written so that snapshots have it.
-    pub(crate) fn load(engine: &dyn Engine, table: &Table, part: &Part) -> Result<Replica, ReadError> {
+    pub(crate) fn load(store: &Store, table: &Table, part: &Part) -> Result<Replica, ReadError> {
         let group = part.group;
-        let behind = match Applied::read(engine, group)? {
+        let behind = match Applied::read(&**store.engine(), group)? {
             Some(applied) => {
                 let what = || format!("the progress of group {group}");
                 let progress = Progress::decode(&applied.progress)
                     .ok_or_else(|| ReadError::CorruptMeta { what: what() })?;
-                let rows = Count::read(engine, table.id(), group)?.0;
+                let rows = Count::read(&**store.engine(), table.id(), group)?.0;
                 Behind { lsn: applied.lsn, progress, rows, rows_stored: rows }
             }
-            None => Behind::first(engine, table, part)?,
+            None => Behind::first(store, table, part)?,
         };
         Ok(Replica {
             group,
@@ -146,13 +146,13 @@ impl Replica {
 
 impl Behind {
     /// The state of a group that the engine has never heard of.
-    fn first(engine: &dyn Engine, table: &Table, part: &Part) -> Result<Behind, ReadError> {
+    fn first(store: &Store, table: &Table, part: &Part) -> Result<Behind, ReadError> {
         let rows = table.snapshot(part.clone())?.count_range(&part.range)?;
         let progress = Progress::default();
-        let mut batch = Batch::new();
-        Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut batch, part.group);
-        Count(rows).put(&mut batch, table.id(), part.group);
-        engine.write(batch)?;
+        let mut changes = Changes::default();
+        Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut changes.batch, part.group);
+        Count(rows).put(&mut changes.batch, table.id(), part.group);
+        store.write(changes)?;
         Ok(Behind { lsn: Lsn(0), progress, rows, rows_stored: rows })
     }
 }

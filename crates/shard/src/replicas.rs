@@ -6,7 +6,7 @@ use std::sync::Arc;
 use engine::Engine;
 use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn};
 use parking_lot::RwLock;
-use storage::{Applied, Changes, FormatError};
+use storage::{Applied, Changes, FormatError, Store};
 
 use crate::entry::Entry;
 use crate::replica::{Replica, Step};
@@ -15,21 +15,35 @@ use crate::replica::{Replica, Step};
 ///
 /// Made first; the log is opened with it, then shards are opened with both.
 pub struct Replicas {
-    engine: Arc<dyn Engine>,
+    store: Arc<Store>,
     groups: RwLock<HashMap<GroupId, Arc<Replica>>>,
 }
 
 impl Replicas {
     /// No shard yet, over `engine`, whose format is checked (and set if it is empty).
     pub fn new(engine: Arc<dyn Engine>) -> Result<Arc<Replicas>, FormatError> {
-        storage::claim(&*engine)?;
-        Ok(Arc::new(Replicas { engine, groups: RwLock::default() }))
+        Replicas::with_row_cache(engine, 0)
+    }
+
+    /// As [`Replicas::new`], with `row_cache_bytes` for rows that were read lately.
+    pub fn with_row_cache(
+        engine: Arc<dyn Engine>,
+        row_cache_bytes: usize,
+    ) -> Result<Arc<Replicas>, FormatError> {
+        let store = Store::open(engine, row_cache_bytes)?;
+        Ok(Arc::new(Replicas { store, groups: RwLock::default() }))
+    }
+
+    /// The store that the shards are in.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     /// The engine below.
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
-        &self.engine
+        self.store.engine()
     }
 
     pub(crate) fn add(&self, replica: Arc<Replica>) {
@@ -60,7 +74,7 @@ impl Applier for Replicas {
         for (replica, step) in &mut run.groups {
             replica.record(step, &mut run.changes.batch);
         }
-        self.engine.write(run.changes.batch).map_err(|error| ApplyError(error.to_string()))?;
+        self.store.write(run.changes).map_err(|error| ApplyError(error.to_string()))?;
         for (replica, step) in run.groups {
             replica.finish(step);
         }
@@ -71,12 +85,12 @@ impl Applier for Replicas {
         match self.groups.read().get(&group) {
             Some(replica) => replica.applied(),
             // Not open: what the engine would open it with.
-            None => Applied::read(&*self.engine, group).ok().flatten().unwrap_or_default().lsn,
+            None => Applied::read(&**self.store.engine(), group).ok().flatten().unwrap_or_default().lsn,
         }
     }
 
     fn flush(&self) -> Result<(), ApplyError> {
-        self.engine.flush().map_err(|error| ApplyError(error.to_string()))
+        self.store.engine().flush().map_err(|error| ApplyError(error.to_string()))
     }
 }
 

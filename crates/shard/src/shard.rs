@@ -37,9 +37,9 @@ impl Shard {
         group: GroupId,
         range: KeyRange,
     ) -> Result<Arc<Shard>, OpenError> {
-        let table = Table::new(Arc::clone(replicas.engine()), table);
+        let table = Table::new(Arc::clone(replicas.store()), table);
         let part = Part { range, group };
-        let replica = Arc::new(Replica::load(&**replicas.engine(), &table, &part)?);
+        let replica = Arc::new(Replica::load(replicas.store(), &table, &part)?);
         replicas.add(Arc::clone(&replica));
         if let Err(error) = log.open_group(group, replica.applied()) {
             replicas.forget(group);

@@ -9,7 +9,7 @@ use datum::{Datum, KeyRange, Object, PrimaryKey, Text, row};
 use engine::rocks::{EngineOptions, RocksEngine};
 use engine::{Engine, Space};
 use log::GroupId;
-use rekindle_storage::{Changes, Direction, Part, RowChange, Table, TableId, TableSnapshot};
+use rekindle_storage::{Changes, Direction, Part, RowChange, Store, Table, TableId, TableSnapshot};
 
 const ROWS: u64 = 200_000;
 
@@ -42,7 +42,7 @@ fn measure(what: &str, operations: u64, mut work: impl FnMut()) {
 
 type Rows = [(PrimaryKey, bytes::Bytes)];
 
-fn load(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
+fn load(store: &Store, id: TableId, rows: &Rows) {
     measure("engine write, 100 rows per batch, per row", ROWS, || {
         for chunk in rows.chunks(100) {
             let mut changes = Changes::default();
@@ -50,10 +50,10 @@ fn load(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
                 let change = RowChange { key: key.clone(), row: Some(row.clone()), existed: false };
                 changes.add(id, &change);
             }
-            engine.write(changes.batch).expect("written");
+            store.write(changes).expect("written");
         }
     });
-    engine.flush().expect("flushed");
+    store.engine().flush().expect("flushed");
 }
 
 fn get(engine: &Arc<dyn Engine>, table: &Table, rows: &Rows) {
@@ -76,6 +76,19 @@ fn get(engine: &Arc<dyn Engine>, table: &Table, rows: &Rows) {
             black_box(table.get(key).expect("read"));
         }
     });
+}
+
+/// Gets of the same thousand rows, which the row cache holds.
+fn at_hand(engine: &Arc<dyn Engine>, id: TableId, rows: &Rows) {
+    let store = Store::open(Arc::clone(engine), 64 << 20).expect("a store");
+    let table = Table::new(store, id);
+    let again = || {
+        for (key, _) in &rows[..1000] {
+            black_box(table.get(key).expect("read"));
+        }
+    };
+    again();
+    measure("table get from the row cache", 100_000, || (0..100).for_each(|_| again()));
 }
 
 fn scan(snapshot: &TableSnapshot, round: &str) {
@@ -105,13 +118,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = EngineOptions { cache_bytes: 512 << 20, ..EngineOptions::default() };
     let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(dir.path(), &options)?);
     let id = TableId::from_uuid(uuid::Uuid::from_u128(1));
-    let table = Table::new(Arc::clone(&engine), id);
+    let store = Store::open(Arc::clone(&engine), 0)?;
+    let table = Table::new(Arc::clone(&store), id);
     let part = Part { range: KeyRange::all(), group: GroupId(1) };
     let rows: Vec<_> = (0..ROWS).map(|n| (key(n), bytes::Bytes::from(row::encode(&document(n))))).collect();
     println!("row of {} bytes", rows[0].1.len());
-    load(&engine, id, &rows);
+    load(&store, id, &rows);
     get(&engine, &table, &rows);
     let snapshot = table.snapshot(part)?;
+    at_hand(&engine, id, &rows);
     measure("snapshot", 100_000, || {
         for _ in 0..100_000 {
             black_box(engine.snapshot().expect("snapshot"));

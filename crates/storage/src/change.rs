@@ -38,20 +38,14 @@ impl Changes {
     pub fn add(&mut self, table: TableId, change: &RowChange) -> i64 {
         let key = change.key.as_bytes();
         let gained = i64::from(change.row.is_some()) - i64::from(change.existed);
-        if self.batch.is_empty() {
-            // Most batches of an idle server hold one row: nothing to remember for it.
-            self.recent.clear();
-        } else {
-            self.recent.resize(RECENT, NOWHERE);
-            let place = &mut self.recent[place_of(key)];
-            let index = *place as usize;
-            *place = self.batch.len() as u32;
-            if is_row(self.batch.change(index), table, key) {
-                *place = index as u32;
-                self.batch.supersede(index, change.row.clone());
-                return gained;
-            }
+        self.recent.resize(RECENT, NOWHERE);
+        let place = &mut self.recent[place_of(key)];
+        let recent = *place as usize;
+        if is_row(self.batch.change(recent), table, key) {
+            self.batch.supersede(recent, change.row.clone());
+            return gained;
         }
+        *place = self.batch.len() as u32;
         let parts: [&[u8]; 2] = [table.as_bytes(), key];
         match &change.row {
             Some(row) => self.batch.put_joined(Space::Rows, &parts, row.clone()),

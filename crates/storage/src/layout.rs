@@ -17,7 +17,7 @@ const META_APPLIED: u8 = 1;
 const META_COUNT: u8 = 2;
 
 /// Checks that this program understands what is in `engine`; marks an empty one as its own.
-pub fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
+pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
     let Some(stored) = engine.get(Space::Meta, &[META_VERSION])? else {
         let mut batch = Batch::new();
         batch.put(Space::Meta, &[META_VERSION], Bytes::copy_from_slice(&VERSION.to_le_bytes()));

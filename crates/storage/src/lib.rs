@@ -4,6 +4,7 @@
 //! with bytes. Knows nothing of queries or replicas. Where things are kept is
 //! `docs/formats/engine-keys.md`.
 //!
+//! - [`Store`]: an engine and the rows at hand; everything else stands in one
 //! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows of one moment
 //! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that the rows share
 //! - [`RowChange`], [`Changes`]: how rows change
@@ -19,8 +20,10 @@ mod group;
 mod layout;
 mod part;
 mod row;
+mod row_cache;
 mod scan;
 mod snapshot;
+mod store;
 mod sweep;
 mod table;
 mod table_id;
@@ -30,10 +33,11 @@ pub use change::{Changes, RowChange};
 pub use engine::Direction;
 pub use error::{FormatError, ReadError};
 pub use group::{Applied, Count};
-pub use layout::claim;
 pub use part::Part;
+pub use row_cache::RowCacheStats;
 pub use scan::RowScan;
 pub use snapshot::TableSnapshot;
+pub use store::Store;
 pub use sweep::{drop_table, forget_group, tables_present};
 pub use table::Table;
 pub use table_id::TableId;

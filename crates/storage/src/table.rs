@@ -4,24 +4,24 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::{Object, PrimaryKey};
-use engine::{Engine, Space};
+use engine::Space;
 
 use crate::layout::RowKey;
 use crate::row::decode;
-use crate::{Part, ReadError, TableId, TableSnapshot};
+use crate::{Part, ReadError, Store, TableId, TableSnapshot};
 
-/// A table in an engine. Cheap to make and to clone; holds no rows itself.
+/// A table in a store. Cheap to make and to clone; holds no rows itself.
 #[derive(Clone)]
 pub struct Table {
-    engine: Arc<dyn Engine>,
+    store: Arc<Store>,
     id: TableId,
 }
 
 impl Table {
-    /// The table `id` in `engine`, which may hold no row of it yet.
+    /// The table `id` in `store`, which may hold no row of it yet.
     #[must_use]
-    pub fn new(engine: Arc<dyn Engine>, id: TableId) -> Table {
-        Table { engine, id }
+    pub fn new(store: Arc<Store>, id: TableId) -> Table {
+        Table { store, id }
     }
 
     /// The table's id.
@@ -32,18 +32,23 @@ impl Table {
 
     /// The row under `key`, its checksum verified, or `None` if there is none.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
-        let bytes = self.get_bytes(key)?;
-        bytes.map(|bytes| decode(self.id, key, bytes)).transpose()
+        let row_key = RowKey::new(self.id, key.as_bytes());
+        let row_key = row_key.as_bytes();
+        self.store.row(row_key, || {
+            let Some(bytes) = self.store.engine().get(Space::Rows, row_key)? else { return Ok(None) };
+            let row_bytes = bytes.len();
+            Ok(Some((decode(self.id, key, bytes)?, row_bytes)))
+        })
     }
 
     /// The stored bytes of the row under `key`, not verified.
     pub fn get_bytes(&self, key: &PrimaryKey) -> Result<Option<Bytes>, ReadError> {
         let row_key = RowKey::new(self.id, key.as_bytes());
-        Ok(self.engine.get(Space::Rows, row_key.as_bytes())?)
+        Ok(self.store.engine().get(Space::Rows, row_key.as_bytes())?)
     }
 
     /// The rows of `part` as they are now.
     pub fn snapshot(&self, part: Part) -> Result<TableSnapshot, ReadError> {
-        Ok(TableSnapshot::new(self.engine.snapshot()?, self.id, part))
+        Ok(TableSnapshot::new(self.store.engine().snapshot()?, self.id, part))
     }
 }

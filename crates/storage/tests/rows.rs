@@ -8,7 +8,7 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, Engine, Space};
 use log::{GroupId, Lsn};
 use rekindle_storage::{
-    Applied, Changes, Count, Direction, Part, ReadError, RowChange, Table, TableId, drop_table,
+    Applied, Changes, Count, Direction, Part, ReadError, RowChange, Store, Table, TableId, drop_table,
     tables_present,
 };
 
@@ -16,6 +16,10 @@ const GROUP: GroupId = GroupId(1);
 
 fn table_id(number: u128) -> TableId {
     TableId::from_uuid(uuid::Uuid::from_u128(number))
+}
+
+fn empty() -> Arc<Store> {
+    Store::open(Arc::new(MemoryEngine::new()), 1 << 20).unwrap()
 }
 
 fn key(value: impl Into<Datum>) -> PrimaryKey {
@@ -34,26 +38,26 @@ fn number(row: &Object) -> u32 {
     }
 }
 
-fn write(engine: &Arc<dyn Engine>, table: TableId, key: &PrimaryKey, row: Option<&Object>) -> i64 {
-    let existed = Table::new(Arc::clone(engine), table).get(key).unwrap().is_some();
+fn write(store: &Arc<Store>, table: TableId, key: &PrimaryKey, row: Option<&Object>) -> i64 {
+    let existed = Table::new(Arc::clone(store), table).get(key).unwrap().is_some();
     let row = row.map(|object| Bytes::from(row::encode(object)));
     let mut changes = Changes::default();
     let gained = changes.add(table, &RowChange { key: key.clone(), row, existed });
-    engine.write(changes.batch).unwrap();
+    store.write(changes).unwrap();
     gained
 }
 
 /// A table of `rows` rows numbered from 0, between two tables that must not be seen.
-fn filled(rows: u32, text_bytes: usize) -> (Arc<dyn Engine>, Table) {
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+fn filled(rows: u32, text_bytes: usize) -> (Arc<Store>, Table) {
+    let store = empty();
     for id in [1, 2, 3] {
         for n in 0..if id == 2 { rows } else { 3 } {
             let wrong = if id == 2 { 0 } else { 1_000_000 };
-            write(&engine, table_id(id), &key(f64::from(n)), Some(&document(n + wrong, text_bytes)));
+            write(&store, table_id(id), &key(f64::from(n)), Some(&document(n + wrong, text_bytes)));
         }
     }
-    let table = Table::new(Arc::clone(&engine), table_id(2));
-    (engine, table)
+    let table = Table::new(Arc::clone(&store), table_id(2));
+    (store, table)
 }
 
 fn whole() -> Part {
@@ -73,15 +77,15 @@ fn scan(table: &Table, range: &KeyRange, direction: Direction) -> Vec<u32> {
 
 #[test]
 fn tables_do_not_see_each_other() {
-    let (engine, table) = filled(10, 1);
+    let (store, table) = filled(10, 1);
     assert_eq!(scan(&table, &KeyRange::all(), Direction::Ascending), (0..10).collect::<Vec<_>>());
     assert_eq!(scan(&table, &KeyRange::all(), Direction::Descending), (0..10).rev().collect::<Vec<_>>());
     assert!(table.get(&key(10.0)).unwrap().is_none());
     let mut batch = Batch::new();
     drop_table(&mut batch, table_id(2));
-    engine.write(batch).unwrap();
+    store.engine().write(batch).unwrap();
     assert!(scan(&table, &KeyRange::all(), Direction::Ascending).is_empty());
-    assert_eq!(tables_present(&engine.snapshot().unwrap()).unwrap(), [table_id(1), table_id(3)]);
+    assert_eq!(tables_present(&store.engine().snapshot().unwrap()).unwrap(), [table_id(1), table_id(3)]);
 }
 
 #[test]
@@ -101,11 +105,11 @@ fn bounds_are_bounds_of_keys() {
 
 #[test]
 fn a_snapshot_does_not_move() {
-    let (engine, table) = filled(5, 1);
+    let (store, table) = filled(5, 1);
     let snapshot = table.snapshot(whole()).unwrap();
     let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
-    write(&engine, table.id(), &key(1.0), None);
-    write(&engine, table.id(), &key(2.0), Some(&document(77, 1)));
+    write(&store, table.id(), &key(1.0), None);
+    write(&store, table.id(), &key(2.0), Some(&document(77, 1)));
     drop(table);
     assert_eq!(number(&snapshot.get(&key(1.0)).unwrap().unwrap()), 1);
     drop(snapshot);
@@ -142,8 +146,8 @@ fn batches_grow_and_are_reused_when_nobody_holds_their_rows() {
 
 #[test]
 fn a_row_larger_than_a_block_comes_alone() {
-    let (engine, table) = filled(3, 1);
-    write(&engine, table.id(), &key(1.0), Some(&document(1, 3 << 20)));
+    let (store, table) = filled(3, 1);
+    write(&store, table.id(), &key(1.0), Some(&document(1, 3 << 20)));
     let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
     let mut numbers = Vec::new();
     while let Some(batch) = scan.next_batch().unwrap() {
@@ -167,13 +171,13 @@ fn scan_lengths(table: &Table) -> Vec<usize> {
 
 #[test]
 fn a_damaged_row_is_named() {
-    let (engine, table) = filled(5, 1);
+    let (store, table) = filled(5, 1);
     let mut bytes = table.get_bytes(&key(3.0)).unwrap().unwrap().to_vec();
     bytes[20] ^= 1;
     let mut changes = Changes::default();
     let damaged = RowChange { key: key(3.0), row: Some(Bytes::from(bytes)), existed: true };
     assert_eq!(changes.add(table.id(), &damaged), 0);
-    engine.write(changes.batch).unwrap();
+    store.write(changes).unwrap();
     let names_it = |error| matches!(error, ReadError::Corrupt { key: found, .. } if found == key(3.0));
     assert!(table.get(&key(3.0)).is_err_and(names_it));
     let mut scan = table.snapshot(whole()).unwrap().scan(&KeyRange::all(), Direction::Ascending);
@@ -185,36 +189,36 @@ fn a_damaged_row_is_named() {
 
 #[test]
 fn a_change_says_how_the_count_moves() {
-    let (engine, table) = filled(1, 1);
+    let (store, table) = filled(1, 1);
     let id = table.id();
-    assert_eq!(write(&engine, id, &key("a"), Some(&document(1, 1))), 1);
-    assert_eq!(write(&engine, id, &key("a"), Some(&document(2, 1))), 0);
-    assert_eq!(write(&engine, id, &key("a"), None), -1);
-    assert_eq!(write(&engine, id, &key("a"), None), 0);
+    assert_eq!(write(&store, id, &key("a"), Some(&document(1, 1))), 1);
+    assert_eq!(write(&store, id, &key("a"), Some(&document(2, 1))), 0);
+    assert_eq!(write(&store, id, &key("a"), None), -1);
+    assert_eq!(write(&store, id, &key("a"), None), 0);
 }
 
 #[test]
 fn what_a_group_remembers_is_read_back() {
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
-    assert_eq!(Applied::read(&*engine, GROUP).unwrap(), None);
-    assert_eq!(Count::read(&*engine, table_id(2), GROUP).unwrap(), Count(0));
+    let store = empty();
+    assert_eq!(Applied::read(&**store.engine(), GROUP).unwrap(), None);
+    assert_eq!(Count::read(&**store.engine(), table_id(2), GROUP).unwrap(), Count(0));
     let applied = Applied { lsn: Lsn(7), progress: Bytes::from_static(b"more") };
     let mut batch = Batch::new();
     applied.put(&mut batch, GROUP);
     Count(9).put(&mut batch, table_id(2), GROUP);
-    engine.write(batch).unwrap();
-    assert_eq!(Applied::read(&*engine, GROUP).unwrap(), Some(applied));
-    assert_eq!(Applied::read(&*engine, GroupId(2)).unwrap(), None);
-    assert_eq!(Count::read(&*engine, table_id(2), GROUP).unwrap(), Count(9));
-    let table = Table::new(Arc::clone(&engine), table_id(2));
+    store.engine().write(batch).unwrap();
+    assert_eq!(Applied::read(&**store.engine(), GROUP).unwrap(), Some(applied));
+    assert_eq!(Applied::read(&**store.engine(), GroupId(2)).unwrap(), None);
+    assert_eq!(Count::read(&**store.engine(), table_id(2), GROUP).unwrap(), Count(9));
+    let table = Table::new(Arc::clone(&store), table_id(2));
     assert_eq!(table.snapshot(whole()).unwrap().count().unwrap(), 9);
-    for (key, _) in all_of(&engine, Space::Meta) {
+    for (key, _) in all_of(store.engine(), Space::Meta) {
         let mut batch = Batch::new();
         batch.put(Space::Meta, &key, Bytes::from_static(b"odd"));
-        engine.write(batch).unwrap();
+        store.engine().write(batch).unwrap();
     }
-    assert!(matches!(Applied::read(&*engine, GROUP), Err(ReadError::CorruptMeta { .. })));
-    assert!(matches!(Count::read(&*engine, table_id(2), GROUP), Err(ReadError::CorruptMeta { .. })));
+    assert!(matches!(Applied::read(&**store.engine(), GROUP), Err(ReadError::CorruptMeta { .. })));
+    assert!(matches!(Count::read(&**store.engine(), table_id(2), GROUP), Err(ReadError::CorruptMeta { .. })));
 }
 
 fn all_of(engine: &Arc<dyn Engine>, space: Space) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -225,10 +229,37 @@ fn all_of(engine: &Arc<dyn Engine>, space: Space) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn the_last_table_of_all_is_a_table() {
-    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = empty();
     let last = TableId::from_uuid(uuid::Uuid::max());
-    write(&engine, last, &key(1.0), Some(&document(1, 1)));
-    let table = Table::new(Arc::clone(&engine), last);
+    write(&store, last, &key(1.0), Some(&document(1, 1)));
+    let table = Table::new(Arc::clone(&store), last);
     assert_eq!(scan(&table, &KeyRange::all(), Direction::Ascending), [1]);
-    assert_eq!(tables_present(&engine.snapshot().unwrap()).unwrap(), [last]);
+    assert_eq!(tables_present(&store.engine().snapshot().unwrap()).unwrap(), [last]);
+}
+
+#[test]
+fn a_row_at_hand_is_as_the_last_change_of_a_batch_left_it() {
+    let store = empty();
+    let id = table_id(2);
+    let table = Table::new(Arc::clone(&store), id);
+    let change = |n: u32, row: Option<u32>| {
+        let row = row.map(|n| Bytes::from(row::encode(&document(n, 1))));
+        RowChange { key: key(f64::from(n)), row, existed: true }
+    };
+    for last in [Some(7), None] {
+        write(&store, id, &key(1.0), Some(&document(0, 1)));
+        table.get(&key(1.0)).unwrap();
+        assert!(store.row_cache_stats().rows > 0, "the row is at hand");
+        let mut changes = Changes::default();
+        for round in 0..3 {
+            changes.add(id, &change(1, Some(round)));
+            // So many others that the repetition is not noticed when the batch is made.
+            for other in 1000..3000 {
+                changes.add(id, &change(other, Some(other)));
+            }
+        }
+        changes.add(id, &change(1, last));
+        store.write(changes).unwrap();
+        assert_eq!(table.get(&key(1.0)).unwrap().as_ref().map(number), last);
+    }
 }

@@ -92,7 +92,7 @@ impl Bed {
         disk: MemoryEntries,
         open: impl Fn(MemoryEntries, Arc<dyn log::Applier>) -> MemoryLog,
     ) -> Bed {
-        let replicas = Replicas::new(Arc::new(engine.clone())).unwrap();
+        let replicas = Replicas::with_row_cache(Arc::new(engine.clone()), 1 << 20).unwrap();
         let inner = open(disk.clone(), Arc::clone(&replicas) as _);
         let log = TestLog::over(inner);
         Bed { engine, disk, replicas, log: Arc::new(log) }

@@ -28,7 +28,7 @@ struct Life {
 
 impl Life {
     fn begin(files: &SimFiles, engine: MemoryEngine) -> Life {
-        let replicas = Replicas::new(Arc::new(engine.clone())).unwrap();
+        let replicas = Replicas::with_row_cache(Arc::new(engine.clone()), 1 << 20).unwrap();
         let options = FileLogOptions { soft_wait: Duration::from_millis(2), ..FileLogOptions::default() };
         let files = Arc::new(files.clone());
         let clock = Arc::new(RealClock::new());

@@ -276,3 +276,49 @@ fn a_damaged_row_is_an_error_and_never_an_answer() {
     let write = shard.write(&key("a"), Durability::Soft, |_| (Decision::Delete, ()));
     assert!(write.err().is_some_and(|error| error.is_definite()));
 }
+
+/// Counts a writer out, also when it panics, so that those who wait for it see the end.
+struct Leaving<'a>(&'a AtomicU64);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn no_read_goes_back_in_time() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    let names = ["a", "b", "c", "d"];
+    let writing = AtomicU64::new(4);
+    std::thread::scope(|scope| {
+        for writer in 0..4 {
+            let (shard, writing) = (&shard, &writing);
+            scope.spawn(move || {
+                let _leaving = Leaving(writing);
+                for round in 0..600 {
+                    let name = names[(round + writer) % names.len()];
+                    let (sum, ticket) = increment(shard, name);
+                    ticket.wait().unwrap();
+                    assert!(read(shard, name).unwrap() >= sum, "an acknowledged write is read");
+                }
+            });
+        }
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let mut seen = [0.0; 4];
+                while writing.load(Ordering::SeqCst) > 0 {
+                    for (name, seen) in names.iter().zip(&mut seen) {
+                        let now = read(&shard, name).unwrap_or(0.0);
+                        assert!(now >= *seen, "{name} was {seen} and is {now}");
+                        *seen = now;
+                    }
+                }
+            });
+        }
+    });
+    let cache = bed.replicas.store().row_cache_stats();
+    assert!(cache.hits > 0 && cache.rows == 4, "{cache:?}");
+    assert_eq!(content(&shard).into_values().sum::<f64>(), 2400.0);
+}

@@ -1,0 +1,92 @@
+//! An engine with the rows of all tables of a node, and the rows among them that are at hand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datum::{Object, row};
+use engine::{Change, Engine, EngineError, Space};
+
+use crate::layout::claim;
+use crate::row_cache::{Found, RowCache, RowCacheStats};
+use crate::{Changes, FormatError};
+
+/// Where tables are. Every change of a row goes through one store, or its cache would not know.
+pub struct Store {
+    engine: Arc<dyn Engine>,
+    rows: Option<RowCache>,
+}
+
+impl Store {
+    /// The store in `engine`, whose format is checked, and set if it is empty. At most
+    /// `row_cache_bytes` are spent on rows at hand.
+    pub fn open(engine: Arc<dyn Engine>, row_cache_bytes: usize) -> Result<Arc<Store>, FormatError> {
+        claim(&*engine)?;
+        Ok(Arc::new(Store { engine, rows: RowCache::new(row_cache_bytes) }))
+    }
+
+    /// The engine.
+    #[must_use]
+    pub fn engine(&self) -> &Arc<dyn Engine> {
+        &self.engine
+    }
+
+    /// Carries out `changes` together, visible on return.
+    pub fn write(&self, changes: Changes) -> Result<(), EngineError> {
+        let Some(rows) = &self.rows else { return self.engine.write(changes.batch) };
+        // Rows that were at hand stay at hand, as the last change of the batch leaves them.
+        let mut kept: HashMap<Vec<u8>, Bytes> = HashMap::new();
+        let mut others = Vec::new();
+        for change in changes.batch.changes() {
+            let (key, value) = match change {
+                Change::Put { space: Space::Rows, key, value } => (key, Some(value)),
+                Change::Delete { space: Space::Rows, key } => (key, None),
+                _ => continue,
+            };
+            let was_at_hand = rows.begin_change(key) || (!kept.is_empty() && kept.remove(key).is_some());
+            match value {
+                Some(value) if was_at_hand => drop(kept.insert(key.to_vec(), value.clone())),
+                _ => others.push(key.to_vec()),
+            }
+        }
+        let written = self.engine.write(changes.batch);
+        for key in others {
+            rows.end_change(&key, None);
+        }
+        for (key, value) in kept {
+            let row = written.is_ok().then(|| at_hand(&value)).flatten();
+            rows.end_change(&key, row);
+        }
+        written
+    }
+
+    /// What the row cache has done and holds; all zeros if there is none.
+    #[must_use]
+    pub fn row_cache_stats(&self) -> RowCacheStats {
+        self.rows.as_ref().map(RowCache::stats).unwrap_or_default()
+    }
+
+    /// The row at the engine's key `key`: from the cache, or else by `read`, which gives it with the
+    /// number of its bytes.
+    pub(crate) fn row<E>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce() -> Result<Option<(Object, usize)>, E>,
+    ) -> Result<Option<Object>, E> {
+        let Some(rows) = &self.rows else { return Ok(read()?.map(|(row, _)| row)) };
+        let permit = match rows.find(key) {
+            Found::Row(row) => return Ok(Some(row)),
+            Found::Nothing(permit) => permit,
+        };
+        let Some((row, row_bytes)) = read()? else { return Ok(None) };
+        rows.keep(&permit, key, &row, row_bytes);
+        Ok(Some(row))
+    }
+}
+
+/// The row in `value` with the number of its bytes, in memory of its own: the bytes of a change are
+/// a slice of a whole log entry.
+fn at_hand(value: &Bytes) -> Option<(Object, usize)> {
+    let row = row::decode(Bytes::copy_from_slice(value)).ok()?;
+    Some((row, value.len()))
+}
