@@ -66,10 +66,7 @@ impl<'a> Args<'a> {
     pub fn func(&self, i: usize) -> Result<&'a Closure, EvalError> {
         match self.values.get(i) {
             Some(Arg::Func(closure)) => Ok(closure),
-            _ => {
-                let printed = self.datum(i)?.pretty();
-                Err(EvalError::value_type_error("FUNCTION", "DATUM", &printed).at(i))
-            }
+            _ => Err(EvalError::not_a_function(self.datum(i)?).at(i)),
         }
     }
 

@@ -138,6 +138,12 @@ impl EvalError {
         Self::logic(format!("Expected type {expected} but found {actual}:\n{printed}"))
     }
 
+    /// A datum where a function is needed.
+    #[must_use]
+    pub fn not_a_function(found: &Datum) -> Self {
+        Self::typed(found, format!("Expected type FUNCTION but found DATUM:\n{}", found.pretty()))
+    }
+
     /// `No attribute <field> in object:` followed by the object.
     #[must_use]
     pub fn no_attribute(field: &Text, object: &Object) -> Self {

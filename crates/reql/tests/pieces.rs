@@ -10,6 +10,17 @@ use rekindle_reql::{
     Value, wire,
 };
 
+/// Pieces are worked on by several threads.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    const fn is_sent<T: Send>() {}
+    is_shared::<Pipeline>();
+    is_shared::<Env<'static>>();
+    is_shared::<Operation>();
+    is_sent::<reql::Tally>();
+    is_sent::<Value>();
+};
+
 fn parsed(text: &str) -> Term {
     let json = syntax::to_wire(text).expect("the notation of tests");
     wire::parse_term(json.to_string().as_bytes()).expect("a legal term")

@@ -55,10 +55,7 @@ pub(super) fn map(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let position = terms.len();
     let closure = match super::arg_at(last, place).map_err(|error| error.at(position))? {
         Arg::Func(closure) => closure,
-        Arg::Datum(datum) => {
-            let printed = datum.pretty();
-            return Err(EvalError::value_type_error("FUNCTION", "DATUM", &printed).at(position));
-        }
+        Arg::Datum(datum) => return Err(EvalError::not_a_function(&datum).at(position)),
     };
     let zipped = Zipped::new(sources.items, closure).map_err(|error| error.at(position))?;
     shaped(Box::new(zipped), sources.all_arrays, place)

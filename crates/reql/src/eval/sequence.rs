@@ -172,7 +172,7 @@ fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, Eval
 fn function(name: &Text, term: &Term, place: Place<'_>) -> Result<crate::closure::Closure, EvalError> {
     match arg_at(term, place).map_err(|error| error.at(name))? {
         Arg::Func(closure) => Ok(closure),
-        Arg::Datum(datum) => Err(EvalError::value_type_error("FUNCTION", "DATUM", &datum.pretty()).at(name)),
+        Arg::Datum(datum) => Err(EvalError::not_a_function(&datum).at(name)),
     }
 }
 
