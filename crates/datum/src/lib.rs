@@ -28,6 +28,7 @@ mod ptype;
 mod raw;
 mod reader;
 pub mod row;
+mod size;
 mod splice;
 mod time;
 mod utf8;
