@@ -85,7 +85,6 @@ struct Filling {
     bytes: usize,
     limits: BatchLimits,
     started: Nanos,
-    scratch: Vec<u8>,
 }
 
 /// The clock is looked at once per so many rows.
@@ -93,7 +92,7 @@ const ROWS_PER_LOOK: usize = 16;
 
 impl Filling {
     fn new(limits: BatchLimits, started: Nanos) -> Filling {
-        Filling { items: Vec::new(), bytes: 0, limits, started, scratch: Vec::new() }
+        Filling { items: Vec::new(), bytes: 0, limits, started }
     }
 
     fn is_full(&self, now: impl Fn() -> Nanos) -> bool {
@@ -112,9 +111,7 @@ impl Filling {
 
     fn push(&mut self, item: Datum) -> Result<(), EvalError> {
         check_json(&item)?;
-        self.scratch.clear();
-        item.write_json(&mut self.scratch);
-        self.bytes += self.scratch.len();
+        self.bytes += item.json_size();
         self.items.push(item);
         Ok(())
     }

@@ -9,10 +9,9 @@ use crate::context::Cx;
 use crate::failure::key_error;
 use crate::stream::Pipe;
 use crate::value::Value;
-use crate::write::{Conflict, Driver, Edit, Planned, RowReport, WriteOptions, WriteResult, key_missing};
-
-/// Rows written in one entry.
-const ROWS_PER_ENTRY: usize = 128;
+use crate::write::{
+    Conflict, Driver, Edit, EntryFill, Planned, RowReport, WriteOptions, WriteResult, key_missing,
+};
 
 /// `insert`: an object, or a sequence of objects. Rows without a key get one.
 pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -109,9 +108,11 @@ impl Inserter<'_> {
         let mut rows = pipe.open(self.cx)?;
         let env = self.cx.env();
         let mut batch = Vec::new();
+        let mut fill = EntryFill::default();
         while let Some(row) = rows.next(&env)? {
+            let is_full = fill.add(&row);
             batch.push(row);
-            if batch.len() == ROWS_PER_ENTRY {
+            if is_full {
                 self.write(std::mem::take(&mut batch))?;
             }
         }

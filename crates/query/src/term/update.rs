@@ -9,10 +9,7 @@ use crate::context::Cx;
 use crate::failure::key_error;
 use crate::table::TableRef;
 use crate::value::{Seq, Value};
-use crate::write::{Driver, Edit, Patch, Planned, WriteOptions, WriteResult};
-
-/// Rows written in one entry.
-const ROWS_PER_ENTRY: usize = 128;
+use crate::write::{Driver, Edit, EntryFill, Patch, Planned, WriteOptions, WriteResult};
 
 /// Fails unless the change that `update` or `replace` asks for is the same wherever it is worked
 /// out, or need not be. Asked before anything is evaluated.
@@ -120,10 +117,12 @@ fn write_all(
     let mut driver = Driver::new(cx, table.clone(), options.durability)?;
     let mut rows = pipe.open(cx)?;
     let env = cx.env();
-    let mut batch = Vec::with_capacity(ROWS_PER_ENTRY);
+    let mut batch = Vec::new();
+    let mut fill = EntryFill::default();
     while let Some(row) = rows.next(&env)? {
+        let is_full = fill.add(&row);
         batch.push((table.key_of(&row)?, row));
-        if batch.len() == ROWS_PER_ENTRY {
+        if is_full {
             write_batch(cx, &mut driver, &table, &batch, edit, atomic, result)?;
             batch.clear();
         }

@@ -21,6 +21,31 @@ const IN_FLIGHT_MAX: usize = 32;
 /// How often a write follows its rows to shards that were made meanwhile.
 const MOVES_MAX: usize = 100;
 
+/// Most rows of one entry: their latches are held together.
+const ENTRY_ROWS_MAX: usize = 128;
+/// Most bytes of one entry, roughly.
+const ENTRY_BYTES_MAX: usize = 1 << 20;
+
+/// Tells when enough rows have come together for one entry.
+#[derive(Default)]
+pub(crate) struct EntryFill {
+    rows: usize,
+    bytes: usize,
+}
+
+impl EntryFill {
+    /// Counts one more row; true when the entry is full, and counting begins anew.
+    pub fn add(&mut self, row: &Datum) -> bool {
+        self.rows += 1;
+        self.bytes += row.json_size();
+        let is_full = self.rows >= ENTRY_ROWS_MAX || self.bytes >= ENTRY_BYTES_MAX;
+        if is_full {
+            *self = EntryFill::default();
+        }
+        is_full
+    }
+}
+
 /// Rows to be written, each with its key and what is to become of it.
 pub(crate) struct Planned<'a> {
     /// The keys, in the order of the reports.

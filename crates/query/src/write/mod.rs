@@ -7,7 +7,7 @@ mod merge;
 mod options;
 mod report;
 
-pub(crate) use drive::{Driver, Planned, decision};
+pub(crate) use drive::{Driver, EntryFill, Planned, decision};
 pub(crate) use edit::{Conflict, Edit, Patch, RowReport, Target, key_missing};
 pub(crate) use merge::merge_results;
 pub(crate) use options::{ReturnChanges, WriteOptions, durability_of};
