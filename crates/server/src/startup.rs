@@ -34,6 +34,8 @@ use crate::worker::Workers;
 /// release of RethinkDB whose protocol and language are spoken.
 const PROTOCOL_RELEASE: &str = concat!("2.4.4-rekindle-", env!("CARGO_PKG_VERSION"));
 
+/// Rows that were read lately take this part of the cache's size; the engine's blocks take the rest.
+const ROW_CACHE_DIVISOR: u64 = 2;
 /// Memtables take this part of the cache's size, within bounds.
 const WRITE_BUFFER_DIVISOR: u64 = 4;
 const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 20;
@@ -138,7 +140,7 @@ impl Machine {
         let failed = |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random).map_err(failed)?;
         let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config))?);
-        let replicas = Replicas::new(engine.clone())?;
+        let replicas = Replicas::with_row_cache(engine.clone(), row_cache_bytes(config))?;
         let options = FileLogOptions { random: self.random.clone(), ..FileLogOptions::default() };
         let (files, clock) = (self.files.clone(), self.clock.clone());
         let log: Arc<dyn Log> = Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
@@ -157,12 +159,19 @@ impl Machine {
     }
 }
 
+fn row_cache_bytes(config: &Config) -> usize {
+    size(config.cache.bytes(available_bytes()) / ROW_CACHE_DIVISOR)
+}
+
+fn size(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
 fn engine_options(config: &Config) -> EngineOptions {
     let cache_bytes = config.cache.bytes(available_bytes());
     let write_buffer = (cache_bytes / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     EngineOptions {
-        cache_bytes: size(cache_bytes),
+        cache_bytes: size(cache_bytes - cache_bytes / ROW_CACHE_DIVISOR),
         write_buffer_bytes: size(write_buffer),
         background_jobs: config.cores.max(2),
         ..EngineOptions::default()
