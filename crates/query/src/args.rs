@@ -72,6 +72,14 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// Argument `i` as an integer within ±2^53.
+    pub fn integer(&mut self, i: usize) -> Result<i64, EvalError> {
+        match self.datum(i)? {
+            Datum::Number(number) => reql::args::integer(number).map_err(|error| error.at(i)),
+            other => Err(EvalError::type_error("NUMBER", &other).at(i)),
+        }
+    }
+
     /// Argument `i` as a function.
     pub fn func(&mut self, i: usize) -> Result<Closure, EvalError> {
         self.take(i)?.into_func(self.cx).map_err(|error| error.at(i))

@@ -7,7 +7,7 @@ use crate::context::Cx;
 use crate::term::sequence::Over;
 use crate::term::{
     between, by_index, coerce, config, db, db_admin, get, get_all, grant, index, info, join, map,
-    order_by, reconfigure, sequence, sync, table, table_admin, union, update, wait,
+    order_by, range, reconfigure, sequence, sync, table, table_admin, union, update, wait,
 };
 use crate::value::Value;
 
@@ -43,6 +43,8 @@ pub(super) fn apply(args: Args<'_>) -> Result<Value, EvalError> {
         Op::Between | Op::BetweenDeprecated => between::between(args),
         Op::Map => map::map(args),
         Op::Union => union::union(args),
+        Op::Range => range::range(args),
+        Op::Error => raise(args),
         Op::InnerJoin | Op::OuterJoin => join::join(args),
         Op::EqJoin => join::eq_join(args),
         Op::CoerceTo => coerce::coerce_to(args),
@@ -82,6 +84,14 @@ fn administration(args: Args<'_>) -> Result<Value, EvalError> {
 fn not_here(args: &Args<'_>) -> Result<Value, EvalError> {
     let term = args.op().name().to_lowercase();
     Err(EvalError::op_failed(format!("`{term}` is not available yet in this version of the server.")))
+}
+
+/// `error`: raises what the query says.
+fn raise(mut args: Args<'_>) -> Result<Value, EvalError> {
+    match args.len() {
+        0 => Err(EvalError::empty_error()),
+        _ => Err(EvalError::user(args.string(0)?.to_string())),
+    }
 }
 
 /// A term that uses only its arguments, which were found in tables.

@@ -93,7 +93,9 @@ fn table_slice(value: Value) -> Result<Slice, EvalError> {
 
 /// The index to use: the named one, which must exist, or the one in use already.
 fn use_index(slice: &Slice, name: Option<Text>) -> Result<Text, EvalError> {
-    let index = name.unwrap_or_else(|| slice.index_name());
+    let present = slice.index_name();
+    slice.table.check_index(&present)?;
+    let index = name.unwrap_or(present);
     slice.table.check_index(&index)?;
     Ok(index)
 }

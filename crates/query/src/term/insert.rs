@@ -121,6 +121,8 @@ impl Inserter<'_> {
 
     fn write(&mut self, rows: Vec<Datum>) -> Result<(), EvalError> {
         let plans: Vec<Result<Ready, RowReport>> = rows.into_iter().map(|row| self.plan(row)).collect();
+        // Rows that cannot be written at all are the first errors, wherever they stand.
+        plans.iter().filter_map(|plan| plan.as_ref().err()).for_each(|report| self.result.note(report));
         let ready: Vec<&Ready> = plans.iter().filter_map(|plan| plan.as_ref().ok()).collect();
         let keys: Vec<PrimaryKey> = ready.iter().map(|ready| ready.key.clone()).collect();
         let planned =

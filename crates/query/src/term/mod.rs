@@ -16,6 +16,7 @@ pub(crate) mod join;
 pub(crate) mod map;
 pub(crate) mod order_by;
 pub(crate) mod placement;
+pub(crate) mod range;
 pub(crate) mod reconfigure;
 pub(crate) mod sequence;
 pub(crate) mod sync;

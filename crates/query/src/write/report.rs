@@ -70,6 +70,13 @@ impl WriteResult {
         }
     }
 
+    /// Takes the error of a row that will be added later as the first error, if there is none yet.
+    pub fn note(&mut self, report: &RowReport) {
+        if let Fate::Failed(why) = &report.fate {
+            self.first_error.get_or_insert_with(|| why.message());
+        }
+    }
+
     /// Notes the key that was made up for a row.
     pub fn add_generated_key(&mut self, key: Datum) {
         self.generated_count += 1;

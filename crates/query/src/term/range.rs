@@ -1,0 +1,18 @@
+//! `range` with bounds that were found in tables.
+
+use reql::EvalError;
+use reql::stream::RangeItems;
+
+use crate::args::Args;
+use crate::stream::Pipe;
+use crate::value::{Seq, Value};
+
+/// `range`: the integers from 0 or a start, up to but without an end.
+pub(crate) fn range(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (start, end) = match args.len() {
+        0 => (0, None),
+        1 => (0, Some(args.integer(0)?)),
+        _ => (args.integer(0)?, Some(args.integer(1)?)),
+    };
+    Ok(Value::Seq(Seq::stream(Pipe::of_items(RangeItems::new(start, end)))))
+}
