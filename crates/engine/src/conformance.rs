@@ -269,6 +269,9 @@ fn cuts_divide_fairly(engine: &dyn Engine) {
     assert!(snapshot.cuts(Space::Index, (Unbounded, Unbounded), pieces).expect("cuts").is_empty());
 }
 
+/// What an engine should hold.
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
 fn random_work_agrees_with_a_map(engine: &dyn Engine, seed: u64) {
     let mut random = seed | 1;
     let mut draw = move |below: u64| {
@@ -278,8 +281,8 @@ fn random_work_agrees_with_a_map(engine: &dyn Engine, seed: u64) {
         random ^= random << 17;
         random % below
     };
-    let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
-    let mut kept: Vec<(Arc<dyn Snapshot>, BTreeMap<Vec<u8>, Vec<u8>>)> = Vec::new();
+    let mut model = Model::new();
+    let mut kept: Vec<(Arc<dyn Snapshot>, Model)> = Vec::new();
     for step in 0..2000_u32 {
         let mut batch = Batch::new();
         for _ in 0..=draw(4) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Batch, Direction, EngineError, EngineStats, Space, Span};
+use crate::{Batch, Direction, EngineError, EngineStats, Pair, Space, Span};
 
 /// Sorted keys to values in a few separate [`Space`]s.
 ///
@@ -57,5 +57,5 @@ pub trait Scan: Send {
     ///
     /// An error ends the scan: the pairs seen so far are right, the rest is unknown.
     #[allow(clippy::should_implement_trait, reason = "the pair borrows the scan")]
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, EngineError>;
+    fn next(&mut self) -> Result<Option<Pair<'_>>, EngineError>;
 }

@@ -24,5 +24,5 @@ mod stats;
 pub use batch::{Batch, Change, Space};
 pub use contract::{Engine, Scan, Snapshot};
 pub use error::EngineError;
-pub use span::{Direction, Span};
+pub use span::{Direction, Pair, Span};
 pub use stats::{EngineStats, LevelStats, MemoryStats};

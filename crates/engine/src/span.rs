@@ -5,6 +5,9 @@ use std::ops::Bound;
 /// A range of keys, by its two ends.
 pub type Span<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
+/// A key and its value, borrowed from whoever found them.
+pub type Pair<'a> = (&'a [u8], &'a [u8]);
+
 /// Which end of a span comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {

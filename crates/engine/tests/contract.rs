@@ -1,5 +1,7 @@
 //! Both engines run the one suite.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use rekindle_engine::conformance;

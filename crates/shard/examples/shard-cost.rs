@@ -60,7 +60,7 @@ fn bench(name: &str, engine: Arc<dyn Engine>) {
     let write_all = |one: &dyn Fn(usize)| {
         for index in 0..keys.len() {
             one(index);
-            if index as u64 % GROUP == 0 {
+            if (index as u64).is_multiple_of(GROUP) {
                 log.step();
             }
         }

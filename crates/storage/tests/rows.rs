@@ -1,5 +1,7 @@
 //! Rows of tables over the memory engine.
 
+#![allow(clippy::unwrap_used)]
+
 use std::sync::Arc;
 
 use bytes::Bytes;

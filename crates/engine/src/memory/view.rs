@@ -8,7 +8,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::tree::{Moment, Tree};
-use crate::{Direction, EngineError, Scan, Snapshot, Space, Span};
+use crate::{Direction, EngineError, Pair, Scan, Snapshot, Space, Span};
 
 /// Pairs fetched under one hold of the lock, at first and at most: a scan never keeps writers out
 /// for long, and a scan for one row does not fetch a hundred.
@@ -116,7 +116,7 @@ impl MemoryScan {
 }
 
 impl Scan for MemoryScan {
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+    fn next(&mut self) -> Result<Option<Pair<'_>>, EngineError> {
         if self.fetched.is_empty() && !self.finished {
             self.fetch();
         }

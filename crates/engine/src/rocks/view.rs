@@ -8,7 +8,7 @@ use rocksdb::{DB, DBRawIterator, ReadOptions};
 
 use super::bounds::{first_excluded, first_included, successor};
 use super::{column, cuts};
-use crate::{Direction, EngineError, Scan, Snapshot, Space, Span, span};
+use crate::{Direction, EngineError, Pair, Scan, Snapshot, Space, Span, span};
 
 /// A view of the database at one sequence number.
 pub(super) struct RocksSnapshot {
@@ -91,7 +91,7 @@ enum Step {
 }
 
 impl Scan for RocksScan {
-    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>, EngineError> {
+    fn next(&mut self) -> Result<Option<Pair<'_>>, EngineError> {
         match (self.step, self.direction) {
             (Step::Ended, _) => return Ok(None),
             (Step::Start, Direction::Ascending) => self.iterator.seek_to_first(),

@@ -1,5 +1,7 @@
 //! Shards over the memory engine and the memory log.
 
+#![allow(clippy::unwrap_used)]
+
 mod bed;
 mod power;
 mod ranges;

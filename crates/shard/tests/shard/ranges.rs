@@ -149,7 +149,7 @@ fn a_dropped_table_leaves_nothing() {
     let late = log::Log::propose;
     let (sender, receiver) = std::sync::mpsc::channel();
     late(
-        &*bed.log,
+        &bed.log,
         shard.group(),
         Bytes::new(),
         log::Durability::Soft,
