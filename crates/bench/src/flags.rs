@@ -192,8 +192,9 @@ pub struct OutputFlags {
     /// Text to tell this run from others
     #[arg(long, default_value = "", hide_default_value = true)]
     pub label: String,
-    /// Seed of keys, values and arrivals
-    #[arg(long, default_value_t = 42)]
+    /// Seed of keys, values and arrivals; a new one each time if none is given, because a second
+    /// run with the same values would update nothing
+    #[arg(long, default_value_t = fresh_seed(), hide_default_value = true)]
     pub seed: u64,
     /// No line while the run is under way
     #[arg(long)]
@@ -248,6 +249,12 @@ fn has_port(host: &str) -> bool {
         Some((before, port)) => !before.contains(':') && port.parse::<u16>().is_ok(),
         None => false,
     }
+}
+
+/// A seed nobody chose. Every result names its own.
+fn fresh_seed() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(1, |since| u64::try_from(since.as_nanos() % 1_000_000_007).unwrap_or(1))
 }
 
 #[cfg(test)]

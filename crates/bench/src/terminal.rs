@@ -99,6 +99,7 @@ pub fn summary(result: &RunResult) -> String {
         }
     }
     say(String::new());
+    say(format!("seed        {}", result.seed));
     say(format!("throughput  {}", throughput(result)));
     result.runs.iter().for_each(|run| say(format!("run         {:.0} ms", run.ms)));
     servers(result).into_iter().for_each(&mut say);

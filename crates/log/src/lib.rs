@@ -18,6 +18,7 @@ pub mod file;
 pub mod memory;
 pub mod recovery;
 
+mod company;
 mod contract;
 mod driver;
 mod error;

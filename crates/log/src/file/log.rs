@@ -17,6 +17,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::runner::{Flushing, Pace, Runner, Syncing};
 use super::store::{FileStore, StoreOptions};
+use crate::company::{self, Company};
 use crate::contract::{Applier, Done, Log};
 use crate::driver::{Proposal, Work};
 use crate::error::{ApplyError, LogError, Refusal};
@@ -82,6 +83,8 @@ struct Desk {
     // all that come.
     asleep: bool,
     patience: usize,
+    // Where a soft proposal lies already: how many make a turn before its wait is over.
+    company: usize,
     closed: bool,
 }
 
@@ -180,17 +183,21 @@ impl Inbox {
         true
     }
 
-    /// Leaves a proposal, or refuses it if nobody will read it. Hard ones do not wake the log
-    /// thread until there are as many as it waits for.
+    /// Leaves a proposal, or refuses it if nobody will read it. It does not wake the log thread
+    /// until there are as many as that waits for.
     fn post_proposal(&self, proposal: Proposal) {
         let mut desk = self.letters.lock();
         if desk.closed {
             drop(desk);
             return (proposal.done)(Err(Refusal::Stopped.into()));
         }
-        let is_hard = matches!(proposal.work, Work::Entry(_, Durability::Hard));
+        let enough = match proposal.work {
+            Work::Entry(_, Durability::Hard) => desk.patience.max(desk.company),
+            Work::Entry(_, Durability::Soft) => desk.company,
+            Work::Sync => 0,
+        };
         desk.letters.proposals.push(proposal);
-        let is_enough = !is_hard || desk.letters.proposals.len() >= desk.patience;
+        let is_enough = desk.letters.proposals.len() >= enough;
         if is_enough && std::mem::take(&mut desk.asleep) {
             drop(desk);
             self.arrived.notify_one();
@@ -198,8 +205,8 @@ impl Inbox {
     }
 
     /// Waits until there is a letter, or for `wait` at most, and takes all there are. Of hard
-    /// proposals alone there must be `patience`.
-    fn take(&self, taken: &mut Letters, wait: Option<Duration>, patience: usize) {
+    /// proposals alone there must be `patience`; soft ones wait a moment to be `company`.
+    fn take(&self, taken: &mut Letters, wait: Option<Duration>, patience: usize, company: usize) {
         let mut desk = self.letters.lock();
         desk.patience = patience;
         if !desk.letters.are_worth_a_turn(patience) {
@@ -209,6 +216,13 @@ impl Inbox {
                 None => self.arrived.wait(&mut desk),
             }
             desk.asleep = false;
+        }
+        if desk.letters.are_soft_and_fewer_than(company) {
+            desk.company = company;
+            desk.asleep = true;
+            self.arrived.wait_for(&mut desk, company::WAIT);
+            desk.asleep = false;
+            desk.company = 0;
         }
         std::mem::swap(taken, &mut desk.letters);
     }
@@ -231,10 +245,22 @@ impl Letters {
         let is_hard = |proposal: &Proposal| matches!(proposal.work, Work::Entry(_, Durability::Hard));
         self.proposals.len() >= patience.max(1)
             || self.proposals.iter().any(|proposal| !is_hard(proposal))
-            || !self.commands.is_empty()
-            || self.synced.is_some()
-            || self.flushed.is_some()
-            || self.stop
+            || self.are_urgent()
+    }
+
+    fn are_soft_and_fewer_than(&self, company: usize) -> bool {
+        let soft = self.soft();
+        soft > 0 && soft == self.proposals.len() && soft < company && !self.are_urgent()
+    }
+
+    /// How many soft entries there are.
+    fn soft(&self) -> usize {
+        let is_soft = |proposal: &&Proposal| matches!(proposal.work, Work::Entry(_, Durability::Soft));
+        self.proposals.iter().filter(is_soft).count()
+    }
+
+    fn are_urgent(&self) -> bool {
+        !self.commands.is_empty() || self.synced.is_some() || self.flushed.is_some() || self.stop
     }
 }
 
@@ -260,9 +286,11 @@ struct LogThread {
 impl LogThread {
     fn run(mut self) {
         let mut letters = Letters::default();
+        let mut company = Company::default();
         let mut stop = false;
         while !stop {
-            self.inbox.take(&mut letters, self.wait(), self.runner.patience());
+            self.inbox.take(&mut letters, self.wait(), self.runner.patience(), company.expected());
+            company.turned(letters.soft(), self.clock.now());
             self.end_tasks(&mut letters);
             self.runner.turn(&mut letters.proposals);
             for command in letters.commands.drain(..) {

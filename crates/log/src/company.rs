@@ -1,0 +1,66 @@
+//! How many soft proposals to wait for before they are written together.
+//!
+//! A turn of the log thread costs two switches of context and a system call, however many
+//! proposals it takes. Where many come, a few microseconds of waiting make one turn of a dozen;
+//! where few come, nobody waits.
+
+use std::time::Duration;
+
+use io::Nanos;
+
+/// The longest that a soft proposal waits for company.
+pub(crate) const WAIT: Duration = Duration::from_micros(150);
+/// More than this is company enough.
+const EXPECTED_MAX: f64 = 64.0;
+
+/// Learns how many soft proposals come in one [`WAIT`].
+#[derive(Debug, Default)]
+pub(crate) struct Company {
+    per_wait: f64,
+    turned: Option<Nanos>,
+}
+
+impl Company {
+    /// A turn took `count` soft proposals.
+    pub fn turned(&mut self, count: usize, now: Nanos) {
+        let before = self.turned.replace(now);
+        let Some(before) = before else { return };
+        let elapsed = now.since(before).max(Duration::from_micros(1));
+        #[allow(clippy::cast_precision_loss, reason = "a count of proposals in memory")]
+        let seen = count as f64 * WAIT.as_secs_f64() / elapsed.as_secs_f64();
+        self.per_wait = (self.per_wait * 3.0 + seen.min(EXPECTED_MAX)) / 4.0;
+    }
+
+    /// How many are worth waiting for; 1 is nobody but oneself.
+    pub fn expected(&self) -> usize {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and EXPECTED_MAX")]
+        let expected = self.per_wait.max(1.0) as usize;
+        expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after_turns(count: usize, apart_us: u64) -> usize {
+        let mut company = Company::default();
+        for turn in 0..100 {
+            company.turned(count, Nanos(turn * apart_us * 1000));
+        }
+        company.expected()
+    }
+
+    #[test]
+    fn few_proposals_are_not_kept_waiting() {
+        assert_eq!(after_turns(1, 200), 1);
+        assert_eq!(after_turns(1, 1_000_000), 1);
+    }
+
+    #[test]
+    fn where_many_come_company_is_expected() {
+        assert_eq!(after_turns(1, 15), 10);
+        assert_eq!(after_turns(10, 150), 10);
+        assert_eq!(after_turns(10_000, 150), 64);
+    }
+}
