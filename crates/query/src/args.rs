@@ -7,9 +7,10 @@ use datum::{Datum, Text};
 use reql::{Call, Closure, EvalError, Op, Scope};
 
 use crate::context::Cx;
+use crate::seq::Seq;
 use crate::slice::Slice;
 use crate::table::TableRef;
-use crate::value::{DbRef, Seq, Value};
+use crate::value::{DbRef, Value};
 
 /// What an open term is evaluated with.
 pub(crate) struct Args<'a> {
@@ -41,7 +42,8 @@ impl<'a> Args<'a> {
     /// Argument `i`, to keep. Each can be taken once.
     pub fn take(&mut self, i: usize) -> Result<Value, EvalError> {
         let value = self.values.get_mut(i).and_then(Option::take);
-        value.ok_or_else(|| EvalError::internal(format!("argument {i} of {} is missing", self.call.op.name())))
+        value
+            .ok_or_else(|| EvalError::internal(format!("argument {i} of {} is missing", self.call.op.name())))
     }
 
     /// Argument `i`, to look at.

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use datum::{Datum, KeyRange};
-use reql::{Pipeline, Tally};
-use reql::stream::Items;
 use reql::Terminal;
+use reql::stream::Items;
 use reql::{Env, EvalError};
+use reql::{Pipeline, Tally};
 use shard::ReadError;
 use storage::Direction;
 
@@ -90,7 +90,9 @@ fn pieces(cx: &Cx, rows: &RowSource) -> Result<Vec<RowPart>, EvalError> {
     let threads = cx.service.pool.threads().max(1);
     let mut pieces = Vec::new();
     for part in rows.parts(cx)? {
-        pieces.extend(cut(part, threads * PIECES_PER_THREAD, rows.order.direction()).map_err(|e| read_failed(&e))?);
+        pieces.extend(
+            cut(part, threads * PIECES_PER_THREAD, rows.order.direction()).map_err(|e| read_failed(&e))?,
+        );
     }
     Ok(pieces)
 }

@@ -3,10 +3,10 @@
 use datum::Datum;
 use reql::EvalError;
 use reql::GroupBy;
+use reql::GroupedKind;
 use reql::Pipeline;
 use reql::Terminal;
 use reql::Transform;
-use reql::GroupedKind;
 
 use crate::context::Cx;
 use crate::gather::gather;
@@ -44,7 +44,8 @@ impl Grouped {
         match self {
             Grouped::Lazy { pipe, by, mut steps } => {
                 steps.extend(more);
-                let pipeline = Pipeline { steps: Vec::new(), group: Some(by), grouped_steps: steps, terminal };
+                let pipeline =
+                    Pipeline { steps: Vec::new(), group: Some(by), grouped_steps: steps, terminal };
                 gather(cx, pipe, pipeline)
             }
             Grouped::Ready(ready) => {

@@ -31,6 +31,7 @@ mod profile;
 mod read;
 mod rights;
 mod row;
+mod seq;
 mod service;
 mod session;
 mod slice;

@@ -61,7 +61,12 @@ impl BatchLimits {
         let divided = |n: usize| (n / divisor).max(1);
         let rows_max = divided(self.rows_max).max(self.rows_min);
         let divisor_ms = u32::try_from(divisor).unwrap_or(u32::MAX);
-        BatchLimits { rows_max, bytes_max: divided(self.bytes_max), time_max: self.time_max / divisor_ms, ..*self }
+        BatchLimits {
+            rows_max,
+            bytes_max: divided(self.bytes_max),
+            time_max: self.time_max / divisor_ms,
+            ..*self
+        }
     }
 }
 
@@ -98,7 +103,12 @@ pub(crate) fn array_limit(globals: &[(Text, Datum)]) -> Result<usize, EvalError>
     at_least_one(globals, "array_limit", "Illegal array size limit", reql::ARRAY_LIMIT_DEFAULT)
 }
 
-fn at_least_one(globals: &[(Text, Datum)], name: &str, what: &str, default: usize) -> Result<usize, EvalError> {
+fn at_least_one(
+    globals: &[(Text, Datum)],
+    name: &str,
+    what: &str,
+    default: usize,
+) -> Result<usize, EvalError> {
     let Some((_, value)) = globals.iter().find(|(key, _)| key == name) else {
         return Ok(default);
     };

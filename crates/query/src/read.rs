@@ -47,4 +47,3 @@ pub(crate) fn system_rows(
     }
     Ok(keyed.into_iter().map(|(_, row)| Datum::Object(row)).collect())
 }
-

@@ -15,8 +15,9 @@ use crate::error::QueryError;
 use crate::jobs::{Job, JobEntry};
 use crate::limits::{self, BatchLimits};
 use crate::profile::Profile;
+use crate::seq::Seq;
 use crate::service::Service;
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// Runs the queries of one client. Cheap to make; used from many threads at once.
 pub struct Session {

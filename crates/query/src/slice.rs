@@ -7,9 +7,9 @@ use reql::EvalError;
 
 use crate::context::Cx;
 use crate::read;
+use crate::seq::Seq;
 use crate::stream::{KeyOrder, Pipe, RowSource, Source};
 use crate::table::TableRef;
-use crate::value::Seq;
 
 /// Whether a bound belongs to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,12 @@ impl Slice {
         self.table.check_index(&index)?;
         let range = self.range();
         let source = match &self.table {
-            TableRef::Stored(table) => Source::Rows(RowSource { table: table.clone(), range, order: self.order }),
-            TableRef::System(system) => Source::of_array(read::system_rows(cx, system, &range, self.order)?.into()),
+            TableRef::Stored(table) => {
+                Source::Rows(RowSource { table: table.clone(), range, order: self.order })
+            }
+            TableRef::System(system) => {
+                Source::of_array(read::system_rows(cx, system, &range, self.order)?.into())
+            }
         };
         Ok(Seq::selection(self.table, Pipe::of_source(source)))
     }

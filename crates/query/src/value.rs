@@ -7,9 +7,9 @@ use reql::{Closure, EvalError};
 use crate::context::Cx;
 use crate::group::Grouped;
 use crate::row::Row;
+use crate::seq::Seq;
 use crate::slice::Slice;
 use crate::stream::{Pipe, Source};
-use crate::table::TableRef;
 
 /// The value of a term.
 pub(crate) enum Value {
@@ -38,37 +38,13 @@ pub(crate) struct DbRef {
     pub id: Option<DbId>,
 }
 
-/// A lazy sequence and what may be done with it.
-pub(crate) struct Seq {
-    /// The table whose rows these are, while they can still be written to.
-    pub table: Option<TableRef>,
-    /// Whether it was read as a whole before: SELECTION<ARRAY>.
-    pub eager: bool,
-    /// Where the items come from.
-    pub pipe: Pipe,
-}
-
-impl Seq {
-    /// A stream of anything.
-    pub fn stream(pipe: Pipe) -> Seq {
-        Seq { table: None, eager: false, pipe }
-    }
-
-    /// Rows of `table`.
-    pub fn selection(table: TableRef, pipe: Pipe) -> Seq {
-        Seq { table: Some(table), eager: false, pipe }
-    }
-}
-
 impl Value {
     /// What closed evaluation answered.
     pub fn of_closed(value: reql::Value) -> Value {
         match value {
             reql::Value::Datum(datum) => Value::Datum(datum),
             reql::Value::Func(closure) => Value::Func(closure),
-            reql::Value::Stream(items) => {
-                Value::Seq(Seq::stream(Pipe::of_source(Source::Items(items))))
-            }
+            reql::Value::Stream(items) => Value::Seq(Seq::stream(Pipe::of_source(Source::Items(items)))),
             reql::Value::Grouped(groups) => Value::Grouped(Grouped::Ready(*groups)),
             reql::Value::Grouping(grouping) => Value::Grouped(Grouped::Lazy {
                 pipe: Pipe::of_source(Source::Items(grouping.items)),
@@ -164,4 +140,10 @@ impl Value {
             other => Err(other.mismatch("SEQUENCE")),
         }
     }
+}
+
+/// Arguments from `first` on as the datums a function is called with.
+pub(crate) fn datums(cx: &Cx, values: Vec<Value>, first: usize) -> Result<Vec<Datum>, EvalError> {
+    let datum = |(i, value): (usize, Value)| value.into_datum(cx).map_err(|error| error.at(i + first));
+    values.into_iter().enumerate().map(datum).collect()
 }

@@ -78,9 +78,7 @@ fn options_of(text: &str) -> (String, Map<String, Value>) {
 }
 
 fn show(outcome: Result<Outcome, QueryError>, cuts: bool) -> String {
-    let line = |items: &[Datum]| {
-        items.iter().map(Datum::to_json_string).collect::<Vec<_>>().join(", ")
-    };
+    let line = |items: &[Datum]| items.iter().map(Datum::to_json_string).collect::<Vec<_>>().join(", ");
     match outcome {
         Ok(Outcome::Atom(datum)) => datum.to_json_string(),
         Ok(Outcome::Stream(batches)) if cuts => {

@@ -6,7 +6,7 @@ use reql::{Call, EvalError, Op, Scope, Term};
 use super::grouped;
 use crate::context::Cx;
 use crate::row::Row;
-use crate::value::Value;
+use crate::value::{Value, datums};
 
 /// `do`: calls a function with the values of the other arguments. What is no function is the answer.
 pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -23,16 +23,10 @@ pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
             _ => Err(EvalError::internal("not grouped")),
         },
         _ => {
-            let datums = datums(cx, rest)?;
+            let datums = datums(cx, rest, 1)?;
             cx.call_value(&func, &datums).map_err(|error| error.at(0))
         }
     }
-}
-
-/// Values as the datums a function is called with.
-pub(super) fn datums(cx: &Cx, values: Vec<Value>) -> Result<Vec<Datum>, EvalError> {
-    let datum = |(i, value): (usize, Value)| value.into_datum(cx).map_err(|error| error.at(i + 1));
-    values.into_iter().enumerate().map(datum).collect()
 }
 
 /// `branch`: the value behind the first test that holds, or the last argument.

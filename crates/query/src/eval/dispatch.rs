@@ -6,8 +6,8 @@ use crate::args::Args;
 use crate::context::Cx;
 use crate::term::sequence::Over;
 use crate::term::{
-    between, by_index, coerce, config, db, db_admin, get, get_all, grant, index, info, join, map,
-    order_by, range, reconfigure, sequence, sync, table, table_admin, union, update, wait,
+    between, by_index, coerce, config, db, db_admin, get, get_all, grant, index, info, join, map, order_by,
+    range, reconfigure, sequence, sync, table, table_admin, union, update, wait,
 };
 use crate::value::Value;
 
@@ -21,7 +21,12 @@ pub(super) fn is_over_sequence(call: &Call) -> bool {
 }
 
 /// Such a term.
-pub(super) fn over_sequence(cx: &Cx, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
+pub(super) fn over_sequence(
+    cx: &Cx,
+    call: &Call,
+    scope: &Scope<'_>,
+    first: Value,
+) -> Result<Value, EvalError> {
     let over = Over { cx, call, scope, first };
     match call.op {
         Op::OrderBy => order_by::order_by(over),

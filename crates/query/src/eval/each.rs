@@ -61,12 +61,10 @@ fn add(cx: &Cx, sum: Object, answer: Value) -> Result<Object, EvalError> {
     let prefixed = |error: EvalError| error.prefixed(&format!("{EXPECTED}  "));
     match answer {
         Datum::Object(result) => merge_results(sum, &result, cx.array_limit).map_err(prefixed),
-        Datum::Array(results) => {
-            results.iter().try_fold(sum, |sum, result| match result {
-                Datum::Object(result) => merge_results(sum, result, cx.array_limit).map_err(prefixed),
-                other => Err(prefixed(EvalError::type_error("OBJECT", other))),
-            })
-        }
+        Datum::Array(results) => results.iter().try_fold(sum, |sum, result| match result {
+            Datum::Object(result) => merge_results(sum, result, cx.array_limit).map_err(prefixed),
+            other => Err(prefixed(EvalError::type_error("OBJECT", other))),
+        }),
         other => Err(prefixed(EvalError::type_error("ARRAY", &other))),
     }
 }

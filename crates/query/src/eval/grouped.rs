@@ -3,16 +3,15 @@
 use datum::Datum;
 use reql::IndexOption;
 use reql::Operation;
-use reql::{Grouped as Groups, GroupedKind};
 use reql::{Call, Closure, EvalError, Op, Scope};
+use reql::{Grouped as Groups, GroupedKind};
 
-use super::control::datums;
 use super::dispatch;
 use crate::args::Args;
 use crate::context::Cx;
 use crate::group::Grouped;
 use crate::term::sequence;
-use crate::value::Value;
+use crate::value::{Value, datums};
 
 /// Whether a term is applied to each group rather than to all of them at once.
 pub(super) fn is_per_group(op: Op) -> bool {
@@ -41,12 +40,7 @@ pub(super) fn apply(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -
 }
 
 /// Any other term, applied to the value of each group; its other arguments are evaluated for each.
-pub(super) fn each(
-    cx: &Cx,
-    call: &Call,
-    scope: &Scope<'_>,
-    values: Vec<Value>,
-) -> Result<Value, EvalError> {
+pub(super) fn each(cx: &Cx, call: &Call, scope: &Scope<'_>, values: Vec<Value>) -> Result<Value, EvalError> {
     let Some(Value::Grouped(grouped)) = values.into_iter().next() else {
         return Err(EvalError::internal("not grouped"));
     };
@@ -65,7 +59,7 @@ pub(super) fn each(
 
 /// A function called with the value of each group.
 pub(super) fn call(cx: &Cx, grouped: Grouped, func: &Closure, rest: Vec<Value>) -> Result<Value, EvalError> {
-    let rest = datums(cx, rest)?;
+    let rest = datums(cx, rest, 2)?;
     let ready = grouped.into_ready(cx)?;
     let mut groups = Vec::with_capacity(ready.groups.len());
     for (key, value) in ready.groups {

@@ -168,19 +168,20 @@ fn conflict(call: &Call) -> Option<Conflict> {
 
 impl WriteOptions {
     fn of(call: &Call, global: Option<&str>) -> Option<WriteOptions> {
-        let mut options =
-            WriteOptions { durability: match global {
+        let mut options = WriteOptions {
+            durability: match global {
                 Some(name) => Some(durability(name)?),
                 None => None,
-            }, return_changes: ReturnChanges::No };
+            },
+            return_changes: ReturnChanges::No,
+        };
         for (name, term) in &call.optargs {
             match (name.as_ref(), term) {
                 ("durability", Term::Datum(Datum::String(text))) => {
                     options.durability = Some(durability(text)?);
                 }
                 ("return_changes", Term::Datum(Datum::Bool(shown))) => {
-                    options.return_changes =
-                        if *shown { ReturnChanges::Changed } else { ReturnChanges::No };
+                    options.return_changes = if *shown { ReturnChanges::Changed } else { ReturnChanges::No };
                 }
                 ("return_changes", Term::Datum(Datum::String(text))) if text == "always" => {
                     options.return_changes = ReturnChanges::Always;

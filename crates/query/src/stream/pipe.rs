@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use datum::{Array, Datum};
 use reql::stream::{ArrayItems, Items};
-use reql::{Flow, Transform};
 use reql::{Env, EvalError};
+use reql::{Flow, Transform};
 
 use super::rows::RowSource;
 use crate::context::Cx;

@@ -69,9 +69,8 @@ impl RowSource {
     /// The parts of the range in the order of the rows, all seen at this moment.
     pub fn parts(&self, cx: &Cx) -> Result<Vec<RowPart>, EvalError> {
         access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(self.table.clone())))?;
-        let part = |(shard, range): (&ShardHandle, KeyRange)| {
-            Ok(RowPart { snapshot: shard.snapshot()?, range })
-        };
+        let part =
+            |(shard, range): (&ShardHandle, KeyRange)| Ok(RowPart { snapshot: shard.snapshot()?, range });
         let parts: Result<Vec<_>, ReadError> = self.table.handle.covering(&self.range).map(part).collect();
         let mut parts = parts.map_err(|error| read_failed(&error))?;
         if self.order == KeyOrder::Descending {

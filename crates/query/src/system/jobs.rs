@@ -54,7 +54,9 @@ fn row(cx: &Cx, id: Uuid, job: &Job, identifiers: Identifiers) -> Object {
 fn stop(cx: &Cx, row: &Object) -> Result<(), EvalError> {
     let id = match row.get("id") {
         Some(Datum::Array(parts)) => match (parts.first(), parts.get(1)) {
-            (Some(Datum::String(kind)), Some(Datum::String(id))) if kind == "query" => Uuid::parse_str(id).ok(),
+            (Some(Datum::String(kind)), Some(Datum::String(id))) if kind == "query" => {
+                Uuid::parse_str(id).ok()
+            }
             _ => None,
         },
         _ => None,

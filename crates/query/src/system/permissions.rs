@@ -26,9 +26,8 @@ impl SystemTable for PermissionsTable {
         let catalog = cx.catalog();
         let admin = row(&catalog, "admin", Scope::Global, &Permissions::all(), identifiers);
         let grants = catalog.grants().iter();
-        let rows = grants.filter_map(|grant| {
-            row(&catalog, &grant.user, grant.scope, &grant.permissions, identifiers)
-        });
+        let rows = grants
+            .filter_map(|grant| row(&catalog, &grant.user, grant.scope, &grant.permissions, identifiers));
         Ok(admin.into_iter().chain(rows).collect())
     }
 
@@ -61,11 +60,8 @@ fn row(
     identifiers: Identifiers,
 ) -> Option<Object> {
     let mut id: Vec<Datum> = vec![user.into()];
-    let mut out = object([
-        ("user", user.into()),
-        ("permissions", Datum::Object(permissions.to_object())),
-    ])
-    .to_builder();
+    let mut out =
+        object([("user", user.into()), ("permissions", Datum::Object(permissions.to_object()))]).to_builder();
     let shown = |name: Text, id: &str| match identifiers {
         Identifiers::Name => Datum::String(name),
         Identifiers::Uuid => id.into(),

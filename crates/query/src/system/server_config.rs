@@ -39,6 +39,8 @@ impl SystemTable for ServerConfig {
                 ));
             }
         };
-        Err(EvalError::op_failed(format!("It's illegal to {verb} the `rethinkdb.server_config` system table.")))
+        Err(EvalError::op_failed(format!(
+            "It's illegal to {verb} the `rethinkdb.server_config` system table."
+        )))
     }
 }

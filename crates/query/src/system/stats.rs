@@ -90,10 +90,8 @@ fn table_server(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Objec
         ("written_bytes_total", zero()),
         ("space_usage", Datum::Object(space)),
     ]);
-    let storage = object([
-        ("cache", Datum::Object(object([("in_use_bytes", zero())]))),
-        ("disk", Datum::Object(disk)),
-    ]);
+    let storage =
+        object([("cache", Datum::Object(object([("in_use_bytes", zero())]))), ("disk", Datum::Object(disk))]);
     let (table_id, server_id) = (table.config.id.uuid().to_string(), cx.node().identity().server.to_string());
     object([
         ("id", vec!["table_server".into(), table_id.into(), server_id.into()].into()),

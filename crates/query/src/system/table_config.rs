@@ -16,17 +16,8 @@ use crate::table::{Identifiers, RowEdit, SystemTable};
 pub(super) struct TableConfigTable;
 
 const WRONG: &str = "The change you're trying to make to `rethinkdb.table_config` has the wrong format. ";
-const FIELDS: [&str; 9] = [
-    "id",
-    "name",
-    "db",
-    "primary_key",
-    "durability",
-    "write_acks",
-    "indexes",
-    "write_hook",
-    "shards",
-];
+const FIELDS: [&str; 9] =
+    ["id", "name", "db", "primary_key", "durability", "write_acks", "indexes", "write_hook", "shards"];
 
 /// The row of a table.
 pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
@@ -184,9 +175,7 @@ fn read_durability(value: &Datum) -> Result<Durability, EvalError> {
         Datum::String(text) if text == "soft" => Ok(Durability::Soft),
         other => {
             let shown = other.pretty();
-            Err(EvalError::op_failed(format!(
-                "In `durability`: Expected \"soft\" or \"hard\", got: {shown}"
-            )))
+            Err(EvalError::op_failed(format!("In `durability`: Expected \"soft\" or \"hard\", got: {shown}")))
         }
     }
 }

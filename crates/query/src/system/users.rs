@@ -65,7 +65,9 @@ fn password(cx: &Cx, old: Option<&Object>, new: &Object) -> Result<PasswordChang
 fn rounds(object: &Object) -> Result<Option<u32>, EvalError> {
     match object.get("iterations") {
         None => Ok(None),
-        Some(Datum::Number(n)) if n >= 1.0 && n.fract() == 0.0 && n <= f64::from(u32::MAX) => Ok(Some(n as u32)),
+        Some(Datum::Number(n)) if n >= 1.0 && n.fract() == 0.0 && n <= f64::from(u32::MAX) => {
+            Ok(Some(n as u32))
+        }
         Some(_) => Err(EvalError::op_failed("Expected a positive integer for `iterations`.")),
     }
 }

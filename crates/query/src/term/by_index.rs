@@ -9,10 +9,11 @@ use reql::{EvalError, Op};
 
 use crate::group::Grouped;
 use crate::row::Row;
+use crate::seq::Seq;
 use crate::slice::Slice;
 use crate::stream::KeyOrder;
 use crate::term::sequence::{self, Over};
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// `min`, `max`: by an index, or by the primary key when nothing else is said of a table.
 pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {

@@ -33,7 +33,8 @@ pub(crate) fn status(mut args: Args<'_>) -> Result<Value, EvalError> {
 }
 
 fn row(table: &str, id: &str) -> Result<Value, EvalError> {
-    let table = system::table(table).ok_or_else(|| EvalError::internal(format!("no system table {table}")))?;
+    let table =
+        system::table(table).ok_or_else(|| EvalError::internal(format!("no system table {table}")))?;
     let table = TableRef::System(SystemRef { table, identifiers: Identifiers::Name });
     Row::at(table, id.into()).map(Value::Row)
 }

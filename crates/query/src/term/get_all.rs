@@ -6,11 +6,12 @@ use datum::{Datum, KeyError, KeyRange, PrimaryKey, Text};
 use reql::EvalError;
 
 use crate::args::Args;
-use crate::read;
 use crate::failure::key_error;
-use crate::stream::{KeySource, KeyOrder, Pipe, Source};
+use crate::read;
+use crate::seq::Seq;
+use crate::stream::{KeyOrder, KeySource, Pipe, Source};
 use crate::table::TableRef;
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// `get_all`: the rows whose index value is one of the keys, in the order of the keys.
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -43,7 +44,11 @@ fn check_key(key: &Datum, error: &KeyError) -> Result<(), EvalError> {
     }
 }
 
-fn source(args: &Args<'_>, table: &TableRef, wanted: BTreeMap<PrimaryKey, usize>) -> Result<Source, EvalError> {
+fn source(
+    args: &Args<'_>,
+    table: &TableRef,
+    wanted: BTreeMap<PrimaryKey, usize>,
+) -> Result<Source, EvalError> {
     match table {
         TableRef::Stored(stored) => {
             let keys = wanted.into_iter().collect();

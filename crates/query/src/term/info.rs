@@ -87,7 +87,8 @@ fn describe_slice(cx: &Cx, slice: &Slice, out: &mut ObjectBuilder) -> Result<(),
     put(out, "table", table_info(cx, &slice.table)?);
     put(out, "index", Datum::String(slice.index_name()));
     put(out, "sorting", slice.order.name().into());
-    let whole = Bounds { left: Datum::MinVal, left_side: Side::Closed, right: Datum::MaxVal, right_side: Side::Open };
+    let whole =
+        Bounds { left: Datum::MinVal, left_side: Side::Closed, right: Datum::MaxVal, right_side: Side::Open };
     let bounds = slice.bounds.as_ref().unwrap_or(&whole);
     let left = (&bounds.left, bounds.left_side, [Datum::MinVal, Datum::MaxVal]);
     let right = (&bounds.right, bounds.right_side, [Datum::MaxVal, Datum::MinVal]);

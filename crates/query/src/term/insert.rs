@@ -125,8 +125,7 @@ impl Inserter<'_> {
         plans.iter().filter_map(|plan| plan.as_ref().err()).for_each(|report| self.result.note(report));
         let ready: Vec<&Ready> = plans.iter().filter_map(|plan| plan.as_ref().ok()).collect();
         let keys: Vec<PrimaryKey> = ready.iter().map(|ready| ready.key.clone()).collect();
-        let planned =
-            Planned { keys: &keys, edit: &|i| &ready[i].edit, generated: &|i| ready[i].generated };
+        let planned = Planned { keys: &keys, edit: &|i| &ready[i].edit, generated: &|i| ready[i].generated };
         let mut reports = self.driver.write(&planned)?.into_iter();
         for plan in plans {
             match plan {

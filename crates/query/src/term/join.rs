@@ -11,10 +11,11 @@ use reql::{Arg, Closure, Env, EvalError, Op};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::read;
+use crate::seq::Seq;
 use crate::slice::Slice;
 use crate::stream::Pipe;
 use crate::table::TableRef;
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// A right side with at most so many items is read once; a larger one for every left item.
 const RIGHT_KEPT_MAX: usize = 10_000;

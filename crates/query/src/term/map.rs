@@ -8,9 +8,10 @@ use reql::{Closure, Env, EvalError, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
+use crate::seq::Seq;
 use crate::stream::Pipe;
 use crate::term::sequence::{self, Over};
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// `map` over several sequences: as long as the shortest.
 pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {

@@ -64,7 +64,8 @@ fn directed(term: &Term) -> (&Term, Direction) {
 
 fn check_deterministic(over: &Over<'_>) -> Result<(), EvalError> {
     let func = |term: &Term| matches!(directed(term).0, Term::Func(_));
-    match over.call.args.iter().skip(1).find(|term| func(term) && purity::of_term(term) == Determinism::Never) {
+    match over.call.args.iter().skip(1).find(|term| func(term) && purity::of_term(term) == Determinism::Never)
+    {
         None => Ok(()),
         Some(_) => Err(EvalError::logic("Sorting by a non-deterministic function is not supported.")),
     }

@@ -4,8 +4,9 @@ use reql::EvalError;
 use reql::stream::RangeItems;
 
 use crate::args::Args;
+use crate::seq::Seq;
 use crate::stream::Pipe;
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// `range`: the integers from 0 or a start, up to but without an end.
 pub(crate) fn range(mut args: Args<'_>) -> Result<Value, EvalError> {

@@ -113,7 +113,8 @@ fn reconfigure_table(
     dry_run: bool,
     report: &mut Report,
 ) -> Result<(), EvalError> {
-    let (config, status) = (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
+    let (config, status) =
+        (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
     if dry_run {
         let after = with_shards(&config, shards);
         report.config(config, after);

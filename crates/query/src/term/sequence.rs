@@ -13,9 +13,10 @@ use crate::context::Cx;
 use crate::gather::gather;
 use crate::group::Grouped;
 use crate::row::Row;
+use crate::seq::Seq;
 use crate::stream::{Pipe, Source};
 use crate::table::TableRef;
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// A term over a sequence whose first argument was evaluated.
 pub(crate) struct Over<'a> {
@@ -60,9 +61,7 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
             }
             (_, answer) => Ok(Value::of_closed(answer)),
         },
-        Operation::Group(by) => {
-            Ok(Value::Grouped(Grouped::Lazy { pipe: seq.pipe, by, steps: Vec::new() }))
-        }
+        Operation::Group(by) => Ok(Value::Grouped(Grouped::Lazy { pipe: seq.pipe, by, steps: Vec::new() })),
         Operation::OrderBy(_) => {
             let table = seq.table.clone();
             let items = collect(cx, seq.pipe)?;

@@ -36,9 +36,9 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     placement.check(args.cx.node())?;
     args.cx.node().create_table(&db.name, &name, options).map_err(admin_failed)?;
     let catalog = args.cx.catalog();
-    let row = catalog.table(&db.name, &name).map_or(Datum::Null, |table| {
-        config_row(args.cx, table, Identifiers::Name).into()
-    });
+    let row = catalog
+        .table(&db.name, &name)
+        .map_or(Datum::Null, |table| config_row(args.cx, table, Identifiers::Name).into());
     Ok(answer([("tables_created", 1.into())], vec![change(Datum::Null, row)]))
 }
 
@@ -51,9 +51,9 @@ pub(crate) fn table_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
         return Err(special("drop tables in it"));
     }
     let catalog = args.cx.catalog();
-    let row = catalog.table(&db.name, &name).map_or(Datum::Null, |table| {
-        config_row(args.cx, table, Identifiers::Name).into()
-    });
+    let row = catalog
+        .table(&db.name, &name)
+        .map_or(Datum::Null, |table| config_row(args.cx, table, Identifiers::Name).into());
     args.cx.node().drop_table(&db.name, &name).map_err(admin_failed)?;
     Ok(answer([("tables_dropped", 1.into())], vec![change(row, Datum::Null)]))
 }

@@ -6,8 +6,9 @@ use reql::stream::{Chained, Items, Merged};
 use reql::{EvalError, Op, Term};
 
 use crate::args::Args;
+use crate::seq::Seq;
 use crate::stream::Pipe;
-use crate::value::{Seq, Value};
+use crate::value::Value;
 
 /// `union`: an array if all inputs are arrays, otherwise a stream.
 pub(crate) fn union(mut args: Args<'_>) -> Result<Value, EvalError> {

@@ -7,8 +7,9 @@ use reql::{Answer, Call, EvalError, Op, Scope, Term};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::key_error;
+use crate::seq::Seq;
 use crate::table::TableRef;
-use crate::value::{Seq, Value};
+use crate::value::Value;
 use crate::write::{Driver, Edit, EntryFill, Patch, Planned, WriteOptions, WriteResult};
 
 /// Fails unless the change that `update` or `replace` asks for is the same wherever it is worked
@@ -146,11 +147,8 @@ fn write_batch(
     let keys = rows.iter().map(|(key, _)| PrimaryKey::encode(key).map_err(|error| key_error(&error)));
     let keys: Vec<PrimaryKey> = keys.collect::<Result<_, _>>()?;
     let worked_out: Vec<Edit> = if atomic { Vec::new() } else { work_out(cx, table, rows, &keys, edit) };
-    let planned = Planned {
-        keys: &keys,
-        edit: &|i| worked_out.get(i).unwrap_or(edit),
-        generated: &|_| false,
-    };
+    let planned =
+        Planned { keys: &keys, edit: &|i| worked_out.get(i).unwrap_or(edit), generated: &|_| false };
     driver.write(&planned)?.into_iter().for_each(|report| result.add(report));
     Ok(())
 }

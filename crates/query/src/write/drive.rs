@@ -205,7 +205,9 @@ fn write_system(
     let mut reports = Vec::with_capacity(planned.keys.len());
     for (i, key) in planned.keys.iter().enumerate() {
         let rows = system.table.rows(cx, system.identifiers)?;
-        let is_it = |row: &Object| row.get(field).is_some_and(|id| PrimaryKey::encode(&id).is_ok_and(|id| id == *key));
+        let is_it = |row: &Object| {
+            row.get(field).is_some_and(|id| PrimaryKey::encode(&id).is_ok_and(|id| id == *key))
+        };
         let old = rows.into_iter().find(is_it);
         let mut report = (planned.edit)(i).decide(Target { field, key }, old.as_ref(), &env);
         if report.is_change() {

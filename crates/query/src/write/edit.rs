@@ -136,7 +136,13 @@ impl Patch {
 }
 
 impl Conflict {
-    fn settle(&self, target: Target<'_>, before: &Datum, row: &Object, env: &Env<'_>) -> Result<Datum, EvalError> {
+    fn settle(
+        &self,
+        target: Target<'_>,
+        before: &Datum,
+        row: &Object,
+        env: &Env<'_>,
+    ) -> Result<Datum, EvalError> {
         let Datum::Object(old) = before else {
             return Ok(Datum::Object(row.clone()));
         };
@@ -162,7 +168,9 @@ fn duplicate(field: &Text, before: &Datum, row: &Object) -> EvalError {
 fn updated(old: &Object, change: Datum) -> Result<Datum, EvalError> {
     match change {
         Datum::Null => Ok(Datum::Object(old.clone())),
-        Datum::Object(change) => reql::op::merge::merge_datums(&Datum::Object(old.clone()), &Datum::Object(change)),
+        Datum::Object(change) => {
+            reql::op::merge::merge_datums(&Datum::Object(old.clone()), &Datum::Object(change))
+        }
         other => Ok(other),
     }
 }

@@ -64,7 +64,9 @@ fn return_changes(args: &Args<'_>) -> Result<ReturnChanges, EvalError> {
         Some(Datum::String(text)) if text == "always" => Ok(ReturnChanges::Always),
         Some(other) => {
             let shown = other.pretty();
-            let why = format!("Invalid return_changes value `{shown}` (options are `true`, `false`, and `'always'`.)");
+            let why = format!(
+                "Invalid return_changes value `{shown}` (options are `true`, `false`, and `'always'`.)"
+            );
             Err(EvalError::logic(why))
         }
     }

@@ -1,0 +1,97 @@
+//! Tables large enough to be scanned in pieces, in one shard and in several.
+
+extern crate reql as rekindle_reql;
+
+mod support;
+#[path = "../../reql/tests/data/syntax.rs"]
+mod syntax;
+
+use std::sync::Arc;
+
+use datum::Datum;
+use rekindle_query::{Answer, QueryError};
+use reql::Cancel;
+use serde_json::Map;
+use support::{House, Outcome, query};
+
+const ROWS: usize = 40_000;
+
+fn house(shards: usize) -> House {
+    let house = House::new();
+    let create = format!("r.table_create(\"t\", shards: {shards})");
+    answer(&house, &create);
+    let insert = format!(
+        "r.table(\"t\").insert(r.range({ROWS}).map(i => ({{id: i, a: i.mod(7), pad: \"0123456789012345678901234567890\"}})))"
+    );
+    answer(&house, &insert);
+    house
+}
+
+fn answer(house: &House, term: &str) -> Outcome {
+    house.run_long(syntax::to_wire(term).unwrap(), Map::new()).unwrap_or_else(|error| panic!("{term}: {error}"))
+}
+
+#[track_caller]
+fn check(house: &House, term: &str, expected: &str) {
+    match answer(house, term) {
+        Outcome::Atom(datum) => assert_eq!(datum.to_json_string(), expected, "{term}"),
+        Outcome::Stream(batches) => {
+            assert_eq!(Datum::from(batches.concat()).to_json_string(), expected, "{term}");
+        }
+    }
+}
+
+fn check_all(house: &House) {
+    let sum = ROWS * (ROWS - 1) / 2;
+    check(house, "r.table(\"t\").count()", &ROWS.to_string());
+    check(house, "r.table(\"t\").between(10, 39990).count()", "39980");
+    check(house, "r.table(\"t\").map(x => x[\"id\"]).sum()", &sum.to_string());
+    check(house, "r.table(\"t\")[\"id\"].reduce((a, b) => a.add(b))", &sum.to_string());
+    check(house, "r.table(\"t\").filter(x => x[\"a\"].eq(3)).count()", "5714");
+    check(house, "r.table(\"t\").group(\"a\").count().ungroup()[\"reduction\"].sum()", &ROWS.to_string());
+    check(house, "r.table(\"t\").max(\"a\")[\"id\"]", "6");
+    check(house, "r.table(\"t\").avg(\"id\")", "19999.5");
+    check(house, "r.table(\"t\")[\"a\"].distinct()", "[0,1,2,3,4,5,6]");
+    let ordered = "r.table(\"t\").order_by(index: r.desc(\"id\"))[\"id\"].coerce_to(\"array\")";
+    check(house, &format!("{ordered}.slice(0, 3)"), "[39999,39998,39997]");
+    check(house, &format!("{ordered}.nth(-1)"), "0");
+    check(house, "r.table(\"t\").order_by(r.desc(\"a\"), \"id\").limit(2)[\"id\"]", "[6,13]");
+}
+
+#[test]
+fn pieces_of_one_shard_make_a_whole() {
+    check_all(&house(1));
+}
+
+#[test]
+fn pieces_of_several_shards_make_a_whole() {
+    let house = house(3);
+    answer(&house, "r.table(\"t\").reconfigure(shards: 4, replicas: 1)");
+    check_all(&house);
+}
+
+#[test]
+fn a_query_that_is_told_to_stop_does() {
+    let house = house(1);
+    let query = query(syntax::to_wire("r.table(\"t\").map(x => x[\"id\"]).sum()").unwrap(), Map::new()).unwrap();
+    let cancel = Arc::new(Cancel::new());
+    cancel.set();
+    let outcome = house.session("admin").run(&query, cancel);
+    assert!(matches!(outcome, Err(QueryError::Eval(_))));
+}
+
+#[test]
+fn a_cursor_stops_when_it_is_told_to_and_shows_the_moment_it_was_opened() {
+    let house = house(1);
+    let query = query(syntax::to_wire("r.table(\"t\")").unwrap(), Map::new()).unwrap();
+    let cancel = Arc::new(Cancel::new());
+    let Answer::Stream(mut cursor) = house.session("admin").run(&query, cancel.clone()).unwrap().answer else {
+        panic!("a table is a stream");
+    };
+    let first = cursor.next_batch().unwrap();
+    answer(&house, "r.table(\"t\").delete()");
+    let second = cursor.next_batch().unwrap();
+    assert!(!first.done && !second.done && !second.items.is_empty());
+    cancel.set();
+    assert!(cursor.next_batch().is_err());
+}
