@@ -110,6 +110,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             next = Round::Again;
         }
+        if self.desk.interrupting.get() {
+            if let Phase::Queries(talk) = &mut self.phase {
+                talk.interrupt();
+            }
+        }
         self.serve_partial();
         if self.wants_bytes() {
             match self.poll_receive(cx) {

@@ -67,6 +67,8 @@ pub struct Desk {
     pub counters: Arc<Counters>,
     /// How other threads reach this worker.
     pub bell: Arc<Bell>,
+    /// Set when running queries have had long enough to end by themselves.
+    pub interrupting: Cell<bool>,
     seats: RefCell<Vec<Option<Waker>>>,
     free: RefCell<Vec<Seat>>,
     read_buffer: Cell<Vec<u8>>,
@@ -81,6 +83,7 @@ impl Desk {
             house,
             counters,
             bell: Arc::default(),
+            interrupting: Cell::new(false),
             seats: RefCell::default(),
             free: RefCell::default(),
             read_buffer: Cell::new(Vec::with_capacity(READ_BYTES)),
@@ -128,11 +131,6 @@ impl Desk {
         for waker in self.seats.borrow().iter().flatten() {
             waker.wake_by_ref();
         }
-    }
-
-    /// Connections at this desk.
-    pub fn connections(&self) -> usize {
-        self.seats.borrow().len() - self.free.borrow().len()
     }
 
     /// An empty buffer to read into; give it back.

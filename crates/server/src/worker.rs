@@ -22,8 +22,11 @@ use crate::desk::{Desk, House};
 /// Point queries run on these threads and may recurse with the depth of a document.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How long running queries may take to end when the node shuts down.
-const GRACE: Duration = Duration::from_secs(5);
+/// How long running queries may take to end by themselves when the node shuts down.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long they may take to notice that they were told to stop.
+const GRACE_INTERRUPTED: Duration = Duration::from_secs(5);
 
 struct Arrival {
     stream: TcpStream,
@@ -115,15 +118,24 @@ fn run(
                 }
             }
         }
-        desk.wake_all();
-        let drained = async { while connections.join_next().await.is_some() {} };
-        if tokio::time::timeout(GRACE, drained).await.is_err() {
-            tracing::warn!("queries that did not end within {} s are cut off", GRACE.as_secs());
-        }
-        connections.shutdown().await;
+        drain(&mut connections, &desk).await;
         bell.abort();
     });
     Ok(())
+}
+
+/// Waits for connections to end: first by themselves, then with their queries told to stop.
+async fn drain(connections: &mut JoinSet<()>, desk: &Desk) {
+    for (grace, interrupting) in [(GRACE, false), (GRACE_INTERRUPTED, true)] {
+        desk.interrupting.set(interrupting);
+        desk.wake_all();
+        let drained = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, drained).await.is_ok() {
+            return;
+        }
+    }
+    tracing::warn!("{} connections had queries that did not end; they are cut off", connections.len());
+    connections.shutdown().await;
 }
 
 fn seat(connections: &mut JoinSet<()>, desk: &Rc<Desk>, open: &AtomicUsize, arrival: Arrival) {

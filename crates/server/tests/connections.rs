@@ -240,3 +240,14 @@ fn shutting_down_answers_what_runs_and_closes() {
     assert!(client.is_closed());
     stopping.join().unwrap();
 }
+
+#[test]
+fn shutting_down_stops_what_does_not_end() {
+    let house = start(1);
+    let mut client = house.client();
+    client.send(1, r#"[1,["think","forever"],{}]"#);
+    client.ask(2, r#"[1,["say","x"],{}]"#);
+    house.shut_down();
+    assert_eq!(client.next(), (1, saying("forever")));
+    assert!(client.is_closed());
+}

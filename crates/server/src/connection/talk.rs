@@ -58,6 +58,11 @@ impl Talk {
         self.dialogue.jobs() == 0
     }
 
+    /// Tells everything that runs to stop; it is still answered.
+    pub fn interrupt(&mut self) {
+        self.dialogue.cancel_all();
+    }
+
     /// Handles one query; appends what can be answered at once.
     pub fn on_frame(&mut self, frame: Frame<'_>, out: &mut Outbox) {
         let Frame { token, body } = frame;
