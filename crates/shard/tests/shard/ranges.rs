@@ -146,10 +146,8 @@ fn a_dropped_table_leaves_nothing() {
     engine::Engine::write(&bed.engine, batch).unwrap();
     assert!(storage::tables_present(&view(&bed)).unwrap().is_empty());
     assert_eq!(engine::Engine::stats(&bed.engine).keys_estimate, 1, "only the format's version");
-    let late = log::Log::propose;
     let (sender, receiver) = std::sync::mpsc::channel();
-    late(
-        &bed.log,
+    bed.log.propose(
         shard.group(),
         Bytes::new(),
         log::Durability::Soft,
