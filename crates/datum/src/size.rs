@@ -1,4 +1,4 @@
-//! About how large the JSON of a value is, without writing it.
+//! How large a value is: about how long its JSON, how long its longest array.
 
 use crate::layout;
 use crate::value::Repr;
@@ -27,6 +27,26 @@ impl Datum {
     }
 }
 
+impl Datum {
+    /// The number of items of the longest array anywhere in it, without looking into stored text.
+    #[must_use]
+    pub fn longest_array(&self) -> usize {
+        match self {
+            Datum::Array(items) => {
+                let within = || items.iter().map(Datum::longest_array).max().unwrap_or(0);
+                deep::level(within).max(items.len())
+            }
+            Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
+                Repr::Raw(_) => 0,
+                Repr::Tree(tree) => {
+                    deep::level(|| tree.0.iter().map(|(_, value)| value.longest_array()).max().unwrap_or(0))
+                }
+            },
+            _ => 0,
+        }
+    }
+}
+
 impl Object {
     /// [`Datum::json_size`] of an object.
     #[must_use]
@@ -43,7 +63,7 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
-    use crate::json;
+    use crate::{Datum, json};
 
     #[test]
     fn the_size_is_near_the_length_of_the_text() {
@@ -52,5 +72,13 @@ mod tests {
             let (size, len) = (value.json_size(), value.to_json_string().len());
             assert!(size >= len / 2 && size <= len * 4 + 8, "{text}: {size} for {len}");
         }
+    }
+
+    #[test]
+    fn the_longest_array_is_found_at_any_depth() {
+        let inner = Datum::from(vec![Datum::Null; 7]);
+        let value = Datum::from(vec![inner, Datum::from("x")]);
+        assert_eq!(value.longest_array(), 7);
+        assert_eq!(Datum::Null.longest_array(), 0);
     }
 }
