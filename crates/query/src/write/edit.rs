@@ -190,8 +190,8 @@ fn settle(target: Target<'_>, before: &Datum, after: Datum) -> Result<RowReport,
         }
         (_, other) => return Err(not_an_object(other)),
     };
-    if let (Fate::Inserted | Fate::Replaced, Datum::Object(row)) = (&fate, &after) {
-        check_storable(row)?;
+    if matches!(fate, Fate::Inserted | Fate::Replaced) {
+        check_storable(&after)?;
     }
     Ok(RowReport { fate, old: before.clone(), new: after })
 }
@@ -225,31 +225,17 @@ fn check_key(target: Target<'_>, before: &Datum, row: &Object) -> Result<(), Eva
     Err(EvalError::logic(format!("Primary key `{field}` cannot be changed {change}")))
 }
 
-/// Fails if `row` holds something that only exists while a query runs, or too long an array.
-fn check_storable(row: &Object) -> Result<(), EvalError> {
-    if pseudo::holds_literal(&Datum::Object(row.clone())) {
+/// Fails if `row` holds something that only exists while a query runs, or too long an array. What
+/// is stored text already was checked before.
+fn check_storable(row: &Datum) -> Result<(), EvalError> {
+    if pseudo::holds_literal(row) {
         return Err(reql::op::merge::stray_literal());
     }
-    row.iter().try_for_each(|(_, value)| check_value(&value))
-}
-
-fn check_value(value: &Datum) -> Result<(), EvalError> {
-    match value {
-        Datum::MinVal | Datum::MaxVal => {
-            Err(EvalError::logic("`r.minval` and `r.maxval` cannot be written to disk."))
-        }
-        Datum::Array(items) if items.len() > ARRAY_STORED_MAX => {
-            Err(EvalError::resource("Array too large for disk writes (limit 100,000 elements)."))
-        }
-        Datum::Array(items) => deeper(|| items.iter().try_for_each(check_value)),
-        Datum::Object(object) => deeper(|| object.iter().try_for_each(|(_, value)| check_value(&value))),
-        _ => Ok(()),
+    if row.not_json().is_some() {
+        return Err(EvalError::logic("`r.minval` and `r.maxval` cannot be written to disk."));
     }
-}
-
-/// A level further down a value, with more stack if there is little left.
-fn deeper(check: impl FnOnce() -> Result<(), EvalError>) -> Result<(), EvalError> {
-    const RED_ZONE_BYTES: usize = 64 << 10;
-    const SEGMENT_BYTES: usize = 1 << 20;
-    stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, check)
+    if row.longest_array() > ARRAY_STORED_MAX {
+        return Err(EvalError::resource("Array too large for disk writes (limit 100,000 elements)."));
+    }
+    Ok(())
 }
