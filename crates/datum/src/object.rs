@@ -84,6 +84,12 @@ impl Object {
         }
     }
 
+    /// How many bytes of JSON text the object is held as; `None` if it is held as a tree.
+    #[must_use]
+    pub fn text_bytes(&self) -> Option<usize> {
+        self.stored_text().map(<[u8]>::len)
+    }
+
     /// The canonical text of a stored object.
     pub(crate) fn stored_text(&self) -> Option<&[u8]> {
         match &self.0 {

@@ -3,6 +3,8 @@
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
 
+use memchr::memmem;
+
 use crate::print::shape_members;
 use crate::value::Repr;
 use crate::{Datum, Kind, Object, Text, deep};
@@ -82,7 +84,10 @@ impl PartialOrd for Datum {
 
 impl PartialEq for Datum {
     fn eq(&self, other: &Datum) -> bool {
-        self.cmp(other) == Ordering::Equal
+        match (self, other) {
+            (Datum::Object(a), Datum::Object(b)) => a == b,
+            _ => self.cmp(other) == Ordering::Equal,
+        }
     }
 }
 
@@ -102,8 +107,18 @@ impl PartialOrd for Object {
 
 impl PartialEq for Object {
     fn eq(&self, other: &Object) -> bool {
-        self.cmp(other) == Ordering::Equal
+        match (self.stored_text(), other.stored_text()) {
+            (Some(a), Some(b)) if a == b => true,
+            (Some(a), Some(b)) if has_one_text(a) && has_one_text(b) => false,
+            _ => self.cmp(other) == Ordering::Equal,
+        }
     }
+}
+
+/// Whether nothing in a canonical text has another text that means an equal value, as negative
+/// zero and times in other zones have.
+fn has_one_text(text: &[u8]) -> bool {
+    memmem::find(text, b"-0").is_none() && memmem::find(text, b"$reql_type$").is_none()
 }
 
 impl Eq for Object {}
