@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use cluster::Node;
 use datum::{Datum, Text};
 use protocol::response::ServerInfo;
@@ -56,12 +57,12 @@ struct NodeSession {
 }
 
 impl Session for NodeSession {
-    fn begin(&self, body: &[u8]) -> Begun {
-        let query = match reql::wire::parse_query(body) {
+    fn begin(&self, body: Bytes) -> Begun {
+        let query = match reql::wire::parse_shared_query(body.clone()) {
             Ok(query) => query,
             Err(error) => {
                 let work = Work::Done(Err(error.into()));
-                return Begun { noreply: request::asks_for_noreply(body), kind: QueryKind::Malformed, work };
+                return Begun { noreply: request::asks_for_noreply(&body), kind: QueryKind::Malformed, work };
             }
         };
         let noreply = query.flag("noreply");

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datum::Datum;
 use protocol::Failure;
 use protocol::response::{Note, ServerInfo};
@@ -40,8 +41,8 @@ pub struct Client {
 pub trait Session: Send + Sync {
     /// Reads a START and says how it will be answered. Called on the connection's thread: must
     /// neither block nor take longer than a point query. A query that cannot be read is
-    /// [`Work::Done`] with its failure.
-    fn begin(&self, body: &[u8]) -> Begun;
+    /// [`Work::Done`] with its failure. What the query keeps of `body` is shared, not copied.
+    fn begin(&self, body: Bytes) -> Begun;
 }
 
 /// A query that was read.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
+use bytes::Bytes;
 use protocol::frame::Frame;
 use protocol::request::{self, QueryType};
 use protocol::{Failure, Token, response};
@@ -106,9 +107,10 @@ impl Talk {
         if body.len() > INLINE_BODY_BYTES {
             let (job, cancel) = self.start_job(token, Reply::Unknown);
             let errand = self.errand(token, job, tally(QueryKind::Read), false);
-            return errand.run_unread(&self.desk.house.pool, cancel, self.session.clone(), body.to_vec());
+            let body = Bytes::copy_from_slice(body);
+            return errand.run_unread(&self.desk.house.pool, cancel, self.session.clone(), body);
         }
-        let Begun { noreply, kind, work } = self.session.begin(body);
+        let Begun { noreply, kind, work } = self.session.begin(Bytes::copy_from_slice(body));
         let tally = Tally { kind, started, failed: false };
         let reply = if noreply { Reply::Unwanted } else { Reply::Wanted };
         match work {

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use protocol::{Failure, Token};
 use reql::{Cancel, ErrorClass};
 
@@ -36,11 +37,10 @@ impl Errand {
     }
 
     /// Reads and runs a query that is too long to be read on the connection's thread.
-    pub fn run_unread(mut self, pool: &QueryPool, cancel: Arc<Cancel>, session: Arc<dyn Session>, body: Vec<u8>) {
+    pub fn run_unread(mut self, pool: &QueryPool, cancel: Arc<Cancel>, session: Arc<dyn Session>, body: Bytes) {
         pool.run(move || {
             let answer = guarded(|| {
-                let begun = session.begin(&body);
-                drop(body);
+                let begun = session.begin(body);
                 self.noreply = begun.noreply;
                 self.tally.kind = begun.kind;
                 match begun.work {

@@ -80,8 +80,8 @@ impl QueryService for Puppet {
 struct PuppetSession(Arc<Gates>);
 
 impl Session for PuppetSession {
-    fn begin(&self, body: &[u8]) -> Begun {
-        let Ok((_, (what, argument), options)) = serde_json::from_slice::<(u8, (String, Value), Value)>(body) else {
+    fn begin(&self, body: bytes::Bytes) -> Begun {
+        let Ok((_, (what, argument), options)) = serde_json::from_slice::<(u8, (String, Value), Value)>(&body) else {
             let work = Work::Done(Err(Failure::client("unreadable")));
             return Begun { noreply: false, kind: QueryKind::Malformed, work };
         };
