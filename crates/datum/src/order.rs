@@ -109,16 +109,21 @@ impl PartialEq for Object {
     fn eq(&self, other: &Object) -> bool {
         match (self.stored_text(), other.stored_text()) {
             (Some(a), Some(b)) if a == b => true,
-            (Some(a), Some(b)) if has_one_text(a) && has_one_text(b) => false,
+            (Some(a), Some(b)) if differ_for_sure(a, b) => false,
             _ => self.cmp(other) == Ordering::Equal,
         }
     }
 }
 
-/// Whether nothing in a canonical text has another text that means an equal value, as negative
-/// zero and times in other zones have.
-fn has_one_text(text: &[u8]) -> bool {
-    memmem::find(text, b"-0").is_none() && memmem::find(text, b"$reql_type$").is_none()
+/// Whether two canonical texts that differ stand for different values. They do but for a zero
+/// with its sign and for a time in another zone.
+fn differ_for_sure(a: &[u8], b: &[u8]) -> bool {
+    const CHUNK_BYTES: usize = 64;
+    let chunks = a.chunks(CHUNK_BYTES).zip(b.chunks(CHUNK_BYTES));
+    let (from, to) = chunks.skip_while(|(a, b)| a == b).next().unwrap_or_default();
+    let place = from.iter().zip(to).find(|(a, b)| a != b);
+    let is_sign = matches!(place, Some((b'-', b'0') | (b'0', b'-')));
+    !is_sign && memmem::find(a, b"$reql_type$").is_none()
 }
 
 impl Eq for Object {}
