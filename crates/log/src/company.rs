@@ -33,7 +33,11 @@ impl Company {
 
     /// How many are worth waiting for; 1 is nobody but oneself.
     pub fn expected(&self) -> usize {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and EXPECTED_MAX")]
+        #[allow(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "between 1 and EXPECTED_MAX"
+        )]
         let expected = self.per_wait.max(1.0) as usize;
         expected
     }

@@ -34,7 +34,11 @@ impl Failure {
 
     /// A RUNTIME_ERROR at the root of the query.
     pub fn runtime(class: ErrorClass, message: impl Into<String>) -> Failure {
-        Failure { kind: FailureKind::Runtime(class), message: message.into(), backtrace: Backtrace::default() }
+        Failure {
+            kind: FailureKind::Runtime(class),
+            message: message.into(),
+            backtrace: Backtrace::default(),
+        }
     }
 }
 

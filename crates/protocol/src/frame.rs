@@ -182,7 +182,11 @@ mod tests {
         write(&mut bytes, Token(7), b"[1,2]").unwrap();
         for cut in 0..bytes.len() {
             let expected = if cut < HEADER_BYTES { HEADER_BYTES } else { bytes.len() };
-            assert_eq!(decode(&bytes[..cut]), Ok(Decoded::Incomplete { frame_bytes: expected }), "cut at {cut}");
+            assert_eq!(
+                decode(&bytes[..cut]),
+                Ok(Decoded::Incomplete { frame_bytes: expected }),
+                "cut at {cut}"
+            );
         }
         assert_eq!(decode(&bytes), Ok(Decoded::Complete(Frame { token: Token(7), body: b"[1,2]" })));
     }

@@ -66,7 +66,10 @@ fn query_type_slowly(body: &[u8]) -> Result<QueryType, Failure> {
         return Err(wrong_length(parts.len()));
     }
     let Some(number) = serde_json::from_str::<f64>(query_type.get()).ok() else {
-        return Err(envelope(format!("Expected a query type as a number, but found {}.", type_name(query_type.get()))));
+        return Err(envelope(format!(
+            "Expected a query type as a number, but found {}.",
+            type_name(query_type.get())
+        )));
     };
     if let Some(options) = rest.get(1).filter(|options| type_name(options.get()) != "OBJECT") {
         let found = type_name(options.get());

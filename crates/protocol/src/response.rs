@@ -219,7 +219,10 @@ mod tests {
     #[test]
     fn a_profile_stands_before_the_notes() {
         let profile = Datum::empty_array();
-        check(|out, token| write_atom(out, token, &Datum::Null, Some(&profile)), r#"{"t":1,"r":[null],"p":[]}"#);
+        check(
+            |out, token| write_atom(out, token, &Datum::Null, Some(&profile)),
+            r#"{"t":1,"r":[null],"p":[]}"#,
+        );
         let batch = BatchParts { items: &[], more: More::MayFollow, notes: &[], profile: Some(&profile) };
         check(|out, token| write_batch(out, token, batch), r#"{"t":3,"r":[],"p":[],"n":[]}"#);
     }

@@ -11,5 +11,5 @@ mod server;
 
 pub use client::{ClientExchange, ClientProof, ServerRefused};
 pub use name::{escape_name, prepare, unescape_name};
-pub use record::{PasswordRecord, SALT_BYTES, WrongRecord, DEFAULT_ITERATIONS};
+pub use record::{DEFAULT_ITERATIONS, PasswordRecord, SALT_BYTES, WrongRecord};
 pub use server::{AuthError, Challenge, Decoy, ServerExchange};

@@ -1,8 +1,8 @@
 //! The handshake as a client sees it: every version, every refusal, bytes in any pieces.
 
 use rekindle_protocol::handshake::{
-    Accounts, ClientHandshake, ClientStep, Established, HandshakeFailed, Progress, Randomness, ServerHandshake, Step,
-    Version,
+    Accounts, ClientHandshake, ClientStep, Established, HandshakeFailed, Progress, Randomness,
+    ServerHandshake, Step, Version,
 };
 use rekindle_protocol::scram::{Decoy, PasswordRecord};
 
@@ -45,7 +45,8 @@ fn old_style(version: Version, key: &str, format: u32) -> Vec<u8> {
 }
 
 const JSON: u32 = 0x7e69_70c7;
-const VERSIONS: &str = "{\"max_protocol_version\":0,\"min_protocol_version\":0,\"server_version\":\"2.4.4\",\"success\":true}\0";
+const VERSIONS: &str =
+    "{\"max_protocol_version\":0,\"min_protocol_version\":0,\"server_version\":\"2.4.4\",\"success\":true}\0";
 
 /// Runs our client against our server, each message cut in pieces of `piece` bytes.
 fn meet(user: &str, password: &str, piece: usize) -> (Result<ClientStep, HandshakeFailed>, Option<Step>) {
@@ -77,8 +78,15 @@ fn meet(user: &str, password: &str, piece: usize) -> (Result<ClientStep, Handsha
 fn client_and_server_agree_however_the_bytes_are_cut() {
     for piece in [1, 2, 7, 100, 10_000] {
         let (client, server) = meet("bob", "secret", piece);
-        assert_eq!(client, Ok(ClientStep::Established { server_version: "2.4.4".into() }), "pieces of {piece}");
-        assert_eq!(server, Some(Step::Established(Established { version: Version::V1_0, user: "bob".into() })));
+        assert_eq!(
+            client,
+            Ok(ClientStep::Established { server_version: "2.4.4".into() }),
+            "pieces of {piece}"
+        );
+        assert_eq!(
+            server,
+            Some(Step::Established(Established { version: Version::V1_0, user: "bob".into() }))
+        );
     }
 }
 
@@ -135,7 +143,9 @@ fn each_old_refusal_has_its_line() {
 #[test]
 fn each_new_refusal_has_its_code() {
     let first = |scram: &str| {
-        format!(r#"{{"protocol_version":0,"authentication_method":"SCRAM-SHA-256","authentication":"{scram}"}}"#)
+        format!(
+            r#"{{"protocol_version":0,"authentication_method":"SCRAM-SHA-256","authentication":"{scram}"}}"#
+        )
     };
     let cases = [
         ("[1]".to_owned(), 1, "Expected a number for `protocol_version`."),
@@ -163,14 +173,20 @@ fn each_new_refusal_has_its_code() {
         (first("n,a=x,n=bob,r=x"), 20, "Other error"),
     ];
     for (json, code, text) in cases {
-        refused(&new_style(&json), &format!("{{\"error\":\"{text}\",\"error_code\":{code},\"success\":false}}\0"));
+        refused(
+            &new_style(&json),
+            &format!("{{\"error\":\"{text}\",\"error_code\":{code},\"success\":false}}\0"),
+        );
     }
 }
 
 #[test]
 fn a_message_of_2048_bytes_with_its_nul_is_read() {
     let padded = format!("{}{}", r#"{"protocol_version":1}"#, " ".repeat(2047 - 22));
-    refused(&new_style(&padded), "{\"error\":\"Unsupported `protocol_version`.\",\"error_code\":2,\"success\":false}\0");
+    refused(
+        &new_style(&padded),
+        "{\"error\":\"Unsupported `protocol_version`.\",\"error_code\":2,\"success\":false}\0",
+    );
 }
 
 #[test]

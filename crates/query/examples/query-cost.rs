@@ -95,7 +95,9 @@ fn points(house: &House) {
     let updates: Vec<Query> = (0..ROWS).map(update).collect();
     measure("shard.write of a row that is at hand", ROWS, || {
         for key in &keys {
-            let decide = |old: Option<&Object>| (old.map_or(Decision::Unchanged, |old| Decision::Put(old.clone())), ());
+            let decide = |old: Option<&Object>| {
+                (old.map_or(Decision::Unchanged, |old| Decision::Put(old.clone())), ())
+            };
             let (_, ticket) = table.shard(key).write(key, Durability::Soft, decide).expect("proposed");
             ticket.wait().expect("written");
         }
@@ -116,9 +118,8 @@ fn scans(house: &House) {
         let Answer::Stream(mut cursor) = answer else { panic!("a stream") };
         while !black_box(cursor.next_batch()).expect("read").done {}
     });
-    let sum = parsed(
-        "[145,[[38,[[15,[\"t\"]],[69,[[2,[1]],[43,[[149,[[170,[[10,[1]],\"field0\"]],\".\"]]]]]]]]]]",
-    );
+    let sum =
+        parsed("[145,[[38,[[15,[\"t\"]],[69,[[2,[1]],[43,[[149,[[170,[[10,[1]],\"field0\"]],\".\"]]]]]]]]]]");
     let start = std::time::Instant::now();
     session.run(&sum, Arc::new(Cancel::new())).expect("runs");
     let each = start.elapsed().as_nanos() as f64 / ROWS as f64;

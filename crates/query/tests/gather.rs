@@ -28,7 +28,9 @@ fn house(shards: usize) -> House {
 }
 
 fn answer(house: &House, term: &str) -> Outcome {
-    house.run_long(syntax::to_wire(term).unwrap(), Map::new()).unwrap_or_else(|error| panic!("{term}: {error}"))
+    house
+        .run_long(syntax::to_wire(term).unwrap(), Map::new())
+        .unwrap_or_else(|error| panic!("{term}: {error}"))
 }
 
 #[track_caller]
@@ -73,7 +75,8 @@ fn pieces_of_several_shards_make_a_whole() {
 #[test]
 fn a_query_that_is_told_to_stop_does() {
     let house = house(1);
-    let query = query(syntax::to_wire("r.table(\"t\").map(x => x[\"id\"]).sum()").unwrap(), Map::new()).unwrap();
+    let query =
+        query(syntax::to_wire("r.table(\"t\").map(x => x[\"id\"]).sum()").unwrap(), Map::new()).unwrap();
     let cancel = Arc::new(Cancel::new());
     cancel.set();
     let outcome = house.session("admin").run(&query, cancel);
@@ -85,7 +88,8 @@ fn a_cursor_stops_when_it_is_told_to_and_shows_the_moment_it_was_opened() {
     let house = house(1);
     let query = query(syntax::to_wire("r.table(\"t\")").unwrap(), Map::new()).unwrap();
     let cancel = Arc::new(Cancel::new());
-    let Answer::Stream(mut cursor) = house.session("admin").run(&query, cancel.clone()).unwrap().answer else {
+    let Answer::Stream(mut cursor) = house.session("admin").run(&query, cancel.clone()).unwrap().answer
+    else {
         panic!("a table is a stream");
     };
     let first = cursor.next_batch().unwrap();

@@ -75,13 +75,17 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusa
         Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, Opening::Open)),
         Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
         Some(("proxy", _)) => Ok(Request::Proxy),
-        Some((other, _)) => Err(clap::Error::raw(ErrorKind::InvalidSubcommand, format!("no command {other}\n")).into()),
+        Some((other, _)) => {
+            Err(clap::Error::raw(ErrorKind::InvalidSubcommand, format!("no command {other}\n")).into())
+        }
     }
 }
 
 fn command() -> Command {
-    let version = Arg::new("version").short('v').long("version").action(ArgAction::SetTrue).help("Print the version");
-    let bench = Command::new("bench").about("Measure a server with published workloads").subcommand_required(true);
+    let version =
+        Arg::new("version").short('v').long("version").action(ArgAction::SetTrue).help("Print the version");
+    let bench =
+        Command::new("bench").about("Measure a server with published workloads").subcommand_required(true);
     let proxy = Command::new("proxy")
         .about("Not in this version: a server without data")
         .arg(Arg::new("anything").num_args(0..).allow_hyphen_values(true).trailing_var_arg(true).hide(true));
@@ -102,9 +106,9 @@ fn command() -> Command {
 }
 
 fn server_options() -> impl Iterator<Item = Arg> {
-    let missing = MISSING.iter().map(|(name, _)| {
-        Arg::new(*name).long(*name).action(ArgAction::Append).num_args(0..=1).hide(true)
-    });
+    let missing = MISSING
+        .iter()
+        .map(|(name, _)| Arg::new(*name).long(*name).action(ArgAction::Append).num_args(0..=1).hide(true));
     OPTIONS.iter().map(option).chain(missing)
 }
 
@@ -170,7 +174,8 @@ mod tests {
 
     #[test]
     fn without_a_command_a_node_is_created_or_opened() {
-        let Request::Serve(config, Opening::CreateOrOpen) = words("-d x -o 3 -t a -t b -c 2 -n bob").unwrap() else {
+        let Request::Serve(config, Opening::CreateOrOpen) = words("-d x -o 3 -t a -t b -c 2 -n bob").unwrap()
+        else {
             panic!("another request")
         };
         assert_eq!(config.directory, Path::new("x"));
@@ -192,7 +197,10 @@ mod tests {
     #[test]
     fn a_mistake_is_named() {
         assert!(refused("--driver-prot 1").contains("--driver-port"));
-        assert_eq!(refused("--join a:1"), "--join a:1: not supported: this version runs a single server; leave it out");
+        assert_eq!(
+            refused("--join a:1"),
+            "--join a:1: not supported: this version runs a single server; leave it out"
+        );
         assert!(refused("--daemon").starts_with("--daemon: not supported: let a service manager"));
         assert!(refused("serve --config-file /no/such/file").contains("/no/such/file"));
         assert!(refused("--no-http-admin=1").contains("--no-http-admin"));

@@ -306,6 +306,10 @@ impl<S> Drop for Connection<S> {
 }
 
 /// Appends what has arrived, at most what fits into the spare room of `buffer`.
-fn poll_read<S: AsyncRead + Unpin>(stream: &mut S, cx: &mut Context<'_>, buffer: &mut Vec<u8>) -> Poll<io::Result<usize>> {
+fn poll_read<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    buffer: &mut Vec<u8>,
+) -> Poll<io::Result<usize>> {
     pin!(stream.read_buf(buffer)).poll(cx)
 }

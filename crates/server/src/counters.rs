@@ -102,7 +102,9 @@ mod tests {
 
     #[test]
     fn a_duration_falls_into_the_first_bucket_that_holds_it() {
-        for (nanos, expected) in [(0, 0), (1, 0), (1000, 0), (1001, 1), (2000, 1), (2001, 2), (4000, 2), (4001, 3)] {
+        for (nanos, expected) in
+            [(0, 0), (1, 0), (1000, 0), (1001, 1), (2000, 1), (2001, 2), (4000, 2), (4001, 3)]
+        {
             assert_eq!(bucket(nanos), expected, "{nanos} ns");
         }
         assert_eq!(bucket(16_777_216_000), LATENCY_BUCKETS - 1);

@@ -31,7 +31,9 @@ pub enum DirectoryError {
         path: String,
     },
     /// `create` on a folder that is there.
-    #[error("the directory {path} is already a data directory; `rekindle serve --directory {path}` serves it")]
+    #[error(
+        "the directory {path} is already a data directory; `rekindle serve --directory {path}` serves it"
+    )]
     Exists {
         /// The folder.
         path: String,
@@ -82,7 +84,11 @@ pub enum Opening {
 
 impl DataDirectory {
     /// Takes the folder at `path` for this process.
-    pub fn take(path: &Path, opening: Opening, files: Box<dyn Files>) -> Result<DataDirectory, DirectoryError> {
+    pub fn take(
+        path: &Path,
+        opening: Opening,
+        files: Box<dyn Files>,
+    ) -> Result<DataDirectory, DirectoryError> {
         let shown = path.display().to_string();
         let failed = |cause: io::Error| DirectoryError::Io { path: shown.clone(), cause };
         let found = look(&*files, path).map_err(failed)?;
@@ -95,7 +101,9 @@ impl DataDirectory {
             (Found::Ours, _) => {}
         }
         let lock = files.lock(&path.join(LOCK)).map_err(|cause| match cause.kind() {
-            io::ErrorKind::WouldBlock => DirectoryError::InUse { path: shown.clone(), owner: owner(&*files, path) },
+            io::ErrorKind::WouldBlock => {
+                DirectoryError::InUse { path: shown.clone(), owner: owner(&*files, path) }
+            }
             _ => failed(cause),
         })?;
         note_owner(&*files, path).map_err(failed)?;
@@ -187,7 +195,11 @@ mod tests {
         let path = dir.path().join("data");
         let first = take(&path, Opening::CreateOrOpen).unwrap();
         let refusal = take(&path, Opening::CreateOrOpen).err().unwrap();
-        let expected = format!("the data directory {} is in use by another process (pid {})", path.display(), std::process::id());
+        let expected = format!(
+            "the data directory {} is in use by another process (pid {})",
+            path.display(),
+            std::process::id()
+        );
         assert!(refusal.starts_with(&expected), "{refusal}");
         drop(first);
         assert!(take(&path, Opening::Open).is_ok());

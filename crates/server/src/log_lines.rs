@@ -34,7 +34,8 @@ impl LogLines {
     pub fn start() -> LogLines {
         let lines = LogLines(Arc::new(Places { started: Instant::now(), file: OnceLock::new() }));
         let level = std::env::var("REKINDLE_LOG").ok().and_then(|level| level.parse().ok());
-        let subscriber = tracing_subscriber::registry().with(lines.clone().with_filter(level.unwrap_or(LevelFilter::INFO)));
+        let subscriber = tracing_subscriber::registry()
+            .with(lines.clone().with_filter(level.unwrap_or(LevelFilter::INFO)));
         // Only the first in a process can be set; a test that starts two nodes keeps the first.
         drop(tracing::subscriber::set_global_default(subscriber));
         lines

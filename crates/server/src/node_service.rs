@@ -35,7 +35,9 @@ impl QueryService for NodeService {
     fn password(&self, user: &str) -> Option<PasswordRecord> {
         let catalog = self.node.catalog();
         let record = PasswordRecord::from_object(&catalog.user(user)?.password);
-        record.inspect_err(|error| tracing::error!("the password of user {user:?} cannot be used: {error}")).ok()
+        record
+            .inspect_err(|error| tracing::error!("the password of user {user:?} cannot be used: {error}"))
+            .ok()
     }
 
     fn server_info(&self) -> ServerInfo {

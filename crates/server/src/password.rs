@@ -56,10 +56,15 @@ pub fn check_exposure(config: &Config, has_password: bool) -> Result<(), Unprote
     if has_password || config.insecure {
         return Ok(());
     }
-    let services = [("drivers", Some(&config.driver)), ("cluster", Some(&config.cluster)), ("HTTP", config.http.as_ref())];
+    let services = [
+        ("drivers", Some(&config.driver)),
+        ("cluster", Some(&config.cluster)),
+        ("HTTP", config.http.as_ref()),
+    ];
     for (service, bound) in services {
         let open = bound.filter(|bound| !bound.is_local());
-        let open = open.and_then(|bound| bound.addresses.iter().find(|address| !address.to_canonical().is_loopback()));
+        let open = open
+            .and_then(|bound| bound.addresses.iter().find(|address| !address.to_canonical().is_loopback()));
         if let Some(address) = open {
             return Err(Unprotected { service, address: *address });
         }

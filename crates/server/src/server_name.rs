@@ -24,7 +24,9 @@ pub fn hostname() -> String {
 pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn Random) -> io::Result<String> {
     let path = dir.join(FILE);
     let kept = match files.read(&path) {
-        Ok(bytes) => String::from_utf8(bytes).ok().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()),
+        Ok(bytes) => {
+            String::from_utf8(bytes).ok().map(|name| name.trim().to_owned()).filter(|name| !name.is_empty())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };

@@ -113,7 +113,9 @@ fn open_log_file(lines: &LogLines, config: &Config, directory: &DataDirectory) -
 fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Result<(), StartError> {
     let Some(wanted) = &config.initial_password else { return Ok(()) };
     if node.catalog().user("admin").is_some_and(|admin| admin.has_password) {
-        tracing::info!("Ignoring --initial-password option because the admin password is already configured.");
+        tracing::info!(
+            "Ignoring --initial-password option because the admin password is already configured."
+        );
         return Ok(());
     }
     let password = password::initial(Some(wanted), &*machine.random);
@@ -131,19 +133,31 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        Machine { files: Arc::new(RealFiles), clock: Arc::new(RealClock::new()), random: Arc::new(RealRandom) }
+        Machine {
+            files: Arc::new(RealFiles),
+            clock: Arc::new(RealClock::new()),
+            random: Arc::new(RealRandom),
+        }
     }
 
     /// Opens everything in `directory`: the engine, the log, and what was not applied yet.
-    fn open(&self, config: &Config, directory: &DataDirectory) -> Result<(Arc<Node>, Arc<dyn Engine>), StartError> {
+    fn open(
+        &self,
+        config: &Config,
+        directory: &DataDirectory,
+    ) -> Result<(Arc<Node>, Arc<dyn Engine>), StartError> {
         let dir = directory.path();
-        let failed = |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
-        let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random).map_err(failed)?;
-        let engine: Arc<dyn Engine> = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config))?);
+        let failed =
+            |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
+        let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
+            .map_err(failed)?;
+        let engine: Arc<dyn Engine> =
+            Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config))?);
         let replicas = Replicas::with_row_cache(engine.clone(), row_cache_bytes(config))?;
         let options = FileLogOptions { random: self.random.clone(), ..FileLogOptions::default() };
         let (files, clock) = (self.files.clone(), self.clock.clone());
-        let log: Arc<dyn Log> = Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
+        let log: Arc<dyn Log> =
+            Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
         let node = Node::open(NodeOptions {
             dir: dir.to_owned(),
             server_name: Text::from(name),
@@ -169,7 +183,8 @@ fn size(bytes: u64) -> usize {
 
 fn engine_options(config: &Config) -> EngineOptions {
     let cache_bytes = config.cache.bytes(available_bytes());
-    let write_buffer = (cache_bytes / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
+    let write_buffer =
+        (cache_bytes / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
     EngineOptions {
         cache_bytes: size(cache_bytes - cache_bytes / ROW_CACHE_DIVISOR),
         write_buffer_bytes: size(write_buffer),

@@ -72,7 +72,11 @@ impl ClientHandshake {
 
     /// Goes as far as `input` allows. Returns how many bytes are done with and where the
     /// handshake stands; what must be sent is appended to `out`.
-    pub fn advance(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(usize, ClientStep), HandshakeFailed> {
+    pub fn advance(
+        &mut self,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(usize, ClientStep), HandshakeFailed> {
         let mut used_total = 0;
         while let Cut::Message { text, used } = message::cut(input.get(used_total..).unwrap_or_default()) {
             used_total += used;
@@ -120,7 +124,10 @@ fn read_versions(object: &Map<String, Value>) -> Result<String, HandshakeFailed>
 }
 
 fn read_authentication(object: &Map<String, Value>) -> Result<&str, HandshakeFailed> {
-    object.get("authentication").and_then(Value::as_str).ok_or(HandshakeFailed::Scram(ServerRefused::Unreadable))
+    object
+        .get("authentication")
+        .and_then(Value::as_str)
+        .ok_or(HandshakeFailed::Scram(ServerRefused::Unreadable))
 }
 
 fn write_proof(out: &mut Vec<u8>, client_final: &str) {

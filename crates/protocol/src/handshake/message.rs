@@ -66,7 +66,8 @@ pub(super) fn first_authentication(object: &Map<String, Value>) -> Result<&str, 
     if version != 0.0 {
         return Err(Refusal::VersionUnsupported);
     }
-    let method = object.get("authentication_method").and_then(Value::as_str).ok_or(Refusal::MethodNotString)?;
+    let method =
+        object.get("authentication_method").and_then(Value::as_str).ok_or(Refusal::MethodNotString)?;
     if method != "SCRAM-SHA-256" {
         return Err(Refusal::MethodUnsupported);
     }

@@ -52,7 +52,8 @@ impl Refusal {
     }
 
     pub(super) fn write(self, out: &mut Vec<u8>) {
-        let body = serde_json::json!({"error": self.to_string(), "error_code": self.code(), "success": false});
+        let body =
+            serde_json::json!({"error": self.to_string(), "error_code": self.code(), "success": false});
         out.extend_from_slice(body.to_string().as_bytes());
         out.push(0);
     }

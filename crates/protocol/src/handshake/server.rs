@@ -122,7 +122,13 @@ impl ServerHandshake {
         }
     }
 
-    fn step(&mut self, input: &[u8], accounts: &dyn Accounts, version: &str, out: &mut Vec<u8>) -> Result<Move, Stop> {
+    fn step(
+        &mut self,
+        input: &[u8],
+        accounts: &dyn Accounts,
+        version: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<Move, Stop> {
         match &mut self.stage {
             Stage::Magic => read_magic(input, version, out),
             Stage::Key { version } => read_key(*version, input, accounts, out),
@@ -131,7 +137,9 @@ impl ServerHandshake {
                 Ok(read_first(input, accounts, &self.randomness.decoy, &nonce, out)?)
             }
             Stage::FinalMessage(exchange) => {
-                let Cut::Message { text, used } = message::cut_client(input)? else { return Ok(Move::NeedMore) };
+                let Cut::Message { text, used } = message::cut_client(input)? else {
+                    return Ok(Move::NeedMore);
+                };
                 let object = message::parse(text)?;
                 let client_final = message::authentication(&object)?;
                 let (user, server_final) = exchange.finish(client_final).map_err(Refusal::from)?;
@@ -167,7 +175,12 @@ fn write_versions(out: &mut Vec<u8>, server_version: &str) {
 }
 
 /// Key length, key and wire format, together.
-fn read_key(version: Version, input: &[u8], accounts: &dyn Accounts, out: &mut Vec<u8>) -> Result<Move, Stop> {
+fn read_key(
+    version: Version,
+    input: &[u8],
+    accounts: &dyn Accounts,
+    out: &mut Vec<u8>,
+) -> Result<Move, Stop> {
     let Some((length, rest)) = read_u32(input) else { return Ok(Move::NeedMore) };
     let length = length as usize;
     if length > MESSAGE_BYTES_MAX {

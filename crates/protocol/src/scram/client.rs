@@ -53,8 +53,11 @@ impl ClientExchange {
     pub fn prove(self, server_first: &str) -> Result<ClientProof, ServerRefused> {
         let attributes = split(server_first).ok_or(ServerRefused::Unreadable)?;
         let nonce = value(&attributes, b'r').ok_or(ServerRefused::Unreadable)?;
-        let salt = value(&attributes, b's').and_then(|salt| BASE64.decode(salt).ok()).ok_or(ServerRefused::Unreadable)?;
-        let iterations = value(&attributes, b'i').and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
+        let salt = value(&attributes, b's')
+            .and_then(|salt| BASE64.decode(salt).ok())
+            .ok_or(ServerRefused::Unreadable)?;
+        let iterations =
+            value(&attributes, b'i').and_then(|rounds| rounds.parse().ok()).filter(|rounds| *rounds > 0);
         let iterations: u32 = iterations.ok_or(ServerRefused::Unreadable)?;
         if !nonce.starts_with(&self.nonce) {
             return Err(ServerRefused::WrongNonce);
@@ -97,7 +100,11 @@ impl ClientProof {
     pub fn check(&self, server_final: &str) -> Result<(), ServerRefused> {
         let signature = server_final.strip_prefix("v=").ok_or(ServerRefused::Unreadable)?;
         let signature = BASE64.decode(signature).map_err(|_| ServerRefused::Unreadable)?;
-        if bool::from(signature.ct_eq(&self.server_signature)) { Ok(()) } else { Err(ServerRefused::WrongSignature) }
+        if bool::from(signature.ct_eq(&self.server_signature)) {
+            Ok(())
+        } else {
+            Err(ServerRefused::WrongSignature)
+        }
     }
 }
 
@@ -128,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_challenge_that_is_not_ours_is_not_answered() {
-        let prove = |server_first: &str| ClientExchange::new("user", "pencil", "mine").prove(server_first).err();
+        let prove =
+            |server_first: &str| ClientExchange::new("user", "pencil", "mine").prove(server_first).err();
         assert_eq!(prove("r=theirs,s=AAAA,i=1"), Some(ServerRefused::WrongNonce));
         assert_eq!(prove("r=mine+,s=AAAA,i=0"), Some(ServerRefused::Unreadable));
         assert_eq!(prove("r=mine+,s=A,i=1"), Some(ServerRefused::Unreadable));

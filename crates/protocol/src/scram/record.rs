@@ -127,7 +127,8 @@ impl SaltedKeys {
     pub(super) fn derive(password: &str, salt: &[u8], iterations: u32) -> SaltedKeys {
         let prepared = prepare(password);
         let password = prepared.as_deref().unwrap_or(password);
-        let salted_password = pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(password.as_bytes(), salt, iterations.max(1));
+        let salted_password =
+            pbkdf2::pbkdf2_hmac_array::<Sha256, 32>(password.as_bytes(), salt, iterations.max(1));
         SaltedKeys { salted_password }
     }
 
@@ -145,7 +146,8 @@ impl SaltedKeys {
 }
 
 pub(super) fn hmac(key: &[u8], message: &[u8]) -> Key {
-    let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(key).expect("invariant: HMAC takes a key of any length");
+    let mut mac =
+        <Hmac<Sha256> as Mac>::new_from_slice(key).expect("invariant: HMAC takes a key of any length");
     mac.update(message);
     mac.finalize().into_bytes().into()
 }

@@ -104,7 +104,8 @@ impl Challenge {
             return Err(AuthError::ExtensionsNotSupported);
         }
         let escaped = value(&attributes, b'n').ok_or(AuthError::InvalidEncoding)?;
-        let client_nonce = value(&attributes, b'r').filter(|nonce| !nonce.is_empty()).ok_or(AuthError::InvalidEncoding)?;
+        let client_nonce =
+            value(&attributes, b'r').filter(|nonce| !nonce.is_empty()).ok_or(AuthError::InvalidEncoding)?;
         Ok(Challenge {
             user: user_name(escaped)?,
             client_nonce: client_nonce.to_owned(),
@@ -166,7 +167,8 @@ impl ServerExchange {
             return Err(AuthError::Other);
         }
         let proof = BASE64.decode(proof).map_err(|_| AuthError::InvalidEncoding)?;
-        let auth_message = format!("{},{},{without_proof}", self.challenge.client_first_bare, self.server_first);
+        let auth_message =
+            format!("{},{},{without_proof}", self.challenge.client_first_bare, self.server_first);
         let proved = self.proves(&proof, auth_message.as_bytes());
         if !self.known {
             return Err(AuthError::UnknownUser);
@@ -210,7 +212,8 @@ mod tests {
 
     #[test]
     fn the_exchange_of_rfc_7677_is_reproduced() {
-        let exchange = Challenge::parse(CLIENT_FIRST).unwrap().answer(Some(rfc_record()), &decoy(), SERVER_NONCE);
+        let exchange =
+            Challenge::parse(CLIENT_FIRST).unwrap().answer(Some(rfc_record()), &decoy(), SERVER_NONCE);
         assert_eq!(
             exchange.server_first(),
             "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -222,7 +225,8 @@ mod tests {
 
     #[test]
     fn a_proof_changed_in_one_letter_is_a_wrong_password() {
-        let exchange = Challenge::parse(CLIENT_FIRST).unwrap().answer(Some(rfc_record()), &decoy(), SERVER_NONCE);
+        let exchange =
+            Challenge::parse(CLIENT_FIRST).unwrap().answer(Some(rfc_record()), &decoy(), SERVER_NONCE);
         let forged = CLIENT_FINAL.replace("p=dHzb", "p=eHzb");
         assert_eq!(exchange.finish(&forged), Err(AuthError::WrongPassword));
     }
@@ -275,7 +279,8 @@ mod tests {
             ("c=biws,r=nonceserver,p=AAAA", AuthError::WrongPassword),
         ];
         for (message, error) in cases {
-            let exchange = Challenge::parse("n,,n=user,r=nonce").unwrap().answer(Some(rfc_record()), &decoy(), "server");
+            let exchange =
+                Challenge::parse("n,,n=user,r=nonce").unwrap().answer(Some(rfc_record()), &decoy(), "server");
             assert_eq!(exchange.finish(message), Err(error), "{message:?}");
         }
     }

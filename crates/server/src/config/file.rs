@@ -11,7 +11,10 @@ pub fn read_file(path: &Path) -> Result<Vec<Setting>, ConfigError> {
         place: format!("--config-file {}", path.display()),
         what: format!("the file cannot be read: {error}"),
     })?;
-    text.lines().enumerate().filter_map(|(index, line)| parse_line(path, index + 1, line).transpose()).collect()
+    text.lines()
+        .enumerate()
+        .filter_map(|(index, line)| parse_line(path, index + 1, line).transpose())
+        .collect()
 }
 
 fn parse_line(path: &Path, number: usize, line: &str) -> Result<Option<Setting>, ConfigError> {

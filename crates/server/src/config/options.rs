@@ -45,13 +45,44 @@ const ACCEPTED: &str = "Accepted, without effect";
 /// The options of `create` and `serve`, in the order `help` shows them.
 pub const OPTIONS: &[OptionSpec] = &[
     short('d', option("directory", One("PATH"), FILES, "Data directory [default: rekindle_data]")),
-    option("config-file", One("PATH"), FILES, "Read options from a file: key=value, # comments, the names of these flags"),
+    option(
+        "config-file",
+        One("PATH"),
+        FILES,
+        "Read options from a file: key=value, # comments, the names of these flags",
+    ),
     option("log-file", One("PATH"), FILES, "Where the log goes [default: log_file in the data directory]"),
     option("pid-file", One("PATH"), FILES, "Keep the process id in this file while the server runs"),
-    short('n', option("server-name", One("NAME"), SERVER, "Name of this server [default: the host's name and three letters]")),
-    short('t', option("server-tag", Many("TAG"), SERVER, "Tag of this server; may be given several times [default: default]")),
-    option("initial-password", One("auto|PASSWORD"), SERVER, "Password of admin, if it has none yet; auto makes one up and prints it"),
-    option("bind", Many("all|ADDRESS"), NETWORK, "Also listen on this address; only this machine can connect otherwise"),
+    short(
+        'n',
+        option(
+            "server-name",
+            One("NAME"),
+            SERVER,
+            "Name of this server [default: the host's name and three letters]",
+        ),
+    ),
+    short(
+        't',
+        option(
+            "server-tag",
+            Many("TAG"),
+            SERVER,
+            "Tag of this server; may be given several times [default: default]",
+        ),
+    ),
+    option(
+        "initial-password",
+        One("auto|PASSWORD"),
+        SERVER,
+        "Password of admin, if it has none yet; auto makes one up and prints it",
+    ),
+    option(
+        "bind",
+        Many("all|ADDRESS"),
+        NETWORK,
+        "Also listen on this address; only this machine can connect otherwise",
+    ),
     option("bind-driver", Many("all|ADDRESS"), NETWORK, "Like --bind, for drivers alone"),
     option("bind-http", Many("all|ADDRESS"), NETWORK, "Like --bind, for HTTP alone"),
     option("bind-cluster", Many("all|ADDRESS"), NETWORK, "Like --bind, for other servers alone"),
@@ -62,7 +93,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     option("http-port", One("PORT"), NETWORK, "Port for HTTP [default: 8080]"),
     short('o', option("port-offset", One("NUMBER"), NETWORK, "Added to every port")),
     option("no-http-admin", Nothing, NETWORK, "No HTTP port"),
-    option("cache-size", One("MB|auto"), MACHINE, "Memory for caches [default: half of what is free, less 1024 MB]"),
+    option(
+        "cache-size",
+        One("MB|auto"),
+        MACHINE,
+        "Memory for caches [default: half of what is free, less 1024 MB]",
+    ),
     short('c', option("cores", One("NUMBER"), MACHINE, "Processor cores to use [default: all]")),
     option("io-threads", One("NUMBER"), ACCEPTED, "Each thread does its own disk operations"),
     option("no-update-check", Nothing, ACCEPTED, "There is no update check"),
@@ -139,7 +175,8 @@ mod tests {
 
     #[test]
     fn names_and_letters_are_unique() {
-        let mut names: Vec<&str> = OPTIONS.iter().map(|spec| spec.name).chain(MISSING.iter().map(|(n, _)| *n)).collect();
+        let mut names: Vec<&str> =
+            OPTIONS.iter().map(|spec| spec.name).chain(MISSING.iter().map(|(n, _)| *n)).collect();
         let mut letters: Vec<char> = OPTIONS.iter().filter_map(|spec| spec.short).collect();
         let (name_count, letter_count) = (names.len(), letters.len());
         names.sort_unstable();

@@ -49,7 +49,8 @@ fn path(given: &Settings, name: &str) -> Option<PathBuf> {
 fn service(given: &Settings, name: &str, port: u16) -> Result<Service, ConfigError> {
     let own = format!("bind-{name}");
     let bind = if given.flag(&own) { own.as_str() } else { "bind" };
-    let mut addresses: Vec<IpAddr> = if given.flag("no-default-bind") { Vec::new() } else { LOOPBACK.to_vec() };
+    let mut addresses: Vec<IpAddr> =
+        if given.flag("no-default-bind") { Vec::new() } else { LOOPBACK.to_vec() };
     for setting in given.many(bind) {
         addresses.extend(value::addresses(setting)?);
     }
@@ -57,7 +58,10 @@ fn service(given: &Settings, name: &str, port: u16) -> Result<Service, ConfigErr
         let what = format!("nothing is left to listen on; add --bind or --bind-{name}");
         return Err(ConfigError { place: "--no-default-bind".to_owned(), what });
     }
-    Ok(Service { addresses: without_covered(&addresses), port: offset_port(given, &format!("{name}-port"), port)? })
+    Ok(Service {
+        addresses: without_covered(&addresses),
+        port: offset_port(given, &format!("{name}-port"), port)?,
+    })
 }
 
 /// Each address once, and none that "every address" of its kind already covers.
@@ -77,13 +81,17 @@ fn without_covered(addresses: &[IpAddr]) -> Vec<IpAddr> {
 
 fn offset_port(given: &Settings, name: &str, default: u16) -> Result<u16, ConfigError> {
     let setting = given.one(name);
-    let port: u16 = setting.map_or(Ok(default), |setting| value::number(setting, 0, "a port between 0 and 65535"))?;
+    let port: u16 =
+        setting.map_or(Ok(default), |setting| value::number(setting, 0, "a port between 0 and 65535"))?;
     let Some(offset) = given.one("port-offset") else { return Ok(port) };
     let added: u16 = value::number(offset, 0, "a number between 0 and 65535")?;
     if port == 0 {
         return Ok(0);
     }
-    port.checked_add(added).ok_or_else(|| offset.wrong(format!("{name} would be {}; the last port is 65535", u32::from(port) + u32::from(added))))
+    port.checked_add(added).ok_or_else(|| {
+        offset
+            .wrong(format!("{name} would be {}; the last port is 65535", u32::from(port) + u32::from(added)))
+    })
 }
 
 fn notes(given: &Settings) -> Vec<String> {
@@ -137,7 +145,10 @@ mod tests {
         let config = config(&[("bind", "10.0.0.1"), ("bind-http", "10.0.0.2"), ("no-default-bind", "")]);
         assert_eq!(config.driver.addresses, [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))]);
         assert_eq!(config.http.unwrap().addresses, [IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2))]);
-        refused(&[("no-default-bind", "")], "--no-default-bind: nothing is left to listen on; add --bind or --bind-http");
+        refused(
+            &[("no-default-bind", "")],
+            "--no-default-bind: nothing is left to listen on; add --bind or --bind-http",
+        );
     }
 
     #[test]
@@ -164,23 +175,39 @@ mod tests {
         refused(&[("cores", "0")], "--cores 0: expected a number of cores, at least 1");
         refused(&[("cache-size", "5")], "--cache-size 5: a cache needs at least 100 megabytes");
         refused(&[("cache-size", "big")], "--cache-size big: expected a number of megabytes or `auto`");
-        refused(&[("server-name", "a b")], "--server-name a b: use A-Z, a-z, 0-9, _ and - only, at most 63 characters");
+        refused(
+            &[("server-name", "a b")],
+            "--server-name a b: use A-Z, a-z, 0-9, _ and - only, at most 63 characters",
+        );
         refused(&[("directory", "")], "--directory: needs a value: PATH");
-        refused(&[("http-port", "1"), ("http-port", "2")], "--http-port 2: already given (--http-port 1); keep one");
-        refused(&[("join", "a:1")], "--join a:1: not supported: this version runs a single server; leave it out");
+        refused(
+            &[("http-port", "1"), ("http-port", "2")],
+            "--http-port 2: already given (--http-port 1); keep one",
+        );
+        refused(
+            &[("join", "a:1")],
+            "--join a:1: not supported: this version runs a single server; leave it out",
+        );
     }
 
     #[test]
     fn flags_win_over_the_file() {
         let origin = Origin::File { path: "a.conf".into(), line: 2 };
-        let line = |name: &str, value: &str| Setting { name: name.into(), value: Some(value.into()), origin: origin.clone() };
+        let line = |name: &str, value: &str| Setting {
+            name: name.into(),
+            value: Some(value.into()),
+            origin: origin.clone(),
+        };
         let mut settings = flags(&[("http-port", "1"), ("server-tag", "x")]);
         settings.extend([line("http-port", "2"), line("driver-port", "3"), line("server-tag", "y")]);
         let config = Config::from_settings(settings).unwrap();
         assert_eq!((config.http.unwrap().port, config.driver.port), (1, 3));
         assert_eq!(config.server_tags, ["x"]);
         let error = Config::from_settings(vec![line("drvier-port", "3")]).unwrap_err();
-        assert_eq!(error.to_string(), "a.conf, line 2: drvier-port=3: there is no such option; did you mean `driver-port`?");
+        assert_eq!(
+            error.to_string(),
+            "a.conf, line 2: drvier-port=3: there is no such option; did you mean `driver-port`?"
+        );
     }
 
     #[test]

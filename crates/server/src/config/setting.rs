@@ -52,7 +52,9 @@ impl fmt::Display for Setting {
         match (&self.origin, value) {
             (Origin::Flag, None) => write!(f, "--{}", self.name),
             (Origin::Flag, Some(value)) => write!(f, "--{} {value}", self.name),
-            (Origin::File { path, line }, None) => write!(f, "{}, line {line}: {}", path.display(), self.name),
+            (Origin::File { path, line }, None) => {
+                write!(f, "{}, line {line}: {}", path.display(), self.name)
+            }
             (Origin::File { path, line }, Some(value)) => {
                 write!(f, "{}, line {line}: {}={value}", path.display(), self.name)
             }
@@ -81,14 +83,21 @@ impl Settings {
         for setting in settings {
             let spec = known(&setting)?;
             let setting = with_value(setting, spec)?;
-            let again = kept.iter().find(|other| other.name == setting.name && other.origin.is_flag() == setting.origin.is_flag());
+            let again = kept.iter().find(|other| {
+                other.name == setting.name && other.origin.is_flag() == setting.origin.is_flag()
+            });
             match (spec.takes, again) {
-                (Takes::One(_), Some(first)) => return Err(setting.wrong(format!("already given ({first}); keep one"))),
+                (Takes::One(_), Some(first)) => {
+                    return Err(setting.wrong(format!("already given ({first}); keep one")));
+                }
                 _ => kept.push(setting),
             }
         }
-        let by_flag: Vec<String> =
-            kept.iter().filter(|setting| setting.origin.is_flag()).map(|setting| setting.name.clone()).collect();
+        let by_flag: Vec<String> = kept
+            .iter()
+            .filter(|setting| setting.origin.is_flag())
+            .map(|setting| setting.name.clone())
+            .collect();
         kept.retain(|setting| setting.origin.is_flag() || !by_flag.contains(&setting.name));
         Ok(Settings(kept))
     }
@@ -132,7 +141,9 @@ fn known(setting: &Setting) -> Result<&'static OptionSpec, ConfigError> {
 fn with_value(setting: Setting, spec: &OptionSpec) -> Result<Setting, ConfigError> {
     match (spec.takes, setting.value.as_deref()) {
         (Takes::Nothing, None | Some("" | "true")) => Ok(Setting { value: None, ..setting }),
-        (Takes::Nothing, Some(_)) => Err(setting.wrong("takes no value; leave the line out to switch it off")),
+        (Takes::Nothing, Some(_)) => {
+            Err(setting.wrong("takes no value; leave the line out to switch it off"))
+        }
         (Takes::One(value) | Takes::Many(value), None | Some("")) => {
             Err(setting.wrong(format!("needs a value: {value}")))
         }

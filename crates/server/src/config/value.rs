@@ -18,7 +18,11 @@ pub(super) fn text(setting: &Setting) -> &str {
     setting.value.as_deref().unwrap_or_default()
 }
 
-pub(super) fn number<N: FromStr + PartialOrd>(setting: &Setting, least: N, what: &str) -> Result<N, ConfigError> {
+pub(super) fn number<N: FromStr + PartialOrd>(
+    setting: &Setting,
+    least: N,
+    what: &str,
+) -> Result<N, ConfigError> {
     let number = text(setting).parse::<N>().ok().filter(|number| *number >= least);
     number.ok_or_else(|| setting.wrong(format!("expected {what}")))
 }
@@ -31,7 +35,8 @@ pub(super) fn addresses(setting: &Setting) -> Result<Vec<IpAddr>, ConfigError> {
     if let Ok(address) = value.parse() {
         return Ok(vec![address]);
     }
-    let found = (value, 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect::<Vec<_>>());
+    let found =
+        (value, 0).to_socket_addrs().map(|found| found.map(|address| address.ip()).collect::<Vec<_>>());
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         _ => Err(setting.wrong("expected `all` or an address of this machine, such as 192.168.0.2 or ::1")),

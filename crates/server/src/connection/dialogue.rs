@@ -258,7 +258,9 @@ mod tests {
         let ContinueStep::Fetch(first) = dialogue.resume(TOKEN) else { panic!("not fetched") };
         assert!(matches!(dialogue.resume(TOKEN), ContinueStep::Queued));
         assert!(matches!(dialogue.resume(TOKEN), ContinueStep::Queued));
-        let DoneStep::SendAndFetch(second) = dialogue.done(TOKEN, first.job, endless()) else { panic!("not fetched") };
+        let DoneStep::SendAndFetch(second) = dialogue.done(TOKEN, first.job, endless()) else {
+            panic!("not fetched")
+        };
         assert!(matches!(dialogue.done(TOKEN, second.job, None), DoneStep::Send { refuse: 1 }));
         assert!(!dialogue.in_use(TOKEN));
     }

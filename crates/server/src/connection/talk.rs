@@ -45,7 +45,13 @@ struct Pending {
 
 impl Talk {
     /// A talk in which nothing was said. At most `jobs_max` queries run at the same time.
-    pub fn new(desk: Rc<Desk>, session: Arc<dyn Session>, mail: Arc<Mail>, waker: Waker, jobs_max: usize) -> Talk {
+    pub fn new(
+        desk: Rc<Desk>,
+        session: Arc<dyn Session>,
+        mail: Arc<Mail>,
+        waker: Waker,
+        jobs_max: usize,
+    ) -> Talk {
         Talk { desk, session, mail, waker, jobs_max, dialogue: Dialogue::default(), pending: Vec::new() }
     }
 
@@ -209,7 +215,9 @@ impl Talk {
 
     fn poll_one(&mut self, index: usize, out: &mut Outbox) {
         let Some(pending) = self.pending.get_mut(index) else { return };
-        let std::task::Poll::Ready(answer) = pending.answer.as_mut().poll(&mut Context::from_waker(&self.waker)) else {
+        let std::task::Poll::Ready(answer) =
+            pending.answer.as_mut().poll(&mut Context::from_waker(&self.waker))
+        else {
             return;
         };
         let Pending { token, job, noreply, mut tally, .. } = self.pending.swap_remove(index);

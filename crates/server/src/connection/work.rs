@@ -37,7 +37,13 @@ impl Errand {
     }
 
     /// Reads and runs a query that is too long to be read on the connection's thread.
-    pub fn run_unread(mut self, pool: &QueryPool, cancel: Arc<Cancel>, session: Arc<dyn Session>, body: Bytes) {
+    pub fn run_unread(
+        mut self,
+        pool: &QueryPool,
+        cancel: Arc<Cancel>,
+        session: Arc<dyn Session>,
+        body: Bytes,
+    ) {
         pool.run(move || {
             let answer = guarded(|| {
                 let begun = session.begin(body);
@@ -81,7 +87,9 @@ fn guarded(work: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Fai
         let what = panic.downcast_ref::<String>().map(String::as_str);
         let what = what.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
         tracing::error!("a query panicked: {what}");
-        Err(Failure::runtime(ErrorClass::Internal, format!("The server failed while it ran this query: {what}")))
+        Err(Failure::runtime(
+            ErrorClass::Internal,
+            format!("The server failed while it ran this query: {what}"),
+        ))
     })
 }
-

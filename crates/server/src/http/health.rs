@@ -40,16 +40,26 @@ impl Health {
         let quoted = |text: &str| Datum::from(text).to_json_string();
         let version = quoted(env!("CARGO_PKG_VERSION"));
         match stage {
-            Stage::Starting(doing) => {
-                (false, format!("{{\"status\":\"starting\",\"reason\":{},\"version\":{version}}}\n", quoted(doing)))
-            }
+            Stage::Starting(doing) => (
+                false,
+                format!("{{\"status\":\"starting\",\"reason\":{},\"version\":{version}}}\n", quoted(doing)),
+            ),
             Stage::Ready { id, name } => {
                 let (id, name) = (quoted(&id), quoted(&name));
-                (true, format!("{{\"status\":\"ready\",\"id\":{id},\"name\":{name},\"version\":{version}}}\n"))
+                (
+                    true,
+                    format!("{{\"status\":\"ready\",\"id\":{id},\"name\":{name},\"version\":{version}}}\n"),
+                )
             }
             Stage::ShuttingDown => {
                 let reason = "the server was told to stop and finishes what runs";
-                (false, format!("{{\"status\":\"stopping\",\"reason\":{},\"version\":{version}}}\n", quoted(reason)))
+                (
+                    false,
+                    format!(
+                        "{{\"status\":\"stopping\",\"reason\":{},\"version\":{version}}}\n",
+                        quoted(reason)
+                    ),
+                )
             }
         }
     }

@@ -49,7 +49,12 @@ impl Sources {
         let mut page = Page::default();
         let version = env!("CARGO_PKG_VERSION");
         page.family("rekindle_build", Gauge, "Version of the program.").sample(&[("version", version)], 1.0);
-        page.single("rekindle_uptime_seconds", Gauge, "Time since the start.", self.started.elapsed().as_secs_f64());
+        page.single(
+            "rekindle_uptime_seconds",
+            Gauge,
+            "Time since the start.",
+            self.started.elapsed().as_secs_f64(),
+        );
         write_process(&mut page, Process::now());
         if let Some(observed) = self.observed.get() {
             write_queries(&mut page, &observed.counters);
@@ -70,26 +75,38 @@ impl Default for Sources {
 fn write_process(page: &mut Page, process: Process) {
     page.single("process_cpu_seconds", Counter, "Processor time, user and system.", process.cpu_seconds);
     page.single("process_resident_memory_bytes", Gauge, "Memory in use.", process.resident_bytes);
-    page.single("process_resident_memory_max_bytes", Gauge, "Most memory ever in use.", process.resident_bytes_max);
+    page.single(
+        "process_resident_memory_max_bytes",
+        Gauge,
+        "Most memory ever in use.",
+        process.resident_bytes_max,
+    );
     page.single("process_written_bytes", Counter, "Bytes handed to the disk.", process.written_bytes);
     page.single("process_read_bytes", Counter, "Bytes fetched from the disk.", process.read_bytes);
     page.single("process_threads", Gauge, "Threads.", process.threads);
 }
 
 fn write_queries(page: &mut Page, counters: &[Arc<Counters>]) {
-    let sums: Vec<(&str, LatencySum)> = QueryKind::ALL.iter().map(|kind| (kind.name(), sum(counters, *kind))).collect();
+    let sums: Vec<(&str, LatencySum)> =
+        QueryKind::ALL.iter().map(|kind| (kind.name(), sum(counters, *kind))).collect();
     let mut family = page.family("rekindle_queries", Counter, "Queries answered, by kind.");
     for (kind, sum) in &sums {
         family.sample(&[("kind", kind)], sum.count() as f64);
     }
-    let mut family = page.histograms("rekindle_query_duration_seconds", "Time from a query's last byte to its answer.");
+    let mut family =
+        page.histograms("rekindle_query_duration_seconds", "Time from a query's last byte to its answer.");
     for (kind, sum) in &sums {
         family.histogram(&[("kind", kind)], sum.bounds(), Some(sum.total_nanos as f64 / 1e9));
     }
     let failures = counters.iter().map(|one| one.failures.load(Relaxed)).sum::<u64>();
     page.single("rekindle_query_failures", Counter, "Queries answered with an error.", failures as f64);
     let running = counters.iter().map(|one| one.running.load(Relaxed)).sum::<i64>();
-    page.single("rekindle_queries_running", Gauge, "Queries at work, or on their way to the log.", running as f64);
+    page.single(
+        "rekindle_queries_running",
+        Gauge,
+        "Queries at work, or on their way to the log.",
+        running as f64,
+    );
 }
 
 fn sum(counters: &[Arc<Counters>], kind: QueryKind) -> LatencySum {
@@ -107,7 +124,12 @@ fn write_connections(page: &mut Page, counters: &[Arc<Counters>]) {
     let accepted = total(|one| one.accepted.load(Relaxed));
     page.single("rekindle_connections_accepted", Counter, "Driver connections ever.", accepted);
     let refused = total(|one| one.refused.load(Relaxed));
-    page.single("rekindle_connections_refused", Counter, "Driver connections whose handshake failed.", refused);
+    page.single(
+        "rekindle_connections_refused",
+        Counter,
+        "Driver connections whose handshake failed.",
+        refused,
+    );
     let received = total(|one| one.bytes_in.load(Relaxed));
     page.single("rekindle_received_bytes", Counter, "Bytes from drivers.", received);
     let sent = total(|one| one.bytes_out.load(Relaxed));
@@ -119,15 +141,23 @@ fn write_log(page: &mut Page, log: &LogStats) {
     page.single("rekindle_log_append_bytes", Counter, "Bytes appended to the log.", log.append_bytes as f64);
     page.single("rekindle_log_writes", Counter, "Calls that appended them.", log.writes as f64);
     page.single("rekindle_log_fsyncs", Counter, "Times the disk was asked to keep them.", log.fsyncs as f64);
-    page.single("rekindle_log_fsync_seconds", Counter, "Time spent waiting for that.", log.fsync_us as f64 / 1e6);
+    page.single(
+        "rekindle_log_fsync_seconds",
+        Counter,
+        "Time spent waiting for that.",
+        log.fsync_us as f64 / 1e6,
+    );
     page.family("rekindle_log_acknowledged", Counter, "Writes acknowledged, by durability.")
         .sample(&[("durability", "hard")], log.acks_hard as f64)
         .sample(&[("durability", "soft")], log.acks_soft as f64);
     let last = log.group_commit.len() - 1;
     let bound = |i: usize| if i == last { f64::INFINITY } else { (1u64 << i) as f64 };
     let buckets = log.group_commit.iter().enumerate().map(|(i, count)| (bound(i), *count));
-    page.histograms("rekindle_log_group_commit_entries", "Entries that one fsync made durable.")
-        .histogram(&[], buckets, None);
+    page.histograms("rekindle_log_group_commit_entries", "Entries that one fsync made durable.").histogram(
+        &[],
+        buckets,
+        None,
+    );
     page.single("rekindle_log_segments", Gauge, "Segments on disk.", log.segments as f64);
     page.single("rekindle_log_disk_bytes", Gauge, "Bytes of the log on disk.", log.disk_bytes as f64);
     page.single("rekindle_log_groups", Gauge, "Shards whose log is open.", log.groups as f64);
@@ -140,8 +170,18 @@ fn write_engine(page: &mut Page, engine: &EngineStats, cache_bytes_max: u64) {
         .sample(&[("owner", "memtables")], memory.memtables as f64)
         .sample(&[("owner", "table_readers")], memory.table_readers as f64);
     page.single("rekindle_cache_bytes_max", Gauge, "Memory the cache may take.", cache_bytes_max as f64);
-    page.single("rekindle_cache_pinned_bytes", Gauge, "Of the cache, what stays.", memory.block_cache_pinned as f64);
-    let levels: Vec<(String, f64, f64)> = engine.levels.iter().enumerate().map(|(i, level)| (i.to_string(), level.files as f64, level.bytes as f64)).collect();
+    page.single(
+        "rekindle_cache_pinned_bytes",
+        Gauge,
+        "Of the cache, what stays.",
+        memory.block_cache_pinned as f64,
+    );
+    let levels: Vec<(String, f64, f64)> = engine
+        .levels
+        .iter()
+        .enumerate()
+        .map(|(i, level)| (i.to_string(), level.files as f64, level.bytes as f64))
+        .collect();
     let mut family = page.family("rekindle_engine_level_files", Gauge, "Files of each level of the tree.");
     for (level, files, _) in &levels {
         family.sample(&[("level", level)], *files);
@@ -150,11 +190,26 @@ fn write_engine(page: &mut Page, engine: &EngineStats, cache_bytes_max: u64) {
     for (level, _, bytes) in &levels {
         family.sample(&[("level", level)], *bytes);
     }
-    page.single("rekindle_engine_disk_bytes", Gauge, "Bytes of rows and indexes on disk.", engine.disk_bytes() as f64);
+    page.single(
+        "rekindle_engine_disk_bytes",
+        Gauge,
+        "Bytes of rows and indexes on disk.",
+        engine.disk_bytes() as f64,
+    );
     page.single("rekindle_engine_keys", Gauge, "Entries, roughly.", engine.keys_estimate as f64);
     let pending = engine.compaction_pending_bytes as f64;
-    page.single("rekindle_engine_compaction_pending_bytes", Gauge, "Bytes to be rewritten by merging.", pending);
-    page.single("rekindle_engine_background_running", Gauge, "Flushes and merges at work.", engine.background_running as f64);
+    page.single(
+        "rekindle_engine_compaction_pending_bytes",
+        Gauge,
+        "Bytes to be rewritten by merging.",
+        pending,
+    );
+    page.single(
+        "rekindle_engine_background_running",
+        Gauge,
+        "Flushes and merges at work.",
+        engine.background_running as f64,
+    );
     let stalled = f64::from(u8::from(engine.writes_stalled));
     page.single("rekindle_engine_writes_stalled", Gauge, "1 while writes wait for merging.", stalled);
     page.single("rekindle_engine_snapshots", Gauge, "Snapshots alive.", engine.snapshots as f64);

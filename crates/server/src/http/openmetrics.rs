@@ -101,7 +101,9 @@ mod tests {
     fn a_page_reads_as_scrapers_expect() {
         let mut page = Page::default();
         page.single("up_seconds", Kind::Gauge, "Time.", 1.5);
-        page.family("asked", Kind::Counter, "Questions.").sample(&[("kind", "a")], 2.0).sample(&[("kind", "b")], 3.0);
+        page.family("asked", Kind::Counter, "Questions.")
+            .sample(&[("kind", "a")], 2.0)
+            .sample(&[("kind", "b")], 3.0);
         let buckets = [(0.5, 1), (f64::INFINITY, 2)];
         page.histograms("took_seconds", "Times.").histogram(&[("kind", "a")], buckets.into_iter(), Some(9.0));
         let expected = "\

@@ -11,7 +11,9 @@ use protocol::handshake::{ClientHandshake, ClientStep};
 use protocol::response::ServerInfo;
 use protocol::scram::PasswordRecord;
 use protocol::{Failure, Token, frame};
-use rekindle_server::service::{Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work};
+use rekindle_server::service::{
+    Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work,
+};
 use rekindle_server::{House, Workers, accept_drivers, bind};
 use reql::ErrorClass;
 use serde_json::Value;
@@ -81,7 +83,9 @@ struct PuppetSession(Arc<Gates>);
 
 impl Session for PuppetSession {
     fn begin(&self, body: bytes::Bytes) -> Begun {
-        let Ok((_, (what, argument), options)) = serde_json::from_slice::<(u8, (String, Value), Value)>(&body) else {
+        let Ok((_, (what, argument), options)) =
+            serde_json::from_slice::<(u8, (String, Value), Value)>(&body)
+        else {
             let work = Work::Done(Err(Failure::client("unreadable")));
             return Begun { noreply: false, kind: QueryKind::Malformed, work };
         };
@@ -222,7 +226,11 @@ impl Talker {
     fn fill(&mut self) {
         let mut chunk = [0; 65536];
         let count = self.stream.read(&mut chunk).unwrap();
-        assert!(count > 0, "the server closed the connection; left over: {:?}", String::from_utf8_lossy(&self.buffer));
+        assert!(
+            count > 0,
+            "the server closed the connection; left over: {:?}",
+            String::from_utf8_lossy(&self.buffer)
+        );
         self.buffer.extend_from_slice(&chunk[..count]);
     }
 
