@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use datum::{KeyRange, Object, PrimaryKey, Text};
-use engine::Engine;
+use engine::{Batch, Engine};
 use io::{Clock, Files, Random};
 use log::{Durability, GroupId, Log};
 use parking_lot::Mutex;
@@ -153,7 +153,9 @@ impl Node {
         &self.log
     }
 
-    pub(crate) fn replicas(&self) -> &Arc<Replicas> {
+    /// All shards of the engine, for their figures.
+    #[must_use]
+    pub fn replicas(&self) -> &Arc<Replicas> {
         &self.replicas
     }
 
@@ -185,7 +187,20 @@ impl Node {
         for row in unfinished {
             self.finish_drop(&row)?;
         }
-        Ok(())
+        Ok(self.sweep()?)
+    }
+
+    /// Removes rows of tables that the catalog does not know: their removal was noted as done
+    /// and then lost with the engine's memory.
+    fn sweep(&self) -> Result<(), AdminError> {
+        let catalog = self.catalog();
+        let mut batch = Batch::new();
+        for table in storage::tables_present(&self.engine().snapshot()?)? {
+            if table.uuid() != CATALOG_TABLE && catalog.table_by_id(table).is_none() {
+                storage::drop_table(&mut batch, table);
+            }
+        }
+        Ok(self.engine().write(batch)?)
     }
 
     /// The rows of the catalog, databases first, so that tables find theirs.

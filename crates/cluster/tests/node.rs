@@ -142,3 +142,18 @@ fn names_are_unique_and_missing_ones_are_named() {
     let (_, tables) = node.drop_db("d").unwrap();
     assert_eq!(tables.len(), 1);
 }
+
+#[test]
+fn rows_of_a_table_nobody_knows_are_swept_away() {
+    let machine = Machine::new();
+    let stray = storage::TableId::from_uuid(uuid::Uuid::from_u128(42));
+    drop(machine.open());
+    let mut batch = engine::Batch::new();
+    let key = [stray.as_bytes(), &b"key"[..]].concat();
+    batch.put(engine::Space::Rows, &key, datum::Bytes::from_static(b"row"));
+    machine.engine.write(batch).unwrap();
+    let present = || storage::tables_present(&machine.engine.snapshot().unwrap()).unwrap();
+    assert!(present().contains(&stray));
+    drop(machine.open());
+    assert!(!present().contains(&stray));
+}

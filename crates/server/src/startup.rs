@@ -83,7 +83,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let running = Running::start(config, &machine, &node, &announcement, argv)?;
     pages.sources.observe(Observed {
         counters: running.workers.counters(),
-        engine: engine.clone(),
+        replicas: node.replicas().clone(),
         log: node.log().clone(),
         cache_bytes_max: config.cache.bytes(available_bytes()),
     });

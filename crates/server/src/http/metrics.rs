@@ -4,8 +4,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use engine::{Engine, EngineStats};
+use engine::EngineStats;
 use log::{Log, LogStats};
+use shard::Replicas;
+use storage::RowCacheStats;
 
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
@@ -24,8 +26,8 @@ pub struct Sources {
 pub struct Observed {
     /// The workers' numbers.
     pub counters: Vec<Arc<Counters>>,
-    /// The rows.
-    pub engine: Arc<dyn Engine>,
+    /// The rows, and those read lately.
+    pub replicas: Arc<Replicas>,
     /// The log of all shards.
     pub log: Arc<dyn Log>,
     /// The cache the engine may fill.
@@ -60,7 +62,11 @@ impl Sources {
             write_queries(&mut page, &observed.counters);
             write_connections(&mut page, &observed.counters);
             write_log(&mut page, &observed.log.stats());
-            write_engine(&mut page, &observed.engine.stats(), observed.cache_bytes_max);
+            let engine = observed.replicas.engine().stats();
+            let rows = observed.replicas.store().row_cache_stats();
+            write_memory(&mut page, &engine, rows, observed.cache_bytes_max);
+            write_row_cache(&mut page, rows);
+            write_levels(&mut page, &engine);
         }
         page.finish()
     }
@@ -163,9 +169,10 @@ fn write_log(page: &mut Page, log: &LogStats) {
     page.single("rekindle_log_groups", Gauge, "Shards whose log is open.", log.groups as f64);
 }
 
-fn write_engine(page: &mut Page, engine: &EngineStats, cache_bytes_max: u64) {
+fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, cache_bytes_max: u64) {
     let memory = engine.memory;
-    page.family("rekindle_memory_bytes", Gauge, "Memory of the engine, by owner.")
+    page.family("rekindle_memory_bytes", Gauge, "Memory of caches and engine, by owner.")
+        .sample(&[("owner", "row_cache")], rows.bytes as f64)
         .sample(&[("owner", "block_cache")], memory.block_cache as f64)
         .sample(&[("owner", "memtables")], memory.memtables as f64)
         .sample(&[("owner", "table_readers")], memory.table_readers as f64);
@@ -176,6 +183,16 @@ fn write_engine(page: &mut Page, engine: &EngineStats, cache_bytes_max: u64) {
         "Of the cache, what stays.",
         memory.block_cache_pinned as f64,
     );
+}
+
+fn write_row_cache(page: &mut Page, rows: RowCacheStats) {
+    page.family("rekindle_row_cache_reads", Counter, "Point reads, by whether the row was at hand.")
+        .sample(&[("found", "yes")], rows.hits as f64)
+        .sample(&[("found", "no")], rows.misses as f64);
+    page.single("rekindle_row_cache_rows", Gauge, "Rows at hand.", rows.rows as f64);
+}
+
+fn write_levels(page: &mut Page, engine: &EngineStats) {
     let levels: Vec<(String, f64, f64)> = engine
         .levels
         .iter()
