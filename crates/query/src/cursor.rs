@@ -33,7 +33,7 @@ pub struct Cursor {
     ahead: Option<Datum>,
     is_first: bool,
     profile: Option<Profile>,
-    _job: JobEntry,
+    job: JobEntry,
 }
 
 impl Cursor {
@@ -44,11 +44,15 @@ impl Cursor {
         profile: Option<Profile>,
     ) -> Result<Cursor, EvalError> {
         let items = pipe.open(&cx)?;
-        Ok(Cursor { cx, items, ahead: None, is_first: true, profile, _job: job })
+        Ok(Cursor { cx, items, ahead: None, is_first: true, profile, job })
     }
 
     /// The next items. Blocks; stops early with an error when the query's flag is set.
     pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
+        self.fill().map_err(|error| self.job.explain(error))
+    }
+
+    fn fill(&mut self) -> Result<Batch, EvalError> {
         let limits = match std::mem::replace(&mut self.is_first, false) {
             true => self.cx.batches.first(),
             false => self.cx.batches,

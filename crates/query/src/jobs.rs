@@ -1,11 +1,12 @@
 //! The queries that are running, as the system table `jobs` shows and stops them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use io::Nanos;
 use parking_lot::Mutex;
-use reql::{Cancel, Term};
+use reql::{Cancel, EvalError, Term};
 use uuid::Uuid;
 
 use crate::client::Client;
@@ -25,19 +26,23 @@ pub(crate) struct Job {
     pub started: Nanos,
     /// Stops it.
     pub cancel: Arc<Cancel>,
+    /// Set when it was stopped through the system table.
+    pub killed: Arc<AtomicBool>,
 }
 
 /// Keeps a query in the list until it is dropped.
 pub(crate) struct JobEntry {
     id: Uuid,
+    killed: Arc<AtomicBool>,
     jobs: Weak<Mutex<HashMap<Uuid, Job>>>,
 }
 
 impl Jobs {
     /// Puts a query into the list.
     pub fn enter(&self, id: Uuid, job: Job) -> JobEntry {
+        let killed = job.killed.clone();
         self.0.lock().insert(id, job);
-        JobEntry { id, jobs: Arc::downgrade(&self.0) }
+        JobEntry { id, killed, jobs: Arc::downgrade(&self.0) }
     }
 
     /// The running queries.
@@ -53,8 +58,19 @@ impl Jobs {
     /// Tells a query to stop, if there is one of that id.
     pub fn stop(&self, id: Uuid) {
         if let Some(job) = self.0.lock().get(&id) {
+            job.killed.store(true, Ordering::Relaxed);
             job.cancel.set();
         }
+    }
+}
+
+impl JobEntry {
+    /// What the client is told of an error: that its query was stopped, if somebody stopped it.
+    pub fn explain(&self, error: EvalError) -> EvalError {
+        if !self.killed.load(Ordering::Relaxed) {
+            return error;
+        }
+        EvalError::op_indeterminate("Query terminated by the `rethinkdb.jobs` table.")
     }
 }
 

@@ -3,6 +3,7 @@
 //! A query hands over all its pieces and works on them itself as well, so that a pool that is
 //! busy with others never makes it wait for a free thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 
@@ -54,7 +55,8 @@ impl ScanPool {
 }
 
 fn start(i: usize, waiting: Receiver<Task>) -> bool {
-    let run = move || waiting.into_iter().for_each(|task| task());
+    // A task that panics is missed by its query; the thread goes on with the next.
+    let run = move || waiting.into_iter().for_each(|task| drop(catch_unwind(AssertUnwindSafe(task))));
     thread::Builder::new().name(format!("scan-{i}")).stack_size(STACK_BYTES).spawn(run).is_ok()
 }
 
@@ -127,6 +129,16 @@ mod tests {
         let pool = ScanPool::new(3);
         let squares = pool.map((0..100_u64).collect(), |n| n * n);
         assert_eq!(squares, (0..100).map(|n| n * n).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_panic_reaches_the_query_and_leaves_the_pool_working() {
+        let pool = ScanPool::new(1);
+        let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            pool.map((0..50).collect(), |n: u32| assert_ne!(n, 33, "on purpose"))
+        }));
+        assert!(broken.is_err());
+        assert_eq!(pool.map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
     }
 
     #[test]

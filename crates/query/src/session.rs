@@ -42,7 +42,10 @@ impl Session {
         let profile = Profile::of(query, self.service.node().clock().now());
         let cx = self.context(query, cancel)?;
         let job = self.enter(&cx, term);
-        let value = cx.eval(term, &Scope::empty())?;
+        let value = match cx.eval(term, &Scope::empty()) {
+            Ok(value) => value,
+            Err(error) => return Err(job.explain(error).into()),
+        };
         let answer = answer(cx, value, job, profile)?;
         let profile = match &answer {
             Answer::Atom(_) => profile.map(|profile| profile.finish(self.service.node().clock().now())),
@@ -81,6 +84,7 @@ impl Session {
             query: Arc::new(term.clone()),
             started: node.clock().now(),
             cancel: cx.cancel.clone(),
+            killed: Arc::default(),
         };
         self.service.jobs.enter(node.new_uuid(), job)
     }

@@ -99,3 +99,16 @@ fn a_cursor_stops_when_it_is_told_to_and_shows_the_moment_it_was_opened() {
     cancel.set();
     assert!(cursor.next_batch().is_err());
 }
+
+#[test]
+fn a_query_that_is_deleted_from_the_jobs_says_so() {
+    let house = house(1);
+    let query = query(syntax::to_wire("r.table(\"t\")").unwrap(), Map::new()).unwrap();
+    let answered = house.session("admin").run(&query, Arc::new(Cancel::new())).unwrap();
+    let Answer::Stream(mut cursor) = answered.answer else { panic!("a table is a stream") };
+    cursor.next_batch().unwrap();
+    let jobs = "r.db(\"rethinkdb\").table(\"jobs\").filter(j => j[\"info\"][\"query\"].match(\"jobs\").eq(null)).delete()[\"deleted\"]";
+    check(&house, jobs, "1");
+    let error = cursor.next_batch().unwrap_err();
+    assert_eq!(error.message(), "Query terminated by the `rethinkdb.jobs` table.");
+}

@@ -34,7 +34,9 @@ pub(crate) fn info(mut args: Args<'_>) -> Result<Value, EvalError> {
         }
         Value::Datum(Datum::Null | Datum::MinVal | Datum::MaxVal) | Value::Grouped(_) => {}
         Value::Datum(datum) => put(&mut out, "value", datum.pretty().into()),
-        Value::Func(_) => put(&mut out, "source_code", "function".into()),
+        Value::Func(closure) => {
+            put(&mut out, "source_code", reql::print::function(&closure.func).into());
+        }
     }
     Ok(Value::Datum(Datum::Object(out.build())))
 }
