@@ -1,10 +1,14 @@
 //! Being told to stop.
 
 use std::io;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Completes at the first SIGTERM or SIGINT. A second one ends the process at once: what was
+/// Some who send a signal send it to the process and to its group, which is once meant twice.
+const SAME_SIGNAL: Duration = Duration::from_secs(1);
+
+/// Completes at the first SIGTERM or SIGINT. A later one ends the process at once: what was
 /// acknowledged is in the log, only the tidy end is lost.
 pub async fn asked() -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
@@ -12,7 +16,11 @@ pub async fn asked() -> io::Result<()> {
     let name = either(&mut terminate, &mut interrupt).await;
     tracing::info!("Server got {name}; shutting down...");
     tokio::spawn(async move {
-        let name = either(&mut terminate, &mut interrupt).await;
+        let first = Instant::now();
+        let mut name = either(&mut terminate, &mut interrupt).await;
+        while first.elapsed() < SAME_SIGNAL {
+            name = either(&mut terminate, &mut interrupt).await;
+        }
         tracing::warn!("Server got {name} again; ending at once");
         std::process::exit(1);
     });

@@ -16,8 +16,17 @@ pub fn available_bytes() -> u64 {
     machine.into_iter().chain(container).min().unwrap_or(CACHE_BYTES_MIN)
 }
 
+/// Bytes this machine has in all, where it says so.
+pub(super) fn total_bytes() -> Option<u64> {
+    line_of(&read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
 fn available_of_machine(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line_of(meminfo, "MemAvailable:")
+}
+
+fn line_of(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes << 10)
 }

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::str::FromStr;
 
+use super::memory::total_bytes;
 use super::setting::{ConfigError, Setting};
 use super::{CACHE_BYTES_MIN, CacheSize, InitialPassword};
 
@@ -62,8 +63,9 @@ pub(super) fn cache(setting: &Setting) -> Result<CacheSize, ConfigError> {
     if megabytes < least {
         return Err(setting.wrong(format!("a cache needs at least {least} megabytes")));
     }
-    if megabytes > u64::MAX >> 20 {
-        return Err(setting.wrong("more than there can be; the number is in megabytes"));
+    let most = total_bytes().unwrap_or(u64::MAX) >> 20;
+    if megabytes > most {
+        return Err(setting.wrong(format!("this machine has {most} megabytes; the number is in megabytes")));
     }
     Ok(CacheSize::Megabytes(megabytes))
 }
