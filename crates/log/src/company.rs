@@ -38,7 +38,7 @@ impl Company {
             clippy::cast_sign_loss,
             reason = "between 1 and EXPECTED_MAX"
         )]
-        let expected = self.per_wait.max(1.0) as usize;
+        let expected = self.per_wait.round().max(1.0) as usize;
         expected
     }
 }

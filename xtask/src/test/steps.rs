@@ -17,7 +17,7 @@ pub(super) struct Step {
 pub(super) fn all() -> Vec<Step> {
     vec![
         step("style", "layout and what tidy checks", [cargo("fmt --all --check"), xtask("tidy")]),
-        step("unit", "tests of every crate", [cargo("test --release --workspace --quiet")]),
+        step("unit", "tests of every crate", [cargo("test --release --workspace --no-fail-fast --quiet")]),
         step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
         step(
             "drivers",
