@@ -58,7 +58,9 @@ fn run_phase(options: &Options, phase: &Phase) -> Result<Verdict> {
     let mut random = StdRng::seed_from_u64(options.seed);
     let mut ledger = Ledger::new(options.writers);
     let mut total = Verdict::default();
+    let mut cycles = 0;
     for cycle in 0..phase.cycles {
+        cycles = cycle + 1;
         let mut node = Node::start(&options.program, folder.path(), FLAGS)?;
         if random.random_ratio(1, 5) {
             thread::sleep(Duration::from_micros(random.random_range(0..60_000)));
@@ -83,7 +85,7 @@ fn run_phase(options: &Options, phase: &Phase) -> Result<Verdict> {
     total.add(last_check(options, folder.path(), &ledger, &total)?);
     println!(
         "crash: {} cycles {}: {} acknowledged writes over {} documents, {} lost, {} broken documents",
-        phase.cycles,
+        cycles,
         phase.durability.name(),
         ledger.acknowledged(),
         ledger.documents(),
