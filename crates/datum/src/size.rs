@@ -28,6 +28,36 @@ impl Datum {
 }
 
 impl Datum {
+    /// Whether its JSON text may have at most `bytes`. True when in doubt: numbers count for one
+    /// byte and nothing is escaped. Stops as soon as the bytes are used up, however large it is.
+    #[must_use]
+    pub fn json_may_fit(&self, bytes: usize) -> bool {
+        self.take_room(bytes).is_some()
+    }
+
+    /// What is left of `room` after this value.
+    fn take_room(&self, room: usize) -> Option<usize> {
+        match self {
+            Datum::String(text) => room.checked_sub(text.len() + 2),
+            Datum::Array(items) => deep::level(|| {
+                let left = room.checked_sub(items.len() + 1)?;
+                items.iter().try_fold(left, |left, item| item.take_room(left))
+            }),
+            Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
+                Repr::Raw(stored) => room.checked_sub(layout::text_of(stored).len()),
+                Repr::Tree(tree) => deep::level(|| {
+                    tree.0.iter().try_fold(room, |left, (key, value)| {
+                        value.take_room(left.checked_sub(key.len() + 4)?)
+                    })
+                }),
+            },
+            Datum::Binary(bytes) => room.checked_sub(bytes.len() / 3 * 4),
+            _ => room.checked_sub(1),
+        }
+    }
+}
+
+impl Datum {
     /// The number of items of the longest array anywhere in it, without looking into stored text.
     #[must_use]
     pub fn longest_array(&self) -> usize {
@@ -72,6 +102,18 @@ mod tests {
             let (size, len) = (value.json_size(), value.to_json_string().len());
             assert!(size >= len / 2 && size <= len * 4 + 8, "{text}: {size} for {len}");
         }
+    }
+
+    #[test]
+    fn the_room_for_json_is_never_too_small_and_the_walk_stops() {
+        for text in [r#"{"a":[1,2,3],"b":{"c":"text"}}"#, "[]", "{}", "null", "\"x\"", "[[],[1]]"] {
+            let value = json::parse(text.as_bytes()).expect("JSON");
+            assert!(value.json_may_fit(text.len()), "{text}");
+        }
+        assert!(!Datum::from("four").json_may_fit(5));
+        // Two to the power of 60 leaves.
+        let shared = (0..60).fold(Datum::Null, |value, _| Datum::from(vec![value.clone(), value]));
+        assert!(!shared.json_may_fit(1 << 16));
     }
 
     #[test]

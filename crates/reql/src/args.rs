@@ -12,6 +12,9 @@ use crate::printf;
 /// The largest magnitude an integer argument may have: 2^53.
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
+/// Most bytes of a string that a term makes: 128 MiB, as much as a request may have.
+pub const TEXT_BYTES_MAX: usize = 128 << 20;
+
 /// One evaluated argument.
 #[derive(Clone, Debug)]
 pub enum Arg {
@@ -156,6 +159,17 @@ pub fn integer(number: f64) -> Result<i64, EvalError> {
 
 fn not_an_integer(why: &str, number: f64) -> EvalError {
     EvalError::logic(format!("Number not an integer{why}: {}", printf::g20(number)))
+}
+
+/// Fails if a string may not have this many bytes. Asked before the string is made.
+pub fn check_text(bytes: usize) -> Result<(), EvalError> {
+    if bytes <= TEXT_BYTES_MAX { Ok(()) } else { Err(text_too_long()) }
+}
+
+/// The error of a string that would be longer than any may be.
+#[must_use]
+pub fn text_too_long() -> EvalError {
+    EvalError::resource(format!("String over size limit of {TEXT_BYTES_MAX} bytes."))
 }
 
 /// A number as a datum, unless it is not finite.

@@ -5,7 +5,7 @@
 use datum::{Array, Datum, Text, Time};
 
 use crate::EvalError;
-use crate::args::{Arg, Args, finite, integer};
+use crate::args::{Arg, Args, check_text, finite, integer};
 use crate::env::Env;
 
 /// `add`: numbers sum, strings and arrays concatenate, a time moves by seconds.
@@ -181,8 +181,9 @@ fn concat_strings(first: &Text, args: &Args<'_>) -> Result<Datum, EvalError> {
         if let Datum::Time(_) = args.datum(i)? {
             return Err(EvalError::type_error("NUMBER", args.datum(i - 1)?).at(i - 1));
         }
-        bytes += args.string(i)?.len();
+        bytes = bytes.saturating_add(args.string(i)?.len());
     }
+    check_text(bytes)?;
     let mut text = String::with_capacity(bytes);
     text.push_str(first);
     for i in 1..args.len() {

@@ -4,7 +4,7 @@ use datum::{Datum, Object, Text};
 
 use super::coerce;
 use crate::EvalError;
-use crate::args::Args;
+use crate::args::{Args, check_text};
 
 /// `format`: the template with every `{name}` replaced by that member of the object, as a string.
 pub fn format(args: &Args<'_>) -> Result<Datum, EvalError> {
@@ -22,9 +22,12 @@ fn fill(template: &Text, members: &Object) -> Result<String, EvalError> {
         let (name, after) = field_name(&rest[at + 1..])?;
         let name = template.slice_ref(name);
         let value = members.get(&name).ok_or_else(|| EvalError::no_attribute(&name, members))?;
-        filled.push_str(&coerce::to_text(&value)?);
+        let value = coerce::to_text(&value)?;
+        check_text(filled.len() + value.len())?;
+        filled.push_str(&value);
         rest = after;
     }
+    check_text(filled.len() + rest.len())?;
     filled.push_str(rest);
     Ok(filled)
 }

@@ -3,7 +3,7 @@
 use datum::{Datum, JsonError, Kind, json};
 
 use crate::EvalError;
-use crate::args::Args;
+use crate::args::{Args, TEXT_BYTES_MAX, check_text, text_too_long};
 
 /// Longest text that a message quotes whole, in bytes.
 const QUOTED_BYTES_MAX: usize = 40;
@@ -28,10 +28,17 @@ pub fn to_json_string(args: &Args<'_>) -> Result<Datum, EvalError> {
     text_of(args.datum(0)?).map(Datum::from)
 }
 
-/// The compact JSON text of `value`, unless it holds a bound, which has none.
+/// The compact JSON text of `value`, unless it holds a bound, which has none, or
+/// the text would be too long.
 pub fn text_of(value: &Datum) -> Result<String, EvalError> {
+    if !value.json_may_fit(TEXT_BYTES_MAX) {
+        return Err(text_too_long());
+    }
     match value.not_json() {
-        None => Ok(value.to_json_string()),
+        None => {
+            let text = value.to_json_string();
+            check_text(text.len()).map(|()| text)
+        }
         Some(Kind::MinVal) => Err(EvalError::logic("Cannot convert `r.minval` to JSON.")),
         Some(_) => Err(EvalError::logic("Cannot convert `r.maxval` to JSON.")),
     }
