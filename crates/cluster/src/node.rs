@@ -111,6 +111,12 @@ impl Node {
         self.catalog.load()
     }
 
+    /// Returns once the change of the catalog that is under way, if there is one, is published or
+    /// given up. Whoever was sent away by a retired shard waits here before asking again.
+    pub fn await_change(&self) {
+        drop(self.changing.lock());
+    }
+
     /// Which server this is.
     #[must_use]
     pub fn identity(&self) -> &Identity {

@@ -17,7 +17,7 @@ use crate::limits::{self, BatchLimits};
 use crate::profile::Profile;
 use crate::seq::Seq;
 use crate::service::Service;
-use crate::value::Value;
+use crate::value::{DbRef, Value};
 
 /// Runs the queries of one client. Cheap to make; used from many threads at once.
 pub struct Session {
@@ -55,26 +55,33 @@ impl Session {
     }
 
     fn context(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Arc<Cx>, QueryError> {
+        let (globals, default_db) = globals(query, || self.cx(Settings::default(), cancel.clone()))?;
+        limits::check_feed_queue(&globals)?;
+        let settings = Settings {
+            batches: BatchLimits::of_options(&globals)?,
+            array_limit: limits::array_limit(&globals)?,
+            globals,
+            default_db,
+        };
+        Ok(self.cx(settings, cancel))
+    }
+
+    fn cx(&self, settings: Settings, cancel: Arc<Cancel>) -> Arc<Cx> {
         let node = self.service.node();
         let now = Time::new(node.clock().unix().as_secs_f64(), 0);
         let seed = node.random().next_u64();
-        let service = self.service.clone();
-        let (globals, default_db) = globals(query)?;
-        let batches = BatchLimits::of_options(&globals)?;
-        let array_limit = limits::array_limit(&globals)?;
-        limits::check_feed_queue(&globals)?;
-        Ok(Arc::new_cyclic(|me: &Weak<Cx>| Cx {
-            service,
+        Arc::new_cyclic(|me: &Weak<Cx>| Cx {
+            service: self.service.clone(),
             user: self.client.user.clone(),
-            globals,
-            default_db,
+            globals: settings.globals,
+            default_db: settings.default_db,
             now,
-            array_limit,
-            batches,
+            array_limit: settings.array_limit,
+            batches: settings.batches,
             cancel,
             chance: SeededChance::new(seed),
             me: me.clone(),
-        }))
+        })
     }
 
     fn enter(&self, cx: &Cx, term: &Term) -> JobEntry {
@@ -90,14 +97,42 @@ impl Session {
     }
 }
 
-/// The options of the whole query as datums, and the database one-argument `table` means.
-fn globals(query: &Query) -> Result<(Vec<(Text, Datum)>, Option<Text>), QueryError> {
+/// What the options of the whole query come to.
+struct Settings {
+    globals: Vec<(Text, Datum)>,
+    default_db: Option<Text>,
+    array_limit: usize,
+    batches: BatchLimits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            globals: Vec::new(),
+            default_db: None,
+            array_limit: reql::ARRAY_LIMIT_DEFAULT,
+            batches: BatchLimits::default(),
+        }
+    }
+}
+
+/// The options of the whole query as datums, and the database one-argument `table` means. Those
+/// that are not written out are evaluated where `bare` says, as if there were no options.
+fn globals(
+    query: &Query,
+    bare: impl Fn() -> Arc<Cx>,
+) -> Result<(Vec<(Text, Datum)>, Option<Text>), QueryError> {
     let mut globals = Vec::with_capacity(query.optargs.len());
     let mut default_db = None;
     for (name, term) in &query.optargs {
-        match (name.as_ref(), db_name(term)) {
-            ("db", Some(db)) => default_db = Some(db),
-            _ => globals.push((name.clone(), global(name, term)?)),
+        if let ("db", Some(db)) = (name.as_ref(), db_name(term)) {
+            default_db = Some(db);
+            continue;
+        }
+        match global(term, &bare).map_err(|error| error.at(name))? {
+            Global::Db(db) if name == "db" => default_db = Some(db.name),
+            Global::Db(db) => return Err(Value::Db(db).mismatch("DATUM").at(name).into()),
+            Global::Datum(value) => globals.push((name.clone(), value)),
         }
     }
     Ok((globals, default_db))
@@ -115,20 +150,21 @@ fn db_name(term: &Term) -> Option<Text> {
     }
 }
 
-fn global(name: &Text, term: &Term) -> Result<Datum, EvalError> {
+/// What an option of the whole query may be.
+enum Global {
+    Datum(Datum),
+    Db(DbRef),
+}
+
+fn global(term: &Term, bare: impl Fn() -> Arc<Cx>) -> Result<Global, EvalError> {
     if let Term::Datum(value) = term {
-        return Ok(value.clone());
+        return Ok(Global::Datum(value.clone()));
     }
-    let (cancel, chance) = (Cancel::new(), SeededChance::new(0));
-    let env = reql::Env {
-        now: Time::new(0.0, 0),
-        array_limit: reql::ARRAY_LIMIT_DEFAULT,
-        cancel: &cancel,
-        chance: &chance,
-        globals: &[],
-        open: None,
-    };
-    reql::eval(term, &Scope::empty(), &env).map_err(|error| error.at(name))
+    let cx = bare();
+    match cx.eval(term, &Scope::empty())? {
+        Value::Db(db) => Ok(Global::Db(db)),
+        other => other.into_datum(&cx).map(Global::Datum),
+    }
 }
 
 /// What the client gets of the value of the whole query.

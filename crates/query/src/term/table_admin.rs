@@ -24,8 +24,12 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     access::check(args.cx, Need::Config, Place::Db(db.id.unwrap_or_else(system_db_id)))?;
     let defaults = TableOptions::default();
     let placement = Placement::of_create(&args)?;
+    let primary_key = args.optional_string("primary_key")?.unwrap_or(defaults.primary_key);
+    if primary_key.is_empty() {
+        return Err(EvalError::logic("The name of the primary key cannot be empty.").at("primary_key"));
+    }
     let options = TableOptions {
-        primary_key: args.optional_string("primary_key")?.unwrap_or(defaults.primary_key),
+        primary_key,
         durability: durability_of(&args)?.unwrap_or(defaults.durability),
         write_acks: defaults.write_acks,
         shards: placement.shards,

@@ -14,7 +14,7 @@ use super::edit::{Edit, RowReport, Target};
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::write_failed;
-use crate::table::{RowEdit, StoredTable, SystemRef, TableRef};
+use crate::table::{ReadMode, RowEdit, StoredTable, SystemRef, TableRef};
 
 /// Entries on their way at once; beyond that the oldest is waited for.
 const IN_FLIGHT_MAX: usize = 32;
@@ -46,6 +46,16 @@ impl EntryFill {
     }
 }
 
+/// Fails if the table was asked for as this node happens to have it: nobody can write to that.
+fn check_read_mode(table: &TableRef) -> Result<(), EvalError> {
+    match table {
+        TableRef::Stored(StoredTable { read_mode: ReadMode::DebugDirect, .. }) => Err(EvalError::logic(
+            "DEBUG_DIRECT is not a legal read mode for this operation (an up-to-date read mode is required).",
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Rows to be written, each with its key and what is to become of it.
 pub(crate) struct Planned<'a> {
     /// The keys, in the order of the reports.
@@ -69,6 +79,7 @@ impl<'a> Driver<'a> {
     /// A driver for `table`.
     pub fn new(cx: &'a Cx, table: TableRef, durability: Option<Durability>) -> Result<Self, EvalError> {
         access::check(cx, Need::Write, Place::of_table(&table))?;
+        check_read_mode(&table)?;
         let field = table.primary_key();
         Ok(Driver { cx, table, field, durability, in_flight: VecDeque::new() })
     }
@@ -149,12 +160,11 @@ impl<'a> Driver<'a> {
     fn follow(&mut self) -> Result<(), EvalError> {
         let TableRef::Stored(stored) = &self.table else { return Ok(()) };
         let (db, name) = (stored.handle.db.name.clone(), stored.handle.config.name.clone());
+        self.cx.node().await_change();
         let catalog = self.cx.catalog();
         let Some(handle) = catalog.table_by_id(stored.handle.config.id).cloned() else {
             return Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist.")));
         };
-        // The new shards are published as soon as they are open.
-        std::thread::yield_now();
         self.table = TableRef::Stored(StoredTable { handle, read_mode: stored.read_mode });
         self.cx.check_cancel()
     }

@@ -1,0 +1,63 @@
+//! Writes while a table is divided anew under them.
+
+extern crate reql as rekindle_reql;
+
+mod support;
+#[path = "../../reql/tests/data/syntax.rs"]
+mod syntax;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::Map;
+use support::{House, Outcome};
+
+const ROWS: usize = 2_000;
+
+fn run(house: &House, term: &str) -> String {
+    let term = syntax::to_wire(term).unwrap();
+    match house.run("admin", term, Map::new()) {
+        Ok(Outcome::Atom(datum)) => datum.to_json_string(),
+        Ok(Outcome::Stream(_)) => "a stream".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn no_write_is_lost_or_refused_while_shards_come_and_go() {
+    let house = House::new();
+    run(&house, "r.table_create(\"t\")");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for shards in [2, 3, 1, 4].into_iter().cycle() {
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+                let answer = run(
+                    &house,
+                    &format!("r.table(\"t\").reconfigure(shards: {shards}, replicas: 1)[\"reconfigured\"]"),
+                );
+                assert_eq!(answer, "1");
+            }
+        });
+        let writers: Vec<_> = (0..2)
+            .map(|writer| {
+                let house = &house;
+                threads.spawn(move || {
+                    for row in (0..ROWS).filter(|row| row % 2 == writer) {
+                        let one = run(house, &format!("r.table(\"t\").insert({{id: {row}}})[\"inserted\"]"));
+                        let all = format!(
+                            "r.table(\"t\").insert([{{id: \"a{row}\"}}, {{id: \"b{row}\"}}])[\"inserted\"]"
+                        );
+                        assert_eq!((one.as_str(), run(house, &all).as_str()), ("1", "2"));
+                    }
+                })
+            })
+            .collect();
+        let ends: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        ends.into_iter().for_each(|end| end.unwrap());
+    });
+    assert_eq!(run(&house, "r.table(\"t\").count()"), (3 * ROWS).to_string());
+    assert_eq!(run(&house, "r.table(\"t\").coerce_to(\"array\").count()"), (3 * ROWS).to_string());
+}
