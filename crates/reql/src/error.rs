@@ -9,6 +9,7 @@ use std::fmt;
 use datum::{Datum, Kind, Object, Text};
 
 use crate::backtrace::{Backtrace, Frame};
+use crate::signature::Op;
 
 /// The class a client sees, which also decides what `default` and `filter` catch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +103,15 @@ impl EvalError {
     /// A table, database, index or server is not in the needed state: OP_FAILED.
     pub fn op_failed(text: impl Into<Cow<'static, str>>) -> Self {
         Self::new(ErrorClass::OpFailed, text)
+    }
+
+    /// A term that only a later version knows how to evaluate: OP_FAILED.
+    #[must_use]
+    pub fn not_yet(op: Op) -> Self {
+        Self::op_failed(format!(
+            "The term `{}` is not available yet in this version.",
+            op.name().to_lowercase()
+        ))
     }
 
     /// A write whose outcome is not known: OP_INDETERMINATE.

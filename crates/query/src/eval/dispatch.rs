@@ -81,14 +81,11 @@ fn administration(args: Args<'_>) -> Result<Value, EvalError> {
         Op::IndexDrop => index::index_drop(args),
         Op::IndexCreate | Op::IndexRename | Op::SetWriteHook => index::not_yet(args),
         Op::GetWriteHook => index::get_write_hook(args),
-        Op::Changes | Op::GetIntersecting | Op::GetNearest | Op::Javascript | Op::Http => not_here(&args),
+        Op::Changes | Op::GetIntersecting | Op::GetNearest | Op::Javascript | Op::Http => {
+            Err(EvalError::not_yet(args.op()))
+        }
         _ => leaf(args),
     }
-}
-
-fn not_here(args: &Args<'_>) -> Result<Value, EvalError> {
-    let term = args.op().name().to_lowercase();
-    Err(EvalError::op_failed(format!("`{term}` is not available yet in this version of the server.")))
 }
 
 /// `error`: raises what the query says.

@@ -40,8 +40,7 @@ pub(crate) fn not_yet(mut args: Args<'_>) -> Result<Value, EvalError> {
             return Err(EvalError::logic(why));
         }
     }
-    let term = args.op().name().to_lowercase();
-    Err(EvalError::op_failed(format!("`{term}` is not supported by this version of the server.")))
+    Err(EvalError::not_yet(args.op()))
 }
 
 /// `get_write_hook`: there is none.

@@ -50,7 +50,6 @@ pub fn leaf(op: Op) -> Option<Leaf> {
         .or_else(|| array_leaf(op))
         .or_else(|| time_leaf(op))
         .or_else(|| constant_leaf(op))
-        .or_else(|| shape_leaf(op))
 }
 
 fn number_leaf(op: Op) -> Option<Leaf> {
@@ -178,10 +177,8 @@ fn constant_leaf(op: Op) -> Option<Leaf> {
     })
 }
 
-/// The terms over shapes, which are not there yet.
-fn shape_leaf(op: Op) -> Option<Leaf> {
-    let is_shape = op == Op::Point || signature::of(op).nature == Nature::Shape;
-    is_shape.then_some(|_: &Args<'_>| {
-        Err(EvalError::op_failed("Geospatial terms are not available yet in this version."))
-    })
+/// Whether a term is one over shapes, which are not there yet.
+#[must_use]
+pub fn is_shape(op: Op) -> bool {
+    op == Op::Point || signature::of(op).nature == Nature::Shape
 }
