@@ -2,7 +2,7 @@
 'use strict';
 
 (() => {
-  const { runs, published } = JSON.parse(document.getElementById('data').textContent);
+  const { runs, published, skipped = [] } = JSON.parse(document.getElementById('data').textContent);
   const main = document.getElementById('main');
   const { short, time } = charts;
   const count = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
@@ -38,9 +38,36 @@
     return element('figure', {}, element('figcaption', {}, title, ' ', element('span', {}, note || '')));
   }
 
-  function title(run) {
-    return run.label ? `${run.name} (${run.label})` : run.name;
+  const durability = (run) => run.settings['rethinkdb.durability'] || run.settings.durability || NONE;
+
+  // What may tell two runs of one name apart, the most telling first.
+  const TELLING = [
+    ['durability', durability], ['read mode', (run) => run.settings['rethinkdb.readmode'] || NONE],
+    ['connections', (run) => run.loop.connections], ['pipeline', (run) => run.loop.pipeline],
+    ['target', (run) => run.loop.target_per_second || NONE], ['servers', (run) => run.settings.hosts || NONE],
+    ...['recordcount', 'requestdistribution', 'ids', 'tx', 'block-bytes', 'fieldalphabet', 'seconds', 'operations'].map((name) => [name, (run) => run.settings[name] ?? NONE]),
+  ];
+
+  // A name for every run that no other has: with its label, else with the settings it differs in.
+  function distinctTitles() {
+    const plain = runs.map((run) => (run.label ? `${run.name} (${run.label})` : run.name));
+    const full = plain.map((name, i) => {
+      const alike = runs.filter((_, other) => plain[other] === name);
+      if (alike.length === 1) return name;
+      const differing = TELLING.filter(([, of]) => new Set(alike.map(of)).size > 1).slice(0, 3);
+      const told = differing.map(([what, of]) => `${what} ${of(runs[i])}`);
+      return told.length ? `${name}, ${told.join(', ')}` : name;
+    });
+    return full.map((name, i) => {
+      const before = full.slice(0, i).filter((other) => other === name).length;
+      return full.indexOf(name) === full.lastIndexOf(name) ? name : `${name} #${before + 1}`;
+    });
   }
+
+  const titles = new Map(distinctTitles().map((name, i) => [runs[i], name]));
+  const title = (run) => titles.get(run);
+  const link = (run) => element('a', { href: `#run-${runs.indexOf(run)}` }, title(run));
+  const SHORT_UNITS = { 'operations/s': 'op/s', 'documents/s': 'doc/s', 'blocks/s': 'block/s' };
 
   // The rate the run is known for: documents for loads and scans, blocks for blocks.
   function rate(run) {
@@ -60,20 +87,22 @@
     return { report, workload, servers, raw: scale(find(workload.raw)), stated: scale(find(workload.stated)) };
   }
 
+  const perFsync = (run) => (run.log && run.log.acknowledged_writes > 0 ? number(run.log.acknowledged_writes_per_fsync) : NONE);
+
   function summary() {
-    const head = ['Run', 'Rate', 'Unit', 'p50', 'p95', 'p99', 'p99.9', 'max', 'Server CPU/op', 'Writes/fsync', 'Errors'];
-    const rows = runs.map((run, i) => {
+    const head = ['Run', 'Rate', 'p50', 'p95', 'p99', 'p99.9', 'max', 'CPU/op', 'Writes/fsync', 'Errors'];
+    const rows = runs.map((run) => {
       const all = run.operations.reduce((most, one) => (one.ok > (most ? most.ok : -1) ? one : most), null);
       const latency = all ? all.service : {};
       const { value, unit } = rate(run);
       const failed = run.operations.reduce((sum, one) => sum + one.failed, 0);
       const cpu = run.cost.server_cpu_us_per_operation;
-      return [element('a', { href: `#run-${i}` }, title(run)), whole(value), unit,
+      return [link(run), `${whole(value)} ${SHORT_UNITS[unit] || unit}`,
         ...['p50_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'].map((name) => time(latency[name])),
-        cpu === null ? NONE : time(cpu), run.log ? number(run.log.acknowledged_writes_per_fsync) : NONE, whole(failed)];
+        cpu === null ? NONE : time(cpu), perFsync(run), whole(failed)];
     });
     main.append(element('h2', {}, 'All runs'),
-      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer. Nothing is cut: the maximum is the maximum.'),
+      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers.'),
       table(head, rows));
   }
 
@@ -81,12 +110,12 @@
     const known = runs.map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
     if (!known.length) return;
     main.append(element('h2', {}, 'Published beside measured'),
-      element('p', { class: 'soft' }, 'The published figures come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next.'));
+      element('p', { class: 'soft' }, 'The published figures, as stated in the text and as in the raw data, come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next.'));
     const rows = known.map(([run, base]) => {
       const measured = rate(run).value;
-      return [base.workload.title, base.servers, base.stated === null ? NONE : whole(base.stated), whole(base.raw), whole(measured), number(measured / base.raw), base.workload.unit || base.report.unit];
+      return [link(run), element('span', {}, base.workload.title), durability(run), run.loop.connections, base.servers, base.stated === null ? NONE : whole(base.stated), whole(base.raw), whole(measured), number(measured / base.raw), SHORT_UNITS[base.workload.unit || base.report.unit] || base.report.unit];
     });
-    main.append(table(['Workload', 'Servers', 'Published, as stated', 'Published, raw data', 'Measured here', 'Ratio', 'Unit'], rows));
+    main.append(table(['Run', 'Published workload', 'Durability', 'Conn.', 'Servers', 'Stated', 'Raw data', 'Measured', 'Ratio', 'Unit'], rows));
     new Set(known.map(([, base]) => base.report)).forEach((report) => main.append(element('p', { class: 'soft' }, `${report.title}: ${report.setup}.`)));
   }
 
@@ -101,7 +130,7 @@
       ['Bytes written per operation', bytes(run.cost.written_bytes_per_operation)],
       ['Connections', `${run.loop.connections}${run.loop.pipeline > 1 ? ` × ${run.loop.pipeline}` : ''}`],
     ];
-    if (run.log) shown.push(['Acknowledged writes per fsync', number(run.log.acknowledged_writes_per_fsync)]);
+    if (run.log) shown.push(['Acknowledged writes per fsync', perFsync(run)]);
     run.throughput.units.filter((one) => `${one.name}/s` !== unit && one.per_second !== value).forEach((one) => shown.push([`${one.name}/s`, one.name === 'bytes' ? bytes(one.per_second) : whole(one.per_second)]));
     return element('dl', { class: 'facts' }, shown.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text))));
   }
@@ -189,7 +218,7 @@
     const first = runs[0];
     if (!first) return 'No results.';
     const { machine, versions } = first;
-    return `${runs.length} runs from ${first.started_at} to ${runs[runs.length - 1].ended_at} on ${machine.cores} × ${machine.cpu_model}, ${bytes(machine.memory_bytes)}, ${machine.kernel}; server ${versions.server || 'unknown'}`;
+    return `${runs.length} ${runs.length === 1 ? 'run' : 'runs'} from ${first.started_at} to ${runs[runs.length - 1].ended_at} on ${machine.cores} × ${machine.cpu_model}, ${bytes(machine.memory_bytes)}, ${machine.kernel}; server ${versions.server || 'unknown'}`;
   }
 
   function theme() {
@@ -202,6 +231,7 @@
   document.getElementById('subtitle').textContent = subtitle();
   document.getElementById('theme').addEventListener('click', theme);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', charts.redraw);
+  skipped.forEach((why) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, 'left out'), `: ${why}`)));
   summary();
   comparison();
   runs.forEach(section);

@@ -107,13 +107,23 @@ pub fn assemble(
         log: log(&driven.server_samples, writes),
         servers,
         echo: extras.echo,
-        series: Series { interval_seconds: 1.0, points: driven.points },
+        series: series(driven.points, seconds),
         machine: facts::machine(site.is_local),
         versions: site.versions.clone(),
         alarms: Vec::new(),
     };
     result.alarms = alarms::raise(&result);
     result
+}
+
+/// The points of a run. A last second of which less than half was measured is left out: what was
+/// answered in it is no second's worth and would look like a collapse.
+pub fn series(mut points: Vec<Point>, measured_seconds: f64) -> Series {
+    let is_cut_short = |point: &Point| measured_seconds - (point.second as f64) < 0.5;
+    while points.len() > 1 && points.last().is_some_and(is_cut_short) {
+        points.pop();
+    }
+    Series { interval_seconds: 1.0, points }
 }
 
 /// A name for a result that no other has.
@@ -280,5 +290,20 @@ fn cost(throughput: &Throughput, client: &ClientUse, servers: &[ServerUse]) -> C
             .zip(cpu)
             .map(|(documents, seconds)| documents.total as f64 / seconds),
         written_bytes_per_operation: written.and_then(per_operation),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Point, series};
+
+    #[test]
+    fn a_last_second_cut_short_is_left_out() {
+        let points = |seconds: std::ops::Range<i64>| -> Vec<Point> {
+            seconds.map(|second| Point { second, ..Point::default() }).collect()
+        };
+        assert_eq!(series(points(-2..11), 10.003).points.len(), 12);
+        assert_eq!(series(points(0..11), 10.6).points.len(), 11);
+        assert_eq!(series(points(0..1), 0.2).points.len(), 1);
     }
 }

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::drive::arrivals::Spacing;
 use crate::drive::session::{LoopKind, Plan};
+use crate::limits::{above_zero, at_least_one};
 use crate::machine::facts;
 use crate::result::RunResult;
 use crate::site::{Site, SiteRequest};
@@ -74,26 +75,26 @@ pub enum ArrivalsFlag {
 #[derive(Args, Clone, Debug)]
 pub struct LoopFlags {
     /// Connections in total [default: 128]
-    #[arg(long, alias = "threads", value_name = "N")]
+    #[arg(long, alias = "threads", value_name = "N", value_parser = at_least_one::<usize>)]
     pub connections: Option<usize>,
     /// Operations in flight per connection
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u16>)]
     pub pipeline: u16,
     /// Threads that drive the connections [default: half the cores for a server on this machine,
     /// else all]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     pub client_threads: Option<usize>,
     /// Seconds before the measured part
     #[arg(long, value_name = "SECONDS")]
     pub warmup: Option<f64>,
     /// Length of the measured part in seconds
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
     pub seconds: Option<f64>,
     /// Operations of the measured part
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
     pub operations: Option<u64>,
     /// Open loop: operations arrive at this rate per second, whoever is busy
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = above_zero)]
     pub target: Option<f64>,
     /// How they are spaced
     #[arg(long, value_enum, default_value_t = ArrivalsFlag::Constant)]

@@ -17,6 +17,8 @@ pub mod cli;
 pub mod commands;
 pub mod drive;
 pub mod flags;
+pub mod likeness;
+pub mod limits;
 pub mod machine;
 pub mod measure;
 pub mod report;

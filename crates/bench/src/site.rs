@@ -1,10 +1,11 @@
 //! The servers of a run: where they are, who logs in, what they say about themselves, and how they
 //! are watched.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use serde_json::json;
 
 use crate::chance::Chance;
+use crate::machine::process;
 use crate::machine::watch::{Watched, is_local};
 use crate::result::Versions;
 use crate::wire::admin::Admin;
@@ -47,6 +48,9 @@ pub struct Site {
 impl Site {
     /// Connects to the first server and finds out about all of them.
     pub fn open(request: SiteRequest, seed: u64) -> anyhow::Result<(Site, Admin)> {
+        if let Some(pid) = request.pids.iter().find(|pid| process::cpu(**pid).is_none()) {
+            bail!("--server-pid {pid}: there is no such process on this machine");
+        }
         let mut chance = Chance::new(seed, 3_000_000);
         let first = request.addresses.first().context("no server given")?;
         let mut admin = Admin::connect(first, &request.login, &mut chance)?;

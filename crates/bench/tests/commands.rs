@@ -70,7 +70,10 @@ fn a_load_a_run_and_the_analytic_query_agree() {
     assert_eq!(operation(&run, "READ").ok, run.throughput.operations);
     assert_eq!(run.throughput.operations, 640);
     assert_eq!(run.verification.parsed, 10);
-    assert_eq!(run.published.map(|p| p.workload), Some("c-outdated".to_owned()));
+    assert_eq!(run.published, None);
+    assert!(run.notes.iter().any(|n| n.contains("8 connections instead of 128")), "{:?}", run.notes);
+    let like = lab.bench("ycsb run c --operations 640 --connections 128 --read-mode outdated");
+    assert_eq!(like.published.map(|p| p.workload), Some("c-outdated".to_owned()));
     assert_eq!(run.versions.server.as_deref(), Some("0.0.0-toy"));
     assert!(run.errors.is_empty());
 
@@ -81,6 +84,10 @@ fn a_load_a_run_and_the_analytic_query_agree() {
 
     let update = lab.bench("ycsb run a --operations 300 --connections 4 --durability hard");
     assert!(operation(&update, "UPDATE").ok > 100);
+    for (durability, beside) in [("soft", None), ("hard", Some("a".to_owned()))] {
+        let flags = format!("--operations 640 --connections 128 --durability {durability}");
+        assert_eq!(lab.bench(&format!("ycsb run a {flags}")).published.map(|p| p.workload), beside);
+    }
     let recounted = lab.bench("analytic --runs 1");
     assert!(recounted.checks[0].ok && recounted.checks[0].source.contains("recount"));
 }
@@ -154,12 +161,43 @@ fn blocks_are_inserted_fresh_generated_or_constant() {
     let units: Vec<(&str, u64)> = fresh.throughput.units.iter().map(|u| (u.name.as_str(), u.total)).collect();
     assert_eq!(units[..2], [("blocks", 20), ("transactions", 100)]);
     assert!(units[2].1 > 20 * 5 * 600);
-    assert_eq!(fresh.published.map(|p| p.report), Some("bigchaindb-0.0.1".to_owned()));
+    assert_eq!(fresh.published, None);
+    assert!(fresh.notes[0].contains("schema 0.9 instead of 0.0.1"), "{:?}", fresh.notes);
+    let like = lab.bench("blocks --units 1 --operations 2 --table like");
+    assert_eq!(like.published.map(|p| p.report), Some("bigchaindb-0.0.1".to_owned()));
     lab.bench("blocks --units 2 --tx 5 --operations 10 --ids generated");
     assert_eq!(count(&lab), Some(30));
     let constant = lab.bench("blocks --units 2 --tx 5 --operations 10 --ids constant");
     assert_eq!(count(&lab), Some(31));
     assert!(constant.notes[0].starts_with("9 inserts"), "{:?}", constant.notes);
+}
+
+#[test]
+fn nonsense_is_refused_before_anything_is_measured() {
+    let lab = Laboratory::new();
+    lab.bench("ycsb load --records 100");
+    for flag in ["--seconds", "--operations", "--connections", "--pipeline", "--target"] {
+        lab.fails(&format!("ycsb run c {flag} 0"), "0");
+    }
+    lab.fails("blocks --units 0", "at least 1");
+    lab.fails("analytic --runs 0", "at least 1");
+    lab.fails("ycsb run c --server-pid 4294967295", "no such process");
+    lab.fails("ycsb run", "no workload named");
+}
+
+#[test]
+fn a_broken_result_is_skipped_and_named() {
+    let lab = Laboratory::new();
+    lab.bench("ycsb load --records 100");
+    let folder = lab.folder.path();
+    std::fs::write(folder.join("broken.json"), "{").expect("written");
+    let format = r#"{"format": "rekindle-bench-result", "format_version": 1}"#;
+    std::fs::write(folder.join("half.json"), format).expect("written");
+    let found = rekindle_bench::report::collect(folder).expect("one result");
+    assert_eq!((found.runs.len(), found.skipped.len()), (1, 2));
+    assert!(found.skipped[0].to_string().contains("broken.json is not JSON"));
+    std::fs::remove_file(folder.join("result.json")).expect("removed");
+    assert!(rekindle_bench::report::collect(folder).is_err());
 }
 
 #[test]

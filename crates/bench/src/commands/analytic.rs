@@ -12,6 +12,7 @@ use crate::assemble::{About, Extras, assemble};
 use crate::drive::session::{LoopKind, Plan, drive};
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::flags::{OutputFlags, ServerFlags, goal};
+use crate::limits::at_least_one;
 use crate::machine::watch::{Watched, difference};
 use crate::result::{CheckOutcome, Published, TimedRun};
 use crate::site::Site;
@@ -43,7 +44,7 @@ enum Check {
 #[derive(Args, Clone, Debug)]
 pub struct AnalyticArgs {
     /// Timed runs of the query
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = at_least_one::<u64>)]
     runs: u64,
     /// Runs before them
     #[arg(long, default_value_t = 1)]

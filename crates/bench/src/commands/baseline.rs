@@ -7,11 +7,12 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use crate::alarms;
-use crate::assemble::{About, client, command, id, operations, pacing};
+use crate::assemble::{About, client, command, id, operations, pacing, series};
 use crate::baseline::echo::{self, EchoRun, EchoSizes};
 use crate::baseline::redis::{self, RedisComparison, RedisCost, RedisError, RedisPlan};
 use crate::drive::session::{LoopKind, Plan};
 use crate::flags::OutputFlags;
+use crate::limits::{above_zero, at_least_one};
 use crate::machine::facts;
 use crate::result::*;
 use crate::site::BENCH_VERSION;
@@ -26,19 +27,19 @@ pub struct BaselineArgs {
     #[arg(long)]
     echo: bool,
     /// Connections, without pipelining
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 128, value_parser = at_least_one::<usize>)]
     connections: usize,
     /// Threads that drive them (echo)
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = at_least_one::<usize>)]
     client_threads: usize,
     /// Bytes per value
     #[arg(long, default_value_t = 1024)]
     value_bytes: usize,
     /// Operations per kind (redis)
-    #[arg(long, default_value_t = 500_000)]
+    #[arg(long, default_value_t = 500_000, value_parser = at_least_one::<u64>)]
     operations: u64,
     /// Length of the run (echo)
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = above_zero)]
     seconds: f64,
     #[command(flatten)]
     output: OutputFlags,
@@ -94,7 +95,7 @@ fn measure_echo(args: &BaselineArgs) -> anyhow::Result<RunResult> {
     result.throughput.operations = driven.totals.ok;
     result.throughput.operations_per_second = baseline.operations_per_second;
     result.operations = operations(echo::NAMES, &driven, seconds);
-    result.series = Series { interval_seconds: 1.0, points: driven.points.clone() };
+    result.series = series(driven.points.clone(), seconds);
     result.client = client(&driven, seconds);
     // The server is a thread of this process: only the client's threads count as the client.
     result.client.cpu_seconds = driven.totals.thread_cpu_seconds.iter().sum();

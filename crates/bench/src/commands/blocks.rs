@@ -16,7 +16,8 @@ use crate::blocks::units::{BlockCounters, NAMES, UnitPlan, Units};
 use crate::drive::session::{Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
-use crate::result::Published;
+use crate::likeness::Candidate;
+use crate::limits::at_least_one;
 use crate::site::Site;
 use crate::terminal::ProgressLine;
 use crate::wire::admin::Admin;
@@ -53,7 +54,7 @@ enum IdsFlag {
 #[derive(Args, Clone, Debug)]
 pub struct BlocksArgs {
     /// Write units: connections that insert one block at a time [default: 64]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     units: Option<usize>,
     /// Version of BigchainDB whose blocks to make
     #[arg(long, value_enum, default_value = "0.0.1")]
@@ -132,7 +133,8 @@ pub fn run(mut args: BlocksArgs) -> anyhow::Result<ExitCode> {
         echo,
         ..Extras::default()
     };
-    let about = about(&args, &plan, &site, counters.conflicts(), started);
+    let mut about = about(&args, &plan, counters.conflicts(), started);
+    about.published = candidate(&args, &plan, &site, counters.bytes() / all).settle(&mut about.notes);
     let result = assemble(about, &plan, &site, NAMES, driven, extras);
     args.output.finish(&result)
 }
@@ -187,7 +189,19 @@ fn schema(args: &BlocksArgs) -> Schema {
     }
 }
 
-fn about(args: &BlocksArgs, plan: &Plan, site: &Site, conflicts: u64, started: SystemTime) -> About {
+/// The published blocks, and how these differ from them.
+fn candidate(args: &BlocksArgs, plan: &Plan, site: &Site, block_bytes: u64) -> Candidate {
+    let mut candidate = Candidate::new("bigchaindb-0.0.1", "blocks", site.servers);
+    candidate.compare_block(block_bytes);
+    let schema = schema(args);
+    candidate.depart(!matches!(schema, Schema::V0_0_1), format!("schema {} instead of 0.0.1", schema.name()));
+    candidate.depart(args.durability != "soft", format!("durability {} instead of soft", args.durability));
+    candidate.depart(matches!(args.ids, IdsFlag::Constant), "the same block every time");
+    candidate.compare_loop(plan);
+    candidate
+}
+
+fn about(args: &BlocksArgs, plan: &Plan, conflicts: u64, started: SystemTime) -> About {
     let mut settings = describe_plan(plan);
     let own = json!({
         "units": plan.connections,
@@ -212,11 +226,7 @@ fn about(args: &BlocksArgs, plan: &Plan, site: &Site, conflicts: u64, started: S
         workload: String::new(),
         name: format!("BigchainDB blocks, schema {}", schema(args).name()),
         label: args.output.label.clone(),
-        published: Some(Published {
-            report: "bigchaindb-0.0.1".to_owned(),
-            workload: "blocks".to_owned(),
-            servers: site.servers,
-        }),
+        published: None,
         seed: args.output.seed,
         settings,
         notes,

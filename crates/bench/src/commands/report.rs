@@ -20,8 +20,10 @@ pub struct ReportArgs {
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let runs = report::collect(&args.folder)?;
-    let page = report::render(&runs);
+    let report::Collected { runs, skipped } = report::collect(&args.folder)?;
+    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+    skipped.iter().for_each(|why| eprintln!("left out: {why}"));
+    let page = report::render(&runs, &skipped);
     std::fs::write(&args.output, page).with_context(|| format!("writing {}", args.output.display()))?;
     println!("{} results in {}", runs.len(), args.output.display());
     Ok(ExitCode::SUCCESS)

@@ -27,6 +27,7 @@ const CONNECTIONS_DEFAULT: usize = 16;
 
 /// Creates the table and fills it with documents
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("connections", |arg| arg.help("Connections in total [default: 16]")))]
 pub struct LoadArgs {
     #[command(flatten)]
     properties: PropertyFlags,

@@ -14,7 +14,8 @@ use crate::chance::Chance;
 use crate::drive::session::{Driven, Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
-use crate::result::{EchoBaseline, Published};
+use crate::likeness::Candidate;
+use crate::result::EchoBaseline;
 use crate::site::Site;
 use crate::terminal::ProgressLine;
 use crate::wire::frame::HEADER_BYTES;
@@ -49,6 +50,9 @@ pub struct RunArgs {
 pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     let mut chosen = args.properties.choose(&[("rethinkdb.readmode", args.read_mode.clone())])?;
+    if chosen.workload.is_empty() && !args.properties.overrides.iter().any(|p| p.contains("proportion")) {
+        anyhow::bail!("no workload named: give a letter from a to f or a YCSB property file");
+    }
     chosen.fill(&mut args.server, &mut args.pacing)?;
     let seed = args.output.seed;
     let (site, mut admin) = Site::open(args.server.request(), seed)?;
@@ -151,6 +155,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: Sys
                 .to_owned(),
         );
     }
+    let published = candidate(&chosen.settings, plan, site.servers).and_then(|c| c.settle(&mut notes));
     let workload = chosen.workload.to_lowercase();
     let name = match workload.len() {
         0 => "YCSB run".to_owned(),
@@ -162,7 +167,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: Sys
         workload,
         name,
         label: args.output.label.clone(),
-        published: published(&chosen.settings, site.servers),
+        published,
         seed: args.output.seed,
         settings,
         notes,
@@ -171,7 +176,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: Sys
 }
 
 /// The published series with the same operations, whatever the scale.
-fn published(settings: &Settings, servers: usize) -> Option<Published> {
+fn candidate(settings: &Settings, plan: &Plan, servers: usize) -> Option<Candidate> {
     if settings.distribution != Distribution::Zipfian {
         return None;
     }
@@ -182,5 +187,9 @@ fn published(settings: &Settings, servers: usize) -> Option<Published> {
         (1.0, _, None | Some("single")) => "c-sync",
         _ => return None,
     };
-    Some(Published { report: "rethinkdb-2.1.5".to_owned(), workload: workload.to_owned(), servers })
+    let mut candidate = Candidate::new("rethinkdb-2.1.5", workload, servers);
+    let is_soft = settings.durability.as_deref() == Some("soft");
+    candidate.depart(workload == "a" && is_soft, "durability soft instead of hard");
+    candidate.compare_pacing(plan);
+    Some(candidate)
 }

@@ -4,4 +4,4 @@ mod page;
 mod results;
 
 pub use page::render;
-pub use results::{ReportError, collect};
+pub use results::{Collected, ReportError, collect};

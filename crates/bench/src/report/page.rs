@@ -12,12 +12,13 @@ const PARTS: [(&str, &str); 5] = [
     ("{{report_js}}", include_str!("../../assets/report.js")),
 ];
 
-/// The page for these results (`docs/formats/bench-result.md`), as HTML.
+/// The page for these results (`docs/formats/bench-result.md`), as HTML. It also says what was
+/// `skipped`.
 #[must_use]
-pub fn render(runs: &[Value]) -> String {
+pub fn render(runs: &[Value], skipped: &[String]) -> String {
     let published: Value =
         serde_json::from_str(PUBLISHED).expect("invariant: a test parses the published figures");
-    let data = json!({ "runs": runs, "published": published }).to_string();
+    let data = json!({ "runs": runs, "skipped": skipped, "published": published }).to_string();
     let mut page = String::with_capacity(data.len() + 100_000);
     let mut rest = PAGE;
     while let Some(start) = rest.find("{{") {
@@ -47,7 +48,8 @@ mod tests {
 
     #[test]
     fn the_page_needs_no_network_and_holds_the_data() {
-        let page = render(&[json!({"name": "</script><script>alert(1)"})]);
+        let page = render(&[json!({"name": "</script><script>alert(1)"})], &["x.json is broken".to_owned()]);
+        assert!(page.contains("x.json is broken"));
         assert!(page.contains("\\u003c/script>"));
         assert!(!page.contains("{{"));
         assert!(!page.contains("src=\"http") && !page.contains("href=\"http"));

@@ -3,9 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::result::{FORMAT, FORMAT_VERSION};
+use crate::result::{FORMAT, FORMAT_VERSION, RunResult};
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,14 @@ pub enum ReportError {
         /// Where and why.
         cause: serde_json::Error,
     },
+    /// A result that lacks what every result has.
+    #[error("{path} is no whole result: {cause}")]
+    Incomplete {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        cause: serde_json::Error,
+    },
     /// A result written by a newer release.
     #[error("{path} has format version {found}; this release reads up to {FORMAT_VERSION}")]
     TooNew {
@@ -42,37 +51,62 @@ pub enum ReportError {
     },
 }
 
-/// The results in `folder` (files ending in `.json` of this format; others are passed over),
-/// in the order in which they were measured. Histograms are left out: a page has the curves.
-pub fn collect(folder: &Path) -> Result<Vec<Value>, ReportError> {
-    let unreadable = |path: &Path| {
-        let path = path.to_owned();
-        move |cause| ReportError::Unreadable { path, cause }
-    };
-    let mut runs = Vec::new();
-    for entry in fs::read_dir(folder).map_err(unreadable(folder))? {
-        let path = entry.map_err(unreadable(folder))?.path();
+/// What a folder holds.
+#[derive(Debug)]
+pub struct Collected {
+    /// The results in the order in which they were measured, without their histograms: a page has
+    /// the curves.
+    pub runs: Vec<Value>,
+    /// Why files that should be results are not among them.
+    pub skipped: Vec<ReportError>,
+}
+
+/// The results in `folder`: files ending in `.json` of this format. Others are passed over, broken
+/// ones skipped and named.
+pub fn collect(folder: &Path) -> Result<Collected, ReportError> {
+    let unreadable = |cause| ReportError::Unreadable { path: folder.to_owned(), cause };
+    let (mut runs, mut skipped) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
-        let text = fs::read_to_string(&path).map_err(unreadable(&path))?;
-        let mut run: Value = serde_json::from_str(&text)
-            .map_err(|cause| ReportError::NotJson { path: path.clone(), cause })?;
-        if run["format"] != FORMAT {
-            continue;
+        match read(&path) {
+            Ok(run) => runs.extend(run),
+            Err(error) => skipped.push(error),
         }
-        let found = run["format_version"].as_u64().unwrap_or(0);
-        if found > u64::from(FORMAT_VERSION) {
-            return Err(ReportError::TooNew { path, found });
-        }
-        drop_histograms(&mut run);
-        runs.push(run);
     }
     if runs.is_empty() {
-        return Err(ReportError::Empty { path: folder.to_owned() });
+        return Err(skipped.pop().unwrap_or_else(|| ReportError::Empty { path: folder.to_owned() }));
     }
     runs.sort_by_key(|run| (text_of(run, "started_at"), text_of(run, "id")));
-    Ok(runs)
+    skipped.sort_by_key(ToString::to_string);
+    Ok(Collected { runs, skipped })
+}
+
+/// One result; nothing when the file is of another format.
+fn read(path: &Path) -> Result<Option<Value>, ReportError> {
+    let path = path.to_owned();
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(cause) => return Err(ReportError::Unreadable { path, cause }),
+    };
+    let mut run: Value = match serde_json::from_str(&text) {
+        Ok(run) => run,
+        Err(cause) => return Err(ReportError::NotJson { path, cause }),
+    };
+    if run["format"] != FORMAT {
+        return Ok(None);
+    }
+    let found = run["format_version"].as_u64().unwrap_or(0);
+    if found > u64::from(FORMAT_VERSION) {
+        return Err(ReportError::TooNew { path, found });
+    }
+    if let Err(cause) = RunResult::deserialize(&run) {
+        return Err(ReportError::Incomplete { path, cause });
+    }
+    drop_histograms(&mut run);
+    Ok(Some(run))
 }
 
 fn text_of(run: &Value, member: &str) -> String {

@@ -127,8 +127,13 @@ pub fn check_write(body: &[u8]) -> Result<Value, Failure> {
     if result["errors"].as_u64() == Some(0) {
         return Ok(result);
     }
-    let message = result["first_error"].as_str().unwrap_or("no first_error").to_owned();
-    Err(Failure::new(FailureKind::WriteError, message))
+    let message = result["first_error"].as_str().unwrap_or("no first_error");
+    Err(Failure::new(FailureKind::WriteError, first_line(message)))
+}
+
+/// What a message says before it shows the document or the query it speaks of.
+fn first_line(message: &str) -> &str {
+    message.lines().next().unwrap_or_default().trim_end_matches(':')
 }
 
 fn failure_of(answer: &Answer) -> Failure {
@@ -145,7 +150,7 @@ fn failure_of(answer: &Answer) -> Failure {
         _ => FailureKind::Internal,
     };
     let message = answer.r.first().and_then(Value::as_str).unwrap_or("no message");
-    Failure::new(kind, message)
+    Failure::new(kind, first_line(message))
 }
 
 #[cfg(test)]
@@ -166,6 +171,8 @@ mod tests {
         let failure = parse(body).expect_err("an error");
         assert_eq!(failure.kind, FailureKind::OpFailed);
         assert_eq!(failure.message, "Table `a.b` does not exist.");
+        let long = parse(br#"{"t":18,"e":3100000,"r":["No attribute `x` in object:\n{\n}"]}"#);
+        assert_eq!(long.expect_err("an error").message, "No attribute `x` in object");
         let compile = parse(br#"{"t":17,"r":["x"],"b":[]}"#).expect_err("an error");
         assert_eq!(compile.kind, FailureKind::CompileError);
     }
