@@ -116,12 +116,12 @@ impl Default for Settings {
     }
 }
 
+/// Options of a whole query by name.
+type Globals = Vec<(Text, Datum)>;
+
 /// The options of the whole query as datums, and the database one-argument `table` means. Those
 /// that are not written out are evaluated where `bare` says, as if there were no options.
-fn globals(
-    query: &Query,
-    bare: impl Fn() -> Arc<Cx>,
-) -> Result<(Vec<(Text, Datum)>, Option<Text>), QueryError> {
+fn globals(query: &Query, bare: impl Fn() -> Arc<Cx>) -> Result<(Globals, Option<Text>), QueryError> {
     let mut globals = Vec::with_capacity(query.optargs.len());
     let mut default_db = None;
     for (name, term) in &query.optargs {

@@ -1,5 +1,7 @@
 //! Tables large enough to be scanned in pieces, in one shard and in several.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 extern crate reql as rekindle_reql;
 
 mod support;

@@ -1,5 +1,7 @@
 //! Writes while a table is divided anew under them.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 extern crate reql as rekindle_reql;
 
 mod support;

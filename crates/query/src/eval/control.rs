@@ -31,7 +31,7 @@ pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
 
 /// `branch`: the value behind the first test that holds, or the last argument.
 pub(super) fn branch(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    if call.args.len() % 2 == 0 {
+    if call.args.len().is_multiple_of(2) {
         return Err(EvalError::logic("Cannot call `branch` term with an even number of arguments."));
     }
     let otherwise = call.args.len() - 1;

@@ -157,11 +157,11 @@ impl KeySource {
 impl Items for KeySource {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
-            if let Some((row, times)) = &mut self.current {
-                if *times > 0 {
-                    *times -= 1;
-                    return Ok(Some(row.clone()));
-                }
+            if let Some((row, times)) = &mut self.current
+                && *times > 0
+            {
+                *times -= 1;
+                return Ok(Some(row.clone()));
             }
             env.check_cancel()?;
             let Some((key, times)) = self.waiting.next() else { return Ok(None) };

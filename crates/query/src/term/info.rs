@@ -64,7 +64,7 @@ fn describe_table(cx: &Cx, table: &TableRef, out: &mut ObjectBuilder) -> Result<
         TableRef::Stored(stored) => {
             let handle = &stored.handle;
             let db = DbRef { name: handle.db.name.clone(), id: Some(handle.db.id) };
-            let count = |shard: &cluster::ShardHandle| shard.snapshot()?.count().map_err(Into::into);
+            let count = |shard: &cluster::ShardHandle| shard.snapshot()?.count();
             let counts: Result<Vec<u64>, shard::ReadError> = handle.shards().iter().map(count).collect();
             (handle.config.id, db, counts.map_err(|error| read_failed(&error))?)
         }

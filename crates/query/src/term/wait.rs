@@ -12,13 +12,13 @@ const STATES: [&str; 4] =
 
 /// `wait`: the number of tables that are ready.
 pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
-    if let Some(state) = args.optional_string("wait_for")? {
-        if !STATES.contains(&state.as_ref()) {
-            return Err(EvalError::logic(format!(
-                "Unknown table readiness state: '{state}', must be one of 'ready_for_outdated_reads', \
+    if let Some(state) = args.optional_string("wait_for")?
+        && !STATES.contains(&state.as_ref())
+    {
+        return Err(EvalError::logic(format!(
+            "Unknown table readiness state: '{state}', must be one of 'ready_for_outdated_reads', \
                  'ready_for_reads', 'ready_for_writes', or 'all_replicas_ready'"
-            )));
-        }
+        )));
     }
     args.optional_number("timeout")?;
     let (tables, _) = target_tables(&mut args, "wait", "wait for the tables in it")?;

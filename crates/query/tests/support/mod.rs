@@ -1,6 +1,7 @@
 //! A node in memory and a client of it.
 
 #![allow(dead_code, reason = "not every test uses everything")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::path::PathBuf;
 use std::sync::Arc;
