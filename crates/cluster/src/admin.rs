@@ -6,7 +6,7 @@ use datum::{Bytes, KeyBound, KeyRange, PrimaryKey, Text};
 use engine::Batch;
 use log::{Durability, GroupId, LogError};
 use shard::Shard;
-use storage::TableId;
+use storage::{Part, Table, TableId};
 
 use crate::catalog_row::CatalogRow;
 use crate::placement::{SHARDS_MAX, even_starts};
@@ -176,7 +176,7 @@ impl Node {
         after.write_acks = change.write_acks.unwrap_or(before.write_acks);
         match change.shards {
             Some(shards) if shards != before.shards.len() => {
-                let starts = learned_starts(&handle, shards)?;
+                let starts = self.learned_starts(&handle, shards)?;
                 self.divide(catalog, &handle, after, starts).map(|after| (before, after))
             }
             _ => {
@@ -199,7 +199,7 @@ impl Node {
             return Ok(false);
         }
         if shards > 1 {
-            let starts = learned_starts(&handle, shards)?;
+            let starts = self.learned_starts(&handle, shards)?;
             self.divide(catalog, &handle, handle.config.clone(), starts)?;
         }
         Ok(true)
@@ -272,6 +272,25 @@ impl Node {
         }
     }
 
+    /// Start keys that divide the table's present rows evenly, or the space of generated keys
+    /// when there are too few rows to learn from.
+    fn learned_starts(&self, table: &TableHandle, shards: usize) -> Result<Vec<Bytes>, AdminError> {
+        let even = even_starts_checked(shards)?;
+        let Some(first) = table.shards().first() else { return Ok(even) };
+        // One view over all shards; whose count it would show does not matter here.
+        let whole = Part { range: KeyRange::all(), group: first.group() };
+        let rows = Table::new(self.replicas().store().clone(), table.config.id).snapshot(whole)?;
+        let pieces = rows.split(&KeyRange::all(), shards)?;
+        let starts: Vec<Bytes> = pieces
+            .iter()
+            .map(|piece| match &piece.start {
+                KeyBound::Included(key) | KeyBound::Excluded(key) => Bytes::copy_from_slice(key.as_bytes()),
+                KeyBound::Unbounded => Bytes::new(),
+            })
+            .collect();
+        Ok(if starts.len() == shards { starts } else { even })
+    }
+
     fn new_shards(&self, catalog: &mut Catalog, starts: Vec<Bytes>) -> Vec<ShardConfig> {
         let first = catalog.group_next;
         catalog.group_next += starts.len() as u64;
@@ -315,20 +334,4 @@ fn even_starts_checked(shards: usize) -> Result<Vec<Bytes>, AdminError> {
         return Err(AdminError::TooManyShards(SHARDS_MAX));
     }
     Ok(even_starts(shards.max(1)))
-}
-
-/// Start keys that divide the table's present rows evenly, or the space of generated keys
-/// when there are too few rows to learn from.
-fn learned_starts(table: &TableHandle, shards: usize) -> Result<Vec<Bytes>, AdminError> {
-    let even = even_starts_checked(shards)?;
-    let Some(first) = table.shards().first() else { return Ok(even) };
-    let pieces = first.snapshot()?.split(&KeyRange::all(), shards)?;
-    let starts: Vec<Bytes> = pieces
-        .iter()
-        .map(|piece| match &piece.start {
-            KeyBound::Included(key) | KeyBound::Excluded(key) => Bytes::copy_from_slice(key.as_bytes()),
-            KeyBound::Unbounded => Bytes::new(),
-        })
-        .collect();
-    Ok(if starts.len() == shards { starts } else { even })
 }

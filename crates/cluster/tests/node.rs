@@ -120,6 +120,8 @@ fn dividing_a_table_moves_no_row_and_keeps_every_count() {
     assert_eq!(after.shards.len(), 4);
     assert_eq!(counts(&node).iter().sum::<u64>(), 40);
     assert!(counts(&node).iter().all(|count| *count > 0), "{:?}", counts(&node));
+    node.change_table(id, &TableChange { shards: Some(3), ..TableChange::default() }).unwrap();
+    assert!(counts(&node).iter().all(|count| *count > 8), "evenly: {:?}", counts(&node));
     fill(&node, 41);
     drop(node);
     let node = machine.open();
