@@ -7,6 +7,7 @@
 
 mod accounts;
 mod admin;
+mod ask;
 mod catalog;
 mod catalog_row;
 mod config;
@@ -19,6 +20,7 @@ mod router;
 mod users;
 
 pub use admin::{TableChange, TableOptions};
+pub use ask::{Answered, Ask, AskError, Reply, Serve};
 pub use catalog::{Catalog, Database};
 pub use config::{DbConfig, DbId, GroupId, ServerId, ShardConfig, TableConfig, WriteAcks, durability_name};
 pub use error::{AdminError, OpenError};
