@@ -4,7 +4,7 @@ use bytes::Bytes;
 use datum::PrimaryKey;
 use engine::{Batch, Change, Space};
 
-use crate::TableId;
+use crate::{IndexChange, TableId};
 
 /// What became of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,16 @@ impl Changes {
             None => self.batch.delete_joined(Space::Rows, &parts),
         }
         gained
+    }
+
+    /// Adds a change of an index entry of the row `primary`.
+    pub fn add_index(&mut self, table: TableId, primary: &PrimaryKey, change: &IndexChange) {
+        let index = change.index.0.to_be_bytes();
+        let parts: [&[u8]; 4] = [table.as_bytes(), &index, &change.key, primary.as_bytes()];
+        match &change.entry {
+            Some(entry) => self.batch.put_joined(Space::Index, &parts, entry.encode(change.key.len())),
+            None => self.batch.delete_joined(Space::Index, &parts),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use datum::{KeyBound, KeyRange};
 use engine::{Batch, Engine, Space, Span};
 use log::GroupId;
 
-use crate::{FormatError, ReadError, TableId};
+use crate::{FormatError, IndexId, ReadError, TableId};
 
 /// The version of the format this program writes.
 const VERSION: u32 = 1;
@@ -15,6 +15,7 @@ const VERSION: u32 = 1;
 const META_VERSION: u8 = 0;
 const META_APPLIED: u8 = 1;
 const META_COUNT: u8 = 2;
+const META_BUILD: u8 = 3;
 
 /// Checks that this program understands what is in `engine`; marks an empty one as its own.
 pub(crate) fn claim(engine: &dyn Engine) -> Result<(), FormatError> {
@@ -55,6 +56,48 @@ pub(crate) fn counts_prefix(table: TableId) -> [u8; 17] {
     let mut key = [META_COUNT; 17];
     key[1..].copy_from_slice(table.as_bytes());
     key
+}
+
+/// What the keys of all index build records of a table in a group begin with.
+pub(crate) fn builds_prefix(table: TableId, group: GroupId) -> [u8; 25] {
+    let mut key = count_key(table, group);
+    key[0] = META_BUILD;
+    key
+}
+
+/// The key of the build record of an index in a group.
+pub(crate) fn build_key(table: TableId, group: GroupId, index: IndexId) -> [u8; 29] {
+    let mut key = [0; 29];
+    key[..25].copy_from_slice(&builds_prefix(table, group));
+    key[25..].copy_from_slice(&index.0.to_be_bytes());
+    key
+}
+
+/// What the keys of all index build records of a table begin with.
+pub(crate) fn table_builds_prefix(table: TableId) -> [u8; 17] {
+    let mut key = counts_prefix(table);
+    key[0] = META_BUILD;
+    key
+}
+
+/// What the keys of all entries of an index begin with.
+pub(crate) fn index_prefix(table: TableId, index: IndexId) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..16].copy_from_slice(table.as_bytes());
+    key[16..].copy_from_slice(&index.0.to_be_bytes());
+    key
+}
+
+/// The first key after all that begin with `prefix`, if there can be one.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut next = prefix.to_vec();
+    while let Some(last) = next.pop() {
+        if last < u8::MAX {
+            next.push(last + 1);
+            return Some(next);
+        }
+    }
+    None
 }
 
 /// The engine's key of one row, on the stack for keys of ordinary length.

@@ -8,6 +8,8 @@
 //! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows of one moment
 //! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that the rows share
 //! - [`RowChange`], [`Changes`]: how rows change
+//! - [`IndexChange`], [`IndexScan`]: how index entries change and are found; [`IndexBuild`]: how far
+//!   an index is built
 //! - [`Applied`], [`Count`]: what the engine remembers about each group's log, in the same batches
 //! - [`drop_table`], [`tables_present`]: the end of a table
 
@@ -17,6 +19,9 @@ mod batch;
 mod change;
 mod error;
 mod group;
+mod index;
+mod index_build;
+mod index_scan;
 mod layout;
 mod part;
 mod row;
@@ -33,11 +38,14 @@ pub use change::{Changes, RowChange};
 pub use engine::Direction;
 pub use error::{FormatError, ReadError};
 pub use group::{Applied, Count};
+pub use index::{IndexChange, IndexEntry, IndexId};
+pub use index_build::IndexBuild;
+pub use index_scan::{IndexHit, IndexScan, IndexSpan};
 pub use part::Part;
 pub use row_cache::RowCacheStats;
 pub use scan::RowScan;
 pub use snapshot::TableSnapshot;
 pub use store::Store;
-pub use sweep::{drop_table, forget_group, tables_present};
+pub use sweep::{drop_index, drop_table, forget_group, indexes_present, tables_present};
 pub use table::Table;
 pub use table_id::TableId;

@@ -8,7 +8,7 @@ use engine::{Direction, Snapshot, Space};
 
 use crate::layout::{RowKey, RowSpan};
 use crate::row::decode;
-use crate::{Count, Part, ReadError, RowScan, TableId};
+use crate::{Count, IndexId, IndexScan, IndexSpan, Part, ReadError, RowScan, TableId};
 
 /// A read-only view of a part of a table. Later writes are not seen. Cheap to clone; keeps
 /// overwritten rows alive for as long as it lives.
@@ -46,6 +46,20 @@ impl TableSnapshot {
         let span = RowSpan::new(self.table, &self.part.range.intersect(range));
         let scan = Arc::clone(&self.view).scan(Space::Rows, span.as_span(), direction);
         RowScan::new(scan, self.table)
+    }
+
+    /// The entries of an index in `span` that belong to rows of this part, by index key and then by
+    /// primary key. The scan lives on its own.
+    #[must_use]
+    pub fn scan_index(&self, index: IndexId, span: &IndexSpan, direction: Direction) -> IndexScan {
+        IndexScan::new(&self.view, self.table, index, span, &self.part.range, direction)
+    }
+
+    /// About how many bytes the entries of `span` take, whichever rows they belong to.
+    pub fn index_bytes_in(&self, index: IndexId, span: &IndexSpan) -> Result<u64, ReadError> {
+        let (start, end) = span.within(self.table, index);
+        let span = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+        Ok(self.view.bytes_in(Space::Index, span)?)
     }
 
     /// The number of rows of this part. Reads one record, not the rows.

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use engine::{Batch, Direction, Snapshot, Space};
 use log::GroupId;
 
-use crate::layout::{applied_key, corrupt_meta, count_key, counts_prefix};
-use crate::{ReadError, TableId};
+use crate::layout::{
+    after_prefix, applied_key, build_key, builds_prefix, corrupt_meta, count_key, counts_prefix,
+    index_prefix, table_builds_prefix,
+};
+use crate::{IndexId, ReadError, TableId};
 
-/// Adds to `batch` the removal of all rows, index entries and counts of `table`.
+/// Adds to `batch` the removal of all rows, index entries, counts and build records of `table`.
 ///
 /// Its groups must be closed before, or entries still on their way would bring rows back.
 pub fn drop_table(batch: &mut Batch, table: TableId) {
@@ -19,12 +22,51 @@ pub fn drop_table(batch: &mut Batch, table: TableId) {
     batch.delete_range(Space::Rows, start, next.as_bytes());
     batch.delete_range(Space::Index, start, next.as_bytes());
     batch.delete_range(Space::Meta, &counts_prefix(table), &counts_prefix(next));
+    batch.delete_range(Space::Meta, &table_builds_prefix(table), &table_builds_prefix(next));
 }
 
 /// Adds to `batch` the removal of what is remembered about a closed group; its rows stay.
 pub fn forget_group(batch: &mut Batch, table: TableId, group: GroupId) {
     batch.delete(Space::Meta, &applied_key(group));
     batch.delete(Space::Meta, &count_key(table, group));
+    let builds = builds_prefix(table, group);
+    if let Some(end) = after_prefix(&builds) {
+        batch.delete_range(Space::Meta, &builds, &end);
+    }
+}
+
+/// Adds to `batch` the removal of all entries of an index, and of what `groups`, which order the
+/// table, remember of building it.
+///
+/// No entry of those groups' logs may bring entries of the index any more.
+pub fn drop_index(batch: &mut Batch, table: TableId, index: IndexId, groups: &[GroupId]) {
+    let start = index_prefix(table, index);
+    if let Some(end) = after_prefix(&start) {
+        batch.delete_range(Space::Index, &start, &end);
+    }
+    for group in groups {
+        batch.delete(Space::Meta, &build_key(table, *group, index));
+    }
+}
+
+/// The indexes of `table` that have entries in the snapshot. One seek per index.
+///
+/// One that the catalog does not know is left from a drop that a crash interrupted.
+pub fn indexes_present(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<Vec<IndexId>, ReadError> {
+    let mut indexes = Vec::new();
+    let mut from = Some(table.as_bytes().to_vec());
+    let end = after_prefix(table.as_bytes());
+    while let Some(start) = from {
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let span = (Bound::Included(&start[..]), end);
+        let mut scan = Arc::clone(snapshot).scan(Space::Index, span, Direction::Ascending);
+        let Some((key, _)) = scan.next()? else { break };
+        let id = key.get(16..20).and_then(|id| id.try_into().ok());
+        let index = IndexId(u32::from_be_bytes(id.ok_or_else(|| corrupt_meta("an index key"))?));
+        indexes.push(index);
+        from = after_prefix(&index_prefix(table, index));
+    }
+    Ok(indexes)
 }
 
 /// The tables that have rows in the snapshot. One seek per table.

@@ -41,6 +41,12 @@ impl Table {
         })
     }
 
+    /// The row under `key`, past the rows at hand, which stay as they are.
+    pub fn get_once(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
+        let bytes = self.get_bytes(key)?;
+        bytes.map(|bytes| decode(self.id, key, bytes)).transpose()
+    }
+
     /// The stored bytes of the row under `key`, not verified.
     pub fn get_bytes(&self, key: &PrimaryKey) -> Result<Option<Bytes>, ReadError> {
         let row_key = RowKey::new(self.id, key.as_bytes());

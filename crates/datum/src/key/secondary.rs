@@ -1,6 +1,8 @@
 //! Keys of secondary indexes: longer values are cut, and NUL bytes are allowed.
 
-use super::encode::{ARRAY, BINARY, END, FALSE, NUMBER, STRING, TIME, TRUE, ordered_number, write_escaped};
+use super::encode::{
+    ARRAY, BINARY, END, FALSE, NUMBER, STRING, TIME, TRUE, keyless_tag, ordered_number, write_escaped,
+};
 use super::error::KeyError;
 use crate::{Bytes, Datum, deep};
 
@@ -27,9 +29,59 @@ pub fn encode(value: &Datum) -> Result<SecondaryKey, KeyError> {
         Datum::Null | Datum::Object(_) => return Err(KeyError::SecondaryKind(value.clone())),
         _ => write(value, &mut out)?,
     }
+    Ok(cut(out))
+}
+
+/// Where `value` lies among index keys: its key if it has one, else bytes that no key begins with,
+/// after all keys of smaller values and before all keys of greater ones.
+///
+/// The bounds have a place, also as items of an array, and so do objects on their own; nulls and
+/// objects in an array have none, and shapes never.
+pub fn bound(value: &Datum) -> Result<SecondaryKey, KeyError> {
+    let mut out = Vec::with_capacity(32);
+    match value {
+        Datum::Null | Datum::Object(_) => out.push(keyless_tag(value.kind())),
+        _ => {
+            write_bound(value, &mut out)?;
+        }
+    }
+    Ok(cut(out))
+}
+
+fn cut(mut out: Vec<u8>) -> SecondaryKey {
     let truncated = out.len() > BYTES_MAX;
     out.truncate(BYTES_MAX);
-    Ok(SecondaryKey { bytes: Bytes::from(out), truncated })
+    SecondaryKey { bytes: Bytes::from(out), truncated }
+}
+
+/// Whether more may follow: a bound inside an array decides every comparison.
+#[derive(PartialEq, Eq)]
+enum Place {
+    Key,
+    BetweenKeys,
+}
+
+fn write_bound(value: &Datum, out: &mut Vec<u8>) -> Result<Place, KeyError> {
+    match value {
+        Datum::MinVal | Datum::MaxVal => {
+            out.push(keyless_tag(value.kind()));
+            Ok(Place::BetweenKeys)
+        }
+        Datum::Array(items) => {
+            out.push(ARRAY);
+            for item in items.iter() {
+                if out.len() > BYTES_MAX {
+                    return Ok(Place::Key);
+                }
+                if deep::level(|| write_bound(item, out))? == Place::BetweenKeys {
+                    return Ok(Place::BetweenKeys);
+                }
+            }
+            out.push(END);
+            Ok(Place::Key)
+        }
+        other => write(other, out).map(|()| Place::Key),
+    }
 }
 
 fn write(value: &Datum, out: &mut Vec<u8>) -> Result<(), KeyError> {

@@ -1,0 +1,108 @@
+//! Finding rows by an index: entries in the order of their keys.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datum::{KeyRange, PrimaryKey};
+use engine::{Direction, Scan, Snapshot, Space};
+
+use crate::layout::{after_prefix, corrupt_meta, index_prefix};
+use crate::{IndexEntry, IndexId, ReadError, TableId};
+
+/// A range of the keys of an index: those from `start` on, up to and without `end`.
+///
+/// The primary keys that follow index keys in the engine lie behind their index key, so a bound that
+/// leaves out a key with all its rows is the first key after it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexSpan {
+    /// The first bytes inside.
+    pub start: Bytes,
+    /// The first bytes after; `None` is no end.
+    pub end: Option<Bytes>,
+}
+
+impl IndexSpan {
+    /// Every key.
+    #[must_use]
+    pub fn all() -> IndexSpan {
+        IndexSpan { start: Bytes::new(), end: None }
+    }
+
+    /// Whether the bounds leave no room.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| self.start >= end)
+    }
+
+    /// The engine's keys of an index in this span.
+    pub(crate) fn within(&self, table: TableId, index: IndexId) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let prefix = index_prefix(table, index);
+        let full = |key: &[u8]| [&prefix[..], key].concat();
+        let end = match &self.end {
+            Some(end) => Bound::Excluded(full(end)),
+            None => after_prefix(&prefix).map_or(Bound::Unbounded, Bound::Excluded),
+        };
+        (Bound::Included(full(&self.start)), end)
+    }
+}
+
+/// An entry that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexHit {
+    /// The index key.
+    pub key: Bytes,
+    /// The row's key.
+    pub primary: PrimaryKey,
+    /// What is known of the values.
+    pub entry: IndexEntry,
+}
+
+/// A walk over index entries. Owns its snapshot, may be kept for as long as a cursor is open.
+pub struct IndexScan {
+    scan: Option<Box<dyn Scan>>,
+    rows: KeyRange,
+}
+
+impl IndexScan {
+    pub(crate) fn new(
+        view: &Arc<dyn Snapshot>,
+        table: TableId,
+        index: IndexId,
+        span: &IndexSpan,
+        rows: &KeyRange,
+        direction: Direction,
+    ) -> IndexScan {
+        let scan = (!span.is_empty()).then(|| {
+            let (start, end) = span.within(table, index);
+            let span = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
+            Arc::clone(view).scan(Space::Index, span, direction)
+        });
+        IndexScan { scan, rows: rows.clone() }
+    }
+
+    /// The next entry, or `None` at the end.
+    #[allow(clippy::should_implement_trait, reason = "a failed read must not be skipped over")]
+    pub fn next(&mut self) -> Result<Option<IndexHit>, ReadError> {
+        let Some(scan) = &mut self.scan else { return Ok(None) };
+        while let Some((key, value)) = scan.next()? {
+            let hit = hit(key, value).ok_or_else(|| corrupt_meta("an index entry"))?;
+            // Entries of all shards of the table on this node lie together.
+            if self.rows.contains(&hit.primary) {
+                return Ok(Some(hit));
+            }
+        }
+        Ok(None)
+    }
+}
+
+const PREFIX_BYTES: usize = 20;
+
+fn hit(key: &[u8], value: &[u8]) -> Option<IndexHit> {
+    let (entry, key_len) = IndexEntry::decode(value)?;
+    let keys = Bytes::copy_from_slice(key.get(PREFIX_BYTES..)?);
+    if keys.len() < key_len {
+        return None;
+    }
+    Some(IndexHit { key: keys.slice(..key_len), primary: PrimaryKey(keys.slice(key_len..)), entry })
+}
