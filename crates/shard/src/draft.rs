@@ -1,11 +1,14 @@
 //! What a write wants to do, before the log has heard of it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::{Object, PrimaryKey, row};
+use storage::{IndexBuild, IndexChange, IndexId};
 
 use crate::entry::EntryWriter;
+use crate::index::{self, IndexDef};
 use crate::latch::{Held, Proposed};
 
 /// What is to become of a row.
@@ -26,12 +29,16 @@ pub(crate) struct Draft {
     // The last change of each key, when there may be several.
     last: HashMap<PrimaryKey, usize>,
     dependencies: Vec<u64>,
+    // Rows that stay and get index entries.
+    indexed: Vec<(PrimaryKey, Vec<IndexChange>)>,
+    builds: Vec<(IndexId, IndexBuild)>,
 }
 
 struct DraftChange {
     key: PrimaryKey,
     row: Option<Object>,
     existed: bool,
+    entries: Vec<IndexChange>,
 }
 
 impl Draft {
@@ -51,25 +58,46 @@ impl Draft {
         }
     }
 
-    /// Adds what was decided for `key`.
-    pub(crate) fn add(&mut self, key: &PrimaryKey, existed: bool, decision: Decision) {
+    /// Adds what was decided for `key`, whose row is `old`, and what it means for `indexes`.
+    pub(crate) fn add(
+        &mut self,
+        key: &PrimaryKey,
+        old: Option<&Object>,
+        decision: Decision,
+        indexes: &[Arc<IndexDef>],
+    ) {
+        let existed = old.is_some();
         let row = match decision {
             Decision::Put(object) => Some(object),
             Decision::Delete if existed => None,
             Decision::Delete | Decision::Unchanged => return,
         };
+        let entries = index::changes(indexes, old, row.as_ref());
         if let [first] = &self.changes[..] {
             self.last.insert(first.key.clone(), 0);
         }
         if !self.changes.is_empty() {
             self.last.insert(key.clone(), self.changes.len());
         }
-        self.changes.push(DraftChange { key: key.clone(), row, existed });
+        self.changes.push(DraftChange { key: key.clone(), row, existed, entries });
+    }
+
+    /// Adds the entries that `row`, which stays as it is, has in `indexes`.
+    pub(crate) fn add_entries(&mut self, key: &PrimaryKey, row: &Object, indexes: &[Arc<IndexDef>]) {
+        let entries = index::changes(indexes, None, Some(row));
+        if !entries.is_empty() {
+            self.indexed.push((key.clone(), entries));
+        }
+    }
+
+    /// Notes how far an index is built.
+    pub(crate) fn add_build(&mut self, index: IndexId, build: IndexBuild) {
+        self.builds.push((index, build));
     }
 
     /// Whether there is neither a change nor anything that its answer depends on.
     pub(crate) fn is_nothing(&self) -> bool {
-        self.changes.is_empty() && self.dependencies.is_empty()
+        self.changes.is_empty() && self.dependencies.is_empty() && self.builds.is_empty()
     }
 
     /// The entry as the log gets it.
@@ -81,6 +109,14 @@ impl Draft {
         let mut writer = EntryWriter::new(incarnation, sequence, &self.dependencies, bytes);
         for (change, row) in with_rows() {
             writer.change(&change.key, row, change.existed);
+            change.entries.iter().for_each(|entry| writer.index_change(entry));
+        }
+        for (key, entries) in &self.indexed {
+            writer.name_row(key);
+            entries.iter().for_each(|entry| writer.index_change(entry));
+        }
+        for (index, build) in &self.builds {
+            writer.index_build(*index, build);
         }
         writer.finish()
     }

@@ -2,19 +2,28 @@
 
 use bytes::{Buf, BufMut, Bytes};
 use datum::PrimaryKey;
-use storage::RowChange;
+use storage::{IndexBuild, IndexChange, IndexEntry, IndexId, RowChange};
 
-const VERSION: u8 = 1;
+/// Only rows.
+const VERSION_ROWS: u8 = 1;
+/// Rows, index entries and how far indexes are built.
+const VERSION_ITEMS: u8 = 2;
 const KIND_ROWS: u8 = 0;
 const HEADER_BYTES: usize = 28;
 const CHANGE_HEADER_BYTES: usize = 7;
 const FLAG_EXISTS: u8 = 1;
 const FLAG_EXISTED: u8 = 2;
+/// What an item of version 2 begins with, unless it is a change of a row.
+const ITEM_ROW_NAMED: u8 = 0x10;
+const ITEM_INDEX_ENTRY: u8 = 0x11;
+const ITEM_INDEX_BUILD: u8 = 0x12;
+const ENTRY_HEADER_BYTES: usize = 11;
+const TRUNCATED: u8 = 1;
 
 /// An entry that is being written.
 pub(crate) struct EntryWriter {
     bytes: Vec<u8>,
-    changes: u32,
+    items: u32,
 }
 
 impl EntryWriter {
@@ -26,7 +35,7 @@ impl EntryWriter {
         bytes_hint: usize,
     ) -> EntryWriter {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + 8 * dependencies.len() + bytes_hint);
-        bytes.put_slice(&[VERSION, KIND_ROWS, 0, 0]);
+        bytes.put_slice(&[VERSION_ROWS, KIND_ROWS, 0, 0]);
         bytes.put_u32_le(0);
         bytes.put_u64_le(incarnation);
         bytes.put_u64_le(sequence);
@@ -34,7 +43,7 @@ impl EntryWriter {
         for dependency in dependencies {
             bytes.put_u64_le(*dependency);
         }
-        EntryWriter { bytes, changes: 0 }
+        EntryWriter { bytes, items: 0 }
     }
 
     /// Bytes that a change takes.
@@ -51,13 +60,46 @@ impl EntryWriter {
         self.bytes.put_u32_le(row.map_or(0, <[u8]>::len) as u32);
         self.bytes.put_slice(key.as_bytes());
         self.bytes.put_slice(row.unwrap_or_default());
-        self.changes += 1;
+        self.items += 1;
+    }
+
+    /// Names a row that stays as it is, for the index entries that follow.
+    pub(crate) fn name_row(&mut self, key: &PrimaryKey) {
+        self.item(ITEM_ROW_NAMED);
+        self.bytes.put_u16_le(key.as_bytes().len() as u16);
+        self.bytes.put_slice(key.as_bytes());
+    }
+
+    /// Adds a change of an index entry of the row that was changed or named last.
+    pub(crate) fn index_change(&mut self, change: &IndexChange) {
+        self.item(ITEM_INDEX_ENTRY);
+        self.bytes.put_u32_le(change.index.0);
+        self.bytes.put_u32_le(change.entry.map_or(0, |entry| entry.times));
+        let truncated = change.entry.is_some_and(|entry| entry.truncated);
+        self.bytes.put_u8(if truncated { TRUNCATED } else { 0 });
+        self.bytes.put_u16_le(change.key.len() as u16);
+        self.bytes.put_slice(&change.key);
+    }
+
+    /// Adds how far an index is built.
+    pub(crate) fn index_build(&mut self, index: IndexId, build: &IndexBuild) {
+        self.item(ITEM_INDEX_BUILD);
+        let record = build.encode();
+        self.bytes.put_u32_le(index.0);
+        self.bytes.put_u16_le(record.len() as u16);
+        self.bytes.put_slice(&record);
     }
 
     /// The entry.
     pub(crate) fn finish(mut self) -> Bytes {
-        self.bytes[4..8].copy_from_slice(&self.changes.to_le_bytes());
+        self.bytes[4..8].copy_from_slice(&self.items.to_le_bytes());
         Bytes::from(self.bytes)
+    }
+
+    fn item(&mut self, kind: u8) {
+        self.bytes[0] = VERSION_ITEMS;
+        self.bytes.put_u8(kind);
+        self.items += 1;
     }
 }
 
@@ -65,20 +107,36 @@ impl EntryWriter {
 pub(crate) struct Entry {
     pub(crate) incarnation: u64,
     pub(crate) sequence: u64,
+    version: u8,
     dependencies: Bytes,
-    changes: u32,
+    items: u32,
     rest: Bytes,
+}
+
+/// One of the things an entry does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// A row changes.
+    Row(RowChange),
+    /// An index entry of a row changes.
+    Index(PrimaryKey, IndexChange),
+    /// An index is built so far.
+    Build(IndexId, IndexBuild),
 }
 
 /// Why bytes are not an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadEntry {
-    #[error("entry has version {version} and kind {kind}, known are version {VERSION} and kind {KIND_ROWS}")]
+    #[error(
+        "entry has version {version} and kind {kind}, known are versions up to {VERSION_ITEMS} and kind {KIND_ROWS}"
+    )]
     Unknown { version: u8, kind: u8 },
     #[error("entry's lengths do not add up to it")]
     Length,
     #[error("entry has a change with unknown flags {0:#04x}")]
     Flags(u8),
+    #[error("entry has an index entry of no row, or a record of a build that is none")]
+    Index,
 }
 
 impl Entry {
@@ -87,17 +145,17 @@ impl Entry {
             return Err(BadEntry::Length);
         }
         let (version, kind, _reserved) = (bytes.get_u8(), bytes.get_u8(), bytes.get_u16_le());
-        if (version, kind) != (VERSION, KIND_ROWS) {
+        if !matches!((version, kind), (VERSION_ROWS | VERSION_ITEMS, KIND_ROWS)) {
             return Err(BadEntry::Unknown { version, kind });
         }
-        let changes = bytes.get_u32_le();
+        let items = bytes.get_u32_le();
         let (incarnation, sequence) = (bytes.get_u64_le(), bytes.get_u64_le());
         let dependency_bytes = bytes.get_u32_le() as usize * 8;
         if bytes.len() < dependency_bytes {
             return Err(BadEntry::Length);
         }
         let dependencies = bytes.split_to(dependency_bytes);
-        Ok(Entry { incarnation, sequence, dependencies, changes, rest: bytes })
+        Ok(Entry { incarnation, sequence, version, dependencies, items, rest: bytes })
     }
 
     /// The sequence numbers this entry depends on.
@@ -105,11 +163,27 @@ impl Entry {
         self.dependencies.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number))
     }
 
-    /// Calls `each` with every change in order. Stops at the first that is malformed.
-    pub(crate) fn each_change(self, mut each: impl FnMut(RowChange)) -> Result<(), BadEntry> {
+    /// Calls `each` with everything the entry does, in order. Stops at the first that is malformed.
+    pub(crate) fn each(self, mut each: impl FnMut(Item)) -> Result<(), BadEntry> {
         let mut rest = self.rest;
-        for _ in 0..self.changes {
-            each(next_change(&mut rest)?);
+        let mut named: Option<PrimaryKey> = None;
+        for _ in 0..self.items {
+            match rest.first() {
+                Some(&ITEM_ROW_NAMED) if self.version == VERSION_ITEMS => named = Some(next_name(&mut rest)?),
+                Some(&ITEM_INDEX_ENTRY) if self.version == VERSION_ITEMS => {
+                    let primary = named.clone().ok_or(BadEntry::Index)?;
+                    each(Item::Index(primary, next_index_change(&mut rest)?));
+                }
+                Some(&ITEM_INDEX_BUILD) if self.version == VERSION_ITEMS => {
+                    let (index, build) = next_build(&mut rest)?;
+                    each(Item::Build(index, build));
+                }
+                _ => {
+                    let change = next_change(&mut rest)?;
+                    named = Some(change.key.clone());
+                    each(Item::Row(change));
+                }
+            }
         }
         if rest.is_empty() { Ok(()) } else { Err(BadEntry::Length) }
     }
@@ -133,6 +207,43 @@ fn next_change(rest: &mut Bytes) -> Result<RowChange, BadEntry> {
     Ok(RowChange { key, row: exists.then_some(row), existed: flags & FLAG_EXISTED != 0 })
 }
 
+fn next_name(rest: &mut Bytes) -> Result<PrimaryKey, BadEntry> {
+    rest.advance(1);
+    short(rest).map(PrimaryKey)
+}
+
+fn next_index_change(rest: &mut Bytes) -> Result<IndexChange, BadEntry> {
+    if rest.len() < ENTRY_HEADER_BYTES {
+        return Err(BadEntry::Length);
+    }
+    rest.advance(1);
+    let (index, times, flags) = (IndexId(rest.get_u32_le()), rest.get_u32_le(), rest.get_u8());
+    if flags & !TRUNCATED != 0 {
+        return Err(BadEntry::Flags(flags));
+    }
+    let entry = (times > 0).then_some(IndexEntry { times, truncated: flags & TRUNCATED != 0 });
+    Ok(IndexChange { index, key: short(rest)?, entry })
+}
+
+fn next_build(rest: &mut Bytes) -> Result<(IndexId, IndexBuild), BadEntry> {
+    rest.advance(1);
+    if rest.len() < 4 {
+        return Err(BadEntry::Length);
+    }
+    let index = IndexId(rest.get_u32_le());
+    let build = IndexBuild::decode(&short(rest)?).ok_or(BadEntry::Index)?;
+    Ok((index, build))
+}
+
+/// Bytes after their length in two bytes.
+fn short(rest: &mut Bytes) -> Result<Bytes, BadEntry> {
+    if rest.len() < 2 {
+        return Err(BadEntry::Length);
+    }
+    let len = rest.get_u16_le() as usize;
+    if rest.len() < len { Err(BadEntry::Length) } else { Ok(rest.split_to(len)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,10 +252,18 @@ mod tests {
         PrimaryKey(Bytes::from_static(text.as_bytes()))
     }
 
-    fn changes(bytes: Bytes) -> Result<Vec<RowChange>, BadEntry> {
+    fn items(bytes: Bytes) -> Result<Vec<Item>, BadEntry> {
         let mut found = Vec::new();
-        Entry::parse(bytes)?.each_change(|change| found.push(change))?;
+        Entry::parse(bytes)?.each(|item| found.push(item))?;
         Ok(found)
+    }
+
+    fn changes(bytes: Bytes) -> Result<Vec<RowChange>, BadEntry> {
+        let row = |item| match item {
+            Item::Row(change) => change,
+            other => panic!("not a row: {other:?}"),
+        };
+        Ok(items(bytes)?.into_iter().map(row).collect())
     }
 
     fn example() -> Bytes {
@@ -180,7 +299,7 @@ mod tests {
         let mut grown = whole.to_vec();
         grown.push(0);
         assert_eq!(changes(Bytes::from(grown)), Err(BadEntry::Length));
-        for (at, byte) in [(0, 2), (1, 1), (HEADER_BYTES + 16, 4)] {
+        for (at, byte) in [(0, 3), (1, 1), (HEADER_BYTES + 16, 4)] {
             let mut changed = whole.to_vec();
             changed[at] = byte;
             assert!(changes(Bytes::from(changed)).is_err());

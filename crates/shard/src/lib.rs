@@ -6,6 +6,8 @@
 //!
 //! - [`Shard`]: reads and writes of a range; [`Decision`]: what a write does to a row
 //! - [`WriteTicket`]: the answer that comes later; [`WriteError`]: whether it took effect
+//! - [`IndexDef`], [`IndexRows`], [`IndexBuilder`]: what an index holds of a row, reading by it,
+//!   building it
 //! - [`Replicas`]: all shards of one engine as the log sees them; applies entries
 //!
 //! The entry's bytes and the rule that keeps dependants of a refused write from happening are
@@ -17,6 +19,7 @@ mod chain;
 mod draft;
 mod entry;
 mod error;
+mod index;
 mod latch;
 mod proposal;
 mod replica;
@@ -26,7 +29,11 @@ mod ticket;
 
 pub use draft::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
+pub use index::{
+    Bounds, BuildStep, IndexBuilder, IndexDef, IndexError, IndexKind, IndexPlace, IndexQuery, IndexRow,
+    IndexRows, RowOrder, Side,
+};
 pub use replicas::Replicas;
 pub use shard::Shard;
-pub use storage::{Direction, ReadError, TableSnapshot};
+pub use storage::{Direction, IndexBuild, IndexId, ReadError, TableSnapshot};
 pub use ticket::WriteTicket;

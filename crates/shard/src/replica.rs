@@ -1,16 +1,16 @@
 //! What is applied of one group: shared by its shard, which reads it, and by the thread that
 //! applies entries.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::Batch;
 use log::{GroupId, Lsn};
 use parking_lot::Mutex;
-use storage::{Applied, Changes, Count, Part, ReadError, RowChange, Store, Table, TableId};
+use storage::{Applied, Changes, Count, IndexBuild, IndexId, Part, ReadError, Store, Table, TableId};
 
 use crate::chain::{Progress, Verdict};
-use crate::entry::{BadEntry, Entry};
+use crate::entry::{BadEntry, Entry, Item};
 
 /// The applied state of one group.
 pub(crate) struct Replica {
@@ -20,6 +20,7 @@ pub(crate) struct Replica {
     rows: AtomicU64,
     behind: Mutex<Behind>,
     skips: Mutex<Skips>,
+    builds: Mutex<HashMap<IndexId, IndexBuild>>,
 }
 
 /// What the applying thread goes on from.
@@ -43,6 +44,7 @@ struct Skips {
 pub(crate) struct Step {
     next: Behind,
     skipped: Vec<(u64, u64)>,
+    builds: Vec<(IndexId, IndexBuild)>,
 }
 
 impl Replica {
@@ -62,6 +64,7 @@ impl Replica {
             }
             None => Behind::first(store, table, part)?,
         };
+        let builds = IndexBuild::read_all(&**store.engine(), table.id(), group)?;
         Ok(Replica {
             group,
             table: table.id(),
@@ -69,6 +72,7 @@ impl Replica {
             rows: AtomicU64::new(behind.rows),
             behind: Mutex::new(behind),
             skips: Mutex::default(),
+            builds: Mutex::new(builds.into_iter().collect()),
         })
     }
 
@@ -80,6 +84,11 @@ impl Replica {
     /// The number of rows at that position.
     pub(crate) fn rows(&self) -> u64 {
         self.rows.load(Ordering::Acquire)
+    }
+
+    /// How far an index is built.
+    pub(crate) fn index_build(&self, index: IndexId) -> IndexBuild {
+        self.builds.lock().get(&index).cloned().unwrap_or_default()
     }
 
     /// From now on remembers skipped proposals of `incarnation`, for those who wait for them.
@@ -94,7 +103,7 @@ impl Replica {
     }
 
     pub(crate) fn begin(&self) -> Step {
-        Step { next: self.behind.lock().clone(), skipped: Vec::new() }
+        Step { next: self.behind.lock().clone(), skipped: Vec::new(), builds: Vec::new() }
     }
 
     /// Adds the entry at `lsn` to `changes`, if it is to happen.
@@ -109,9 +118,16 @@ impl Replica {
         next.lsn = lsn;
         let (incarnation, sequence) = (entry.incarnation, entry.sequence);
         match next.progress.admit(incarnation, sequence, entry.dependencies()) {
-            Verdict::Apply => entry.each_change(|change: RowChange| {
-                let gained = changes.add(self.table, &change);
-                next.rows = next.rows.saturating_add_signed(gained);
+            Verdict::Apply => entry.each(|item| match item {
+                Item::Row(change) => {
+                    let gained = changes.add(self.table, &change);
+                    next.rows = next.rows.saturating_add_signed(gained);
+                }
+                Item::Index(primary, change) => changes.add_index(self.table, &primary, &change),
+                Item::Build(index, build) => {
+                    build.put(&mut changes.batch, self.table, self.group, index);
+                    step.builds.push((index, build));
+                }
             }),
             Verdict::Skip => {
                 step.skipped.push((incarnation, sequence));
@@ -135,6 +151,9 @@ impl Replica {
         self.rows.store(step.next.rows, Ordering::Release);
         self.applied.store(step.next.lsn.0, Ordering::Release);
         *self.behind.lock() = step.next;
+        if !step.builds.is_empty() {
+            self.builds.lock().extend(step.builds);
+        }
         if !step.skipped.is_empty() {
             let mut skips = self.skips.lock();
             let leading = skips.incarnation;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use arc_swap::ArcSwap;
 use datum::{KeyRange, Object, PrimaryKey};
 use log::{Durability, GroupId, Log, Lsn, ProposeError};
-use storage::{Part, ReadError, Table, TableId, TableSnapshot};
+use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::draft::{Decision, Draft};
+use crate::index::{IndexDef, IndexError, IndexQuery, IndexRows};
 use crate::latch::{Held, Latches};
 use crate::proposal::{Answers, Proposal};
 use crate::replica::Replica;
@@ -23,6 +25,7 @@ pub struct Shard {
     incarnation: u64,
     sequence_last: AtomicU64,
     retired: AtomicBool,
+    indexes: ArcSwap<Vec<Arc<IndexDef>>>,
     // Shared with the proposals that are still to be answered.
     answers: Arc<Answers>,
 }
@@ -54,6 +57,7 @@ impl Shard {
             incarnation,
             sequence_last: AtomicU64::new(0),
             retired: AtomicBool::new(false),
+            indexes: ArcSwap::default(),
             answers: Arc::new(Answers { replica, latches: Latches::new() }),
         }))
     }
@@ -112,8 +116,8 @@ impl Shard {
         let mut draft = Draft::default();
         let old = self.newest(key, &held, &mut draft)?;
         let (decision, answer) = decide(old.as_ref());
-        draft.add(key, old.is_some(), decision);
-        Ok((answer, self.propose(draft, held, durability)))
+        draft.add(key, old.as_ref(), decision, &self.indexes.load());
+        Ok((answer, self.propose(draft, held, durability).1))
     }
 
     /// Writes several rows in one entry: all of them or none. `decide` is called once per key in the
@@ -130,14 +134,15 @@ impl Shard {
     ) -> Result<(Vec<R>, WriteTicket), WriteError> {
         let held = self.hold(keys)?;
         let mut draft = Draft::default();
+        let indexes = self.indexes.load();
         let mut answers = Vec::with_capacity(keys.len());
         for (index, key) in keys.iter().enumerate() {
             let old = self.newest(key, &held, &mut draft)?;
             let (decision, answer) = decide(index, old.as_ref());
-            draft.add(key, old.is_some(), decision);
+            draft.add(key, old.as_ref(), decision, &indexes);
             answers.push(answer);
         }
-        Ok((answers, self.propose(draft, held, durability)))
+        Ok((answers, self.propose(draft, held, durability).1))
     }
 
     /// Writes rows whatever was there before, in one entry. What goes wrong is in the ticket.
@@ -165,6 +170,81 @@ impl Shard {
     pub fn retire(&self) {
         self.retired.store(true, Ordering::Release);
         // A writer that looked before is past its proposal when its latch is free.
+        self.wait_for_writers();
+    }
+
+    /// Knows `indexes` from now on, and no others: every write that returns after this carries their
+    /// entries. Rows that were there before get theirs from an [`crate::IndexBuilder`].
+    pub fn set_indexes(&self, indexes: Vec<IndexDef>) {
+        self.indexes.store(Arc::new(indexes.into_iter().map(Arc::new).collect()));
+        self.wait_for_writers();
+    }
+
+    /// The indexes it knows.
+    #[must_use]
+    pub fn indexes(&self) -> Arc<Vec<Arc<IndexDef>>> {
+        self.indexes.load_full()
+    }
+
+    /// How far an index is built, as it was applied.
+    #[must_use]
+    pub fn index_build(&self, index: IndexId) -> IndexBuild {
+        self.answers.replica.index_build(index)
+    }
+
+    /// Notes that an index is built: every row of the range has its entries already.
+    pub fn set_built(&self, index: IndexId) -> WriteTicket {
+        match self.propose_build(&[], vec![(index, IndexBuild::Ready)], None, Durability::Hard) {
+            Ok((_, ticket)) => ticket,
+            Err(error) => WriteTicket::known(Err(error)),
+        }
+    }
+
+    /// The number of entries proposed since this shard was opened.
+    #[must_use]
+    pub fn proposed(&self) -> u64 {
+        self.sequence_last.load(Ordering::Relaxed)
+    }
+
+    /// Begins to read rows by an index, as they are now. Fails unless the index is built.
+    pub fn read_index(&self, query: &IndexQuery) -> Result<IndexRows, IndexError> {
+        let indexes = self.indexes.load();
+        let index = indexes.iter().find(|index| index.id() == query.index);
+        let index = index.ok_or(IndexError::Missing(query.index))?;
+        if self.index_build(query.index) != IndexBuild::Ready {
+            return Err(IndexError::NotReady(query.index));
+        }
+        // After the look at the build: what it promises is in the snapshot.
+        IndexRows::new(self.snapshot()?, Arc::clone(index), query)
+    }
+
+    /// Proposes the entries of the newest rows under `keys` in the indexes of `builds`, and with them
+    /// how far those are built then. Nothing of it happens if proposal `after` does not.
+    pub(crate) fn propose_build(
+        &self,
+        keys: &[PrimaryKey],
+        builds: Vec<(IndexId, IndexBuild)>,
+        after: Option<u64>,
+        durability: Durability,
+    ) -> Result<(u64, WriteTicket), WriteError> {
+        let held = self.hold(keys)?;
+        let mut draft = Draft::default();
+        after.into_iter().for_each(|sequence| draft.depend_on(sequence));
+        let mut indexes = self.indexes().to_vec();
+        indexes.retain(|index| builds.iter().any(|(id, _)| *id == index.id()));
+        for key in keys {
+            if let Some(row) = self.newest_once(key, &held, &mut draft)? {
+                draft.add_entries(key, &row, &indexes);
+            }
+        }
+        for (index, build) in builds {
+            draft.add_build(index, build);
+        }
+        Ok(self.propose(draft, held, durability))
+    }
+
+    /// Returns when every write that is between reading and proposing now is proposed.
+    pub(crate) fn wait_for_writers(&self) {
         self.answers.latches.wait_for_writers();
     }
 
@@ -197,9 +277,26 @@ impl Shard {
         self.table.get(key)
     }
 
-    fn propose(&self, draft: Draft, mut held: Held<'_>, durability: Durability) -> WriteTicket {
+    /// The same for a row that nobody is expected to ask for soon.
+    fn newest_once(
+        &self,
+        key: &PrimaryKey,
+        held: &Held<'_>,
+        draft: &mut Draft,
+    ) -> Result<Option<Object>, ReadError> {
+        match held.newest(key) {
+            Some(proposed) => {
+                draft.depend_on(proposed.sequence);
+                Ok(proposed.row.clone())
+            }
+            None => self.table.get_once(key),
+        }
+    }
+
+    /// Proposes what is in `draft`; also the number it has.
+    fn propose(&self, draft: Draft, mut held: Held<'_>, durability: Durability) -> (u64, WriteTicket) {
         if draft.is_nothing() {
-            return WriteTicket::known(Ok(self.applied()));
+            return (0, WriteTicket::known(Ok(self.applied())));
         }
         let sequence = self.sequence_last.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = draft.encode(self.incarnation, sequence);
@@ -209,6 +306,6 @@ impl Shard {
         self.log.propose(self.part.group, entry, durability, proposal.done());
         drop(held);
         proposal.let_go();
-        ticket
+        (sequence, ticket)
     }
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bed;
+mod indexes;
 mod power;
 mod ranges;
 mod refusals;

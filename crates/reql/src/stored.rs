@@ -1,0 +1,144 @@
+//! Functions that outlive their query: write hooks, and whatever else keeps a function in a
+//! table's configuration.
+//!
+//! A stored function is the text of a FUNC term as it is on the wire. Variables it took from
+//! functions around it are written into it as the values they had.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datum::{Datum, Text};
+
+use crate::closure::Closure;
+use crate::deep;
+use crate::error::CompileError;
+use crate::term::{Call, FuncTerm, Term, VarId};
+use crate::wire;
+
+/// A function with no variables but its own arguments, and its text.
+#[derive(Clone)]
+pub struct StoredFunc {
+    text: Text,
+    func: Arc<FuncTerm>,
+}
+
+impl StoredFunc {
+    /// The function that `closure` is, its captured variables written into it.
+    ///
+    /// Fails when its text could not be read back, which only a function of terms that have no
+    /// text (one in another language) causes.
+    pub fn of_closure(closure: &Closure) -> Result<StoredFunc, CompileError> {
+        let term = match closure.captured.is_empty() {
+            true => Term::Func(closure.func.clone()),
+            false => Term::Func(filled(&closure.func, &closure.captured)),
+        };
+        let text = String::from_utf8(wire::write_term(&term))
+            .map_err(|_| CompileError::compile("a function has no text"))?;
+        StoredFunc::parse(text.into())
+    }
+
+    /// The function that `text` says. Fails unless it is one FUNC term that uses only its own
+    /// arguments.
+    pub fn parse(text: Text) -> Result<StoredFunc, CompileError> {
+        match wire::parse_term(text.as_bytes())? {
+            Term::Func(func) => Ok(StoredFunc { text, func }),
+            _ => Err(CompileError::compile("Expected a FUNC term.")),
+        }
+    }
+
+    /// The wire form of the function.
+    #[must_use]
+    pub fn text(&self) -> &Text {
+        &self.text
+    }
+
+    /// The function.
+    #[must_use]
+    pub fn func(&self) -> &Arc<FuncTerm> {
+        &self.func
+    }
+}
+
+impl PartialEq for StoredFunc {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl fmt::Debug for StoredFunc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StoredFunc").field(&self.text).finish()
+    }
+}
+
+/// `func` with the variables of `values` replaced by their values.
+fn filled(func: &FuncTerm, values: &[(VarId, Datum)]) -> Arc<FuncTerm> {
+    let free: Vec<(VarId, Datum)> =
+        values.iter().filter(|(id, _)| !func.params.contains(id)).cloned().collect();
+    Arc::new(FuncTerm {
+        params: func.params.clone(),
+        body: filled_term(&func.body, &free),
+        captures: func
+            .captures
+            .iter()
+            .filter(|id| !free.iter().any(|(name, _)| name == *id))
+            .copied()
+            .collect(),
+        closed: func.closed,
+    })
+}
+
+fn filled_term(term: &Term, values: &[(VarId, Datum)]) -> Term {
+    deep::level(|| match term {
+        Term::Datum(_) => term.clone(),
+        Term::Var(id) => match values.iter().find(|(name, _)| name == id) {
+            Some((_, value)) => Term::Datum(value.clone()),
+            None => Term::Var(*id),
+        },
+        Term::Func(func) => Term::Func(filled(func, values)),
+        Term::Call(call) => Term::Call(Box::new(Call {
+            op: call.op,
+            args: call.args.iter().map(|arg| filled_term(arg, values)).collect(),
+            optargs: call
+                .optargs
+                .iter()
+                .map(|(name, arg)| (name.clone(), filled_term(arg, values)))
+                .collect(),
+            traits: call.traits,
+        })),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eval::{Answer, closure};
+    use crate::scope::Scope;
+
+    #[test]
+    fn captured_variables_become_values() {
+        // x => (y => [x, y, (x => x)(y)]) with x bound to {a: [1]}
+        let text = br#"[69,[[2,[2]],[2,[[10,[1]],[10,[2]],[64,[[69,[[2,[1]],[10,[1]]]],[10,[2]]]]]]]]"#;
+        let outer = [br"[69,[[2,[1]],".as_slice(), text, b"]]"].concat();
+        let Ok(Term::Func(outer)) = wire::parse_term(&outer) else { panic!("a function") };
+        let Term::Func(inner) = &outer.body else { panic!("a function in it") };
+        let Ok(bound) = datum::json::parse(br#"{"a":[1]}"#) else { panic!("json") };
+        let values = [bound];
+        let scope = Scope::of_call(&outer.params, &values, &[]);
+        let closed = closure(inner, &scope, Answer::Datum).expect("x is bound");
+        let stored = StoredFunc::of_closure(&closed).expect("it has a text");
+        assert_eq!(
+            &*stored.text(),
+            r#"[69,[[2,[2]],[2,[{"a":[2,[1]]},[10,[2]],[64,[[69,[[2,[1]],[10,[1]]]],[10,[2]]]]]]]]"#
+        );
+        assert!(stored.func().captures.is_empty());
+        assert_eq!(StoredFunc::parse(stored.text().clone()).expect("it can be read"), stored);
+    }
+
+    #[test]
+    fn what_is_no_function_is_refused() {
+        for text in ["", "1", "[17,[1,1]]", "[69,[[2,[1]],[10,[2]]]]"] {
+            assert!(StoredFunc::parse(Text::from(text)).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What an index holds of a row: the values of its function, as keys.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datum::key::secondary::{self, SecondaryKey};
+use datum::{Datum, Object, Time};
+use reql::{ARRAY_LIMIT_DEFAULT, Answer, Cancel, Closure, Env, Scope, SeededChance, StoredFunc};
+use storage::{IndexChange, IndexEntry, IndexId};
+
+/// How the value of an index function becomes keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexKind {
+    /// The value is the key.
+    One,
+    /// Each item of an array is a key; any other value is one.
+    Multi,
+}
+
+/// An index: which it is, and what it holds of a row.
+#[derive(Clone, Debug)]
+pub struct IndexDef {
+    id: IndexId,
+    kind: IndexKind,
+    function: Closure,
+}
+
+/// An index function sees nothing but the row.
+static NEVER_CANCELLED: Cancel = Cancel::new();
+static NO_CHANCE: SeededChance = SeededChance::new(0);
+
+impl IndexDef {
+    /// The index of that function, which gets a row.
+    ///
+    /// # Panics
+    ///
+    /// Never: a stored function has no variables but its own.
+    #[must_use]
+    pub fn new(id: IndexId, kind: IndexKind, function: &StoredFunc) -> IndexDef {
+        let function = reql::closure(function.func(), &Scope::empty(), Answer::Datum)
+            .expect("invariant: a stored function captures nothing");
+        IndexDef { id, kind, function }
+    }
+
+    /// Which index.
+    #[must_use]
+    pub fn id(&self) -> IndexId {
+        self.id
+    }
+
+    /// How values become keys.
+    #[must_use]
+    pub fn kind(&self) -> IndexKind {
+        self.kind
+    }
+
+    /// The values of `row` that the index holds, with their keys, in the order the function gives them.
+    ///
+    /// A row for which the function fails has none, and what cannot be a key is left out.
+    /// Source: reql reference 4.2 and 12.
+    #[must_use]
+    pub fn values(&self, row: &Object) -> Vec<(SecondaryKey, Datum)> {
+        let env = Env {
+            now: Time { epoch_seconds: 0.0, offset_minutes: 0 },
+            array_limit: ARRAY_LIMIT_DEFAULT,
+            cancel: &NEVER_CANCELLED,
+            chance: &NO_CHANCE,
+            globals: &[],
+            open: None,
+        };
+        let row = Datum::Object(row.clone());
+        let keyed = |value: Datum| Some((secondary::encode(&value).ok()?, value));
+        match (self.function.call(std::slice::from_ref(&row), &env), self.kind) {
+            (Err(_), _) => Vec::new(),
+            (Ok(Datum::Array(items)), IndexKind::Multi) => {
+                items.into_vec().into_iter().filter_map(keyed).collect()
+            }
+            (Ok(value), _) => keyed(value).into_iter().collect(),
+        }
+    }
+
+    /// The entries of `row`, ascending by key, each key once.
+    fn entries(&self, row: &Object) -> Vec<(Bytes, IndexEntry)> {
+        let mut keys: Vec<SecondaryKey> = self.values(row).into_iter().map(|(key, _)| key).collect();
+        keys.sort_unstable();
+        let mut entries: Vec<(Bytes, IndexEntry)> = Vec::with_capacity(keys.len());
+        for key in keys {
+            match entries.last_mut() {
+                Some((last, entry)) if *last == key.bytes => entry.times += 1,
+                _ => entries.push((key.bytes, IndexEntry { times: 1, truncated: key.truncated })),
+            }
+        }
+        entries
+    }
+}
+
+/// How the entries of `indexes` change when a row becomes another. What stays is not named.
+pub(crate) fn changes(
+    indexes: &[Arc<IndexDef>],
+    old: Option<&Object>,
+    new: Option<&Object>,
+) -> Vec<IndexChange> {
+    let mut changes = Vec::new();
+    for index in indexes {
+        let of = |row: Option<&Object>| row.map(|row| index.entries(row)).unwrap_or_default();
+        let (mut old, mut new) = (of(old).into_iter().peekable(), of(new).into_iter().peekable());
+        let mut change = |key, entry| changes.push(IndexChange { index: index.id, key, entry });
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => break,
+                (Some(_), None) => std::cmp::Ordering::Less,
+                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (Some((old, _)), Some((new, _))) => old.cmp(new),
+            };
+            let gone = if order.is_le() { old.next() } else { None };
+            let come = if order.is_ge() { new.next() } else { None };
+            match (gone, come) {
+                (Some((_, before)), Some((_, after))) if before == after => {}
+                (_, Some((key, entry))) => change(key, Some(entry)),
+                (Some((key, _)), None) => change(key, None),
+                (None, None) => break,
+            }
+        }
+    }
+    changes
+}

@@ -1,0 +1,12 @@
+//! Secondary indexes of a shard: what they hold of a row, reading by them, building them.
+
+mod build;
+mod def;
+mod range;
+mod read;
+
+pub use build::{BuildStep, IndexBuilder};
+pub(crate) use def::changes;
+pub use def::{IndexDef, IndexKind};
+pub use range::{Bounds, Side};
+pub use read::{IndexError, IndexPlace, IndexQuery, IndexRow, IndexRows, RowOrder};

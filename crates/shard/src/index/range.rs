@@ -1,0 +1,87 @@
+//! A range of the values of an index, and where it lies among the bytes of keys.
+
+use bytes::Bytes;
+use datum::key::secondary::{self, SecondaryKey};
+use datum::{Datum, KeyError};
+use storage::IndexSpan;
+
+/// Whether a bound belongs to the range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It does not.
+    Open,
+    /// It does.
+    Closed,
+}
+
+/// A range of the values of an index, which may be the primary key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bounds {
+    /// Where it begins.
+    pub left: Datum,
+    /// Whether `left` belongs to it.
+    pub left_side: Side,
+    /// Where it ends.
+    pub right: Datum,
+    /// Whether `right` belongs to it.
+    pub right_side: Side,
+}
+
+impl Bounds {
+    /// Every value.
+    #[must_use]
+    pub fn all() -> Bounds {
+        Bounds { left: Datum::MinVal, left_side: Side::Closed, right: Datum::MaxVal, right_side: Side::Open }
+    }
+
+    /// One value.
+    #[must_use]
+    pub fn one(value: Datum) -> Bounds {
+        Bounds { left: value.clone(), left_side: Side::Closed, right: value, right_side: Side::Closed }
+    }
+
+    /// Whether `value` is inside.
+    #[must_use]
+    pub fn contains(&self, value: &Datum) -> bool {
+        let after_left = match self.left_side {
+            Side::Open => *value > self.left,
+            Side::Closed => *value >= self.left,
+        };
+        after_left
+            && match self.right_side {
+                Side::Open => *value < self.right,
+                Side::Closed => *value <= self.right,
+            }
+    }
+
+    /// The keys of the values inside. Keys that were cut are in it if any of their values is, so
+    /// those values are to be asked with [`Bounds::contains`]. Fails when a bound has no place
+    /// among index keys.
+    pub fn span(&self) -> Result<IndexSpan, KeyError> {
+        let (left, right) = (secondary::bound(&self.left)?, secondary::bound(&self.right)?);
+        let start = match (&self.left, self.left_side) {
+            (Datum::MinVal, _) => Bytes::new(),
+            (_, Side::Open) if !left.truncated => after(&left).unwrap_or(left.bytes),
+            _ => left.bytes,
+        };
+        let end = match (&self.right, self.right_side) {
+            (Datum::MaxVal, _) => None,
+            (_, Side::Open) if !right.truncated => Some(right.bytes),
+            _ => after(&right),
+        };
+        Ok(IndexSpan { start, end })
+    }
+}
+
+/// The first bytes after everything that begins with a key. No key is the beginning of another,
+/// so only its own entries do.
+fn after(key: &SecondaryKey) -> Option<Bytes> {
+    let mut bytes = key.bytes.to_vec();
+    while let Some(last) = bytes.pop() {
+        if last < u8::MAX {
+            bytes.push(last + 1);
+            return Some(Bytes::from(bytes));
+        }
+    }
+    None
+}

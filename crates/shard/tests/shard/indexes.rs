@@ -1,0 +1,290 @@
+//! Indexes: after whatever happened, what an index holds is what its functions make of the rows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
+use log::Durability;
+use rekindle_shard::{
+    Bounds, BuildStep, Decision, Direction, IndexBuild, IndexBuilder, IndexDef, IndexError, IndexId,
+    IndexKind, IndexQuery, RowOrder, Shard, Side,
+};
+use reql::StoredFunc;
+
+use crate::bed::{Bed, key};
+
+const A: IndexId = IndexId(1);
+const MULTI: IndexId = IndexId(2);
+
+/// `row => row["a"]`, and `row => row["m"]` of several values.
+fn defs() -> Vec<IndexDef> {
+    let field = |name: &str| {
+        let text = format!(r#"[69,[[2,[1]],[170,[[10,[1]],"{name}"]]]]"#);
+        StoredFunc::parse(text.into()).unwrap()
+    };
+    vec![IndexDef::new(A, IndexKind::One, &field("a")), IndexDef::new(MULTI, IndexKind::Multi, &field("m"))]
+}
+
+/// Random numbers that a seed repeats.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+
+    /// A value that an index may or may not hold; some are longer than an index keeps.
+    fn value(&mut self) -> Datum {
+        match self.below(8) {
+            0 => Datum::Null,
+            1 => Datum::from("x".repeat(190) + &"y".repeat(self.below(9) as usize)),
+            2 => Datum::from(vec![Datum::from(self.below(3) as i32), Datum::Bool(true)]),
+            3 => Datum::from("word"),
+            _ => Datum::from(self.below(5) as i32),
+        }
+    }
+
+    fn row(&mut self) -> Object {
+        let mut fields = vec![("n", Datum::from(self.below(100) as i32))];
+        if self.below(5) > 0 {
+            fields.push(("a", self.value()));
+        }
+        let items: Vec<Datum> = (0..self.below(5)).map(|_| self.value()).collect();
+        fields.push(("m", if self.below(4) == 0 { self.value() } else { items.into() }));
+        fields.into_iter().map(|(name, value)| (Text::from(name), value)).collect()
+    }
+}
+
+fn change(shard: &Shard, chance: &mut Chance, keys: u64) {
+    let key = key(chance.below(keys) as i32);
+    let decision = match chance.below(4) {
+        0 => Decision::Delete,
+        _ => Decision::Put(chance.row()),
+    };
+    shard.write(&key, Durability::Soft, |_| (decision, ())).unwrap().1.wait().unwrap();
+}
+
+/// What the index must hold: each value with the keys of its rows, from a scan of the rows.
+fn expected(shard: &Shard, index: &IndexDef) -> Vec<(Datum, PrimaryKey)> {
+    let snapshot = shard.snapshot().unwrap();
+    let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending);
+    let mut found = Vec::new();
+    while let Some((key, row)) = scan.next().unwrap() {
+        found.extend(index.values(&row).into_iter().map(|(_, value)| (value, key.clone())));
+    }
+    found.sort();
+    found
+}
+
+fn query(index: IndexId, bounds: Bounds, order: RowOrder) -> IndexQuery {
+    IndexQuery { index, wanted: [(bounds, 1)].into(), order, sorted_max: 100_000 }
+}
+
+fn held(shard: &Shard, query: &IndexQuery) -> Vec<(Datum, PrimaryKey)> {
+    let mut rows = shard.read_index(query).unwrap();
+    let index = rows.index().clone();
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        let pair = (row.value(&index), row.place.primary.clone());
+        found.extend(std::iter::repeat_n(pair, row.times as usize));
+    }
+    found
+}
+
+/// Both orders, the count, and some ranges of every index.
+#[track_caller]
+fn check(shard: &Shard, seed: u64) {
+    for index in &*shard.indexes() {
+        let all = expected(shard, index);
+        let ascending = query(index.id(), Bounds::all(), RowOrder::By(Direction::Ascending));
+        assert_eq!(held(shard, &ascending), all, "seed {seed}, index {}", index.id());
+        let mut reversed =
+            held(shard, &query(index.id(), Bounds::all(), RowOrder::By(Direction::Descending)));
+        reversed.reverse();
+        assert_eq!(reversed, all, "seed {seed}, index {}", index.id());
+        assert_eq!(shard.read_index(&ascending).unwrap().count().unwrap(), all.len() as u64, "seed {seed}");
+        let mut chance = Chance(seed);
+        for _ in 0..20 {
+            check_range(shard, index, &all, &mut chance, seed);
+        }
+    }
+}
+
+#[track_caller]
+fn check_range(shard: &Shard, index: &IndexDef, all: &[(Datum, PrimaryKey)], chance: &mut Chance, seed: u64) {
+    let mut side = || if chance.below(2) == 0 { Side::Open } else { Side::Closed };
+    let (left_side, right_side) = (side(), side());
+    let bounds = Bounds { left: chance.value(), left_side, right: chance.value(), right_side };
+    let inside: Vec<_> = all.iter().filter(|(value, _)| bounds.contains(value)).cloned().collect();
+    let read = query(index.id(), bounds.clone(), RowOrder::By(Direction::Ascending));
+    assert_eq!(held(shard, &read), inside, "seed {seed}, index {}, {bounds:?}", index.id());
+    let mut any = held(shard, &IndexQuery { order: RowOrder::Any, ..read.clone() });
+    any.sort();
+    assert_eq!(any, inside, "seed {seed}, index {}, {bounds:?}", index.id());
+    assert_eq!(shard.read_index(&read).unwrap().count().unwrap(), inside.len() as u64, "{bounds:?}");
+}
+
+fn build(shard: &Arc<Shard>) {
+    let mut builder = IndexBuilder::new(shard.clone());
+    while builder.step().unwrap() != BuildStep::Done {}
+}
+
+#[test]
+fn writes_keep_an_index_equal_to_its_function() {
+    for seed in 0..10 {
+        let mut chance = Chance(seed);
+        let bed = Bed::running();
+        let shard = bed.shard();
+        shard.set_indexes(defs());
+        build(&shard);
+        for _ in 0..300 {
+            change(&shard, &mut chance, 60);
+        }
+        check(&shard, seed);
+    }
+}
+
+#[test]
+fn an_index_that_is_not_built_is_not_read() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    let read = query(A, Bounds::all(), RowOrder::Any);
+    assert!(matches!(shard.read_index(&read), Err(IndexError::Missing(A))));
+    shard.set_indexes(defs());
+    assert!(matches!(shard.read_index(&read), Err(IndexError::NotReady(A))));
+    build(&shard);
+    assert_eq!(shard.index_build(A), IndexBuild::Ready);
+    assert_eq!(held(&shard, &read), []);
+}
+
+#[test]
+fn an_index_built_during_writes_is_equal_to_its_function() {
+    for seed in 0..6 {
+        let bed = Bed::running();
+        let shard = bed.shard();
+        let mut chance = Chance(seed);
+        for _ in 0..1500 {
+            change(&shard, &mut chance, 3000);
+        }
+        // The first index is on its way when the second is made.
+        shard.set_indexes(defs()[..1].to_vec());
+        let mut builder = IndexBuilder::new(shard.clone());
+        builder.step().unwrap();
+        shard.set_indexes(defs());
+        let other = shard.clone();
+        let writer = std::thread::spawn(move || {
+            let mut chance = Chance(seed + 1000);
+            (0..1500).for_each(|_| change(&other, &mut chance, 3000));
+        });
+        while builder.step().unwrap() != BuildStep::Done {}
+        writer.join().unwrap();
+        check(&shard, seed);
+    }
+}
+
+#[test]
+fn a_build_goes_on_after_a_crash() {
+    for seed in 0..12 {
+        let mut chance = Chance(seed);
+        let mut bed = Bed::running();
+        let shard = bed.shard();
+        for _ in 0..2500 {
+            change(&shard, &mut chance, 6000);
+        }
+        drop(shard);
+        bed = bed.crash();
+        let mut crashes = 0;
+        loop {
+            let shard = bed.shard();
+            shard.set_indexes(defs());
+            let mut builder = IndexBuilder::new(shard.clone());
+            let looked_at = |shard: &Shard| match shard.index_build(A) {
+                IndexBuild::Under { rows, .. } => rows,
+                IndexBuild::Ready => u64::MAX,
+            };
+            let before = looked_at(&shard);
+            let step = builder.step().unwrap();
+            for _ in 0..20 {
+                change(&shard, &mut chance, 6000);
+            }
+            // Some are on disk, some only in the log.
+            if chance.below(3) == 0 {
+                shard.sync().wait().unwrap();
+                bed.replicas.engine().flush().unwrap();
+            }
+            if step == BuildStep::Done {
+                check(&shard, seed);
+                break;
+            }
+            shard.sync().wait().unwrap();
+            assert!(looked_at(&shard) > before, "seed {seed}: a step goes further");
+            drop((builder, shard));
+            bed = bed.crash();
+            crashes += 1;
+        }
+        assert!(crashes > 2, "seed {seed}: the build took {crashes} crashes");
+    }
+}
+
+#[test]
+fn a_refused_step_of_a_build_is_not_skipped_over() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    let mut chance = Chance(3);
+    for _ in 0..1200 {
+        change(&shard, &mut chance, 4000);
+    }
+    shard.set_indexes(defs());
+    // The second entry of the build is refused; those after it depend on it.
+    let next = bed.log.proposed();
+    bed.log.refuse([next + 1]);
+    let mut builder = IndexBuilder::new(shard.clone());
+    let mut failed = false;
+    for _ in 0..20 {
+        bed.log.tell_refusals();
+        match builder.step() {
+            Ok(BuildStep::Done) => break,
+            Ok(BuildStep::Rows(_)) => {}
+            Err(_) => {
+                failed = true;
+                break;
+            }
+        }
+    }
+    bed.log.tell_refusals();
+    assert!(failed, "the builder is told");
+    assert_ne!(shard.index_build(A), IndexBuild::Ready);
+    shard.sync().wait().unwrap();
+    build(&shard);
+    check(&shard, 3);
+}
+
+#[test]
+fn unchanged_values_write_nothing() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    shard.set_indexes(defs());
+    build(&shard);
+    let put = |n: i32| {
+        let fields = [("a", Datum::from("same")), ("m", vec![1.into(), 1.into()].into()), ("n", n.into())];
+        let row: Object = fields.into_iter().map(|(name, value)| (Text::from(name), value)).collect();
+        shard.write(&key("row"), Durability::Soft, |_| (Decision::Put(row), ())).unwrap().1.wait().unwrap();
+    };
+    put(1);
+    let entries = || -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let view = bed.replicas.engine().snapshot().unwrap();
+        let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        let mut scan = view.scan(engine::Space::Index, all, Direction::Ascending);
+        let mut found = BTreeMap::new();
+        while let Some((key, value)) = scan.next().unwrap() {
+            found.insert(key.to_vec(), value.to_vec());
+        }
+        found
+    };
+    let before = entries();
+    assert_eq!(before.len(), 2, "one entry for two equal values");
+    put(2);
+    assert_eq!(entries(), before);
+    check(&shard, 0);
+}
