@@ -9,6 +9,7 @@ use shard::Shard;
 use storage::{Part, Table, TableId};
 
 use crate::catalog_row::CatalogRow;
+use crate::indexes::TableIndexes;
 use crate::placement::{SHARDS_MAX, even_starts};
 use crate::{
     AdminError, Catalog, DbConfig, DbId, Node, Scope, ShardConfig, TableConfig, TableHandle, WriteAcks,
@@ -124,6 +125,7 @@ impl Node {
             primary_key: options.primary_key,
             durability: options.durability,
             write_acks: options.write_acks,
+            indexes: TableIndexes::default(),
             shards,
         };
         let handle = Arc::new(TableHandle::new(db, config.clone(), self.open_shards(&config)?));
@@ -228,6 +230,10 @@ impl Node {
         // The old groups are not replayed again, so what they applied must be on disk.
         self.engine().flush()?;
         let shards = self.open_shards(&config)?;
+        for index in handle.built_indexes() {
+            // The entries are under the table too, and so there already.
+            shards.iter().map(|shard| shard.set_built(index)).try_for_each(|set| set.wait().map(drop))?;
+        }
         catalog.put_table(Arc::new(TableHandle::new(handle.db.clone(), config.clone(), shards)));
         let rows = [CatalogRow::Table(config.clone()), CatalogRow::Groups(catalog.group_next), old.clone()];
         self.commit(&rows, &[], catalog)?;

@@ -7,6 +7,7 @@ use storage::TableId;
 use uuid::Uuid;
 
 use crate::config::durability_name;
+use crate::indexes::TableIndexes;
 use crate::users::User;
 use crate::{DbConfig, DbId, Grant, OpenError, Permissions, Scope, ShardConfig, TableConfig, WriteAcks};
 
@@ -156,6 +157,7 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         ("primary_key", table.primary_key.clone().into()),
         ("durability", durability_name(table.durability).into()),
         ("write_acks", table.write_acks.name().into()),
+        ("indexes", table.indexes.to_datum()),
         ("shards", shards.into()),
     ]
 }
@@ -183,8 +185,15 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         primary_key: row.text("primary_key")?,
         durability,
         write_acks,
+        indexes: indexes_from(row)?,
         shards,
     })
+}
+
+fn indexes_from(row: &Fields<'_>) -> Result<TableIndexes, OpenError> {
+    // Tables of earlier versions have none.
+    let Some(indexes) = row.0.get("indexes") else { return Ok(TableIndexes::default()) };
+    TableIndexes::from_datum(&indexes).ok_or_else(|| row.wrong("its indexes cannot be read".to_owned()))
 }
 
 fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError> {

@@ -9,6 +9,8 @@ use log::Durability;
 pub use log::GroupId;
 use storage::TableId;
 
+use crate::indexes::TableIndexes;
+
 /// Names a database for as long as it exists, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DbId(pub Uuid);
@@ -83,6 +85,8 @@ pub struct TableConfig {
     pub durability: Durability,
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
+    /// Its secondary indexes.
+    pub indexes: TableIndexes,
     /// The shards in key order, at least one; together they cover every key.
     pub shards: Vec<ShardConfig>,
 }

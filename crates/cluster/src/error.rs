@@ -3,6 +3,17 @@
 use datum::Text;
 use shard::WriteError;
 
+/// An index as messages name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexName {
+    /// The database's name.
+    pub db: Text,
+    /// The table's name.
+    pub table: Text,
+    /// The index's name.
+    pub index: Text,
+}
+
 /// A change to databases, tables or users that did not happen, or may not have.
 ///
 /// The text of a variant is ReQL's where ReQL has one; drivers and people match on it.
@@ -36,6 +47,23 @@ pub enum AdminError {
         /// The name it has.
         from: Text,
         /// The name that is taken.
+        to: Text,
+    },
+    /// An index of that name is there already.
+    #[error("Index `{}` already exists on table `{}.{}`.", .0.index, .0.db, .0.table)]
+    IndexExists(Box<IndexName>),
+    /// No index of that name.
+    #[error("Index `{}` does not exist on table `{}.{}`.", .0.index, .0.db, .0.table)]
+    IndexMissing(Box<IndexName>),
+    /// The index is missing, or its new name is taken.
+    #[error(
+        "Index `{}` does not exist or index `{to}` already exists on table `{}.{}`.",
+        .from.index, .from.db, .from.table
+    )]
+    IndexRename {
+        /// The index.
+        from: Box<IndexName>,
+        /// The name it was to get.
         to: Text,
     },
     /// More shards than a table may have.

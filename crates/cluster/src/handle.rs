@@ -13,6 +13,16 @@ pub enum ShardHandle {
     Near(Arc<Shard>),
 }
 
+impl ShardHandle {
+    /// This node's own replica, if it has one.
+    #[must_use]
+    pub fn near(&self) -> Option<&Arc<Shard>> {
+        match self {
+            ShardHandle::Near(shard) => Some(shard),
+        }
+    }
+}
+
 impl Deref for ShardHandle {
     type Target = Shard;
     fn deref(&self) -> &Shard {

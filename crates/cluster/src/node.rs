@@ -14,6 +14,7 @@ use storage::TableId;
 use uuid::Uuid;
 
 use crate::catalog_row::CatalogRow;
+use crate::news::News;
 use crate::{
     AdminError, Catalog, DbConfig, DbId, Identity, OpenError, ServerId, TableConfig, TableHandle, User,
 };
@@ -57,6 +58,7 @@ pub struct Node {
     catalog: ArcSwap<Catalog>,
     /// Held while the catalog changes: one change at a time.
     pub(crate) changing: Mutex<()>,
+    pub(crate) index_news: Arc<News>,
 }
 
 impl Node {
@@ -94,6 +96,7 @@ impl Node {
             catalog_shard,
             catalog: ArcSwap::from_pointee(Catalog::default()),
             changing: Mutex::new(()),
+            index_news: Arc::default(),
         };
         node.load_catalog(options.admin_password)?;
         Ok(Arc::new(node))
@@ -193,7 +196,8 @@ impl Node {
         for row in unfinished {
             self.finish_drop(&row)?;
         }
-        Ok(self.sweep()?)
+        self.sweep()?;
+        Ok(self.sweep_indexes()?)
     }
 
     /// Removes rows of tables that the catalog does not know: their removal was noted as done
@@ -250,8 +254,9 @@ impl Node {
     pub(crate) fn open_shards(&self, config: &TableConfig) -> Result<Vec<Arc<Shard>>, AdminError> {
         let open = |(i, shard): (usize, &crate::ShardConfig)| {
             let range = crate::router::shard_range(&config.shards, i);
-            Shard::open(&self.replicas, self.log.clone(), config.id, shard.group, range)
-                .map_err(AdminError::from)
+            let shard = Shard::open(&self.replicas, self.log.clone(), config.id, shard.group, range)?;
+            shard.set_indexes(config.indexes.defs());
+            Ok(shard)
         };
         config.shards.iter().enumerate().map(open).collect()
     }

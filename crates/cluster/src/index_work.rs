@@ -1,0 +1,129 @@
+//! Building the indexes of a node's shards, beside everything else: steps, and the thread that takes
+//! them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use log::GroupId;
+use shard::{IndexBuild, IndexBuilder, IndexDef, Shard};
+
+use crate::Node;
+use crate::news::News;
+
+/// The builds that are under way. One of a node at a time.
+pub struct IndexWork {
+    node: Weak<Node>,
+    builders: HashMap<GroupId, IndexBuilder>,
+    foreign: u64,
+}
+
+/// What a step of all builds found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worked {
+    /// Rows to look at; and whether others wrote to the same shards meanwhile.
+    Rows {
+        /// Whether others did.
+        in_company: bool,
+    },
+    /// Everything is built.
+    Nothing,
+    /// A build cannot go on at the moment.
+    Stuck,
+    /// The node is no more.
+    NodeGone,
+}
+
+impl IndexWork {
+    /// The builds of `node`.
+    #[must_use]
+    pub fn new(node: &Arc<Node>) -> IndexWork {
+        IndexWork { node: Arc::downgrade(node), builders: HashMap::new(), foreign: 0 }
+    }
+
+    /// One step for every shard that has something to build: some hundred rows of each.
+    pub fn step(&mut self) -> Worked {
+        let Some(node) = self.node.upgrade() else { return Worked::NodeGone };
+        let catalog = node.catalog();
+        let tables = catalog.tables().into_iter();
+        let near = tables.flat_map(|table| table.shards()).filter_map(|shard| shard.near());
+        let unbuilt: Vec<&Arc<Shard>> = near.filter(|shard| !is_built(shard)).collect();
+        self.builders.retain(|group, _| unbuilt.iter().any(|shard| shard.group() == *group));
+        let mut stuck = false;
+        for shard in &unbuilt {
+            let new = || IndexBuilder::new(Arc::clone(shard));
+            let builder = self.builders.entry(shard.group()).or_insert_with(new);
+            if builder.step().is_err() {
+                // Another one begins where the last entry that was applied ended.
+                self.builders.remove(&shard.group());
+                stuck = true;
+            }
+        }
+        if unbuilt.is_empty() {
+            return Worked::Nothing;
+        }
+        node.index_news.tell();
+        if stuck {
+            return Worked::Stuck;
+        }
+        let foreign = self.builders.values().map(IndexBuilder::proposed_by_others).sum();
+        let before = std::mem::replace(&mut self.foreign, foreign);
+        Worked::Rows { in_company: foreign != before }
+    }
+}
+
+fn is_built(shard: &Shard) -> bool {
+    let is_ready = |index: &Arc<IndexDef>| shard.index_build(index.id()) == IndexBuild::Ready;
+    shard.indexes().iter().all(is_ready)
+}
+
+/// How long the thread waits at most before it looks again whether there is anything to do.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it leaves a build alone that could not go on.
+const PAUSE_STUCK: Duration = Duration::from_millis(200);
+/// The longest pause after a step.
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// A thread that builds the indexes of a node until this is dropped.
+pub struct IndexThread {
+    stopped: Arc<AtomicBool>,
+    news: Arc<News>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl IndexThread {
+    /// Starts it. Fails when the system has no thread to give.
+    pub fn start(node: &Arc<Node>) -> std::io::Result<IndexThread> {
+        let (mut work, news, stopped) =
+            (IndexWork::new(node), node.index_news.clone(), Arc::new(AtomicBool::new(false)));
+        let (own_news, own_stopped) = (news.clone(), stopped.clone());
+        let run = move || {
+            while !own_stopped.load(Ordering::Acquire) {
+                let (seen, begun) = (own_news.seen(), Instant::now());
+                match work.step() {
+                    Worked::NodeGone => return,
+                    Worked::Nothing => own_news.wait(seen, PATIENCE),
+                    Worked::Stuck => thread::sleep(PAUSE_STUCK),
+                    // While others write they get more than half of the time.
+                    Worked::Rows { in_company: true } => thread::sleep(begun.elapsed().min(PAUSE_MAX)),
+                    Worked::Rows { in_company: false } => {}
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("indexes".to_owned()).spawn(run)?;
+        Ok(IndexThread { stopped, news, thread: Some(thread) })
+    }
+}
+
+impl Drop for IndexThread {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        self.news.tell();
+        if let Some(thread) = self.thread.take() {
+            // A panic of that thread was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

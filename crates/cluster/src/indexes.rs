@@ -1,0 +1,290 @@
+//! Secondary indexes: what the catalog knows of them, and how they come, change and go.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datum::{Datum, Object, Text};
+use engine::Batch;
+use reql::StoredFunc;
+use shard::{IndexBuild, IndexDef, IndexId, IndexKind};
+use storage::TableId;
+
+use crate::catalog_row::CatalogRow;
+use crate::error::IndexName;
+use crate::{AdminError, Node, TableHandle};
+
+/// An index as the catalog knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexConfig {
+    /// Its identity, under which its entries are stored; never used again in this table.
+    pub id: IndexId,
+    /// Its present name, unique among the table's indexes.
+    pub name: Text,
+    /// What makes its values from a row.
+    pub function: StoredFunc,
+    /// How values become keys.
+    pub kind: IndexKind,
+}
+
+/// The indexes of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableIndexes {
+    /// Identities given out so far.
+    given: u32,
+    list: Vec<IndexConfig>,
+}
+
+/// How far an index is built in the whole table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum IndexProgress {
+    /// About this part of the rows was looked at.
+    Under(f64),
+    /// Every row has its entries.
+    Ready,
+}
+
+impl TableIndexes {
+    /// All of them, by name.
+    #[must_use]
+    pub fn all(&self) -> Vec<&IndexConfig> {
+        let mut all: Vec<_> = self.list.iter().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// The index of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&IndexConfig> {
+        self.list.iter().find(|index| index.name == name)
+    }
+
+    fn add(&mut self, name: Text, function: StoredFunc, kind: IndexKind) {
+        self.given += 1;
+        self.list.push(IndexConfig { id: IndexId(self.given), name, function, kind });
+    }
+
+    fn remove(&mut self, name: &str) -> Option<IndexConfig> {
+        let at = self.list.iter().position(|index| index.name == name)?;
+        Some(self.list.remove(at))
+    }
+
+    /// What the shards are to know.
+    pub(crate) fn defs(&self) -> Vec<IndexDef> {
+        let def = |index: &IndexConfig| IndexDef::new(index.id, index.kind, &index.function);
+        self.list.iter().map(def).collect()
+    }
+
+    pub(crate) fn to_datum(&self) -> Datum {
+        let object = |fields: Vec<(&'static str, Datum)>| -> Datum {
+            let fields = fields.into_iter().map(|(name, value)| (Text::from_static(name), value));
+            Datum::Object(fields.collect::<Object>())
+        };
+        let index = |index: &IndexConfig| {
+            object(vec![
+                ("id", Datum::Number(f64::from(index.id.0))),
+                ("name", index.name.clone().into()),
+                ("function", index.function.text().clone().into()),
+                ("multi", (index.kind == IndexKind::Multi).into()),
+            ])
+        };
+        let list: Vec<Datum> = self.list.iter().map(index).collect();
+        object(vec![("given", Datum::Number(f64::from(self.given))), ("list", list.into())])
+    }
+
+    /// What [`TableIndexes::to_datum`] was made of, if it was made by it.
+    pub(crate) fn from_datum(datum: &Datum) -> Option<TableIndexes> {
+        let Datum::Object(object) = datum else { return None };
+        let Some(Datum::Array(list)) = object.get("list") else { return None };
+        let index = |index: &Datum| {
+            let Datum::Object(index) = index else { return None };
+            let (Some(Datum::String(name)), Some(Datum::String(function))) =
+                (index.get("name"), index.get("function"))
+            else {
+                return None;
+            };
+            let function = StoredFunc::parse(function).ok()?;
+            let kind = match index.get("multi")? {
+                Datum::Bool(true) => IndexKind::Multi,
+                Datum::Bool(false) => IndexKind::One,
+                _ => return None,
+            };
+            Some(IndexConfig { id: IndexId(number(&index.get("id")?)?), name, function, kind })
+        };
+        let list = list.iter().map(index).collect::<Option<_>>()?;
+        Some(TableIndexes { given: number(&object.get("given")?)?, list })
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be one
+fn number(datum: &Datum) -> Option<u32> {
+    match datum {
+        Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX) => Some(*n as u32),
+        _ => None,
+    }
+}
+
+impl TableHandle {
+    /// The indexes that are built in all shards.
+    pub(crate) fn built_indexes(&self) -> Vec<IndexId> {
+        let ids = self.config.indexes.list.iter().map(|index| index.id);
+        ids.filter(|index| self.index_progress(*index) == IndexProgress::Ready).collect()
+    }
+
+    /// How far an index is built in all shards.
+    #[must_use]
+    pub fn index_progress(&self, index: IndexId) -> IndexProgress {
+        let (mut done, mut all, mut ready) = (0, 0, true);
+        for shard in self.shards() {
+            let rows = shard.count();
+            match shard.index_build(index) {
+                IndexBuild::Ready => done += rows,
+                IndexBuild::Under { rows: looked_at, .. } => {
+                    ready = false;
+                    done += looked_at.min(rows);
+                }
+            }
+            all += rows;
+        }
+        match ready {
+            true => IndexProgress::Ready,
+            false if all == 0 => IndexProgress::Under(0.0),
+            #[allow(clippy::cast_precision_loss)] // a share needs no last digit
+            false => IndexProgress::Under(done as f64 / all as f64),
+        }
+    }
+}
+
+/// The table whose indexes change.
+struct IndexPlace {
+    db: Text,
+    table: Text,
+}
+
+impl IndexPlace {
+    fn index(&self, name: &Text) -> Box<IndexName> {
+        Box::new(IndexName { db: self.db.clone(), table: self.table.clone(), index: name.clone() })
+    }
+}
+
+/// What becomes of an index that has the name another is to get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overwrite {
+    /// It stays, and nothing happens.
+    No,
+    /// It is dropped.
+    Yes,
+}
+
+impl Node {
+    /// Creates an index. An [`crate::IndexWork`] builds it.
+    pub fn create_index(
+        &self,
+        table: TableId,
+        name: &Text,
+        function: StoredFunc,
+        kind: IndexKind,
+    ) -> Result<(), AdminError> {
+        self.change_indexes(table, |place, indexes| {
+            if indexes.find(name).is_some() {
+                return Err(AdminError::IndexExists(place.index(name)));
+            }
+            indexes.add(name.clone(), function, kind);
+            Ok(None)
+        })
+    }
+
+    /// Drops an index and all its entries.
+    pub fn drop_index(&self, table: TableId, name: &Text) -> Result<(), AdminError> {
+        self.change_indexes(table, |place, indexes| match indexes.remove(name) {
+            Some(gone) => Ok(Some(gone.id)),
+            None => Err(AdminError::IndexMissing(place.index(name))),
+        })
+    }
+
+    /// Renames an index. One that has the new name already is dropped, or nothing happens.
+    pub fn rename_index(
+        &self,
+        table: TableId,
+        from: &Text,
+        to: &Text,
+        overwrite: Overwrite,
+    ) -> Result<(), AdminError> {
+        self.change_indexes(table, |place, indexes| {
+            let taken = indexes.find(to).is_some();
+            if indexes.find(from).is_none() && overwrite == Overwrite::Yes {
+                return Err(AdminError::IndexMissing(place.index(from)));
+            }
+            if indexes.find(from).is_none() || (taken && overwrite == Overwrite::No) {
+                return Err(AdminError::IndexRename { from: place.index(from), to: to.clone() });
+            }
+            let gone = indexes.remove(to).map(|gone| gone.id);
+            let renamed = indexes.remove(from).map(|index| IndexConfig { name: to.clone(), ..index });
+            indexes.list.extend(renamed);
+            Ok(gone)
+        })
+    }
+
+    /// Returns when something about indexes changed since `seen`, a number that
+    /// [`Node::index_news`] gave, or after `patience`.
+    pub fn await_index_news(&self, seen: u64, patience: Duration) {
+        self.index_news.wait(seen, patience);
+    }
+
+    /// A number that grows when something about indexes changes.
+    #[must_use]
+    pub fn index_news(&self) -> u64 {
+        self.index_news.seen()
+    }
+
+    /// Changes the indexes of a table. The one that `change` answers is gone, with its entries.
+    fn change_indexes(
+        &self,
+        id: TableId,
+        change: impl FnOnce(&IndexPlace, &mut TableIndexes) -> Result<Option<IndexId>, AdminError>,
+    ) -> Result<(), AdminError> {
+        let _one_at_a_time = self.changing.lock();
+        let mut catalog = (*self.catalog()).clone();
+        let handle = catalog.table_by_id(id).cloned().ok_or_else(|| AdminError::TableMissing {
+            db: Text::new(),
+            table: id.uuid().to_string().into(),
+        })?;
+        let mut config = handle.config.clone();
+        let place = IndexPlace { db: handle.db.name.clone(), table: config.name.clone() };
+        let gone = change(&place, &mut config.indexes)?;
+        let handle = Arc::new(handle.with_config(config.clone()));
+        catalog.put_table(handle.clone());
+        self.commit(&[CatalogRow::Table(config.clone())], &[], catalog)?;
+        handle.shards().iter().for_each(|shard| shard.set_indexes(config.indexes.defs()));
+        self.index_news.tell();
+        match gone {
+            Some(index) => self.erase_index(&handle, index),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the entries of an index that is not in the catalog any more. Should a crash come first,
+    /// [`Node::sweep_indexes`] finds them.
+    fn erase_index(&self, table: &TableHandle, index: IndexId) -> Result<(), AdminError> {
+        for shard in table.shards() {
+            // What was proposed with entries of it comes before.
+            shard.sync().wait()?;
+        }
+        let groups: Vec<_> = table.config.shards.iter().map(|shard| shard.group).collect();
+        let mut batch = Batch::new();
+        storage::drop_index(&mut batch, table.config.id, index, &groups);
+        Ok(self.engine().write(batch)?)
+    }
+
+    /// Removes entries of indexes that the catalog does not know: a crash came between the two.
+    pub(crate) fn sweep_indexes(&self) -> Result<(), AdminError> {
+        let snapshot = self.engine().snapshot()?;
+        for table in self.catalog().tables() {
+            for index in storage::indexes_present(&snapshot, table.config.id)? {
+                if !table.config.indexes.list.iter().any(|known| known.id == index) {
+                    self.erase_index(table, index)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

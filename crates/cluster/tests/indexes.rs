@@ -1,0 +1,187 @@
+//! Indexes of a node's tables: built step by step, kept over a restart and a division, erased.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use datum::{Datum, Object, PrimaryKey, Text};
+use engine::memory::MemoryEngine;
+use engine::{Batch, Direction, Engine, Space};
+use io::Files;
+use io::sim::{SimClock, SimFiles, SimRandom};
+use log::Durability;
+use log::file::{FileLog, FileLogOptions};
+use rekindle_cluster::{
+    IndexProgress, IndexWork, Node, NodeOptions, Overwrite, TableChange, TableHandle, TableOptions, Worked,
+};
+use reql::StoredFunc;
+use shard::{Bounds, Decision, IndexId, IndexKind, IndexQuery, Replicas, RowOrder};
+use storage::TableId;
+
+struct Machine {
+    engine: Arc<dyn Engine>,
+    files: Arc<dyn Files>,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
+        files.create_dir_all(&PathBuf::from("data")).unwrap();
+        Machine { engine: Arc::new(MemoryEngine::new()), files }
+    }
+
+    fn open(&self) -> Arc<Node> {
+        let replicas = Replicas::new(self.engine.clone()).unwrap();
+        let clock = Arc::new(SimClock::new());
+        let dir = PathBuf::from("data");
+        let options = FileLogOptions::default();
+        let log =
+            FileLog::open(self.files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
+        Node::open(NodeOptions {
+            dir,
+            server_name: Text::from_static("test"),
+            server_tags: vec![Text::from_static("default")],
+            replicas,
+            log: Arc::new(log.unwrap()),
+            clock,
+            files: self.files.clone(),
+            random: Arc::new(SimRandom::new(7)),
+            admin_password: (Object::default(), false),
+        })
+        .unwrap()
+    }
+
+    /// Keys of index entries, of any index.
+    fn entries(&self) -> usize {
+        let view = self.engine.snapshot().unwrap();
+        let mut scan = view.scan(Space::Index, (Bound::Unbounded, Bound::Unbounded), Direction::Ascending);
+        let mut count = 0;
+        while scan.next().unwrap().is_some() {
+            count += 1;
+        }
+        count
+    }
+}
+
+fn table(node: &Node) -> Arc<TableHandle> {
+    node.catalog().table("test", "t").unwrap().clone()
+}
+
+fn fill(node: &Node, rows: i32) {
+    let table = table(node);
+    for n in 0..rows {
+        let id = Datum::from(format!("{n:08}"));
+        let fields = [(Text::from_static("id"), id.clone()), (Text::from_static("a"), (n % 7).into())];
+        let (key, row) = (PrimaryKey::encode(&id).unwrap(), fields.into_iter().collect());
+        table.shard(&key).write_rows(vec![(key, Decision::Put(row))], Durability::Soft).wait().unwrap();
+    }
+}
+
+fn create(node: &Node, name: &'static str) {
+    let function = StoredFunc::parse(r#"[69,[[2,[1]],[170,[[10,[1]],"a"]]]]"#.into()).unwrap();
+    node.create_index(table(node).config.id, &Text::from_static(name), function, IndexKind::One).unwrap();
+}
+
+fn build(node: &Arc<Node>) {
+    let mut work = IndexWork::new(node);
+    while work.step() != Worked::Nothing {}
+}
+
+fn progress(node: &Node, name: &str) -> IndexProgress {
+    let table = table(node);
+    table.index_progress(table.config.indexes.find(name).unwrap().id)
+}
+
+/// Rows whose `a` is 3.
+fn threes(node: &Node, name: &str) -> u64 {
+    let table = table(node);
+    let index = table.config.indexes.find(name).unwrap().id;
+    let wanted = [(Bounds::one(3.into()), 1)].into();
+    let query = IndexQuery { index, wanted, order: RowOrder::Any, sorted_max: 10 };
+    table.shards().iter().map(|shard| shard.read_index(&query).unwrap().count().unwrap()).sum()
+}
+
+#[test]
+fn an_index_is_built_and_is_there_after_opening_again() {
+    let machine = Machine::new();
+    let node = machine.open();
+    node.create_table("test", "t", TableOptions { shards: 2, ..TableOptions::default() }).unwrap();
+    fill(&node, 1400);
+    create(&node, "a");
+    assert!(matches!(progress(&node, "a"), IndexProgress::Under(_)));
+    IndexWork::new(&node).step();
+    drop(node);
+
+    let node = machine.open();
+    let IndexProgress::Under(share) = progress(&node, "a") else { panic!("it cannot be ready yet") };
+    assert!(share > 0.1 && share < 1.0, "it goes on where it was: {share}");
+    build(&node);
+    assert_eq!(threes(&node, "a"), 200);
+    drop(node);
+
+    let node = machine.open();
+    assert_eq!(progress(&node, "a"), IndexProgress::Ready);
+    assert_eq!(threes(&node, "a"), 200);
+}
+
+#[test]
+fn new_shards_have_the_entries_of_the_old_ones() {
+    let machine = Machine::new();
+    let node = machine.open();
+    node.create_table("test", "t", TableOptions::default()).unwrap();
+    fill(&node, 700);
+    create(&node, "a");
+    build(&node);
+    let change = TableChange { shards: Some(3), ..TableChange::default() };
+    node.change_table(table(&node).config.id, &change).unwrap();
+    assert_eq!(progress(&node, "a"), IndexProgress::Ready);
+    assert_eq!(threes(&node, "a"), 100);
+    fill(&node, 1400);
+    assert_eq!(threes(&node, "a"), 200);
+}
+
+#[test]
+fn nothing_is_left_of_a_dropped_index() {
+    let machine = Machine::new();
+    let node = machine.open();
+    node.create_table("test", "t", TableOptions::default()).unwrap();
+    fill(&node, 50);
+    for name in ["a", "b", "c"] {
+        create(&node, name);
+    }
+    build(&node);
+    assert_eq!(machine.entries(), 150);
+    let id = table(&node).config.id;
+    node.drop_index(id, &"a".into()).unwrap();
+    assert_eq!(machine.entries(), 100);
+    node.rename_index(id, &"b".into(), &"c".into(), Overwrite::Yes).unwrap();
+    assert_eq!(machine.entries(), 50);
+    assert_eq!(threes(&node, "c"), 7);
+    create(&node, "d");
+    build(&node);
+    let numbers: Vec<IndexId> = table(&node).config.indexes.all().iter().map(|index| index.id).collect();
+    assert_eq!(numbers, [IndexId(2), IndexId(4)], "numbers are not used again");
+}
+
+#[test]
+fn a_drop_that_a_crash_interrupted_is_finished_at_the_next_start() {
+    let machine = Machine::new();
+    let node = machine.open();
+    node.create_table("test", "t", TableOptions::default()).unwrap();
+    fill(&node, 50);
+    create(&node, "a");
+    build(&node);
+    let id: TableId = table(&node).config.id;
+    drop(node);
+    // Entries of an index that the catalog does not know.
+    let mut batch = Batch::new();
+    let key = [id.as_bytes(), &9_u32.to_be_bytes()[..], b"key"].concat();
+    batch.put(Space::Index, &key, bytes::Bytes::from_static(&[1, 0, 0]));
+    machine.engine.write(batch).unwrap();
+    assert_eq!(machine.entries(), 51);
+    let node = machine.open();
+    assert_eq!(machine.entries(), 50);
+    assert_eq!(threes(&node, "a"), 7);
+}
