@@ -1,13 +1,34 @@
 //! Failures of the node, as the errors a query reports.
 
 use cluster::AdminError;
-use datum::KeyError;
+use datum::{KeyError, Text};
 use reql::EvalError;
-use shard::{ReadError, WriteError};
+use shard::{IndexError, ReadError, WriteError};
+
+use crate::table::{StoredTable, TableRef};
 
 /// `Cannot perform read: <why>`
 pub(crate) fn read_failed(error: &ReadError) -> EvalError {
     EvalError::op_failed(format!("Cannot perform read: {error}"))
+}
+
+/// Reading by the index `name` of `table` failed.
+pub(crate) fn index_failed(table: &StoredTable, name: &Text, error: IndexError) -> EvalError {
+    match error {
+        IndexError::Missing(_) => TableRef::Stored(table.clone()).index_missing(name),
+        IndexError::NotReady(_) => {
+            let (db, table) = (&table.handle.db.name, &table.handle.config.name);
+            EvalError::op_failed(format!(
+                "Index `{name}` on table `{db}.{table}` was accessed before its construction was finished."
+            ))
+        }
+        IndexError::Bound(error) => key_error(&error),
+        IndexError::TooMany { most, value } => EvalError::resource(format!(
+            "Too many rows (> {most}) with the same value for index `{name}`:\n{}",
+            value.truncated()
+        )),
+        IndexError::Read(error) => read_failed(&error),
+    }
 }
 
 /// `Cannot perform write: <why>`, definite or not.

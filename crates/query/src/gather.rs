@@ -17,7 +17,7 @@ use storage::Direction;
 
 use crate::context::Cx;
 use crate::failure::read_failed;
-use crate::stream::{Pipe, RowPart, RowSource, Source};
+use crate::stream::{IndexPart, KeyOrder, Pipe, RowPart, RowSource, Source};
 
 /// Below this many bytes a range is not worth cutting up.
 const PIECE_BYTES_MIN: u64 = 256 << 10;
@@ -28,6 +28,7 @@ const PIECES_PER_THREAD: usize = 4;
 pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
     let pipeline = Pipeline { steps: pipe.steps.into_iter().chain(pipeline.steps).collect(), ..pipeline };
     match pipe.source {
+        Source::Rows(rows) if rows.index.is_some() => by_index(cx, rows, pipeline),
         Source::Rows(rows) if is_plain_count(&pipeline) => {
             let count = count(cx, &rows)?;
             Ok(reql::Value::Datum(Datum::Number(count as f64)))
@@ -56,6 +57,33 @@ fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
     Ok(counts.map_err(|error| read_failed(&error))?.into_iter().sum())
 }
 
+/// Rows that are found by a secondary index.
+fn by_index(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    let Some(index) = &rows.index else { return Err(EvalError::internal("no index")) };
+    let parts = index.parts(cx, &rows.table, rows.order)?;
+    if is_plain_count(&pipeline) {
+        let counts = cx.service.pool.map(parts, IndexPart::count);
+        let counts: Result<Vec<u64>, EvalError> = counts.into_iter().collect();
+        return Ok(reql::Value::Datum(Datum::Number(counts?.into_iter().sum::<u64>() as f64)));
+    }
+    // In order, the rows of several shards must be merged before anything is done with them.
+    let merges = rows.order != KeyOrder::Any && parts.len() > 1;
+    if merges || !pipeline.is_closed() {
+        return walk(cx, rows.open(cx)?, &pipeline);
+    }
+    let work = Arc::new(pipeline);
+    let (shared, shared_work) = (cx.shared()?, work.clone());
+    let scan = move |mut part: IndexPart| -> Result<Tally, EvalError> {
+        let env = shared.closed_env();
+        let mut tally = shared_work.start();
+        while let Some(item) = part.next()? {
+            push(&shared_work, &mut tally, item, &env)?;
+        }
+        Ok(tally)
+    };
+    merged(cx, &work, cx.service.pool.map(parts, scan))
+}
+
 /// Items that must come here, one after the other.
 fn walk(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
     if items.is_infinite() {
@@ -77,9 +105,17 @@ fn scan(cx: &Cx, rows: &RowSource, pipeline: Pipeline) -> Result<reql::Value, Ev
     let work = Arc::new(pipeline);
     let (shared, shared_work) = (cx.shared()?, work.clone());
     let scan = move |piece: RowPart| scan_piece(&shared, &piece, direction, &shared_work);
+    merged(cx, &work, cx.service.pool.map(pieces, scan))
+}
+
+fn merged(
+    cx: &Cx,
+    work: &Pipeline,
+    tallies: Vec<Result<Tally, EvalError>>,
+) -> Result<reql::Value, EvalError> {
     let env = cx.closed_env();
     let mut all = work.start();
-    for tally in cx.service.pool.map(pieces, scan) {
+    for tally in tallies {
         work.merge(&mut all, tally?, &env)?;
     }
     work.finish(all)

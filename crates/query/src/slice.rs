@@ -1,37 +1,18 @@
 //! A table or a part of one: bounds and an order on an index. What `table`, `between` and indexed
 //! `order_by` answer.
 
+use std::sync::Arc;
+
 use datum::key::bound_position;
 use datum::{Datum, KeyBound, KeyRange, Text};
 use reql::EvalError;
+use shard::{Bounds, Side};
 
 use crate::context::Cx;
 use crate::read;
 use crate::seq::Seq;
-use crate::stream::{KeyOrder, Pipe, RowSource, Source};
-use crate::table::TableRef;
-
-/// Whether a bound belongs to the range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Side {
-    /// It does not.
-    Open,
-    /// It does.
-    Closed,
-}
-
-/// A range of the values of an index.
-#[derive(Clone, Debug)]
-pub(crate) struct Bounds {
-    /// Where it begins.
-    pub left: Datum,
-    /// Whether `left` belongs to it.
-    pub left_side: Side,
-    /// Where it ends.
-    pub right: Datum,
-    /// Whether `right` belongs to it.
-    pub right_side: Side,
-}
+use crate::stream::{IndexItems, IndexRead, KeyOrder, Pipe, RowSource, Source};
+use crate::table::{Index, StoredTable, TableRef};
 
 /// A table, a range of it, an order.
 #[derive(Clone)]
@@ -64,40 +45,46 @@ impl Slice {
 
     /// The rows as a lazy sequence.
     pub fn into_seq(self, cx: &Cx) -> Result<Seq, EvalError> {
-        let index = self.index_name();
-        self.table.check_index(&index)?;
-        let range = self.range();
-        let source = match &self.table {
-            TableRef::Stored(table) => {
-                Source::Rows(RowSource { table: table.clone(), range, order: self.order })
-            }
-            TableRef::System(system) => {
-                Source::of_array(read::system_rows(cx, system, &range, self.order)?.into())
-            }
-        };
+        let source = self.source(cx, IndexItems::Rows)?;
         Ok(Seq::selection(self.table, Pipe::of_source(source)))
     }
 
+    /// Where the rows come from; by a secondary index, `items` says what of them.
+    pub fn source(&self, cx: &Cx, items: IndexItems) -> Result<Source, EvalError> {
+        let index = self.table.index(&self.index_name())?;
+        let rows = |table: &StoredTable, range, index| {
+            Source::Rows(RowSource { table: table.clone(), range, order: self.order, index })
+        };
+        Ok(match (&self.table, index) {
+            (TableRef::Stored(table), Index::Secondary(index)) => {
+                let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
+                let read = IndexRead { id: index.id, name: index.name, wanted: [(bounds, 1)].into(), items };
+                rows(table, KeyRange::all(), Some(Arc::new(read)))
+            }
+            (TableRef::Stored(table), Index::Primary) => rows(table, self.range(), None),
+            (TableRef::System(system), _) => {
+                Source::of_array(read::system_rows(cx, system, &self.range(), self.order)?.into())
+            }
+        })
+    }
+
     /// The range of primary keys the bounds describe.
-    pub fn range(&self) -> KeyRange {
-        self.bounds.as_ref().map_or_else(KeyRange::all, Bounds::range)
+    fn range(&self) -> KeyRange {
+        self.bounds.as_ref().map_or_else(KeyRange::all, primary_range)
     }
 }
 
-impl Bounds {
-    /// The range of primary keys between the bounds. Bounds that cannot be keys select by ReQL's
-    /// total order.
-    pub fn range(&self) -> KeyRange {
-        let start = match (&self.left, self.left_side) {
-            (Datum::MinVal, _) => KeyBound::Unbounded,
-            (left, Side::Closed) => KeyBound::Included(bound_position(left)),
-            (left, Side::Open) => KeyBound::Excluded(bound_position(left)),
-        };
-        let end = match (&self.right, self.right_side) {
-            (Datum::MaxVal, _) => KeyBound::Unbounded,
-            (right, Side::Closed) => KeyBound::Included(bound_position(right)),
-            (right, Side::Open) => KeyBound::Excluded(bound_position(right)),
-        };
-        KeyRange { start, end }
-    }
+/// The range of primary keys between `bounds`. Bounds that cannot be keys select by ReQL's total order.
+fn primary_range(bounds: &Bounds) -> KeyRange {
+    let start = match (&bounds.left, bounds.left_side) {
+        (Datum::MinVal, _) => KeyBound::Unbounded,
+        (left, Side::Closed) => KeyBound::Included(bound_position(left)),
+        (left, Side::Open) => KeyBound::Excluded(bound_position(left)),
+    };
+    let end = match (&bounds.right, bounds.right_side) {
+        (Datum::MaxVal, _) => KeyBound::Unbounded,
+        (right, Side::Closed) => KeyBound::Included(bound_position(right)),
+        (right, Side::Open) => KeyBound::Excluded(bound_position(right)),
+    };
+    KeyRange { start, end }
 }

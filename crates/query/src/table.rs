@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::TableHandle;
+use cluster::{IndexConfig, TableHandle};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
@@ -61,6 +61,14 @@ pub(crate) struct StoredTable {
     pub handle: Arc<TableHandle>,
     /// How fresh reads must be.
     pub read_mode: ReadMode,
+}
+
+/// What a table's rows may be found by.
+pub(crate) enum Index {
+    /// The primary key.
+    Primary,
+    /// A secondary index.
+    Secondary(IndexConfig),
 }
 
 /// A system table, and how it is to show things.
@@ -129,9 +137,16 @@ impl TableRef {
         }
     }
 
-    /// Fails unless `index` is the primary key; there are no other indexes yet.
-    pub fn check_index(&self, index: &str) -> Result<(), EvalError> {
-        if self.primary_key() == index { Ok(()) } else { Err(self.index_missing(index)) }
+    /// The index of that name. Fails if there is none.
+    pub fn index(&self, name: &str) -> Result<Index, EvalError> {
+        if self.primary_key() == name {
+            return Ok(Index::Primary);
+        }
+        let found = match self {
+            TableRef::Stored(table) => table.handle.config.indexes.find(name).cloned(),
+            TableRef::System(_) => None,
+        };
+        found.map(Index::Secondary).ok_or_else(|| self.index_missing(name))
     }
 
     /// ``Index `x` was not found on table `db.t`.``

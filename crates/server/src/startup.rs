@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
-use cluster::{Node, NodeOptions};
+use cluster::{IndexThread, Node, NodeOptions};
 use datum::Text;
 use engine::Engine;
 use engine::rocks::{EngineOptions, RocksEngine};
@@ -80,6 +80,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let (node, engine) = machine.open(config, &directory)?;
     set_initial_password(&node, config, &machine)?;
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
+    let indexes = IndexThread::start(&node)?;
     let running = Running::start(config, &machine, &node, &announcement, argv)?;
     pages.sources.observe(Observed {
         counters: running.workers.counters(),
@@ -96,6 +97,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     runtime.block_on(crate::shutdown::asked())?;
     pages.health.enter(Stage::ShuttingDown);
     running.stop(runtime);
+    drop(indexes);
     tracing::info!("Shutting down storage engine...");
     drop(node);
     engine.flush()?;

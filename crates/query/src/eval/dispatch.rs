@@ -77,11 +77,13 @@ fn administration(args: Args<'_>) -> Result<Value, EvalError> {
         Op::Rebalance => reconfigure::rebalance(args),
         Op::Grant => grant::grant(args),
         Op::IndexList => index::index_list(args),
-        Op::IndexStatus | Op::IndexWait => index::index_status(args),
+        Op::IndexStatus => index::index_status(args),
+        Op::IndexWait => index::index_wait(args),
         Op::IndexDrop => index::index_drop(args),
-        Op::IndexCreate | Op::IndexRename | Op::SetWriteHook => index::not_yet(args),
+        Op::IndexCreate => index::index_create(args),
+        Op::IndexRename => index::index_rename(args),
         Op::GetWriteHook => index::get_write_hook(args),
-        Op::Changes | Op::GetIntersecting | Op::GetNearest | Op::Javascript | Op::Http => {
+        Op::SetWriteHook | Op::Changes | Op::GetIntersecting | Op::GetNearest | Op::Javascript | Op::Http => {
             Err(EvalError::not_yet(args.op()))
         }
         _ => leaf(args),

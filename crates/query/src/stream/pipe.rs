@@ -59,7 +59,7 @@ impl Pipe {
     /// Begins to read.
     pub fn open(self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
         let items: Box<dyn Items> = match self.source {
-            Source::Rows(rows) => Box::new(rows.open(cx)?),
+            Source::Rows(rows) => rows.open(cx)?,
             Source::Items(items) => items,
         };
         if self.steps.is_empty() {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::ShardHandle;
+use cluster::{IndexConfig, ShardHandle};
 use datum::{Datum, KeyRange, PrimaryKey};
 use reql::stream::Items;
 use reql::{Env, EvalError};
-use shard::ReadError;
+use shard::{Bounds, ReadError};
 use storage::{Direction, RowBatch, RowScan, TableSnapshot};
 
+use super::indexed::{IndexItems, IndexRead};
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::read_failed;
@@ -55,6 +56,8 @@ pub(crate) struct RowSource {
     pub range: KeyRange,
     /// The order the rows must come in.
     pub order: KeyOrder,
+    /// The secondary index they are found by, and ordered by, if it is not the primary key.
+    pub index: Option<Arc<IndexRead>>,
 }
 
 /// A part of a range as one shard holds it, at one moment.
@@ -66,6 +69,19 @@ pub(crate) struct RowPart {
 }
 
 impl RowSource {
+    /// The rows of `table` under some values of a secondary index, each so many times.
+    pub fn of_values(
+        table: &TableRef,
+        index: &IndexConfig,
+        values: Vec<(Datum, u32)>,
+    ) -> Result<RowSource, EvalError> {
+        let TableRef::Stored(table) = table else { return Err(table.index_missing(&index.name)) };
+        let wanted = values.into_iter().map(|(value, times)| (Bounds::one(value), times)).collect();
+        let read = IndexRead { id: index.id, name: index.name.clone(), wanted, items: IndexItems::Rows };
+        let (range, order) = (KeyRange::all(), KeyOrder::Any);
+        Ok(RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)) })
+    }
+
     /// The parts of the range in the order of the rows, all seen at this moment.
     pub fn parts(&self, cx: &Cx) -> Result<Vec<RowPart>, EvalError> {
         access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(self.table.clone())))?;
@@ -80,7 +96,14 @@ impl RowSource {
     }
 
     /// Begins to read.
-    pub fn open(&self, cx: &Cx) -> Result<Rows, EvalError> {
+    pub fn open(&self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
+        match &self.index {
+            Some(index) => Ok(Box::new(index.open(cx, &self.table, self.order)?)),
+            None => Ok(Box::new(self.open_primary(cx)?)),
+        }
+    }
+
+    fn open_primary(&self, cx: &Cx) -> Result<Rows, EvalError> {
         let mut waiting = self.parts(cx)?;
         // Parts are taken from the end.
         waiting.reverse();

@@ -37,7 +37,7 @@ pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers)
         ("primary_key", Datum::String(config.primary_key.clone())),
         ("durability", durability_name(config.durability).into()),
         ("write_acks", config.write_acks.name().into()),
-        ("indexes", Datum::empty_array()),
+        ("indexes", strings(config.indexes.all().into_iter().map(|index| index.name.clone()))),
         ("write_hook", Datum::Null),
         ("shards", config.shards.iter().map(shard).collect::<Vec<_>>().into()),
     ])

@@ -2,9 +2,9 @@
 
 use datum::{Datum, Text};
 use reql::{EvalError, Op};
+use shard::{Bounds, Side};
 
 use crate::args::Args;
-use crate::slice::{Bounds, Side};
 use crate::value::Value;
 
 /// `between`: a range of an index, left bound included and right bound excluded unless said.
@@ -19,7 +19,8 @@ pub(crate) fn between(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
     let index = match args.optional_string("index")? {
         Some(index) => index,
-        None => slice.table.primary_key(),
+        // What the table was ordered by, if it was.
+        None => slice.index_name(),
     };
     check_order(slice.index.as_ref(), &index)?;
     slice.index = Some(index);

@@ -4,14 +4,20 @@ use datum::{Datum, Text};
 use reql::IndexOption;
 use reql::Operation;
 use reql::Selector;
+use reql::Terminal;
 use reql::Transform;
-use reql::{EvalError, Op};
+use reql::stream::Items;
+use reql::{Answer, Closure, EvalError, Op, Scope, StoredFunc};
+use shard::{IndexDef, IndexKind};
 
+use crate::context::Cx;
 use crate::group::Grouped;
 use crate::row::Row;
 use crate::seq::Seq;
 use crate::slice::Slice;
-use crate::stream::KeyOrder;
+use crate::stream::{Distinct, IndexItems, KeyOrder, Pipe, Source, ValuesOf};
+use crate::table::Index;
+use crate::term::order_by::ordered_otherwise;
 use crate::term::sequence::{self, Over};
 use crate::value::Value;
 
@@ -29,7 +35,11 @@ pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
         return Err(EvalError::logic(why));
     }
     let mut slice = table_slice(over.first)?;
-    slice.index = Some(use_index(&slice, name)?);
+    let index = use_index(&slice, name)?;
+    if is_bounded_otherwise(&slice, &index) {
+        return Err(ordered_otherwise(&index, &slice.index_name()));
+    }
+    slice.index = Some(index);
     slice.order = if call.op == Op::Min { KeyOrder::Ascending } else { KeyOrder::Descending };
     let table = slice.table.clone();
     let first = slice.into_seq(cx)?.pipe.open(cx)?.next(&cx.env())?;
@@ -51,14 +61,45 @@ pub(crate) fn distinct(over: Over<'_>) -> Result<Value, EvalError> {
         return Err(EvalError::logic("Can only perform an indexed distinct on a TABLE."));
     };
     let index = use_index(&slice, Some(name))?;
+    if is_bounded_otherwise(&slice, &index) {
+        return distinct_of_part(over.cx, slice, &index);
+    }
     slice.index = Some(index.clone());
     if slice.order == KeyOrder::Any {
         slice.order = KeyOrder::Ascending;
+    }
+    if let Index::Secondary(_) = slice.table.index(&index)? {
+        let values = Pipe::of_source(slice.source(over.cx, IndexItems::Values)?).open(over.cx)?;
+        return Ok(Value::Seq(Seq::stream(Pipe::of_items(Distinct::new(values)))));
     }
     // Values of the primary key differ anyway.
     let values = Transform::Field { name: index, term: "distinct" };
     let seq = slice.into_seq(over.cx)?;
     Ok(Value::Seq(Seq::stream(seq.pipe.then(values))))
+}
+
+/// Whether the slice is a range of another index.
+fn is_bounded_otherwise(slice: &Slice, index: &Text) -> bool {
+    slice.bounds.is_some() && slice.index_name() != *index
+}
+
+/// The different values that an index has for the rows of a range of another index.
+fn distinct_of_part(cx: &Cx, slice: Slice, index: &Text) -> Result<Value, EvalError> {
+    let values: Box<dyn Items> = match slice.table.index(index)? {
+        Index::Primary => {
+            let field = Transform::Field { name: index.clone(), term: "distinct" };
+            slice.into_seq(cx)?.pipe.then(field).open(cx)?
+        }
+        Index::Secondary(config) => {
+            let def = IndexDef::new(config.id, config.kind, &config.function);
+            Box::new(ValuesOf::new(slice.into_seq(cx)?.pipe.open(cx)?, def))
+        }
+    };
+    let distinct = sequence::end(cx, Pipe::of_source(Source::Items(values)), Vec::new(), Terminal::Distinct)?;
+    match distinct {
+        reql::Value::Datum(Datum::Array(items)) => Ok(Value::Seq(Seq::stream(Pipe::of_array(items)))),
+        _ => Err(EvalError::internal("values were lost")),
+    }
 }
 
 /// `group`: by fields, functions and the value of an index, which comes last.
@@ -69,11 +110,62 @@ pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
     let Operation::Group(mut by) = over.operation(IndexOption::Ignore)? else {
         return Err(EvalError::internal("GROUP is no group"));
     };
-    let slice = table_slice(over.first)?;
+    let mut slice = table_slice(over.first)?;
     let index = use_index(&slice, Some(name))?;
-    by.selectors.push(Selector::Field(Datum::String(index)));
-    let pipe = slice.into_seq(over.cx)?.pipe;
-    Ok(Value::Grouped(Grouped::Lazy { pipe, by, steps: Vec::new() }))
+    let is_part = is_bounded_otherwise(&slice, &index);
+    if !is_part {
+        slice.index = Some(index.clone());
+    }
+    let (mut items, mut steps) = (IndexItems::Rows, Vec::new());
+    match slice.table.index(&index)? {
+        Index::Primary => by.selectors.push(Selector::Field(Datum::String(index))),
+        Index::Secondary(config) if is_part || config.kind == IndexKind::One => {
+            by.selectors.push(Selector::Func(closed(&config.function)?));
+        }
+        // Which of its values a row was found under is only known beside it.
+        Index::Secondary(_) => {
+            items = IndexItems::Pairs;
+            by.selectors = by.selectors.into_iter().map(of_row).collect::<Result<_, _>>()?;
+            by.selectors.push(Selector::Func(part(0)?));
+            steps.push(Transform::Map(part(1)?));
+        }
+    }
+    let pipe = Pipe::of_source(slice.source(over.cx, items)?);
+    Ok(Value::Grouped(Grouped::Lazy { pipe, by, steps }))
+}
+
+/// A variable that drivers never bind.
+const PAIR: i64 = -1;
+
+/// The function that takes a part of a pair.
+fn part(i: usize) -> Result<Closure, EvalError> {
+    stored(&format!("[69,[[2,[{PAIR}]],[45,[[10,[{PAIR}]],{i}]]]]"))
+}
+
+/// A selector of rows as one of pairs of an index value and a row.
+fn of_row(selector: Selector) -> Result<Selector, EvalError> {
+    let row = format!("[45,[[10,[{PAIR}]],1]]");
+    let body = match selector {
+        Selector::Field(Datum::String(field)) => {
+            format!("[31,[{row},{}]]", Datum::String(field).to_json_string())
+        }
+        Selector::Field(other) => return Ok(Selector::Field(other)),
+        Selector::Func(closure) => {
+            let function = StoredFunc::of_closure(&closure);
+            let function = function.map_err(|error| EvalError::internal(error.to_string()))?;
+            format!("[64,[{},{row}]]", function.text())
+        }
+    };
+    stored(&format!("[69,[[2,[{PAIR}]],{body}]]")).map(Selector::Func)
+}
+
+fn stored(text: &str) -> Result<Closure, EvalError> {
+    let function = StoredFunc::parse(text.into());
+    closed(&function.map_err(|error| EvalError::internal(error.to_string()))?)
+}
+
+fn closed(function: &StoredFunc) -> Result<Closure, EvalError> {
+    reql::closure(function.func(), &Scope::empty(), Answer::Datum)
 }
 
 /// The index the query names in this very term.
@@ -95,8 +187,8 @@ fn table_slice(value: Value) -> Result<Slice, EvalError> {
 /// The index to use: the named one, which must exist, or the one in use already.
 fn use_index(slice: &Slice, name: Option<Text>) -> Result<Text, EvalError> {
     let present = slice.index_name();
-    slice.table.check_index(&present)?;
+    slice.table.index(&present)?;
     let index = name.unwrap_or(present);
-    slice.table.check_index(&index)?;
+    slice.table.index(&index)?;
     Ok(index)
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use cluster::IndexConfig;
+use datum::key::secondary;
 use datum::{Datum, KeyError, KeyRange, PrimaryKey, Text};
 use reql::EvalError;
 
@@ -9,15 +11,17 @@ use crate::args::Args;
 use crate::failure::key_error;
 use crate::read;
 use crate::seq::Seq;
-use crate::stream::{KeyOrder, KeySource, Pipe, Source};
-use crate::table::TableRef;
+use crate::stream::{KeyOrder, KeySource, Pipe, RowSource, Source};
+use crate::table::{Index, TableRef};
 use crate::value::Value;
 
 /// `get_all`: the rows whose index value is one of the keys, in the order of the keys.
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
-    if let Some(index) = args.optional_string("index")? {
-        table.check_index(&index)?;
+    if let Some(index) = args.optional_string("index")?
+        && let Index::Secondary(index) = table.index(&index)?
+    {
+        return by_index(args, table, index);
     }
     let mut wanted: BTreeMap<PrimaryKey, usize> = BTreeMap::new();
     for i in 1..args.len() {
@@ -29,6 +33,24 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
     let source = source(&args, &table, wanted)?;
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(source))))
+}
+
+/// The rows under values of a secondary index.
+fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<Value, EvalError> {
+    let mut wanted: BTreeMap<Datum, u32> = BTreeMap::new();
+    for i in 1..args.len() {
+        match args.datum(i)? {
+            Datum::Null => return Err(EvalError::non_existence("Keys cannot be NULL.").at(i)),
+            // The bounds are legal, and no row has them.
+            Datum::MinVal | Datum::MaxVal => {}
+            key => match secondary::encode(&key) {
+                Ok(_) => *wanted.entry(key).or_default() += 1,
+                Err(error) => return Err(key_error(&error).at(i)),
+            },
+        }
+    }
+    let source = RowSource::of_values(&table, &index, wanted.into_iter().collect())?;
+    Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(source)))))
 }
 
 /// A key that no row can have: a mistake, unless it is merely too long for any row.

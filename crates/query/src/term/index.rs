@@ -1,46 +1,254 @@
-//! Secondary indexes and write hooks, which do not exist yet: lists are empty, waiting finds
-//! everything ready, and the rest says so.
+//! Secondary indexes: created, dropped, renamed, listed, waited for.
 
-use datum::{Datum, Text};
-use reql::EvalError;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
+use cluster::{IndexConfig, IndexProgress, Overwrite};
+use datum::{Bytes, Datum, Object, Text};
+use reql::purity::{self, Determinism};
+use reql::{EvalError, Op, StoredFunc};
+use shard::IndexKind;
+
+use crate::access::{self, Need, Place};
 use crate::args::Args;
+use crate::context::Cx;
+use crate::failure::admin_failed;
+use crate::table::{StoredTable, TableRef};
+use crate::term::db_admin::special;
 use crate::value::Value;
+
+/// What the binary form of an index function begins with; RethinkDB checks for it, and so do we.
+const BLOB_PREFIX: &[u8] = b"$reql_index_function$";
+/// What tells our form of it from RethinkDB's, and its version.
+const BLOB_OURS: &[u8] = b"rekindle\x01";
+const BLOB_MULTI: u8 = 1;
+/// How long `index_wait` sleeps at most before it looks whether its query was stopped.
+const WAIT_PATIENCE: Duration = Duration::from_millis(50);
+
+/// The names of a table's secondary indexes.
+pub(crate) fn index_names(table: &TableRef) -> Datum {
+    let names = match table {
+        TableRef::Stored(table) => {
+            let names = table.handle.config.indexes.all().into_iter();
+            names.map(|index| Datum::String(index.name.clone())).collect()
+        }
+        TableRef::System(_) => Vec::new(),
+    };
+    names.into()
+}
 
 /// `index_list`: the names of a table's secondary indexes.
 pub(crate) fn index_list(mut args: Args<'_>) -> Result<Value, EvalError> {
-    args.table(0)?;
-    Ok(Value::Datum(Datum::empty_array()))
+    let table = args.table(0)?;
+    let table = present(args.cx, &table)?;
+    Ok(Value::Datum(index_names(&table)))
 }
 
-/// `index_status` and `index_wait`: what is known of the named indexes, or of all.
-pub(crate) fn index_status(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let table = args.table(0)?;
-    if args.len() > 1 {
-        let name = args.string(1)?;
-        return Err(table.index_missing(&name));
+/// `index_create`: of a field of the index's name, of a function, or of what `index_status` shows
+/// of another index.
+pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (table, name) = (args.table(0)?, args.string(1)?);
+    check_name(&table, &name)?;
+    let (function, mut kind) = match args.len() {
+        2 => (field(&name)?, IndexKind::One),
+        _ => match args.take(2)? {
+            Value::Datum(Datum::Binary(blob)) => of_blob(&blob).map_err(|error| error.at(2))?,
+            other => {
+                let closure = other.into_func(args.cx).map_err(|error| error.at(2))?;
+                if purity::of_func(&closure.func) != Determinism::Always {
+                    return Err(EvalError::logic(
+                        "Could not prove function deterministic.  Index functions must be deterministic.",
+                    ));
+                }
+                let stored = StoredFunc::of_closure(&closure);
+                (stored.map_err(|error| EvalError::internal(error.to_string()))?, IndexKind::One)
+            }
+        },
+    };
+    if args.has_optarg("multi") {
+        kind = if args.flag("multi")? { IndexKind::Multi } else { IndexKind::One };
     }
-    Ok(Value::Datum(Datum::empty_array()))
+    if args.flag("geo")? {
+        return Err(EvalError::not_yet(Op::IndexCreate));
+    }
+    let table = configurable(&args, &table)?;
+    let created = args.cx.node().create_index(table.handle.config.id, &name, function, kind);
+    created.map_err(admin_failed)?;
+    Ok(answer("created", 1))
 }
 
-/// `index_drop`: always an error, because there is nothing to drop.
+/// `index_drop`: removes an index.
 pub(crate) fn index_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let table = args.table(0)?;
-    let name: Text = args.string(1)?;
-    let (db, table) = (table.db_name().to_owned(), table.name().to_owned());
-    Err(EvalError::op_failed(format!("Index `{name}` does not exist on table `{db}.{table}`.")))
+    let (table, name) = (args.table(0)?, args.string(1)?);
+    let table = match configurable(&args, &table) {
+        // RethinkDB's system tables have no indexes to drop.
+        Err(_) if matches!(table, TableRef::System(_)) => return Err(table.index_missing(&name)),
+        other => other?,
+    };
+    args.cx.node().drop_index(table.handle.config.id, &name).map_err(admin_failed)?;
+    Ok(answer("dropped", 1))
 }
 
-/// `index_create`, `index_rename`, `set_write_hook`: not there yet.
-pub(crate) fn not_yet(mut args: Args<'_>) -> Result<Value, EvalError> {
+/// `index_rename`: gives an index another name.
+pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (table, from, to) = (args.table(0)?, args.string(1)?, args.string(2)?);
+    check_name(&table, &from)?;
+    check_name(&table, &to)?;
+    let overwrite = if args.flag("overwrite")? { Overwrite::Yes } else { Overwrite::No };
+    let table = configurable(&args, &table)?;
+    if from == to {
+        return Ok(answer("renamed", 0));
+    }
+    args.cx.node().rename_index(table.handle.config.id, &from, &to, overwrite).map_err(admin_failed)?;
+    Ok(answer("renamed", 1))
+}
+
+/// `index_status`: what is known of the named indexes, or of all.
+pub(crate) fn index_status(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (table, names) = table_and_names(&mut args)?;
+    Ok(Value::Datum(statuses(args.cx, &table, &names)?.0))
+}
+
+/// `index_wait`: the same, once all of them are ready.
+pub(crate) fn index_wait(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let (table, names) = table_and_names(&mut args)?;
+    loop {
+        args.cx.check_cancel()?;
+        let seen = args.cx.node().index_news();
+        let (statuses, all_ready) = statuses(args.cx, &table, &names)?;
+        if all_ready {
+            return Ok(Value::Datum(statuses));
+        }
+        args.cx.node().await_index_news(seen, WAIT_PATIENCE);
+    }
+}
+
+fn table_and_names(args: &mut Args<'_>) -> Result<(TableRef, BTreeSet<Text>), EvalError> {
     let table = args.table(0)?;
-    if let Some(Value::Datum(Datum::String(name))) = args.peek(1) {
-        if *name == table.primary_key() {
-            let why = format!("Index name conflict: `{name}` is the name of the primary key.");
-            return Err(EvalError::logic(why));
+    let names = (1..args.len()).map(|i| args.string(i)).collect::<Result<_, _>>()?;
+    Ok((table, names))
+}
+
+fn check_name(table: &TableRef, name: &Text) -> Result<(), EvalError> {
+    match table.primary_key() == *name {
+        true => {
+            Err(EvalError::logic(format!("Index name conflict: `{name}` is the name of the primary key.")))
+        }
+        false => Ok(()),
+    }
+}
+
+/// The table, if the user may configure it.
+fn configurable<'t>(args: &Args<'_>, table: &'t TableRef) -> Result<&'t StoredTable, EvalError> {
+    access::check(args.cx, Need::Config, Place::of_table(table))?;
+    match table {
+        TableRef::Stored(table) => Ok(table),
+        TableRef::System(_) => Err(special("create secondary indexes on the tables in it")),
+    }
+}
+
+fn answer(what: &'static str, count: i32) -> Value {
+    let object: Object = [(Text::from_static(what), Datum::from(count))].into_iter().collect();
+    Value::Datum(Datum::Object(object))
+}
+
+/// The table as the catalog has it now: its indexes may have changed since the query began.
+fn present(cx: &Cx, table: &TableRef) -> Result<TableRef, EvalError> {
+    let TableRef::Stored(stored) = table else { return Ok(table.clone()) };
+    let catalog = cx.catalog();
+    let Some(handle) = catalog.table_by_id(stored.handle.config.id).cloned() else {
+        let (db, name) = (table.db_name(), table.name());
+        return Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist.")));
+    };
+    Ok(TableRef::Stored(StoredTable { handle, read_mode: stored.read_mode }))
+}
+
+/// What is known of the named indexes, or of all, by name; and whether all are ready.
+fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum, bool), EvalError> {
+    let table = present(cx, table)?;
+    let TableRef::Stored(stored) = &table else {
+        return match names.first() {
+            Some(name) => Err(table.index_missing(name)),
+            None => Ok((Datum::empty_array(), true)),
+        };
+    };
+    let indexes = &stored.handle.config.indexes;
+    if let Some(missing) = names.iter().find(|name| indexes.find(name).is_none()) {
+        return Err(table.index_missing(missing));
+    }
+    let (mut rows, mut all_ready) = (Vec::new(), true);
+    for index in indexes.all() {
+        if names.is_empty() || names.contains(&index.name) {
+            let progress = stored.handle.index_progress(index.id);
+            all_ready &= progress == IndexProgress::Ready;
+            rows.push(status(index, progress));
         }
     }
-    Err(EvalError::not_yet(args.op()))
+    Ok((rows.into(), all_ready))
+}
+
+fn status(index: &IndexConfig, progress: IndexProgress) -> Datum {
+    let multi = index.kind == IndexKind::Multi;
+    let mut fields = vec![
+        ("index", Datum::String(index.name.clone())),
+        ("ready", (progress == IndexProgress::Ready).into()),
+        ("outdated", false.into()),
+        ("multi", multi.into()),
+        ("geo", false.into()),
+        ("function", Datum::Binary(to_blob(index))),
+        ("query", create_query(index).into()),
+    ];
+    if let IndexProgress::Under(share) = progress {
+        fields.push(("progress", Datum::Number(share)));
+    }
+    let object: Object = fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect();
+    Datum::Object(object)
+}
+
+/// The query that makes such an index, as the JavaScript driver writes it.
+fn create_query(index: &IndexConfig) -> String {
+    let function = reql::print::function(index.function.func());
+    let options = if index.kind == IndexKind::Multi { ", {multi: true}" } else { "" };
+    format!("indexCreate('{}', {function}{options})", index.name)
+}
+
+/// The binary form of an index function, which `index_create` takes.
+fn to_blob(index: &IndexConfig) -> Bytes {
+    let flags = if index.kind == IndexKind::Multi { BLOB_MULTI } else { 0 };
+    Bytes::from([BLOB_PREFIX, BLOB_OURS, &[flags], index.function.text().as_bytes()].concat())
+}
+
+fn of_blob(blob: &[u8]) -> Result<(StoredFunc, IndexKind), EvalError> {
+    let Some(content) = blob.strip_prefix(BLOB_PREFIX) else {
+        return Err(EvalError::logic(
+            "Cannot create an sindex except from a reql_index_function returned from `index_status` in the field \
+             `function`.",
+        ));
+    };
+    let unreadable = |why: &str| {
+        EvalError::logic(format!(
+            "Binary blob passed to index create could not be interpreted as a reql_index_function ({why})."
+        ))
+    };
+    let content = content.strip_prefix(BLOB_OURS).ok_or_else(|| unreadable("unknown format"))?;
+    let (flags, text) = content.split_first().ok_or_else(|| unreadable("it is cut"))?;
+    let kind = match *flags {
+        0 => IndexKind::One,
+        BLOB_MULTI => IndexKind::Multi,
+        _ => return Err(unreadable("unknown flags")),
+    };
+    let text = Text::try_from(Bytes::copy_from_slice(text)).map_err(|_| unreadable("it is not text"))?;
+    let function = StoredFunc::parse(text).map_err(|error| unreadable(&error.to_string()))?;
+    match purity::of_func(function.func()) {
+        Determinism::Always => Ok((function, kind)),
+        _ => Err(unreadable("it is not deterministic")),
+    }
+}
+
+/// The function of an index that was given none: the field of its name.
+fn field(name: &Text) -> Result<StoredFunc, EvalError> {
+    let text = format!("[69,[[2,[1]],[170,[[10,[1]],{}]]]]", Datum::String(name.clone()).to_json_string());
+    StoredFunc::parse(text.into()).map_err(|error| EvalError::internal(error.to_string()))
 }
 
 /// `get_write_hook`: there is none.

@@ -2,13 +2,15 @@
 
 use datum::{Datum, ObjectBuilder, Text};
 use reql::EvalError;
+use shard::{Bounds, Side};
 
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::read_failed;
 use crate::ids::{system_db_id, system_table_id};
-use crate::slice::{Bounds, Side, Slice};
+use crate::slice::Slice;
 use crate::table::TableRef;
+use crate::term::index::index_names;
 use crate::value::{DbRef, Value};
 
 /// `type_of`: the name of the type.
@@ -79,7 +81,7 @@ fn describe_table(cx: &Cx, table: &TableRef, out: &mut ObjectBuilder) -> Result<
     put(out, "id", id.uuid().to_string().into());
     put(out, "primary_key", Datum::String(table.primary_key()));
     put(out, "db", Datum::Object(db.build()));
-    put(out, "indexes", Datum::empty_array());
+    put(out, "indexes", index_names(table));
     let counts: Vec<Datum> = counts.into_iter().map(|count| Datum::Number(count as f64)).collect();
     put(out, "doc_count_estimates", counts.into());
     Ok(())
@@ -89,8 +91,7 @@ fn describe_slice(cx: &Cx, slice: &Slice, out: &mut ObjectBuilder) -> Result<(),
     put(out, "table", table_info(cx, &slice.table)?);
     put(out, "index", Datum::String(slice.index_name()));
     put(out, "sorting", slice.order.name().into());
-    let whole =
-        Bounds { left: Datum::MinVal, left_side: Side::Closed, right: Datum::MaxVal, right_side: Side::Open };
+    let whole = Bounds::all();
     let bounds = slice.bounds.as_ref().unwrap_or(&whole);
     let left = (&bounds.left, bounds.left_side, [Datum::MinVal, Datum::MaxVal]);
     let right = (&bounds.right, bounds.right_side, [Datum::MaxVal, Datum::MinVal]);

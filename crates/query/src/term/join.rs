@@ -13,8 +13,8 @@ use crate::context::Cx;
 use crate::read;
 use crate::seq::Seq;
 use crate::slice::Slice;
-use crate::stream::Pipe;
-use crate::table::TableRef;
+use crate::stream::{Pipe, RowSource};
+use crate::table::{Index, TableRef};
 use crate::value::Value;
 
 /// A right side with at most so many items is read once; a larger one for every left item.
@@ -129,11 +129,12 @@ pub(crate) fn eq_join(mut args: Args<'_>) -> Result<Value, EvalError> {
         other => Selector::from(Arg::Datum(other.into_datum(cx).map_err(|error| error.at(1))?)),
     };
     let table = args.table(2)?;
-    if let Some(index) = args.optional_string("index")? {
-        table.check_index(&index)?;
-    }
+    let index = match args.optional_string("index")? {
+        Some(name) => table.index(&name)?,
+        None => Index::Primary,
+    };
     let left = args.seq(0)?.pipe.open(cx)?;
-    let mut joined = EqJoined { cx: cx.shared()?, left, selector, table };
+    let mut joined = EqJoined { cx: cx.shared()?, left, selector, table, index, current: None };
     if !eager {
         return Ok(Value::Seq(Seq::stream(Pipe::of_items(joined))));
     }
@@ -146,14 +147,31 @@ struct EqJoined {
     left: Box<dyn Items>,
     selector: Selector,
     table: TableRef,
+    index: Index,
+    /// A left item and the rows of a secondary index it is paired with.
+    current: Option<(Datum, Box<dyn Items>)>,
 }
 
 impl Items for EqJoined {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
             env.check_cancel()?;
+            if let Some((left, rights)) = &mut self.current {
+                match rights.next(env)? {
+                    Some(right) => return Ok(Some(pair(left.clone(), Some(right)))),
+                    None => self.current = None,
+                }
+            }
             let Some(left) = self.left.next(env)? else { return Ok(None) };
             let Some(key) = self.selector.present(&left, env).map_err(|error| error.at(1))? else { continue };
+            if let Index::Secondary(index) = &self.index {
+                // What cannot be a key is in no row.
+                if datum::key::secondary::encode(&key).is_ok() {
+                    let source = RowSource::of_values(&self.table, index, vec![(key, 1)])?;
+                    self.current = Some((left, source.open(&self.cx)?));
+                }
+                continue;
+            }
             // What cannot be a key is in no row.
             if PrimaryKey::encode(&key).is_err() {
                 continue;

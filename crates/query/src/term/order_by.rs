@@ -2,9 +2,13 @@
 
 use datum::{Datum, Text};
 use reql::purity::{self, Determinism};
-use reql::{Direction, EvalError, Op, Term};
+use reql::{Direction, EvalError, IndexOption, Op, Operation, Order, Term};
 
-use crate::stream::KeyOrder;
+use crate::context::Cx;
+use crate::seq::Seq;
+use crate::slice::Slice;
+use crate::stream::{IndexItems, KeyOrder, Pipe, Ties};
+use crate::table::Index;
 use crate::term::sequence::{self, Over};
 use crate::value::Value;
 
@@ -14,7 +18,7 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
     let Some((index, direction)) = index(&over)? else {
         return sequence::apply(over);
     };
-    let Value::Table(mut slice) = over.first else {
+    let Value::Table(slice) = &over.first else {
         return Err(EvalError::logic(
             "Indexed order_by can only be performed on a TABLE or TABLE_SLICE. Make sure order_by comes before any \
              transformations (such as map) or filters.",
@@ -24,10 +28,9 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
         return Err(EvalError::logic("Cannot perform multiple indexed ORDER_BYs on the same table."));
     }
     if let Some(bounded) = slice.index.as_ref().filter(|bounded| **bounded != index) {
-        return Err(EvalError::logic(format!(
-            "Cannot order by index `{index}` after calling BETWEEN on index `{bounded}`."
-        )));
+        return Err(ordered_otherwise(&index, bounded));
     }
+    let mut slice = slice.clone();
     slice.index = Some(index);
     slice.order = match direction {
         Direction::Ascending => KeyOrder::Ascending,
@@ -35,9 +38,28 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
     };
     match over.call.args.len() {
         1 => Ok(Value::Table(slice)),
-        // Rows with equal index values are sorted by the rest; primary keys are never equal.
-        _ => slice.into_seq(over.cx).map(Value::Seq),
+        _ => {
+            let Operation::OrderBy(rest) = over.operation(IndexOption::Ignore)? else {
+                return Err(EvalError::internal("ORDER_BY is no order"));
+            };
+            with_ties(over.cx, slice, rest)
+        }
     }
+}
+
+/// A range of one index cannot be in the order of another.
+pub(crate) fn ordered_otherwise(index: &Text, bounded: &Text) -> EvalError {
+    EvalError::logic(format!("Cannot order by index `{index}` after calling BETWEEN on index `{bounded}`."))
+}
+
+/// Rows in the order of an index, those with equal values sorted by the rest.
+fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError> {
+    if let Index::Primary = slice.table.index(&slice.index_name())? {
+        // Primary keys are never equal.
+        return slice.into_seq(cx).map(Value::Seq);
+    }
+    let pairs = Pipe::of_source(slice.source(cx, IndexItems::Pairs)?).open(cx)?;
+    Ok(Value::Seq(Seq::selection(slice.table, Pipe::of_items(Ties::new(pairs, rest)))))
 }
 
 /// The index an order goes by, and which way.

@@ -23,6 +23,7 @@ use shard::Replicas;
 /// A client of a node of its own.
 pub struct House {
     pub service: Arc<Service>,
+    _indexes: cluster::IndexThread,
 }
 
 /// What a query answered.
@@ -51,13 +52,14 @@ impl House {
             admin_password: (Object::default(), false),
         })
         .unwrap();
+        let indexes = cluster::IndexThread::start(&node).unwrap();
         let service = Service::new(ServiceOptions {
             node,
             passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
             facts: ServerFacts::default(),
             scan_threads: 2,
         });
-        House { service }
+        House { service, _indexes: indexes }
     }
 
     /// A session of `user`.
