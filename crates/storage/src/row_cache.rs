@@ -59,6 +59,8 @@ struct Part {
     bytes: usize,
     // Counts beginnings and ends of changes.
     epoch: u64,
+    // Changes that have begun and not ended: the engine may show either row.
+    changing: usize,
     hits: u64,
     misses: u64,
 }
@@ -97,15 +99,17 @@ impl RowCache {
     /// Keeps `row`, which the engine held when `permit` was given or later.
     pub(crate) fn keep(&self, permit: &Permit, key: &[u8], row: &Object, row_bytes: usize) {
         let mut part = self.part(key).lock();
-        if part.epoch == permit.epoch {
+        if part.changing == 0 && part.epoch == permit.epoch {
             part.insert(key, row.clone(), row_bytes, self.part_bytes_max);
         }
     }
 
-    /// The engine is about to change the row: whether it was here. It is not from now on.
+    /// The engine is about to change the row: whether it was here. It is not from now on, and nothing
+    /// is kept beside it until [`RowCache::end_change`] is called once for this call.
     pub(crate) fn begin_change(&self, key: &[u8]) -> bool {
         let mut part = self.part(key).lock();
         part.epoch += 1;
+        part.changing += 1;
         part.remove(key)
     }
 
@@ -113,6 +117,7 @@ impl RowCache {
     pub(crate) fn end_change(&self, key: &[u8], row: Option<(Object, usize)>) {
         let mut part = self.part(key).lock();
         part.epoch += 1;
+        part.changing -= 1;
         match row {
             Some((row, row_bytes)) => part.insert(key, row, row_bytes, self.part_bytes_max),
             None => {
@@ -246,6 +251,9 @@ mod tests {
         cache.begin_change(b"k");
         let during = permit(&cache, b"k");
         cache.keep(&before, b"k", &row(1.0), 20);
+        // The old row, read while others may read the new one already.
+        cache.keep(&during, b"k", &row(1.0), 20);
+        assert_eq!(found(&cache, b"k"), None);
         cache.end_change(b"k", None);
         cache.keep(&during, b"k", &row(1.0), 20);
         assert_eq!(found(&cache, b"k"), None);

@@ -35,27 +35,25 @@ impl Store {
     pub fn write(&self, changes: Changes) -> Result<(), EngineError> {
         let Some(rows) = &self.rows else { return self.engine.write(changes.batch) };
         // Rows that were at hand stay at hand, as the last change of the batch leaves them.
-        let mut kept: HashMap<Vec<u8>, Bytes> = HashMap::new();
-        let mut others = Vec::new();
+        let mut changed: HashMap<Vec<u8>, (bool, Option<Bytes>)> = HashMap::new();
         for change in changes.batch.changes() {
             let (key, value) = match change {
                 Change::Put { space: Space::Rows, key, value } => (key, Some(value)),
                 Change::Delete { space: Space::Rows, key } => (key, None),
                 _ => continue,
             };
-            let was_at_hand = rows.begin_change(key) || (!kept.is_empty() && kept.remove(key).is_some());
-            match value {
-                Some(value) if was_at_hand => drop(kept.insert(key.to_vec(), value.clone())),
-                _ => others.push(key.to_vec()),
+            match changed.get_mut(key) {
+                Some((_, last)) => *last = value.cloned(),
+                None => {
+                    let was_at_hand = rows.begin_change(key);
+                    changed.insert(key.to_vec(), (was_at_hand, value.cloned()));
+                }
             }
         }
         let written = self.engine.write(changes.batch);
-        for key in others {
-            rows.end_change(&key, None);
-        }
-        for (key, value) in kept {
-            let row = written.is_ok().then(|| at_hand(&value)).flatten();
-            rows.end_change(&key, row);
+        for (key, (was_at_hand, value)) in changed {
+            let value = value.filter(|_| was_at_hand && written.is_ok());
+            rows.end_change(&key, value.and_then(|value| at_hand(&value)));
         }
         written
     }
