@@ -6,7 +6,7 @@ use std::time::Duration;
 use datum::{Datum, Object, Text};
 use engine::Batch;
 use reql::StoredFunc;
-use shard::{IndexBuild, IndexDef, IndexId, IndexKind};
+use shard::{IndexBuild, IndexDef, IndexDefs, IndexId, IndexKind};
 use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
@@ -69,9 +69,9 @@ impl TableIndexes {
     }
 
     /// What the shards are to know.
-    pub(crate) fn defs(&self) -> Vec<IndexDef> {
+    pub(crate) fn defs(&self) -> IndexDefs {
         let def = |index: &IndexConfig| IndexDef::new(index.id, index.kind, &index.function);
-        self.list.iter().map(def).collect()
+        IndexDefs { list: self.list.iter().map(def).collect(), given: IndexId(self.given) }
     }
 
     pub(crate) fn to_datum(&self) -> Datum {

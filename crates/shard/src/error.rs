@@ -41,6 +41,13 @@ pub enum WriteRefusal {
         /// The shard that was asked.
         group: GroupId,
     },
+    /// The group was told of an index that this shard does not know yet, so it cannot keep it. The
+    /// router asks again when the shard has a newer catalog.
+    #[error("the shard of group {group} does not know all indexes yet")]
+    IndexesBehind {
+        /// The shard that was asked.
+        group: GroupId,
+    },
     /// The shard has handed its range to others. The router asks again with a newer map.
     #[error("the shard of group {group} is retired")]
     Retired {

@@ -30,8 +30,8 @@ mod ticket;
 pub use draft::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
 pub use index::{
-    Bounds, BuildStep, IndexBuilder, IndexDef, IndexError, IndexKind, IndexPlace, IndexQuery, IndexRow,
-    IndexRows, RowOrder, Side,
+    Bounds, BuildStep, IndexBuilder, IndexDef, IndexDefs, IndexError, IndexKind, IndexPlace, IndexQuery,
+    IndexRow, IndexRows, RowOrder, Side,
 };
 pub use replicas::Replicas;
 pub use shard::Shard;

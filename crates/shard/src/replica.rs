@@ -2,7 +2,7 @@
 //! applies entries.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use engine::Batch;
 use log::{GroupId, Lsn};
@@ -21,6 +21,9 @@ pub(crate) struct Replica {
     behind: Mutex<Behind>,
     skips: Mutex<Skips>,
     builds: Mutex<HashMap<IndexId, IndexBuild>>,
+    // How many indexes the group was told of, and the highest number among them.
+    registrations: AtomicU64,
+    highest_index: AtomicU32,
 }
 
 /// What the applying thread goes on from.
@@ -72,6 +75,8 @@ impl Replica {
             rows: AtomicU64::new(behind.rows),
             behind: Mutex::new(behind),
             skips: Mutex::default(),
+            registrations: AtomicU64::new(builds.len() as u64),
+            highest_index: AtomicU32::new(builds.iter().map(|(index, _)| index.0).max().unwrap_or(0)),
             builds: Mutex::new(builds.into_iter().collect()),
         })
     }
@@ -89,6 +94,21 @@ impl Replica {
     /// How far an index is built.
     pub(crate) fn index_build(&self, index: IndexId) -> IndexBuild {
         self.builds.lock().get(&index).cloned().unwrap_or_default()
+    }
+
+    /// Whether the group was told of an index.
+    pub(crate) fn has_index(&self, index: IndexId) -> bool {
+        self.builds.lock().contains_key(&index)
+    }
+
+    /// How many indexes it was told of.
+    pub(crate) fn registrations(&self) -> u64 {
+        self.registrations.load(Ordering::Acquire)
+    }
+
+    /// The highest number among those.
+    pub(crate) fn highest_index(&self) -> IndexId {
+        IndexId(self.highest_index.load(Ordering::Acquire))
     }
 
     /// From now on remembers skipped proposals of `incarnation`, for those who wait for them.
@@ -152,7 +172,13 @@ impl Replica {
         self.applied.store(step.next.lsn.0, Ordering::Release);
         *self.behind.lock() = step.next;
         if !step.builds.is_empty() {
-            self.builds.lock().extend(step.builds);
+            let mut builds = self.builds.lock();
+            for (index, build) in step.builds {
+                if builds.insert(index, build).is_none() {
+                    self.highest_index.fetch_max(index.0, Ordering::Release);
+                }
+            }
+            self.registrations.store(builds.len() as u64, Ordering::Release);
         }
         if !step.skipped.is_empty() {
             let mut skips = self.skips.lock();

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
 use datum::{KeyRange, Object, PrimaryKey};
 use log::{Durability, GroupId, Log, Lsn, ProposeError};
 use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::draft::{Decision, Draft};
-use crate::index::{IndexDef, IndexError, IndexQuery, IndexRows};
+use crate::index::{IndexDef, IndexDefs, IndexError, IndexQuery, IndexRows, KeptIndexes};
 use crate::latch::{Held, Latches};
 use crate::proposal::{Answers, Proposal};
 use crate::replica::Replica;
@@ -25,7 +24,7 @@ pub struct Shard {
     incarnation: u64,
     sequence_last: AtomicU64,
     retired: AtomicBool,
-    indexes: ArcSwap<Vec<Arc<IndexDef>>>,
+    indexes: KeptIndexes,
     // Shared with the proposals that are still to be answered.
     answers: Arc<Answers>,
 }
@@ -57,7 +56,7 @@ impl Shard {
             incarnation,
             sequence_last: AtomicU64::new(0),
             retired: AtomicBool::new(false),
-            indexes: ArcSwap::default(),
+            indexes: KeptIndexes::default(),
             answers: Arc::new(Answers { replica, latches: Latches::new() }),
         }))
     }
@@ -113,10 +112,11 @@ impl Shard {
         decide: impl FnOnce(Option<&Object>) -> (Decision, R),
     ) -> Result<(R, WriteTicket), WriteError> {
         let held = self.hold(std::slice::from_ref(key))?;
+        let indexes = self.indexes.kept(&self.answers.replica)?;
         let mut draft = Draft::default();
         let old = self.newest(key, &held, &mut draft)?;
         let (decision, answer) = decide(old.as_ref());
-        draft.add(key, old.as_ref(), decision, &self.indexes.load());
+        draft.add(key, old.as_ref(), decision, &indexes);
         Ok((answer, self.propose(draft, held, durability).1))
     }
 
@@ -134,7 +134,7 @@ impl Shard {
     ) -> Result<(Vec<R>, WriteTicket), WriteError> {
         let held = self.hold(keys)?;
         let mut draft = Draft::default();
-        let indexes = self.indexes.load();
+        let indexes = self.indexes.kept(&self.answers.replica)?;
         let mut answers = Vec::with_capacity(keys.len());
         for (index, key) in keys.iter().enumerate() {
             let old = self.newest(key, &held, &mut draft)?;
@@ -173,17 +173,24 @@ impl Shard {
         self.wait_for_writers();
     }
 
-    /// Knows `indexes` from now on, and no others: every write that returns after this carries their
-    /// entries. Rows that were there before get theirs from an [`crate::IndexBuilder`].
-    pub fn set_indexes(&self, indexes: Vec<IndexDef>) {
-        self.indexes.store(Arc::new(indexes.into_iter().map(Arc::new).collect()));
-        self.wait_for_writers();
+    /// Knows `indexes` from now on, and no others. The entries of one come with every write from the
+    /// moment an [`crate::IndexBuilder`] has told the group of it; rows that were there before get
+    /// theirs from that builder.
+    pub fn set_indexes(&self, indexes: IndexDefs) {
+        if self.indexes.set(indexes, &self.answers.replica) {
+            self.wait_for_writers();
+        }
     }
 
     /// The indexes it knows.
     #[must_use]
     pub fn indexes(&self) -> Arc<Vec<Arc<IndexDef>>> {
-        self.indexes.load_full()
+        self.indexes.known()
+    }
+
+    /// Whether the group was told of an index.
+    pub(crate) fn has_index(&self, index: IndexId) -> bool {
+        self.answers.replica.has_index(index)
     }
 
     /// How far an index is built, as it was applied.
@@ -208,7 +215,7 @@ impl Shard {
 
     /// Begins to read rows by an index, as they are now. Fails unless the index is built.
     pub fn read_index(&self, query: &IndexQuery) -> Result<IndexRows, IndexError> {
-        let indexes = self.indexes.load();
+        let indexes = self.indexes();
         let index = indexes.iter().find(|index| index.id() == query.index);
         let index = index.ok_or(IndexError::Missing(query.index))?;
         if self.index_build(query.index) != IndexBuild::Ready {

@@ -48,10 +48,11 @@ pub(super) fn number_of(bytes: [u8; 8]) -> f64 {
 
 /// Appends `bytes` so that none of them is [`END`]: 0 becomes 1 1 and 1 becomes 1 2.
 pub(super) fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
-    for &byte in bytes {
-        match byte {
-            0 | 1 => out.extend_from_slice(&[ESCAPE, byte + 1]),
-            _ => out.push(byte),
-        }
+    let mut rest = bytes;
+    while let Some(at) = rest.iter().position(|&byte| byte <= 1) {
+        out.extend_from_slice(&rest[..at]);
+        out.extend_from_slice(&[ESCAPE, rest[at] + 1]);
+        rest = &rest[at + 1..];
     }
+    out.extend_from_slice(rest);
 }

@@ -176,8 +176,8 @@ fn settled(ticket: WriteTicket) -> Result<(), EvalError> {
 
 /// Whether the row belongs to another shard now.
 fn has_moved(error: &WriteError) -> bool {
-    use WriteRefusal::{Elsewhere, Retired};
-    matches!(error, WriteError::Definite { cause: Elsewhere { .. } | Retired { .. } })
+    use WriteRefusal::{Elsewhere, IndexesBehind, Retired};
+    matches!(error, WriteError::Definite { cause: Elsewhere { .. } | Retired { .. } | IndexesBehind { .. } })
 }
 
 /// What the shard is to do so that a report comes true.

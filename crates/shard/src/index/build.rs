@@ -91,6 +91,13 @@ impl IndexBuilder {
     /// Waits until everything proposed before is applied: rows written by somebody who did not know
     /// a new index yet have no entries and must be met on the walk.
     fn begin(&mut self, known: Arc<Vec<Arc<IndexDef>>>) -> Result<(), WriteError> {
+        let untold = known.iter().map(|index| index.id()).filter(|index| !self.shard.has_index(*index));
+        let untold: Vec<_> = untold.map(|index| (index, IndexBuild::default())).collect();
+        if !untold.is_empty() {
+            // From here on writes carry entries.
+            self.proposed += 1;
+            self.shard.propose_build(&[], untold, None, Durability::Soft)?.1.wait()?;
+        }
         self.shard.wait_for_writers();
         self.shard.sync().wait()?;
         self.settle()?;

@@ -25,6 +25,15 @@ pub struct IndexDef {
     function: Closure,
 }
 
+/// The indexes a shard is to know.
+#[derive(Clone, Debug, Default)]
+pub struct IndexDefs {
+    /// All that there are.
+    pub list: Vec<IndexDef>,
+    /// The highest number given out so far: an index up to it that is not in the list was dropped.
+    pub given: IndexId,
+}
+
 /// An index function sees nothing but the row.
 static NEVER_CANCELLED: Cancel = Cancel::new();
 static NO_CHANCE: SeededChance = SeededChance::new(0);

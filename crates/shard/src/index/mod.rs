@@ -2,11 +2,13 @@
 
 mod build;
 mod def;
+mod kept;
 mod range;
 mod read;
 
 pub use build::{BuildStep, IndexBuilder};
 pub(crate) use def::changes;
-pub use def::{IndexDef, IndexKind};
+pub use def::{IndexDef, IndexDefs, IndexKind};
+pub(crate) use kept::KeptIndexes;
 pub use range::{Bounds, Side};
 pub use read::{IndexError, IndexPlace, IndexQuery, IndexRow, IndexRows, RowOrder};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
 use log::Durability;
 use rekindle_shard::{
-    Bounds, BuildStep, Decision, Direction, IndexBuild, IndexBuilder, IndexDef, IndexError, IndexId,
-    IndexKind, IndexQuery, RowOrder, Shard, Side,
+    Bounds, BuildStep, Decision, Direction, IndexBuild, IndexBuilder, IndexDef, IndexDefs, IndexError,
+    IndexId, IndexKind, IndexQuery, RowOrder, Shard, Side, WriteError, WriteRefusal,
 };
 use reql::StoredFunc;
 
@@ -17,12 +17,16 @@ const A: IndexId = IndexId(1);
 const MULTI: IndexId = IndexId(2);
 
 /// `row => row["a"]`, and `row => row["m"]` of several values.
-fn defs() -> Vec<IndexDef> {
+fn defs() -> IndexDefs {
     let field = |name: &str| {
         let text = format!(r#"[69,[[2,[1]],[170,[[10,[1]],"{name}"]]]]"#);
         StoredFunc::parse(text.into()).unwrap()
     };
-    vec![IndexDef::new(A, IndexKind::One, &field("a")), IndexDef::new(MULTI, IndexKind::Multi, &field("m"))]
+    let list = vec![
+        IndexDef::new(A, IndexKind::One, &field("a")),
+        IndexDef::new(MULTI, IndexKind::Multi, &field("m")),
+    ];
+    IndexDefs { list, given: MULTI }
 }
 
 /// Random numbers that a seed repeats.
@@ -168,7 +172,7 @@ fn an_index_built_during_writes_is_equal_to_its_function() {
             change(&shard, &mut chance, 3000);
         }
         // The first index is on its way when the second is made.
-        shard.set_indexes(defs()[..1].to_vec());
+        shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), given: A });
         let mut builder = IndexBuilder::new(shard.clone());
         builder.step().unwrap();
         shard.set_indexes(defs());
@@ -236,9 +240,9 @@ fn a_refused_step_of_a_build_is_not_skipped_over() {
         change(&shard, &mut chance, 4000);
     }
     shard.set_indexes(defs());
-    // The second entry of the build is refused; those after it depend on it.
+    // The third entry of the build is refused; those after it depend on it.
     let next = bed.log.proposed();
-    bed.log.refuse([next + 1]);
+    bed.log.refuse([next + 2]);
     let mut builder = IndexBuilder::new(shard.clone());
     let mut failed = false;
     for _ in 0..20 {
@@ -258,6 +262,46 @@ fn a_refused_step_of_a_build_is_not_skipped_over() {
     shard.sync().wait().unwrap();
     build(&shard);
     check(&shard, 3);
+}
+
+#[test]
+fn a_shard_that_does_not_know_an_index_of_its_group_writes_nothing() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    shard.set_indexes(defs());
+    build(&shard);
+    let mut chance = Chance(1);
+    (0..50).for_each(|_| change(&shard, &mut chance, 20));
+    drop(shard);
+    // As another node would lead it whose catalog is behind.
+    let bed = bed.crash();
+    let shard = bed.shard();
+    shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), given: A });
+    let write = || shard.write(&key(1), Durability::Soft, |_| (Decision::Put(Chance(2).row()), ()));
+    let refused = matches!(write(), Err(WriteError::Definite { cause: WriteRefusal::IndexesBehind { .. } }));
+    assert!(refused);
+    // It was dropped, as the catalog says: then it need not be kept.
+    shard.set_indexes(IndexDefs { given: MULTI, list: defs().list[..1].to_vec() });
+    write().unwrap().1.wait().unwrap();
+    check(&shard, 1);
+}
+
+#[test]
+fn an_index_nobody_told_the_group_of_is_not_kept_yet() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    shard.set_indexes(defs());
+    let mut chance = Chance(1);
+    (0..100).for_each(|_| change(&shard, &mut chance, 20));
+    drop(shard);
+    // A node that knows no index leads for a while and leaves nothing behind that is wrong.
+    let bed = bed.crash();
+    let shard = bed.shard();
+    (0..100).for_each(|_| change(&shard, &mut chance, 20));
+    shard.set_indexes(defs());
+    build(&shard);
+    (0..100).for_each(|_| change(&shard, &mut chance, 20));
+    check(&shard, 1);
 }
 
 #[test]
