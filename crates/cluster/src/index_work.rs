@@ -8,10 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use log::GroupId;
-use shard::{IndexBuild, IndexBuilder, IndexDef, Shard};
+use shard::{IndexBuild, IndexBuilder, IndexId, Shard};
 
-use crate::Node;
 use crate::news::News;
+use crate::{Catalog, Node};
 
 /// The builds that are under way. One of a node at a time.
 pub struct IndexWork {
@@ -61,6 +61,7 @@ impl IndexWork {
                 stuck = true;
             }
         }
+        note_builds(&node, &catalog, &unbuilt);
         if unbuilt.is_empty() {
             return Worked::Nothing;
         }
@@ -74,9 +75,26 @@ impl IndexWork {
     }
 }
 
+/// Notes which builds are under way, for those who ask since when.
+fn note_builds(node: &Node, catalog: &Catalog, unbuilt: &[&Arc<Shard>]) {
+    let mut builds = Vec::new();
+    for table in catalog.tables().into_iter().filter(|_| !unbuilt.is_empty()) {
+        for shard in
+            unbuilt.iter().filter(|shard| table.config.shards.iter().any(|own| own.group == shard.group()))
+        {
+            builds.extend(unbuilt_indexes(shard).into_iter().map(|index| (table.config.id, index)));
+        }
+    }
+    node.index_news.under_way(&builds, node.clock().now());
+}
+
+fn unbuilt_indexes(shard: &Shard) -> Vec<IndexId> {
+    let ids = shard.indexes().iter().map(|index| index.id()).collect::<Vec<_>>();
+    ids.into_iter().filter(|index| shard.index_build(*index) != IndexBuild::Ready).collect()
+}
+
 fn is_built(shard: &Shard) -> bool {
-    let is_ready = |index: &Arc<IndexDef>| shard.index_build(index.id()) == IndexBuild::Ready;
-    shard.indexes().iter().all(is_ready)
+    unbuilt_indexes(shard).is_empty()
 }
 
 /// How long the thread waits at most before it looks again whether there is anything to do.

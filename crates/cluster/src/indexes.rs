@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use datum::{Datum, Object, Text};
 use engine::Batch;
+use io::Nanos;
 use reql::StoredFunc;
 use shard::{IndexBuild, IndexDef, IndexDefs, IndexId, IndexKind};
 use storage::TableId;
@@ -228,6 +229,12 @@ impl Node {
     /// [`Node::index_news`] gave, or after `patience`.
     pub fn await_index_news(&self, seen: u64, patience: Duration) {
         self.index_news.wait(seen, patience);
+    }
+
+    /// Since when this node builds an index, if it does.
+    #[must_use]
+    pub fn index_begun(&self, table: TableId, index: IndexId) -> Option<Nanos> {
+        self.index_news.begun(table, index)
     }
 
     /// A number that grows when something about indexes changes.

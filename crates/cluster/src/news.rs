@@ -1,14 +1,19 @@
-//! Something that threads wait for: that there is news.
+//! What is new about indexes, for threads that wait for it, and since when indexes are being built.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use io::Nanos;
 use parking_lot::{Condvar, Mutex};
+use shard::IndexId;
+use storage::TableId;
 
 /// Counts news, so that nobody sleeps through any.
 #[derive(Default)]
 pub struct News {
     count: Mutex<u64>,
     came: Condvar,
+    begun: Mutex<HashMap<(TableId, IndexId), Nanos>>,
 }
 
 impl News {
@@ -16,6 +21,20 @@ impl News {
     #[must_use]
     pub fn seen(&self) -> u64 {
         *self.count.lock()
+    }
+
+    /// Notes that `builds`, and no others, are under way `now`.
+    pub(crate) fn under_way(&self, builds: &[(TableId, IndexId)], now: Nanos) {
+        let mut begun = self.begun.lock();
+        begun.retain(|build, _| builds.contains(build));
+        for build in builds {
+            begun.entry(*build).or_insert(now);
+        }
+    }
+
+    /// Since when an index is being built, if it is.
+    pub(crate) fn begun(&self, table: TableId, index: IndexId) -> Option<Nanos> {
+        self.begun.lock().get(&(table, index)).copied()
     }
 
     /// Wakes everybody.

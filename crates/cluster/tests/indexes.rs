@@ -112,12 +112,16 @@ fn an_index_is_built_and_is_there_after_opening_again() {
     create(&node, "a");
     assert!(matches!(progress(&node, "a"), IndexProgress::Under(_)));
     IndexWork::new(&node).step();
-    drop(node);
+    let table = table(&node);
+    let index = table.config.indexes.find("a").unwrap().id;
+    assert!(node.index_begun(table.config.id, index).is_some());
+    drop((table, node));
 
     let node = machine.open();
     let IndexProgress::Under(share) = progress(&node, "a") else { panic!("it cannot be ready yet") };
     assert!(share > 0.1 && share < 1.0, "it goes on where it was: {share}");
     build(&node);
+    assert_eq!(node.index_begun(self::table(&node).config.id, index), None);
     assert_eq!(threes(&node, "a"), 200);
     drop(node);
 

@@ -5,6 +5,7 @@ use reql::EvalError;
 use uuid::Uuid;
 
 use super::fields::{object, strings};
+use super::index_jobs::index_jobs;
 use super::table_config::server_name;
 use crate::context::Cx;
 use crate::jobs::Job;
@@ -20,7 +21,11 @@ impl SystemTable for JobsTable {
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let mine = |job: &Job| cx.user == "admin" || cx.user == job.client.user;
         let jobs = cx.service.jobs.list().into_iter().filter(|(_, job)| mine(job));
-        Ok(jobs.map(|(id, job)| row(cx, id, &job, identifiers)).collect())
+        let mut rows: Vec<Object> = jobs.map(|(id, job)| row(cx, id, &job, identifiers)).collect();
+        if cx.user == "admin" {
+            rows.extend(index_jobs(cx, identifiers));
+        }
+        Ok(rows)
     }
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
@@ -56,6 +61,10 @@ fn stop(cx: &Cx, row: &Object) -> Result<(), EvalError> {
         Some(Datum::Array(parts)) => match (parts.first(), parts.get(1)) {
             (Some(Datum::String(kind)), Some(Datum::String(id))) if kind == "query" => {
                 Uuid::parse_str(id).ok()
+            }
+            (Some(Datum::String(kind)), Some(_)) => {
+                let why = format!("Jobs of type `{kind}` cannot be interrupted.");
+                return Err(EvalError::op_failed(why));
             }
             _ => None,
         },

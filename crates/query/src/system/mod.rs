@@ -4,6 +4,7 @@ mod cluster_config;
 mod db_config;
 mod debug;
 mod fields;
+mod index_jobs;
 mod jobs;
 mod logs;
 mod permissions;

@@ -23,7 +23,8 @@ use shard::Replicas;
 /// A client of a node of its own.
 pub struct House {
     pub service: Arc<Service>,
-    _indexes: cluster::IndexThread,
+    node: Arc<Node>,
+    indexes: Option<cluster::IndexThread>,
 }
 
 /// What a query answered.
@@ -35,6 +36,18 @@ pub enum Outcome {
 impl House {
     /// A new node with the database `test`.
     pub fn new() -> House {
+        let mut house = House::without_index_thread();
+        house.start_index_thread();
+        house
+    }
+
+    /// Begins to build indexes.
+    pub fn start_index_thread(&mut self) {
+        self.indexes = Some(cluster::IndexThread::start(&self.node).unwrap());
+    }
+
+    /// The same node; its indexes are not built.
+    pub fn without_index_thread() -> House {
         let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
         let dir = PathBuf::from("data");
         files.create_dir_all(&dir).unwrap();
@@ -52,14 +65,13 @@ impl House {
             admin_password: (Object::default(), false),
         })
         .unwrap();
-        let indexes = cluster::IndexThread::start(&node).unwrap();
         let service = Service::new(ServiceOptions {
-            node,
+            node: node.clone(),
             passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
             facts: ServerFacts::default(),
             scan_threads: 2,
         });
-        House { service, _indexes: indexes }
+        House { service, node, indexes: None }
     }
 
     /// A session of `user`.
