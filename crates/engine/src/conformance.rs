@@ -22,6 +22,7 @@ pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
     a_snapshot_sees_nothing_later(&*open());
     a_scan_outlives_what_made_it(&*open());
     bounds_mean_what_they_say(&*open());
+    a_restarted_scan_is_as_a_new_one(&*open(), seed);
     large_values_survive_a_flush(&*open());
     readers_never_see_half_a_batch(&open());
     cuts_divide_fairly(&*open());
@@ -180,6 +181,39 @@ fn bounds_mean_what_they_say(engine: &dyn Engine) {
     check(engine, Included(b"c"), Included(b"a"), &[]);
     check(engine, Included(b"d"), Unbounded, &[]);
     check(engine, Unbounded, Unbounded, &["a", "b", "b\0", "c"]);
+}
+
+fn a_restarted_scan_is_as_a_new_one(engine: &dyn Engine, seed: u64) {
+    for number in (0..200_u8).step_by(2) {
+        put(engine, Space::Rows, &[number], b"value");
+    }
+    let snapshot = engine.snapshot().expect("a snapshot");
+    let mut state = seed;
+    let mut below = |end: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % end
+    };
+    for direction in [Direction::Ascending, Direction::Descending] {
+        let whole = (Included(&[20_u8][..]), Excluded(&[180_u8][..]));
+        let mut scan = Arc::clone(&snapshot).scan(Space::Rows, whole, direction);
+        for _ in 0..100 {
+            let keys = [[20 + below(160) as u8], [20 + below(160) as u8]];
+            let start = if below(2) == 0 { Included(&keys[0][..]) } else { Excluded(&keys[0][..]) };
+            let end = if below(2) == 0 { Included(&keys[1][..]) } else { Excluded(&keys[1][..]) };
+            let expected = collect(&snapshot, Space::Rows, (start, end), direction);
+            scan.restart((start, end));
+            let mut found = Vec::new();
+            // Some are left in the middle.
+            let wanted = if below(3) == 0 { below(10) as usize } else { usize::MAX };
+            while found.len() < wanted
+                && let Some((key, value)) = scan.next().expect("the scan goes on")
+            {
+                found.push((key.to_vec(), value.to_vec()));
+            }
+            let expected = &expected[..expected.len().min(wanted)];
+            assert_eq!(found, expected, "seed {seed}, {start:?} {end:?}");
+        }
+    }
 }
 
 fn large_values_survive_a_flush(engine: &dyn Engine) {

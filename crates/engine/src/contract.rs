@@ -58,4 +58,8 @@ pub trait Scan: Send {
     /// An error ends the scan: the pairs seen so far are right, the rest is unknown.
     #[allow(clippy::should_implement_trait, reason = "the pair borrows the scan")]
     fn next(&mut self) -> Result<Option<Pair<'_>>, EngineError>;
+
+    /// Goes on with the pairs of `span`, which lies inside the one the scan was made for, from its
+    /// first pair in the scan's direction. Cheaper than another scan.
+    fn restart(&mut self, span: Span<'_>);
 }

@@ -61,6 +61,8 @@ pub struct IndexHit {
 /// A walk over index entries. Owns its snapshot, may be kept for as long as a cursor is open.
 pub struct IndexScan {
     scan: Option<Box<dyn Scan>>,
+    table: TableId,
+    index: IndexId,
     rows: KeyRange,
 }
 
@@ -78,7 +80,15 @@ impl IndexScan {
             let span = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
             Arc::clone(view).scan(Space::Index, span, direction)
         });
-        IndexScan { scan, rows: rows.clone() }
+        IndexScan { scan, table, index, rows: rows.clone() }
+    }
+
+    /// Goes on with the entries of `span`, which lies inside the one the scan was made for.
+    pub fn restart(&mut self, span: &IndexSpan) {
+        let (start, end) = span.within(self.table, self.index);
+        if let Some(scan) = &mut self.scan {
+            scan.restart((start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice)));
+        }
     }
 
     /// The next entry, or `None` at the end.

@@ -123,4 +123,10 @@ impl Scan for MemoryScan {
         self.current = self.fetched.pop_front();
         Ok(self.current.as_ref().map(|(key, value)| (&key[..], &value[..])))
     }
+
+    fn restart(&mut self, span: Span<'_>) {
+        (self.start, self.end) = (span.0.map(Bytes::copy_from_slice), span.1.map(Bytes::copy_from_slice));
+        self.fetched.clear();
+        (self.fetch_pairs, self.finished) = (FETCH_PAIRS_MIN, false);
+    }
 }

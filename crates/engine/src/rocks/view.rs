@@ -50,7 +50,7 @@ impl Snapshot for RocksSnapshot {
         // scan keeps alive in `_snapshot`, dropped after `iterator`.
         let iterator: DBRawIterator<'static> = unsafe { mem::transmute(iterator) };
         let step = if span::is_empty(span) { Step::Ended } else { Step::Start };
-        Box::new(RocksScan { iterator, direction, step, _snapshot: self })
+        Box::new(RocksScan { iterator, direction, step, within: None, _snapshot: self })
     }
 
     fn cuts(&self, space: Space, span: Span<'_>, pieces: usize) -> Result<Vec<Bytes>, EngineError> {
@@ -80,7 +80,22 @@ struct RocksScan {
     iterator: DBRawIterator<'static>,
     direction: Direction,
     step: Step,
+    // The part of the iterator's range that is asked for, if it is not all of it.
+    within: Option<Within>,
     _snapshot: Arc<RocksSnapshot>,
+}
+
+/// A range of keys: the first that may belong and the first that does not.
+struct Within {
+    start: Option<Vec<u8>>,
+    end: Option<Vec<u8>>,
+}
+
+impl Within {
+    fn contains(&self, key: &[u8]) -> bool {
+        self.start.as_deref().is_none_or(|start| start <= key)
+            && self.end.as_deref().is_none_or(|end| key < end)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,17 +109,46 @@ impl Scan for RocksScan {
     fn next(&mut self) -> Result<Option<Pair<'_>>, EngineError> {
         match (self.step, self.direction) {
             (Step::Ended, _) => return Ok(None),
-            (Step::Start, Direction::Ascending) => self.iterator.seek_to_first(),
-            (Step::Start, Direction::Descending) => self.iterator.seek_to_last(),
+            (Step::Start, Direction::Ascending) => self.seek_first(),
+            (Step::Start, Direction::Descending) => self.seek_last(),
             (Step::Onward, Direction::Ascending) => self.iterator.next(),
             (Step::Onward, Direction::Descending) => self.iterator.prev(),
         }
         self.step = Step::Onward;
         if self.iterator.valid() {
-            return Ok(self.iterator.item());
+            let key = self.iterator.key().unwrap_or_default();
+            if self.within.as_ref().is_none_or(|within| within.contains(key)) {
+                return Ok(self.iterator.item());
+            }
         }
         self.step = Step::Ended;
         self.iterator.status()?;
         Ok(None)
+    }
+
+    fn restart(&mut self, span: Span<'_>) {
+        self.step = if span::is_empty(span) { Step::Ended } else { Step::Start };
+        self.within = Some(Within { start: first_included(span.0), end: first_excluded(span.1) });
+    }
+}
+
+impl RocksScan {
+    fn seek_first(&mut self) {
+        match self.within.as_ref().and_then(|within| within.start.as_deref()) {
+            Some(start) => self.iterator.seek(start),
+            None => self.iterator.seek_to_first(),
+        }
+    }
+
+    fn seek_last(&mut self) {
+        match self.within.as_ref().and_then(|within| within.end.as_deref()) {
+            Some(end) => {
+                self.iterator.seek_for_prev(end);
+                if self.iterator.key() == Some(end) {
+                    self.iterator.prev();
+                }
+            }
+            None => self.iterator.seek_to_last(),
+        }
     }
 }

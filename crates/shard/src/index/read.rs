@@ -192,7 +192,21 @@ impl IndexRows {
                 RowOrder::By(direction) => direction,
                 RowOrder::Any => Direction::Ascending,
             };
-            let scan = self.snapshot.scan_index(self.index.id(), &span, direction);
+            let scan = match self.current.take() {
+                Some(Current { mut scan, .. }) => {
+                    scan.restart(&span);
+                    scan
+                }
+                // The only range, or the first of several.
+                None if self.waiting.is_empty() => {
+                    self.snapshot.scan_index(self.index.id(), &span, direction)
+                }
+                None => {
+                    let mut scan = self.snapshot.scan_index(self.index.id(), &IndexSpan::all(), direction);
+                    scan.restart(&span);
+                    scan
+                }
+            };
             self.current = Some(Current { bounds, times, scan, next: None });
         }
     }

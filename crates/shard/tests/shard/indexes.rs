@@ -111,6 +111,7 @@ fn check(shard: &Shard, seed: u64) {
         let mut chance = Chance(seed);
         for _ in 0..20 {
             check_range(shard, index, &all, &mut chance, seed);
+            check_values(shard, index, &all, &mut chance, seed);
         }
     }
 }
@@ -127,6 +128,34 @@ fn check_range(shard: &Shard, index: &IndexDef, all: &[(Datum, PrimaryKey)], cha
     any.sort();
     assert_eq!(any, inside, "seed {seed}, index {}, {bounds:?}", index.id());
     assert_eq!(shard.read_index(&read).unwrap().count().unwrap(), inside.len() as u64, "{bounds:?}");
+}
+
+/// Several values at once, some of them several times.
+#[track_caller]
+fn check_values(
+    shard: &Shard,
+    index: &IndexDef,
+    all: &[(Datum, PrimaryKey)],
+    chance: &mut Chance,
+    seed: u64,
+) {
+    let mut values: Vec<Datum> = (0..4).map(|_| chance.value()).collect();
+    values.sort();
+    values.dedup();
+    values.retain(|value| *value != Datum::Null);
+    let wanted: Vec<_> =
+        values.into_iter().map(|value| (Bounds::one(value), 1 + chance.below(2) as u32)).collect();
+    let times = |value: &Datum| {
+        let times = wanted.iter().filter(|(bounds, _)| bounds.contains(value)).map(|(_, times)| *times);
+        times.sum::<u32>() as usize
+    };
+    let found = all.iter().flat_map(|pair| std::iter::repeat_n(pair.clone(), times(&pair.0)));
+    let expected: Vec<_> = found.collect();
+    let read = IndexQuery { index: index.id(), wanted: wanted.into(), order: RowOrder::Any, sorted_max: 100 };
+    let mut any = held(shard, &read);
+    any.sort();
+    assert_eq!(any, expected, "seed {seed}, index {}, {read:?}", index.id());
+    assert_eq!(shard.read_index(&read).unwrap().count().unwrap(), expected.len() as u64, "{read:?}");
 }
 
 fn build(shard: &Arc<Shard>) {
