@@ -4,6 +4,7 @@ mod frame;
 mod json;
 mod json_to_term;
 mod key;
+mod link;
 mod log_recovery;
 mod row;
 mod stored;
@@ -60,8 +61,16 @@ pub fn stem(message: &str) -> &str {
 
 /// Every target.
 #[must_use]
-pub fn all() -> [&'static dyn Target; 6] {
-    [&frame::Frame, &json_to_term::JsonToTerm, &json::Json, &key::Key, &row::Row, &log_recovery::LogRecovery]
+pub fn all() -> [&'static dyn Target; 7] {
+    [
+        &frame::Frame,
+        &json_to_term::JsonToTerm,
+        &json::Json,
+        &key::Key,
+        &row::Row,
+        &log_recovery::LogRecovery,
+        &link::Link,
+    ]
 }
 
 /// The target of this name.

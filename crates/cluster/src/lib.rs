@@ -16,6 +16,7 @@ mod handle;
 mod identity;
 mod index_work;
 mod indexes;
+pub mod link;
 mod news;
 mod node;
 mod placement;

@@ -16,5 +16,5 @@ mod random;
 
 pub use clock::{Clock, Nanos};
 pub use files::{File, Files, Lock};
-pub use network::{Connection, Listener, Network};
+pub use network::{Bell, ConnectionId, Happening, Order, Party};
 pub use random::Random;

@@ -1,35 +1,163 @@
-//! Connections between nodes: whole messages, in order, until the connection ends.
+//! Connections between nodes, for programs that never wait.
 //!
-//! Thin on purpose: framing is here, meaning and retries are not.
+//! A [`Party`] is told what has happened on its connections and says what is to be done. Who drives
+//! it is not its business: a thread with sockets ([`crate::real::NetworkThread`]), or a simulation
+//! that cuts cables on purpose ([`crate::sim::SimNetwork`]). Bytes of one direction of a connection
+//! arrive in order and once, until the connection ends; nothing is promised of where they are cut.
 
-use std::io::Result;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A way to reach other nodes and to be reached.
-pub trait Network: Send + Sync {
-    /// Accepts connections at `address` (`host:port`).
-    fn listen(&self, address: &str) -> Result<Box<dyn Listener>>;
+use bytes::Bytes;
 
-    /// Connects to a listener at `address`.
-    fn connect(&self, address: &str) -> Result<Box<dyn Connection>>;
+use crate::Nanos;
+
+/// One connection of one party, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(u64);
+
+impl ConnectionId {
+    const ACCEPTED: u64 = 1 << 63;
+
+    /// The `number`th connection that the party itself dials.
+    #[must_use]
+    pub fn dialed(number: u64) -> ConnectionId {
+        ConnectionId(number & !ConnectionId::ACCEPTED)
+    }
+
+    /// The `number`th connection that the network accepted for the party.
+    #[must_use]
+    pub fn accepted(number: u64) -> ConnectionId {
+        ConnectionId(number | ConnectionId::ACCEPTED)
+    }
+
+    /// All of it as one number.
+    pub(crate) fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The id that [`ConnectionId::number`] gave.
+    pub(crate) fn from_number(number: u64) -> ConnectionId {
+        ConnectionId(number)
+    }
+
+    /// Whether the other side dialed.
+    #[must_use]
+    pub fn is_accepted(self) -> bool {
+        self.0 & ConnectionId::ACCEPTED != 0
+    }
 }
 
-/// Accepts connections until dropped.
-pub trait Listener: Send + Sync {
-    /// Waits for the next connection.
-    fn accept(&self) -> Result<Box<dyn Connection>>;
-
-    /// The address others connect to, with the real port if `:0` was asked for.
-    fn address(&self) -> String;
+/// What happened on the network of a party.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Happening {
+    /// A dialed connection stands.
+    Connected(ConnectionId),
+    /// Somebody dialed; the text says from where, `address:port`.
+    Accepted(ConnectionId, String),
+    /// Bytes came, at least one.
+    Arrived(ConnectionId, Bytes),
+    /// Everything given with [`Order::Send`] up to one that asked for it has left this process.
+    Drained(ConnectionId),
+    /// The connection is over, or never stood; nothing more will happen on it. Not told of a
+    /// connection the party closed itself.
+    Closed(ConnectionId, String),
 }
 
-/// One ordered, reliable, two-way stream of messages.
-pub trait Connection: Send + Sync {
-    /// Sends one message. Returning says nothing about its arrival.
-    fn send(&self, message: &[u8]) -> Result<()>;
+/// What a party wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Dial `host:port`. Answered by [`Happening::Connected`] or [`Happening::Closed`].
+    Connect(ConnectionId, String),
+    /// Send these bytes behind those sent before.
+    Send {
+        /// On which connection; without effect when that is over.
+        connection: ConnectionId,
+        /// The bytes, in order.
+        bytes: Vec<Bytes>,
+        /// Whether [`Happening::Drained`] is wanted once they have left.
+        tell: bool,
+    },
+    /// Send what waits as far as that is possible at once, and end the connection.
+    Close(ConnectionId),
+}
 
-    /// Waits for the next message; `None` when the other side has closed.
-    fn receive(&self) -> Result<Option<Vec<u8>>>;
+/// A program of the network.
+pub trait Party: Send {
+    /// Takes note of what has `happened` (emptying it) at `now`, appends what is to be done to
+    /// `orders`, and says when it wants to be called again if nothing happens before. Never waits.
+    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos;
+}
 
-    /// Ends the connection in both directions and wakes a waiting `receive`.
-    fn close(&self);
+const AWAKE: u8 = 0;
+const RUNG: u8 = 1;
+const ASLEEP: u8 = 2;
+
+/// Tells the driver of a party that another thread has something for it. Rings through to the
+/// system only when the driver sleeps.
+pub struct Bell {
+    state: AtomicU8,
+    ringer: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Bell {
+    /// A bell nobody has rung; its driver is awake.
+    #[must_use]
+    pub fn new() -> Bell {
+        Bell { state: AtomicU8::new(AWAKE), ringer: OnceLock::new() }
+    }
+
+    /// Rings: the party will be stepped after this call.
+    pub fn ring(&self) {
+        if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
+            if let Some(ringer) = self.ringer.get() {
+                ringer();
+            }
+        }
+    }
+
+    /// Whether it was rung since this was last asked.
+    pub fn was_rung(&self) -> bool {
+        self.state.swap(AWAKE, Ordering::SeqCst) == RUNG
+    }
+
+    /// Says how the driver is woken while it sleeps; only the first counts.
+    pub(crate) fn wake_with(&self, ringer: Box<dyn Fn() + Send + Sync>) {
+        drop(self.ringer.set(ringer));
+    }
+
+    /// The driver lies down, unless the bell was rung meanwhile.
+    pub(crate) fn may_sleep(&self) -> bool {
+        self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+}
+
+impl Default for Bell {
+    fn default() -> Bell {
+        Bell::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    #[test]
+    fn the_system_hears_only_the_first_ring_of_a_sleep() {
+        let (bell, heard) = (Bell::new(), Arc::new(AtomicUsize::new(0)));
+        let counted = heard.clone();
+        bell.wake_with(Box::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }));
+        bell.ring();
+        assert!(!bell.may_sleep(), "rung while awake");
+        assert!(bell.was_rung() && !bell.was_rung());
+        assert!(bell.may_sleep());
+        bell.ring();
+        bell.ring();
+        assert_eq!(heard.load(Ordering::SeqCst), 1);
+        assert!(bell.was_rung());
+    }
 }

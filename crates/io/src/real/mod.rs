@@ -7,5 +7,5 @@ mod random;
 
 pub use clock::RealClock;
 pub use files::RealFiles;
-pub use network::RealNetwork;
+pub use network::{NetworkThread, Tls, TlsError};
 pub use random::RealRandom;

@@ -1,85 +1,393 @@
-//! TCP. A message is its length in four bytes, little-endian, and its bytes.
+//! TCP: one thread that drives a [`Party`] over sockets.
+//!
+//! A turn of the loop waits once, reads whatever has arrived on every connection, steps the party
+//! once, and writes what it ordered with one gathering write for each connection.
 
-use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::sync::{Mutex, PoisonError};
+mod dial;
+mod socket;
+mod tls;
 
-use crate::{Connection, Listener, Network};
+use std::collections::HashMap;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener as StdListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
-/// The largest message accepted, so that four bad bytes cannot ask for all memory.
-const MESSAGE_BYTES_MAX: usize = 256 << 20;
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token, Waker};
 
-/// TCP between machines.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RealNetwork;
+use crate::network::{Bell, ConnectionId, Happening, Order, Party};
+use crate::{Clock, Nanos};
+use dial::Dialer;
+use socket::{Progress, Socket};
+pub use tls::{Tls, TlsError};
 
-struct RealListener(TcpListener);
+const WAKER: Token = Token(usize::MAX);
+/// Listeners have the tokens below the waker's.
+const LISTENERS_MAX: usize = 1024;
+/// How often the party is stepped before other connections are looked at again.
+const STEPS_MAX: usize = 16;
+/// How long a connection that was closed here may take to send its last bytes.
+const LINGER: Duration = Duration::from_secs(2);
+/// Pause after the system refused to give us a connection (too many open files).
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-struct RealConnection {
-    stream: TcpStream,
-    // One frame at a time in each direction.
-    sending: Mutex<Vec<u8>>,
-    receiving: Mutex<()>,
+/// A thread that drives one party. Dropped, it closes every connection and waits for the thread.
+pub struct NetworkThread {
+    bell: Arc<Bell>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl Network for RealNetwork {
-    fn listen(&self, address: &str) -> Result<Box<dyn Listener>> {
-        Ok(Box::new(RealListener(TcpListener::bind(address)?)))
-    }
-
-    fn connect(&self, address: &str) -> Result<Box<dyn Connection>> {
-        RealConnection::start(TcpStream::connect(address)?)
-    }
-}
-
-impl Listener for RealListener {
-    fn accept(&self) -> Result<Box<dyn Connection>> {
-        RealConnection::start(self.0.accept()?.0)
-    }
-
-    fn address(&self) -> String {
-        self.0.local_addr().map(|address| address.to_string()).unwrap_or_default()
-    }
-}
-
-impl RealConnection {
-    fn start(stream: TcpStream) -> Result<Box<dyn Connection>> {
-        stream.set_nodelay(true)?;
-        Ok(Box::new(RealConnection { stream, sending: Mutex::default(), receiving: Mutex::default() }))
+impl NetworkThread {
+    /// Starts a thread called `name` that accepts on `listeners` and dials as `party` wants, inside
+    /// TLS if that is given. Fails if the system gives no thread or event queue.
+    pub fn start(
+        name: &str,
+        party: impl Party + 'static,
+        bell: Arc<Bell>,
+        listeners: Vec<StdListener>,
+        tls: Option<Tls>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<NetworkThread> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut driver = Driver::new(party, bell.clone(), listeners, tls, clock)?;
+        let told = stop.clone();
+        let thread =
+            thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(move || {
+                while !told.load(Ordering::SeqCst) {
+                    driver.turn();
+                }
+                driver.end();
+            })?;
+        Ok(NetworkThread { bell, stop, thread: Some(thread) })
     }
 }
 
-impl Connection for RealConnection {
-    fn send(&self, message: &[u8]) -> Result<()> {
-        if message.len() > MESSAGE_BYTES_MAX {
-            return Err(Error::from(ErrorKind::InvalidInput));
+/// What parties call may recurse with the depth of a document.
+const STACK_BYTES: usize = 16 << 20;
+
+impl Drop for NetworkThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so; there is nothing left to wait for.
+            drop(thread.join());
         }
-        let mut frame = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
-        frame.clear();
-        frame.extend_from_slice(&(message.len() as u32).to_le_bytes());
-        frame.extend_from_slice(message);
-        (&self.stream).write_all(&frame)
-    }
-
-    fn receive(&self) -> Result<Option<Vec<u8>>> {
-        let _one_reader = self.receiving.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut len_bytes = [0; 4];
-        match (&self.stream).read_exact(&mut len_bytes) {
-            Ok(()) => {}
-            Err(cause) if cause.kind() == ErrorKind::UnexpectedEof => return Ok(None),
-            Err(cause) => return Err(cause),
-        }
-        let len = u32::from_le_bytes(len_bytes) as usize;
-        if len > MESSAGE_BYTES_MAX {
-            return Err(Error::from(ErrorKind::InvalidData));
-        }
-        let mut message = vec![0; len];
-        (&self.stream).read_exact(&mut message)?;
-        Ok(Some(message))
-    }
-
-    fn close(&self) {
-        // The other side may have closed first; either way the connection is over.
-        let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
+
+struct Driver<P> {
+    party: P,
+    bell: Arc<Bell>,
+    clock: Arc<dyn Clock>,
+    tls: Option<Tls>,
+    poll: Poll,
+    events: Events,
+    listeners: Vec<TcpListener>,
+    /// Listeners that may have more to accept.
+    accepting: Vec<usize>,
+    accept_next: Nanos,
+    sockets: HashMap<ConnectionId, Socket>,
+    /// Sockets that had more to read than one turn takes.
+    unread: Vec<ConnectionId>,
+    /// Closed by the party; they go when their last bytes have left, or at this time.
+    leaving: Vec<(Nanos, ConnectionId)>,
+    accepted_next: u64,
+    dialer: Dialer,
+    happened: Vec<Happening>,
+    orders: Vec<Order>,
+    wake_at: Nanos,
+    scratch: Vec<u8>,
+}
+
+impl<P: Party> Driver<P> {
+    fn new(
+        party: P,
+        bell: Arc<Bell>,
+        listeners: Vec<StdListener>,
+        tls: Option<Tls>,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Driver<P>> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let mut sockets = Vec::new();
+        for (i, listener) in listeners.into_iter().take(LISTENERS_MAX).enumerate() {
+            listener.set_nonblocking(true)?;
+            let mut listener = TcpListener::from_std(listener);
+            poll.registry().register(&mut listener, listener_token(i), Interest::READABLE)?;
+            sockets.push(listener);
+        }
+        let ringer = waker.clone();
+        // An event queue that cannot be rung any more is about to be closed with its thread.
+        bell.wake_with(Box::new(move || drop(ringer.wake())));
+        Ok(Driver {
+            party,
+            bell,
+            tls,
+            events: Events::with_capacity(256),
+            poll,
+            accepting: (0..sockets.len()).collect(),
+            accept_next: Nanos::default(),
+            listeners: sockets,
+            sockets: HashMap::new(),
+            unread: Vec::new(),
+            leaving: Vec::new(),
+            accepted_next: 0,
+            dialer: Dialer::new(waker),
+            happened: Vec::new(),
+            orders: Vec::new(),
+            wake_at: clock.now(),
+            clock,
+            scratch: vec![0; socket::READ_BYTES],
+        })
+    }
+
+    fn turn(&mut self) {
+        self.wait();
+        self.bell.was_rung();
+        self.resolved();
+        self.accept();
+        self.read();
+        for _ in 0..STEPS_MAX {
+            self.wake_at = self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
+            self.carry_out();
+            if self.happened.is_empty() && !self.bell.was_rung() {
+                break;
+            }
+        }
+        self.forget_left();
+    }
+
+    /// Waits until something happens or the party wants to be called; handles writability.
+    fn wait(&mut self) {
+        let busy = !self.unread.is_empty() || !self.happened.is_empty() || !self.bell.may_sleep();
+        let now = self.clock.now();
+        let mut until = self.wake_at;
+        if let Some((at, _)) = self.leaving.first() {
+            until = until.min(*at);
+        }
+        if !self.accepting.is_empty() {
+            until = until.min(self.accept_next);
+        }
+        let timeout = if busy { Duration::ZERO } else { until.since(now) };
+        // A wait that a signal cut short is a turn in which nothing happened.
+        if self.poll.poll(&mut self.events, Some(timeout)).is_err() {
+            return;
+        }
+        let mut ready = Vec::new();
+        for event in &self.events {
+            let token = event.token();
+            if token == WAKER {
+                continue;
+            }
+            if let Some(listener) = listener_index(token) {
+                if !self.accepting.contains(&listener) {
+                    self.accepting.push(listener);
+                }
+                continue;
+            }
+            ready.push((id_of(token), Readiness::of(event)));
+        }
+        for (id, readiness) in ready {
+            self.became_ready(id, readiness);
+        }
+    }
+
+    fn became_ready(&mut self, id: ConnectionId, ready: Readiness) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        if ready.writable || ready.failed {
+            let progress = socket.writable(self.poll.registry(), token_of(id));
+            self.note(id, progress);
+        }
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        socket.is_ending |= ready.ending;
+        if (ready.readable || ready.ending) && !self.unread.contains(&id) {
+            self.unread.push(id);
+        }
+    }
+
+    fn resolved(&mut self) {
+        for (id, found) in self.dialer.resolved() {
+            let dialed = found.and_then(|places| Socket::dial(places, self.tls.as_ref()));
+            self.dialed(id, dialed);
+        }
+    }
+
+    fn dialed(&mut self, id: ConnectionId, dialed: io::Result<Socket>) {
+        let registered = dialed.and_then(|mut socket| {
+            socket.register(self.poll.registry(), token_of(id))?;
+            Ok(socket)
+        });
+        match registered {
+            Ok(socket) => drop(self.sockets.insert(id, socket)),
+            Err(error) => self.happened.push(Happening::Closed(id, error.to_string())),
+        }
+    }
+
+    fn accept(&mut self) {
+        if self.clock.now() < self.accept_next {
+            return;
+        }
+        let mut accepting = std::mem::take(&mut self.accepting);
+        accepting.retain(|index| self.accept_all(*index));
+        self.accepting = accepting;
+    }
+
+    /// Accepts until nobody waits. True when the system refused and it must be tried again.
+    fn accept_all(&mut self, index: usize) -> bool {
+        loop {
+            match self.listeners[index].accept() {
+                Ok((stream, from)) => {
+                    let id = ConnectionId::accepted(self.accepted_next);
+                    self.accepted_next += 1;
+                    let socket = Socket::accepted(stream, self.tls.as_ref()).and_then(|mut socket| {
+                        socket.register(self.poll.registry(), token_of(id))?;
+                        Ok(socket)
+                    });
+                    if let Ok(socket) = socket {
+                        self.sockets.insert(id, socket);
+                        self.happened.push(Happening::Accepted(id, from.to_string()));
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(_) => {
+                    self.accept_next = self.clock.now().after(ACCEPT_PAUSE);
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        for id in std::mem::take(&mut self.unread) {
+            let Some(socket) = self.sockets.get_mut(&id) else { continue };
+            let mut arrived = Vec::new();
+            let progress = socket.read(&mut self.scratch, &mut arrived);
+            if !socket.is_leaving {
+                self.happened.extend(arrived.into_iter().map(|bytes| Happening::Arrived(id, bytes)));
+            }
+            if matches!(progress, Progress::More) {
+                self.unread.push(id);
+            }
+            self.note(id, progress);
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let mut touched = Vec::new();
+        for order in std::mem::take(&mut self.orders) {
+            match order {
+                Order::Connect(id, address) => match self.dialer.places_of(id, &address) {
+                    Some(places) => {
+                        let dialed = Socket::dial(places, self.tls.as_ref());
+                        self.dialed(id, dialed);
+                    }
+                    None => continue,
+                },
+                Order::Send { connection, bytes, tell } => {
+                    if let Some(socket) = self.sockets.get_mut(&connection) {
+                        socket.give(bytes, tell);
+                        touched.push(connection);
+                    }
+                }
+                Order::Close(id) => {
+                    self.dialer.forget(id);
+                    if let Some(socket) = self.sockets.get_mut(&id) {
+                        socket.is_leaving = true;
+                        self.leaving.push((self.clock.now().after(LINGER), id));
+                        touched.push(id);
+                    }
+                }
+            }
+        }
+        touched.dedup();
+        for id in touched {
+            if let Some(socket) = self.sockets.get_mut(&id) {
+                let progress = socket.write();
+                self.note(id, progress);
+            }
+        }
+    }
+
+    /// What came of reading or writing, for the party.
+    fn note(&mut self, id: ConnectionId, progress: Progress) {
+        let Some(socket) = self.sockets.get(&id) else { return };
+        let silent = socket.is_leaving;
+        match progress {
+            Progress::Nothing | Progress::More => {}
+            Progress::Connected if silent => {}
+            Progress::Connected => self.happened.push(Happening::Connected(id)),
+            Progress::Drained if silent => {}
+            Progress::Drained => self.happened.push(Happening::Drained(id)),
+            Progress::Over(why) => {
+                self.sockets.remove(&id);
+                if !silent {
+                    self.happened.push(Happening::Closed(id, why));
+                }
+            }
+        }
+    }
+
+    /// Drops connections closed long enough ago.
+    fn forget_left(&mut self) {
+        let now = self.clock.now();
+        while let Some((at, id)) = self.leaving.first().copied() {
+            if self.sockets.contains_key(&id) && at > now {
+                break;
+            }
+            self.sockets.remove(&id);
+            self.leaving.remove(0);
+        }
+    }
+
+    /// The party's last step; what it orders leaves as far as that is possible at once.
+    fn end(mut self) {
+        self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
+        self.carry_out();
+    }
+}
+
+struct Readiness {
+    readable: bool,
+    writable: bool,
+    ending: bool,
+    failed: bool,
+}
+
+impl Readiness {
+    fn of(event: &mio::event::Event) -> Readiness {
+        Readiness {
+            readable: event.is_readable(),
+            writable: event.is_writable(),
+            ending: event.is_read_closed() || event.is_error(),
+            failed: event.is_error() || event.is_write_closed(),
+        }
+    }
+}
+
+// A token is the number inside an id; ids come nowhere near the last ones.
+fn token_of(id: ConnectionId) -> Token {
+    Token(id.number() as usize)
+}
+
+fn id_of(token: Token) -> ConnectionId {
+    ConnectionId::from_number(token.0 as u64)
+}
+
+fn listener_token(index: usize) -> Token {
+    Token(usize::MAX - 1 - index)
+}
+
+fn listener_index(token: Token) -> Option<usize> {
+    let index = (usize::MAX - 1).checked_sub(token.0)?;
+    (index < LISTENERS_MAX).then_some(index)
+}
+
+#[cfg(test)]
+mod tests;

@@ -8,5 +8,5 @@ mod random;
 
 pub use clock::SimClock;
 pub use files::{Fault, SimFiles};
-pub use network::SimNetwork;
+pub use network::{Host, SimNetwork, Weather};
 pub use random::SimRandom;

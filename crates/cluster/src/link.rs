@@ -1,0 +1,28 @@
+//! The links between nodes: one connection for each pair of servers, and everything that goes over it.
+//!
+//! [`Links`] is the handle: it asks questions ([`crate::Ask`]), sends letters of the log, and says who is
+//! there. [`LinkParty`] is what a network drives, real or simulated. What arrives goes to a
+//! [`Receiver`]. The bytes are described in docs/formats/link.md. Knows nothing of what is asked or
+//! written.
+
+mod book;
+mod contract;
+mod dialer;
+mod frame;
+mod hello;
+mod letter;
+mod links;
+mod machine;
+mod outbox;
+mod parts;
+mod stats;
+mod stream;
+
+pub use book::{Book, BookEntry};
+pub use contract::{LinkOptions, LinkTimings, Me, PeerInfo, Receiver};
+pub use frame::Damage;
+pub use letter::{Letter, PeerId};
+pub use links::{LinkParty, Links};
+pub use outbox::QueueLimits;
+pub use stats::PeerStats;
+pub use stream::{StreamReading, read_stream, sample_frame, sample_hello};

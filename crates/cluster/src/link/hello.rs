@@ -1,0 +1,81 @@
+//! The hello: what a server says of itself before a link opens.
+
+use datum::{Datum, json};
+use uuid::Uuid;
+
+use super::book::{number_of, object, text_of, texts, texts_of, uuid_of};
+use super::contract::PeerInfo;
+use super::frame::Damage;
+use crate::ServerId;
+
+const LIST_MAX: usize = 64;
+
+/// The fields of a hello (docs/formats/link.md).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) cluster: Option<Uuid>,
+    pub(super) server: ServerId,
+    pub(super) incarnation: u64,
+    pub(super) started_ms: u64,
+    pub(super) name: String,
+    pub(super) tags: Vec<String>,
+    pub(super) addresses: Vec<String>,
+    pub(super) port: u16,
+    pub(super) program: String,
+    pub(super) heartbeat_ms: u64,
+}
+
+impl Hello {
+    pub(super) fn to_text(&self) -> String {
+        let cluster = self.cluster.map_or(Datum::Null, |cluster| cluster.to_string().into());
+        object([
+            ("cluster", cluster),
+            ("server", self.server.to_string().into()),
+            ("incarnation", format!("{:016x}", self.incarnation).into()),
+            ("started_ms", Datum::Number(self.started_ms as f64)),
+            ("name", self.name.as_str().into()),
+            ("tags", texts(&self.tags)),
+            ("addresses", texts(&self.addresses)),
+            ("port", Datum::Number(f64::from(self.port))),
+            ("program", self.program.as_str().into()),
+            ("heartbeat_ms", Datum::Number(self.heartbeat_ms as f64)),
+            ("capabilities", Datum::empty_array()),
+        ])
+        .to_json_string()
+    }
+
+    pub(super) fn parse(text: &[u8]) -> Result<Hello, Damage> {
+        let Ok(Datum::Object(fields)) = json::parse(text) else { return Err(Damage::Hello("JSON object")) };
+        let missing = Damage::Hello;
+        let incarnation = text_of(&fields, "incarnation").ok_or(missing("incarnation"))?;
+        let port = number_of(&fields, "port").ok_or(missing("port"))?;
+        Ok(Hello {
+            cluster: match fields.get("cluster") {
+                Some(Datum::Null) => None,
+                _ => Some(uuid_of(&fields, "cluster").ok_or(missing("cluster"))?),
+            },
+            server: ServerId(uuid_of(&fields, "server").ok_or(missing("server"))?),
+            incarnation: u64::from_str_radix(&incarnation, 16).map_err(|_| missing("incarnation"))?,
+            started_ms: number_of(&fields, "started_ms").ok_or(missing("started_ms"))?,
+            name: text_of(&fields, "name").ok_or(missing("name"))?,
+            tags: texts_of(&fields, "tags", LIST_MAX).ok_or(missing("tags"))?,
+            addresses: texts_of(&fields, "addresses", LIST_MAX).ok_or(missing("addresses"))?,
+            port: u16::try_from(port).map_err(|_| missing("port"))?,
+            program: text_of(&fields, "program").ok_or(missing("program"))?,
+            heartbeat_ms: number_of(&fields, "heartbeat_ms").ok_or(missing("heartbeat_ms"))?,
+        })
+    }
+
+    /// What users of links are told, of the server reached at `at`.
+    pub(super) fn info(&self, at: &str) -> PeerInfo {
+        PeerInfo {
+            server: self.server,
+            incarnation: self.incarnation,
+            name: self.name.clone(),
+            tags: self.tags.clone(),
+            addresses: self.addresses.clone(),
+            program: self.program.clone(),
+            at: at.to_owned(),
+        }
+    }
+}

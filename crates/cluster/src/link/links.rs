@@ -1,0 +1,244 @@
+//! The links of a node as everybody else sees them: a handle that never waits, and the party that
+//! the network drives.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use io::{Bell, Clock, ConnectionId, Happening, Nanos, Order, Party};
+use parking_lot::Mutex;
+
+use super::contract::{LinkOptions, LinkTimings, PeerInfo, Receiver};
+use super::letter::Letter;
+use super::machine::{Beginning, Command, Effect, Machine, Note};
+use super::stats::PeerStats;
+use crate::{Answered, Ask, AskError, Reply, ServerId};
+
+/// The handle to all links of a node. Its calls hand something over and return; clones are the same.
+#[derive(Clone)]
+pub struct Links(Arc<Shared>);
+
+struct Shared {
+    bell: Arc<Bell>,
+    /// `None` once the party is gone.
+    inbox: Mutex<Option<Vec<Command>>>,
+    linked: ArcSwap<BTreeMap<ServerId, Linked>>,
+    /// The figures of every server that was ever linked.
+    stats: Mutex<BTreeMap<ServerId, (String, Arc<PeerStats>)>>,
+    begin: Mutex<Option<Machine>>,
+    clock: Arc<dyn Clock>,
+}
+
+#[derive(Clone)]
+struct Linked {
+    info: Arc<PeerInfo>,
+    is_silent: bool,
+}
+
+impl Links {
+    /// Links that nobody drives yet: what is asked for waits until [`Links::party`] is stepped.
+    #[must_use]
+    pub fn new(options: LinkOptions) -> Links {
+        let LinkOptions { me, join, book, timings, limits, clock, random } = options;
+        let started_ms = u64::try_from(clock.unix().as_millis()).unwrap_or(u64::MAX);
+        let now = clock.now();
+        let machine = Machine::new(Beginning { me, join, book, timings, limits, random, now, started_ms });
+        Links(Arc::new(Shared {
+            bell: Arc::default(),
+            inbox: Mutex::new(Some(Vec::new())),
+            linked: ArcSwap::default(),
+            stats: Mutex::default(),
+            begin: Mutex::new(Some(machine)),
+            clock,
+        }))
+    }
+
+    /// What the network has to drive, and to whom it hands what arrives. `None` the second time.
+    #[must_use]
+    pub fn party(&self, receiver: Arc<dyn Receiver>) -> Option<LinkParty> {
+        let machine = self.0.begin.lock().take()?;
+        Some(LinkParty { machine, shared: self.0.clone(), receiver })
+    }
+
+    /// The bell that tells the driver of the party that there is something to do.
+    #[must_use]
+    pub fn bell(&self) -> Arc<Bell> {
+        self.0.bell.clone()
+    }
+
+    /// Sends `letters` to replicas on `to`. Dropped when there is no link, or no room.
+    pub fn mail(&self, to: ServerId, letters: Vec<Letter>) {
+        self.0.hand_in(Command::Mail { to, letters });
+    }
+
+    /// Dials `address`, `host:port`, until a server is found there.
+    pub fn join(&self, address: &str) {
+        self.0.hand_in(Command::Join(address.to_owned()));
+    }
+
+    /// Removes `server` from the cluster for good: its link ends here and everywhere, and no
+    /// server takes it back.
+    pub fn forget(&self, server: ServerId) {
+        self.0.hand_in(Command::Forget(server));
+    }
+
+    /// Changes how patient links are, from now on.
+    pub fn set_timings(&self, timings: LinkTimings) {
+        self.0.hand_in(Command::Patience(timings));
+    }
+
+    /// Ends every link, telling the others; questions under way are answered with an error.
+    pub fn close(&self) {
+        self.0.hand_in(Command::Close);
+    }
+
+    /// The servers that are linked now, silent ones too.
+    #[must_use]
+    pub fn peers(&self) -> Vec<Arc<PeerInfo>> {
+        self.0.linked.load().values().map(|linked| linked.info.clone()).collect()
+    }
+
+    /// Whether `server` is linked and heard from.
+    #[must_use]
+    pub fn is_heard(&self, server: ServerId) -> bool {
+        self.0.linked.load().get(&server).is_some_and(|linked| !linked.is_silent)
+    }
+
+    /// Name and figures of every server that was linked since the start.
+    #[must_use]
+    pub fn stats(&self) -> Vec<(ServerId, String, Arc<PeerStats>)> {
+        let stats = self.0.stats.lock();
+        stats.iter().map(|(server, (name, stats))| (*server, name.clone(), stats.clone())).collect()
+    }
+}
+
+impl Ask for Links {
+    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+        self.0.hand_in(Command::Ask { to: server, question, patience, answered });
+    }
+
+    fn is_connected(&self, server: ServerId) -> bool {
+        self.0.linked.load().contains_key(&server)
+    }
+}
+
+impl Shared {
+    fn hand_in(&self, command: Command) {
+        if let Some(inbox) = &mut *self.inbox.lock() {
+            inbox.push(command);
+        } else if let Command::Ask { to, answered, .. } = command {
+            return answered(Err(AskError::NotConnected(to)));
+        } else {
+            return;
+        }
+        self.bell.ring();
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<ServerId, Linked>)) {
+        let mut linked = (**self.linked.load()).clone();
+        change(&mut linked);
+        self.linked.store(Arc::new(linked));
+    }
+}
+
+/// The links of one node, to be driven by one thread or by a simulation. Dropped, it answers what
+/// was asked and never will be.
+pub struct LinkParty {
+    machine: Machine,
+    shared: Arc<Shared>,
+    receiver: Arc<dyn Receiver>,
+}
+
+impl Party for LinkParty {
+    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
+        let wanted = self.shared.inbox.lock().as_mut().map(std::mem::take).unwrap_or_default();
+        let receiver = self.receiver.clone();
+        let effects =
+            self.machine.step(now, happened, wanted, &|cluster, by| receiver.may_adopt(cluster, by));
+        self.machine.orders(orders);
+        for effect in effects {
+            self.tell(effect);
+        }
+        self.machine.wake_at()
+    }
+}
+
+impl LinkParty {
+    fn tell(&self, effect: Effect) {
+        match effect {
+            Effect::Letters(from, letters) => self.receiver.letters(from, letters),
+            Effect::Question { from, link, number, question } => {
+                self.receiver.serve(from, question, self.reply(link, number));
+            }
+            Effect::Answer(answered, result) => answered(result),
+            Effect::Connected(info, stats) => {
+                self.shared.stats.lock().insert(info.server, (info.name.clone(), stats));
+                let linked = Linked { info: Arc::new(info.clone()), is_silent: false };
+                self.shared.change(|all| drop(all.insert(info.server, linked)));
+                self.receiver.connected(&info);
+            }
+            Effect::Silent(server) => {
+                self.set_silent(server, true);
+                self.receiver.silent(server);
+            }
+            Effect::Back(server) => {
+                self.set_silent(server, false);
+                self.receiver.back(server);
+            }
+            Effect::Unlinked(server) => self.shared.change(|all| drop(all.remove(&server))),
+            Effect::Removed => self.receiver.removed(),
+            Effect::KeepBook(text) => self.receiver.keep_book(&text),
+            Effect::Note(Note::Info, text) => tracing::info!("{text}"),
+            Effect::Note(Note::Warning, text) => tracing::warn!("{text}"),
+        }
+    }
+
+    fn set_silent(&self, server: ServerId, is_silent: bool) {
+        self.shared.change(|all| {
+            if let Some(linked) = all.get_mut(&server) {
+                linked.is_silent = is_silent;
+            }
+        });
+    }
+
+    fn reply(&self, link: ConnectionId, number: u64) -> Reply {
+        let mut due = DueReply { shared: self.shared.clone(), link, number, is_given: false };
+        Box::new(move |result| due.give(result))
+    }
+}
+
+impl Drop for LinkParty {
+    fn drop(&mut self) {
+        let left = self.shared.inbox.lock().take().unwrap_or_default();
+        let now = self.shared.clock.now();
+        let wanted = std::iter::once(Command::Close).chain(left).collect();
+        for effect in self.machine.step(now, &mut Vec::new(), wanted, &|_, _| Err(String::new())) {
+            self.tell(effect);
+        }
+    }
+}
+
+/// An answer that is owed: whoever drops it has refused.
+struct DueReply {
+    shared: Arc<Shared>,
+    link: ConnectionId,
+    number: u64,
+    is_given: bool,
+}
+
+impl DueReply {
+    fn give(&mut self, result: Result<Bytes, String>) {
+        self.is_given = true;
+        self.shared.hand_in(Command::Reply { link: self.link, number: self.number, result });
+    }
+}
+
+impl Drop for DueReply {
+    fn drop(&mut self) {
+        if !self.is_given {
+            self.give(Err("nobody answers this question".to_owned()));
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! The links of one node as a pure machine: what happened and what is wanted in, what is to be done
+//! and told out. Knows no threads, sockets or clocks.
+
+mod handshake;
+mod peer;
+mod session;
+mod talk;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use io::{ConnectionId, Happening, Nanos, Order, Random};
+use uuid::Uuid;
+
+use super::book::Book;
+use super::contract::{LinkTimings, Me, PeerInfo};
+use super::dialer::Dialer;
+use super::letter::Letter;
+use super::outbox::QueueLimits;
+use super::stats::PeerStats;
+use crate::{Answered, AskError, ServerId};
+use peer::Peer;
+use session::{Origin, Session, Stage};
+
+/// What users of links want.
+pub(super) enum Command {
+    Ask { to: ServerId, question: Bytes, patience: Duration, answered: Answered },
+    Mail { to: ServerId, letters: Vec<Letter> },
+    Reply { link: ConnectionId, number: u64, result: Result<Bytes, String> },
+    Join(String),
+    Forget(ServerId),
+    Patience(LinkTimings),
+    Close,
+}
+
+/// What the machine tells.
+pub(super) enum Effect {
+    Letters(ServerId, Vec<Letter>),
+    Question {
+        from: ServerId,
+        link: ConnectionId,
+        number: u64,
+        question: Bytes,
+    },
+    Answer(Answered, Result<Bytes, AskError>),
+    Connected(PeerInfo, Arc<PeerStats>),
+    Silent(ServerId),
+    Back(ServerId),
+    /// The link is over: nothing can be asked of the server.
+    Unlinked(ServerId),
+    Removed,
+    KeepBook(String),
+    Note(Note, String),
+}
+
+/// How loudly something is said in the node's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Note {
+    Info,
+    Warning,
+}
+
+/// Whether this node may become part of a cluster.
+pub(super) type MayAdopt<'a> = &'a dyn Fn(Uuid, &PeerInfo) -> Result<(), String>;
+
+pub(super) struct Machine {
+    me: Me,
+    incarnation: u64,
+    started_ms: u64,
+    timings: LinkTimings,
+    limits: QueueLimits,
+    random: Arc<dyn Random>,
+    now: Nanos,
+    sessions: BTreeMap<ConnectionId, Session>,
+    peers: BTreeMap<ServerId, Peer>,
+    dialer: Dialer,
+    book: Book,
+    /// What was last said of whom this node refused, so that it is said once.
+    refused: BTreeMap<String, String>,
+    question_next: u64,
+    welcome_next: u64,
+    tick_at: Nanos,
+    beat_at: Nanos,
+    is_closed: bool,
+    /// Servers for which something waits.
+    dirty: BTreeSet<ServerId>,
+    orders: Vec<Order>,
+    effects: Vec<Effect>,
+}
+
+/// What a machine starts from.
+pub(super) struct Beginning {
+    pub(super) me: Me,
+    pub(super) join: Vec<String>,
+    pub(super) book: Book,
+    pub(super) timings: LinkTimings,
+    pub(super) limits: QueueLimits,
+    pub(super) random: Arc<dyn Random>,
+    pub(super) now: Nanos,
+    pub(super) started_ms: u64,
+}
+
+impl Machine {
+    pub(super) fn new(beginning: Beginning) -> Machine {
+        let Beginning { me, join, book, timings, limits, random, now, started_ms } = beginning;
+        let mut dialer = Dialer::default();
+        for address in &join {
+            dialer.join(address, now);
+        }
+        for (server, entry) in book.entries().filter(|(server, entry)| *server != me.server && !entry.removed)
+        {
+            for address in &entry.addresses {
+                dialer.server_at(address, server, now);
+            }
+        }
+        Machine {
+            me,
+            incarnation: random.next_u64(),
+            started_ms,
+            timings,
+            limits,
+            random,
+            now,
+            sessions: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            dialer,
+            book,
+            refused: BTreeMap::new(),
+            question_next: 1,
+            welcome_next: 1,
+            tick_at: now,
+            beat_at: now,
+            is_closed: false,
+            dirty: BTreeSet::new(),
+            orders: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// Takes note of what has happened and of what is wanted at `now`. Returns what is to be told.
+    pub(super) fn step(
+        &mut self,
+        now: Nanos,
+        happened: &mut Vec<Happening>,
+        wanted: Vec<Command>,
+        may_adopt: MayAdopt<'_>,
+    ) -> Vec<Effect> {
+        self.now = now;
+        for happening in happened.drain(..) {
+            self.happened(happening, may_adopt);
+        }
+        for command in wanted {
+            self.wanted(command);
+        }
+        if now >= self.tick_at {
+            self.tick();
+        }
+        for server in std::mem::take(&mut self.dirty) {
+            self.send(server);
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// What is to be done on the network.
+    pub(super) fn orders(&mut self, orders: &mut Vec<Order>) {
+        orders.append(&mut self.orders);
+    }
+
+    /// When the machine wants to be stepped if nothing happens.
+    pub(super) fn wake_at(&self) -> Nanos {
+        self.tick_at
+    }
+
+    fn happened(&mut self, happening: Happening, may_adopt: MayAdopt<'_>) {
+        match happening {
+            Happening::Connected(id) => self.connected(id),
+            Happening::Accepted(id, from) if self.is_closed => {
+                drop(from);
+                self.orders.push(Order::Close(id));
+            }
+            Happening::Accepted(id, from) => {
+                let session = Session::new(Origin::Accepted(from), Stage::Greeting, self.now);
+                self.sessions.insert(id, session);
+                self.tick_by(self.now.after(self.timings.handshake_timeout));
+            }
+            Happening::Arrived(id, bytes) => self.arrived(id, bytes, may_adopt),
+            Happening::Drained(id) => self.drained(id),
+            Happening::Closed(id, why) => self.ended(id, &why),
+        }
+    }
+
+    fn wanted(&mut self, command: Command) {
+        match command {
+            Command::Ask { to, question, patience, answered } => self.ask(to, question, patience, answered),
+            Command::Mail { to, letters } => self.mail(to, letters),
+            Command::Reply { link, number, result } => self.reply(link, number, result),
+            Command::Join(address) => {
+                self.dialer.join(&address, self.now);
+                self.tick_by(self.now);
+            }
+            Command::Forget(server) => self.forget(server),
+            Command::Patience(timings) => {
+                self.timings = timings;
+                self.beat_at = self.now;
+                self.tick_by(self.now);
+            }
+            Command::Close => self.close(),
+        }
+    }
+
+    /// Everything that depends on time.
+    fn tick(&mut self) {
+        let now = self.now;
+        self.tick_at = Nanos(u64::MAX);
+        self.expire_questions();
+        self.expire_sessions();
+        let is_beat = now >= self.beat_at;
+        if is_beat {
+            // The same moment for all servers: one wake-up serves them all.
+            self.beat_at = now.after(self.timings.heartbeat_interval());
+        }
+        self.listen_for_silence(is_beat);
+        self.dial();
+        self.tick_by(self.beat_at);
+    }
+
+    fn dial(&mut self) {
+        if self.is_closed {
+            return;
+        }
+        let (peers, now) = (&self.peers, self.now);
+        let is_linked = |server: ServerId| peers.get(&server).is_some_and(|peer| peer.link.is_some());
+        let due = self.dialer.due(now, &self.timings, is_linked);
+        let next_at = self.dialer.next_at(now, &self.timings, is_linked);
+        for (id, address) in due {
+            let session = Session::new(Origin::Dialed(address.clone()), Stage::Dialing, now);
+            self.sessions.insert(id, session);
+            self.orders.push(Order::Connect(id, address));
+            self.tick_by(now.after(self.timings.dial_timeout));
+        }
+        if let Some(at) = next_at {
+            self.tick_by(at);
+        }
+    }
+
+    /// Makes sure that there is a tick at `at` or before.
+    fn tick_by(&mut self, at: Nanos) {
+        self.tick_at = self.tick_at.min(at);
+    }
+
+    fn note(&mut self, note: Note, text: String) {
+        self.effects.push(Effect::Note(note, text));
+    }
+
+    fn peer(&mut self, server: ServerId) -> &mut Peer {
+        let limits = self.limits;
+        self.peers.entry(server).or_insert_with(|| Peer::new(limits))
+    }
+
+    /// The servers known have changed: keep them, and tell the others.
+    fn book_changed(&mut self) {
+        let text = self.book.to_text();
+        for (server, peer) in &mut self.peers {
+            if peer.link.is_some() {
+                peer.outbox.answer(super::frame::Kind::Book, 0, Bytes::from(text.clone()));
+                self.dirty.insert(*server);
+            }
+        }
+        self.effects.push(Effect::KeepBook(text));
+    }
+
+    /// A server is gone for good: no link with it, now or ever.
+    fn forget(&mut self, server: ServerId) {
+        if server == self.me.server || !self.book.remove(server) {
+            return;
+        }
+        self.book_changed();
+        self.part_with_removed();
+    }
+
+    /// Ends the links to servers that the book says are gone.
+    fn part_with_removed(&mut self) {
+        let linked = self.peers.iter().filter_map(|(server, peer)| Some((*server, peer.link?)));
+        let gone: Vec<_> = linked.filter(|(server, _)| self.book.is_removed(*server)).collect();
+        for (server, link) in gone {
+            // The book that says so goes first.
+            self.send(server);
+            self.dismiss(link, &handshake::Fault::removed(self.name_of(server)));
+        }
+        let removed: Vec<ServerId> =
+            self.book.entries().filter(|(_, entry)| entry.removed).map(|(server, _)| server).collect();
+        for server in removed {
+            self.dialer.forget(server);
+        }
+    }
+
+    fn name_of(&self, server: ServerId) -> String {
+        let known = self.book.entry(server).map(|entry| entry.name.as_str()).unwrap_or_default();
+        format!("\"{known}\" {server}")
+    }
+
+    /// Ends every link and answers every question.
+    fn close(&mut self) {
+        self.is_closed = true;
+        let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.dismiss(id, &handshake::Fault::shutting_down(&self.me.name));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,121 @@
+//! One other server: the link to it, if there is one, and what is asked of it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use io::{ConnectionId, Nanos};
+
+use crate::Answered;
+use crate::link::outbox::{Outbox, QueueLimits};
+use crate::link::stats::PeerStats;
+
+/// Incarnations that are remembered after they were replaced.
+const REPLACED_MAX: usize = 16;
+
+/// A question that waits for its answer.
+pub(super) struct Pending {
+    pub(super) answered: Answered,
+    pub(super) deadline: Nanos,
+    /// Whether all of it was handed to the network: from then on it may have been carried out.
+    pub(super) has_left: bool,
+}
+
+/// A newcomer waits to see whether the present link answers.
+pub(super) struct Probe {
+    pub(super) number: u64,
+    pub(super) newcomer: ConnectionId,
+    pub(super) until: Nanos,
+}
+
+pub(super) struct Peer {
+    pub(super) name: String,
+    pub(super) incarnation: Option<u64>,
+    replaced: VecDeque<u64>,
+    pub(super) link: Option<ConnectionId>,
+    /// The highest welcome of this incarnation.
+    pub(super) welcome: u64,
+    pub(super) outbox: Outbox,
+    pub(super) pending: BTreeMap<u64, Pending>,
+    pub(super) deadlines: BTreeSet<(Nanos, u64)>,
+    /// It was told that the server is silent.
+    pub(super) is_silent: bool,
+    /// The server says that it hears nothing from here.
+    pub(super) is_deaf: bool,
+    /// It was told that nothing is heard from it.
+    pub(super) told_deaf: bool,
+    pub(super) heard_at: Nanos,
+    pub(super) spoke_at: Nanos,
+    pub(super) interval: Duration,
+    /// Bytes given to the network since it last said that all have left.
+    pub(super) given_bytes: usize,
+    pub(super) probe: Option<Probe>,
+    pub(super) stats: Arc<PeerStats>,
+}
+
+impl Peer {
+    pub(super) fn new(limits: QueueLimits) -> Peer {
+        Peer {
+            name: String::new(),
+            incarnation: None,
+            replaced: VecDeque::new(),
+            link: None,
+            welcome: 0,
+            outbox: Outbox::new(limits),
+            pending: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            is_silent: true,
+            is_deaf: false,
+            told_deaf: false,
+            heard_at: Nanos::default(),
+            spoke_at: Nanos::default(),
+            interval: Duration::ZERO,
+            given_bytes: 0,
+            probe: None,
+            stats: Arc::default(),
+        }
+    }
+
+    /// Whether `incarnation` ended when a later one began.
+    pub(super) fn was_replaced(&self, incarnation: u64) -> bool {
+        self.replaced.contains(&incarnation)
+    }
+
+    /// From now on this is the incarnation; the one before has ended.
+    pub(super) fn begins(&mut self, incarnation: u64) {
+        if self.incarnation == Some(incarnation) {
+            return;
+        }
+        if let Some(before) = self.incarnation.replace(incarnation) {
+            if self.replaced.len() == REPLACED_MAX {
+                self.replaced.pop_front();
+            }
+            self.replaced.push_back(before);
+        }
+        self.welcome = 0;
+    }
+
+    /// A link opens.
+    pub(super) fn opens(&mut self, link: ConnectionId, now: Nanos, interval: Duration) {
+        self.link = Some(link);
+        self.outbox.clear();
+        self.given_bytes = 0;
+        self.heard_at = now;
+        self.spoke_at = now;
+        self.interval = interval;
+        self.is_silent = false;
+        self.is_deaf = false;
+        self.told_deaf = false;
+        self.probe = None;
+        self.stats.links.fetch_add(1, Relaxed);
+        self.stats.is_connected.store(1, Relaxed);
+    }
+
+    /// The question is over, one way or the other.
+    pub(super) fn settle(&mut self, number: u64) -> Option<Pending> {
+        let pending = self.pending.remove(&number)?;
+        self.deadlines.remove(&(pending.deadline, number));
+        Some(pending)
+    }
+}

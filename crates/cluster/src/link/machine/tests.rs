@@ -1,0 +1,241 @@
+use std::collections::BTreeMap;
+
+use io::sim::SimRandom;
+
+use super::*;
+use crate::link::frame::{self, VERSIONS, Versions};
+
+/// Two machines whose connections never fail.
+struct Bench {
+    machines: [Machine; 2],
+    happened: [Vec<Happening>; 2],
+    notes: [Vec<String>; 2],
+    connected: [Vec<PeerInfo>; 2],
+    far_ends: BTreeMap<(usize, ConnectionId), ConnectionId>,
+    accepted_next: u64,
+    may_adopt: Result<(), String>,
+    now: Nanos,
+}
+
+fn machine(number: u128, cluster: Option<u128>, join: &[&str]) -> Machine {
+    let me = Me {
+        cluster: cluster.map(Uuid::from_u128),
+        server: ServerId(Uuid::from_u128(number)),
+        name: format!("n{number}"),
+        tags: Vec::new(),
+        addresses: vec![format!("n{number}:1")],
+        port: 1,
+    };
+    Machine::new(Beginning {
+        me,
+        join: join.iter().map(|address| (*address).to_owned()).collect(),
+        book: Book::default(),
+        timings: LinkTimings::default(),
+        limits: QueueLimits::default(),
+        random: Arc::new(SimRandom::new(number as u64)),
+        now: Nanos::default(),
+        started_ms: 1,
+    })
+}
+
+fn bench(one: Machine, other: Machine) -> Bench {
+    Bench {
+        machines: [one, other],
+        happened: Default::default(),
+        notes: Default::default(),
+        connected: Default::default(),
+        far_ends: BTreeMap::new(),
+        accepted_next: 0,
+        may_adopt: Ok(()),
+        now: Nanos::default(),
+    }
+}
+
+impl Bench {
+    /// Lets `wait` pass, in small steps, and everything happen.
+    fn run(&mut self, wait: Duration) {
+        let end = self.now.after(wait);
+        while self.now < end {
+            self.now = self.now.after(Duration::from_millis(50));
+            while self.step(0) | self.step(1) {}
+        }
+    }
+
+    fn step(&mut self, i: usize) -> bool {
+        let may_adopt = self.may_adopt.clone();
+        let effects =
+            self.machines[i].step(self.now, &mut self.happened[i], Vec::new(), &|_, _| may_adopt.clone());
+        for effect in effects {
+            match effect {
+                Effect::Note(_, text) => self.notes[i].push(text),
+                Effect::Connected(info, _) => self.connected[i].push(info),
+                _ => {}
+            }
+        }
+        let mut orders = Vec::new();
+        self.machines[i].orders(&mut orders);
+        let is_busy = !orders.is_empty();
+        orders.into_iter().for_each(|order| self.carry_out(i, order));
+        is_busy
+    }
+
+    fn carry_out(&mut self, i: usize, order: Order) {
+        let other = 1 - i;
+        match order {
+            Order::Connect(id, address) => {
+                // Each machine is where its name says; a machine may dial itself.
+                let to = if address == self.machines[i].me.addresses[0] { i } else { other };
+                self.accepted_next += 1;
+                let accepted = ConnectionId::accepted(self.accepted_next);
+                self.far_ends.insert((i, id), accepted);
+                self.far_ends.insert((to, accepted), id);
+                self.happened[to].push(Happening::Accepted(accepted, format!("10.0.0.{i}:999")));
+                self.happened[i].push(Happening::Connected(id));
+            }
+            Order::Send { connection, bytes, .. } => {
+                let Some(far) = self.far_ends.get(&(i, connection)).copied() else { return };
+                let to = if self.far_ends.contains_key(&(other, far)) { other } else { i };
+                self.happened[to].extend(bytes.into_iter().map(|bytes| Happening::Arrived(far, bytes)));
+            }
+            Order::Close(id) => {
+                let Some(far) = self.far_ends.remove(&(i, id)) else { return };
+                let to = if self.far_ends.contains_key(&(other, far)) { other } else { i };
+                self.happened[to].push(Happening::Closed(far, "closed".to_owned()));
+            }
+        }
+    }
+
+    #[track_caller]
+    fn both_say(&self, text: &str) {
+        for (i, notes) in self.notes.iter().enumerate() {
+            let count = notes.iter().filter(|note| note.contains(text)).count();
+            assert_eq!(count, 1, "machine {i} says it so often: {notes:?}");
+        }
+        assert!(self.connected.iter().all(Vec::is_empty));
+    }
+}
+
+const A_WHILE: Duration = Duration::from_secs(25);
+
+#[test]
+fn both_dial_at_once_and_have_one_link() {
+    let mut bench = bench(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &["n1:1"]));
+    bench.run(A_WHILE);
+    assert_eq!((bench.connected[0].len(), bench.connected[1].len()), (1, 1), "{:?}", bench.notes);
+    assert_eq!(bench.machines.each_ref().map(|machine| machine.sessions.len()), [1, 1]);
+    assert_eq!(bench.connected[0][0].name, "n2");
+    assert!(
+        bench.notes[1]
+            .contains(&"Connected to server \"n1\" 00000000-0000-0000-0000-000000000001".to_owned())
+    );
+}
+
+#[test]
+fn servers_of_two_clusters_both_say_why_they_are_not_linked_and_say_it_once() {
+    let mut bench = bench(machine(1, Some(8), &["n2:1"]), machine(2, Some(9), &[]));
+    bench.run(A_WHILE);
+    bench.both_say(
+        "server \"n2\" belongs to cluster 00000000-0000-0000-0000-000000000009 and server \"n1\" to cluster \
+         00000000-0000-0000-0000-000000000008: servers of two clusters cannot be linked",
+    );
+}
+
+#[test]
+fn a_newcomer_takes_the_cluster_of_whom_it_finds_or_both_say_why_not() {
+    let willing = || bench(machine(1, None, &["n2:1"]), machine(2, Some(9), &[]));
+    let mut joins = willing();
+    joins.run(A_WHILE);
+    assert_eq!(joins.machines[0].me.cluster, Some(Uuid::from_u128(9)));
+    assert_eq!((joins.connected[0].len(), joins.connected[1].len()), (1, 1));
+    let mut refuses = willing();
+    refuses.may_adopt = Err("its directory has held data".to_owned());
+    refuses.run(A_WHILE);
+    assert_eq!(refuses.machines[0].me.cluster, None);
+    refuses.both_say(
+        "server \"n1\" cannot join cluster 00000000-0000-0000-0000-000000000009: its directory has held data",
+    );
+}
+
+#[test]
+fn two_newcomers_wait_for_a_third() {
+    let mut bench = bench(machine(1, None, &["n2:1"]), machine(2, None, &[]));
+    bench.run(A_WHILE);
+    bench.both_say("neither server \"n2\" nor server \"n1\" belongs to a cluster yet");
+}
+
+#[test]
+fn a_server_is_not_linked_to_itself_and_does_not_try_again() {
+    let mut bench = bench(machine(1, Some(9), &["n1:1"]), machine(2, Some(9), &[]));
+    bench.run(A_WHILE);
+    assert!(bench.connected[0].is_empty() && bench.machines[0].sessions.is_empty());
+    assert_eq!(bench.accepted_next, 1, "one look was enough");
+}
+
+#[test]
+fn a_copied_directory_is_found_out() {
+    let mut bench = bench(machine(1, Some(9), &["elsewhere:1"]), machine(1, Some(9), &[]));
+    bench.machines[1].incarnation ^= 1;
+    bench.run(A_WHILE);
+    bench.both_say("have the same identity 00000000-0000-0000-0000-000000000001");
+}
+
+#[test]
+fn another_release_is_told_from_here_and_tells_itself() {
+    let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
+    let id = ConnectionId::accepted(77);
+    let future = Versions { least: VERSIONS.most + 1, most: VERSIONS.most + 3 };
+    bench.happened[0].push(Happening::Accepted(id, "10.0.0.5:7".to_owned()));
+    bench.happened[0].push(Happening::Arrived(id, frame::preface(future, b"in words of the future")));
+    bench.step(0);
+    assert_eq!(bench.notes[0].len(), 1);
+    assert!(
+        bench.notes[0][0].starts_with("Refused a server at 10.0.0.5:7: server \"n1\" speaks versions 1 to 1")
+    );
+    assert!(bench.machines[0].sessions.is_empty());
+    // As the one who dialed, this side finds out by itself from the other's preface.
+    bench.machines[0].wanted(Command::Join("n2:1".to_owned()));
+    bench.step(0);
+    let dialed = ConnectionId::dialed(1);
+    bench.happened[0].push(Happening::Arrived(dialed, frame::preface(future, b"")));
+    bench.step(0);
+    assert!(
+        bench.notes[0][1].contains("Cannot link to the server at n2:1: server \"n1\" speaks versions 1 to 1")
+    );
+}
+
+#[test]
+fn bytes_of_somebody_else_end_the_connection() {
+    let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
+    let id = ConnectionId::accepted(77);
+    bench.happened[0].push(Happening::Accepted(id, "10.0.0.5:7".to_owned()));
+    let http = Bytes::from_static(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    bench.happened[0].push(Happening::Arrived(id, http));
+    let mut orders = Vec::new();
+    bench.machines[0].step(Nanos(1), &mut bench.happened[0], Vec::new(), &|_, _| Ok(()));
+    bench.machines[0].orders(&mut orders);
+    assert_eq!(orders, [Order::Close(id)]);
+}
+
+#[test]
+fn an_incarnation_that_was_replaced_stays_away() {
+    let mut bench = bench(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
+    bench.run(A_WHILE);
+    let old = bench.machines[1].incarnation;
+    let dismissed: Vec<_> = bench.machines[1].sessions.keys().copied().collect();
+    dismissed.into_iter().for_each(|id| bench.carry_out(1, Order::Close(id)));
+    bench.machines[1] = machine(2, Some(9), &[]);
+    bench.machines[1].incarnation = old + 1;
+    bench.run(A_WHILE);
+    assert_eq!(bench.connected[0].iter().map(|info| info.incarnation).collect::<Vec<_>>(), [old, old + 1]);
+    let current: Vec<_> = bench.machines[1].sessions.keys().copied().collect();
+    current.into_iter().for_each(|id| bench.carry_out(1, Order::Close(id)));
+    bench.machines[1] = machine(2, Some(9), &[]);
+    bench.machines[1].incarnation = old;
+    bench.run(A_WHILE);
+    assert_eq!(bench.connected[0].len(), 2, "an older process of the same server was let in");
+    assert!(
+        bench.notes[0].iter().any(|note| note.contains("was started again since")),
+        "{:?}",
+        bench.notes[0]
+    );
+}

@@ -1,0 +1,100 @@
+//! Everything a link reads from the wire, without a link: for the fuzz target.
+
+use bytes::{Bytes, BytesMut};
+
+use super::book::Book;
+use super::frame::{self, Damage, Item, Kind, StreamReader, VERSIONS, flag};
+use super::hello::Hello;
+use super::letter;
+use super::parts::Assembly;
+
+/// What was found in the bytes of one direction of a link.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamReading {
+    /// Prefaces, hellos and frames.
+    pub items: usize,
+    /// Whole messages.
+    pub messages: usize,
+    /// Bytes of their bodies.
+    pub body_bytes: usize,
+    /// Letters in them.
+    pub letters: usize,
+    /// Servers in address books.
+    pub servers: usize,
+    /// Where it ended, if it did.
+    pub damage: Option<Damage>,
+}
+
+/// Reads `bytes` as the other side of a link would that gets them in pieces of `piece_bytes`.
+#[must_use]
+pub fn read_stream(bytes: &[u8], piece_bytes: usize) -> StreamReading {
+    let mut reading = StreamReading::default();
+    let mut reader = StreamReader::default();
+    let mut assembly = Assembly::default();
+    for piece in bytes.chunks(piece_bytes.max(1)) {
+        reader.push(Bytes::copy_from_slice(piece));
+        loop {
+            match reader
+                .next()
+                .and_then(|item| item.map_or(Ok(false), |item| reading.take(item, &mut assembly)))
+            {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(damage) => {
+                    reading.damage = Some(damage);
+                    return reading;
+                }
+            }
+        }
+    }
+    reading
+}
+
+impl StreamReading {
+    fn take(&mut self, item: Item, assembly: &mut Assembly) -> Result<bool, Damage> {
+        self.items += 1;
+        match item {
+            Item::Preface(_) => {}
+            Item::Hello(text) => drop(Hello::parse(&text)?),
+            Item::Frame(frame) if frame.kind == Kind::Withdrawn => assembly.withdraw(frame.number),
+            Item::Frame(frame) => {
+                let Some(message) = assembly.take(frame)? else { return Ok(true) };
+                self.messages += 1;
+                self.body_bytes += message.body.len();
+                match message.kind {
+                    Kind::Letters => self.letters += letter::read_all(message.body)?.len(),
+                    Kind::Book => self.servers += Book::parse(&message.body)?.entries().count(),
+                    _ => {}
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The beginning of a link: preface and hello, as a server sends them that is called `name`.
+#[must_use]
+pub fn sample_hello(name: &str) -> Vec<u8> {
+    let hello = Hello {
+        cluster: Some(uuid::Uuid::from_u128(1)),
+        server: crate::ServerId(uuid::Uuid::from_u128(2)),
+        incarnation: 3,
+        started_ms: 4,
+        name: name.to_owned(),
+        tags: vec!["default".to_owned()],
+        addresses: vec!["127.0.0.1:29015".to_owned()],
+        port: 29015,
+        program: "rekindle".to_owned(),
+        heartbeat_ms: 625,
+    };
+    frame::preface(VERSIONS, hello.to_text().as_bytes()).to_vec()
+}
+
+/// One frame, its checksum right: kind, flags, number and payload as docs/formats/link.md has them.
+/// `None` for a kind there is none of.
+#[must_use]
+pub fn sample_frame(kind: u8, flags: u8, number: u64, payload: &[u8]) -> Option<Vec<u8>> {
+    let mut out = BytesMut::new();
+    frame::put(&mut out, Kind::of(kind).ok()?, flags & flag::ALL, number, payload);
+    Some(out.to_vec())
+}

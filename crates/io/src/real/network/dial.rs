@@ -1,0 +1,65 @@
+//! From `host:port` to addresses, without keeping anybody waiting.
+
+use std::collections::HashSet;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use mio::Waker;
+
+use crate::network::ConnectionId;
+
+type Found = (ConnectionId, io::Result<Vec<SocketAddr>>);
+
+/// Looks names up, each on a thread of its own: the system's resolver blocks.
+pub(super) struct Dialer {
+    waker: Arc<Waker>,
+    sender: Sender<Found>,
+    receiver: Receiver<Found>,
+    waiting: HashSet<ConnectionId>,
+}
+
+impl Dialer {
+    pub(super) fn new(waker: Arc<Waker>) -> Dialer {
+        let (sender, receiver) = channel();
+        Dialer { waker, sender, receiver, waiting: HashSet::new() }
+    }
+
+    /// The place `address` names, if it is a number; otherwise it is looked up and comes with
+    /// [`Dialer::resolved`].
+    pub(super) fn places_of(&mut self, id: ConnectionId, address: &str) -> Option<Vec<SocketAddr>> {
+        if let Ok(place) = address.parse() {
+            return Some(vec![place]);
+        }
+        self.waiting.insert(id);
+        let (sender, waker, name) = (self.sender.clone(), self.waker.clone(), address.to_owned());
+        let look_up = move || {
+            let found = name.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
+            let found = found.and_then(|places| match places.is_empty() {
+                true => Err(io::Error::new(ErrorKind::NotFound, "the name has no address")),
+                false => Ok(places),
+            });
+            // Nobody listens any more when the driver has ended.
+            drop(sender.send((id, found)));
+            drop(waker.wake());
+        };
+        if let Err(error) = thread::Builder::new().name("resolver".to_owned()).spawn(look_up) {
+            drop(self.sender.send((id, Err(error))));
+            drop(self.waker.wake());
+        }
+        None
+    }
+
+    /// Names that have been looked up since, but for those given up.
+    pub(super) fn resolved(&mut self) -> Vec<Found> {
+        let found: Vec<Found> = self.receiver.try_iter().collect();
+        found.into_iter().filter(|(id, _)| self.waiting.remove(id)).collect()
+    }
+
+    /// Nobody waits for this one any more.
+    pub(super) fn forget(&mut self, id: ConnectionId) {
+        self.waiting.remove(&id);
+    }
+}

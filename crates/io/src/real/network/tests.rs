@@ -1,0 +1,119 @@
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::real::RealClock;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Sends everything back.
+struct Mirror;
+
+impl Party for Mirror {
+    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
+        for happening in happened.drain(..) {
+            if let Happening::Arrived(connection, bytes) = happening {
+                orders.push(Order::Send { connection, bytes: vec![bytes], tell: false });
+            }
+        }
+        now.after(LONG)
+    }
+}
+
+/// Dials once, sends once, and reports what happens.
+struct Caller {
+    address: Option<String>,
+    message: Bytes,
+    told: Sender<Happening>,
+}
+
+impl Party for Caller {
+    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
+        let id = ConnectionId::dialed(1);
+        if let Some(address) = self.address.take() {
+            orders.push(Order::Connect(id, address));
+        }
+        for happening in happened.drain(..) {
+            if happening == Happening::Connected(id) {
+                let pieces = self.message.chunks(10_000).map(Bytes::copy_from_slice).collect();
+                orders.push(Order::Send { connection: id, bytes: pieces, tell: true });
+            }
+            drop(self.told.send(happening));
+        }
+        now.after(LONG)
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/tls")
+}
+
+fn mutual() -> Tls {
+    Tls::mutual(&folder().join("node.key"), &folder().join("node.pem"), &folder().join("authority.pem"))
+        .unwrap()
+}
+
+fn start(party: impl Party + 'static, listeners: Vec<StdListener>, tls: Option<Tls>) -> NetworkThread {
+    NetworkThread::start("test", party, Arc::default(), listeners, tls, Arc::new(RealClock::new())).unwrap()
+}
+
+fn comes_back(tls: Option<Tls>, host: &str) {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("{host}:{}", listener.local_addr().unwrap().port());
+    let _mirror = start(Mirror, vec![listener], tls.clone());
+    let message: Bytes = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (told, happened) = channel();
+    let _caller = start(Caller { address: Some(address), message: message.clone(), told }, Vec::new(), tls);
+    let (mut returned, mut has_drained) = (Vec::new(), false);
+    while returned.len() < message.len() || !has_drained {
+        match happened.recv_timeout(LONG).expect("something happens") {
+            Happening::Connected(_) => {}
+            Happening::Arrived(_, bytes) => returned.extend_from_slice(&bytes),
+            Happening::Drained(_) => has_drained = true,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(returned == message, "what comes back is what was sent");
+}
+
+#[test]
+fn bytes_come_in_order_and_once() {
+    comes_back(None, "127.0.0.1");
+}
+
+#[test]
+fn a_name_is_looked_up() {
+    comes_back(None, "localhost");
+}
+
+#[test]
+fn bytes_come_in_order_and_once_inside_tls() {
+    comes_back(Some(mutual()), "127.0.0.1");
+}
+
+#[test]
+fn nobody_at_home_is_told() {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let (told, happened) = channel();
+    let _caller = start(Caller { address: Some(address), message: Bytes::new(), told }, Vec::new(), None);
+    let closed = happened.recv_timeout(LONG).unwrap();
+    assert!(matches!(&closed, Happening::Closed(_, why) if why.contains("refused")), "{closed:?}");
+}
+
+#[test]
+fn a_file_that_is_no_certificate_is_named() {
+    let (key, chain) = (folder().join("node.key"), folder().join("node.pem"));
+    let Err(error) = Tls::mutual(&key, &key, &chain) else { panic!("a key is no certificate") };
+    assert!(error.to_string().contains("no certificate can be read from"), "{error}");
+    assert!(error.to_string().contains("node.key"), "{error}");
+    let Err(error) = Tls::mutual(&chain, &chain, &chain) else { panic!("a certificate is no key") };
+    assert!(error.to_string().starts_with("no private key can be read from"), "{error}");
+    let foreign = folder().join("foreign.key");
+    let Err(error) = Tls::mutual(&foreign, &chain, &chain) else { panic!("the key of another") };
+    assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
+}
