@@ -102,7 +102,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long it leaves a build alone that could not go on.
 const PAUSE_STUCK: Duration = Duration::from_millis(200);
 /// The longest pause after a step.
-const PAUSE_MAX: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// A thread that builds the indexes of a node until this is dropped.
 pub struct IndexThread {

@@ -16,11 +16,11 @@ use super::def::IndexDef;
 use crate::{Shard, WriteError, WriteTicket};
 
 /// Rows whose latches are held together: few, because writers of them wait meanwhile.
-const LATCHED_ROWS: usize = 32;
+const LATCHED_ROWS: usize = 8;
 /// Rows of one step.
-const STEP_ROWS: usize = 512;
+const STEP_ROWS: usize = 256;
 /// Log entries on their way at once.
-const IN_FLIGHT_MAX: usize = 32;
+const IN_FLIGHT_MAX: usize = 8;
 
 /// Builds the indexes of a shard that are not built yet, step by step.
 pub struct IndexBuilder {
