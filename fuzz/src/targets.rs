@@ -8,6 +8,7 @@ mod link;
 mod log_recovery;
 mod row;
 mod stored;
+mod travel;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -61,7 +62,7 @@ pub fn stem(message: &str) -> &str {
 
 /// Every target.
 #[must_use]
-pub fn all() -> [&'static dyn Target; 7] {
+pub fn all() -> [&'static dyn Target; 8] {
     [
         &frame::Frame,
         &json_to_term::JsonToTerm,
@@ -70,6 +71,7 @@ pub fn all() -> [&'static dyn Target; 7] {
         &row::Row,
         &log_recovery::LogRecovery,
         &link::Link,
+        &travel::Travelled,
     ]
 }
 

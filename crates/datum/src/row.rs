@@ -60,6 +60,15 @@ pub fn encode_shared(object: &Object) -> Bytes {
     }
 }
 
+/// The stored bytes, if `object` is a stored row as it was read.
+#[must_use]
+pub fn stored(object: &Object) -> Option<&Bytes> {
+    match &object.0 {
+        Repr::Raw(row) if is_row(row) => Some(row),
+        _ => None,
+    }
+}
+
 /// The row in `bytes`, left as text. Checks the checksum and the lengths, and nothing else.
 pub fn decode(bytes: Bytes) -> Result<Object, CorruptRow> {
     let length = CorruptRow::Length { found: bytes.len() };

@@ -110,6 +110,29 @@ fn points(house: &House) {
     });
 }
 
+/// Point queries that another service answers: both sides together, on this thread, without the link.
+fn far_points(house: &House) {
+    let session = house.session("admin");
+    let gets: Vec<Query> =
+        (0..ROWS).map(|n| parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n)))).collect();
+    measure("Session::point get, asked of another service", ROWS, || {
+        for query in &gets {
+            let Some(PointAnswer::FarRead(read)) = session.point(query) else { panic!("not far") };
+            black_box(support::block_on(read)).expect("read");
+        }
+    });
+    let value = "x".repeat(100);
+    let update =
+        |n: u64| parsed(&format!("[53,[[16,[[15,[\"t\"]],\"{}\"]],{{\"field3\":\"{value}\"}}]]", name(n)));
+    let updates: Vec<Query> = (0..ROWS).map(update).collect();
+    measure("Session::point update, asked of another service", ROWS, || {
+        for query in &updates {
+            let Some(PointAnswer::Write(write)) = session.point(query) else { panic!("not the fast path") };
+            support::block_on(write).expect("written");
+        }
+    });
+}
+
 fn scans(house: &House) {
     let session = house.session("admin");
     let stream = parsed("[15,[\"t\"]]");
@@ -132,4 +155,9 @@ fn main() {
     fill(&house);
     points(&house);
     scans(&house);
+    let far = House::far(None);
+    println!("the same through questions to another service of the process");
+    fill(&far);
+    far_points(&far);
+    scans(&far);
 }

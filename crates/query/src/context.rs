@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use cluster::{Catalog, Node};
 use datum::{Datum, Text, Time};
-use reql::{Cancel, Env, EvalError, SeededChance};
+use reql::{Cancel, Chance, Env, EvalError, SeededChance};
 
 use crate::limits::BatchLimits;
 use crate::service::Service;
@@ -30,11 +30,60 @@ pub(crate) struct Cx {
     pub cancel: Arc<Cancel>,
     /// Where the query's random numbers come from.
     pub chance: SeededChance,
+    /// Whether this is a question of another node, which may not lead to further ones.
+    pub served: bool,
     /// This very context, for streams and threads that live on.
     pub me: Weak<Cx>,
 }
 
+/// What an evaluation knows besides its arguments, as it travels to other nodes.
+pub(crate) struct Surroundings {
+    /// What `now` answers.
+    pub now: Time,
+    /// The most items an array may hold.
+    pub array_limit: usize,
+    /// Where random numbers begin.
+    pub seed: u64,
+    /// The options of the whole query.
+    pub globals: Vec<(Text, Datum)>,
+}
+
+impl Surroundings {
+    /// For what evaluates nothing.
+    pub fn none() -> Surroundings {
+        let now = Time::new(0.0, 0);
+        Surroundings { now, array_limit: reql::ARRAY_LIMIT_DEFAULT, seed: 0, globals: Vec::new() }
+    }
+
+    /// What `cx` knows, with a seed of its own.
+    pub fn of(cx: &Cx) -> Surroundings {
+        Surroundings {
+            now: cx.now,
+            array_limit: cx.array_limit,
+            seed: cx.chance.next_u64(),
+            globals: cx.globals.clone(),
+        }
+    }
+}
+
 impl Cx {
+    /// The surroundings of a question of another node, where `user` was found to be allowed it.
+    pub fn served(service: Arc<Service>, user: Text, around: Surroundings, cancel: Arc<Cancel>) -> Arc<Cx> {
+        Arc::new_cyclic(|me: &Weak<Cx>| Cx {
+            service,
+            user,
+            globals: around.globals,
+            default_db: None,
+            now: around.now,
+            array_limit: around.array_limit,
+            batches: BatchLimits::default(),
+            cancel,
+            chance: SeededChance::new(around.seed),
+            served: true,
+            me: me.clone(),
+        })
+    }
+
     /// The node.
     pub fn node(&self) -> &Node {
         self.service.node()

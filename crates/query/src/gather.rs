@@ -2,11 +2,14 @@
 //!
 //! The range is cut into pieces of about equal size; each piece is scanned on a thread of the pool
 //! with all steps, and their partial results are merged in the order of the pieces. When a function
-//! needs more than its arguments the rows come to it instead, one after the other.
+//! needs more than its arguments the rows come to it instead, one after the other. Other nodes do the
+//! same with what they hold, all at the same time, and send one partial result each.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use cluster::{ServerId, ShardHandle};
 use datum::{Datum, KeyRange};
 use reql::Terminal;
 use reql::stream::Items;
@@ -17,7 +20,10 @@ use storage::Direction;
 
 use crate::context::Cx;
 use crate::failure::read_failed;
-use crate::stream::{IndexPart, KeyOrder, Pipe, RowPart, RowSource, Source};
+use crate::far::{FarTally, Patience, Site, fresh, unreadable};
+use crate::order::KeyOrder;
+use crate::stream::{Found, IndexPart, Pipe, RowPart, RowSource, Source};
+use crate::table::StoredTable;
 
 /// Below this many bytes a range is not worth cutting up.
 const PIECE_BYTES_MIN: u64 = 256 << 10;
@@ -28,12 +34,11 @@ const PIECES_PER_THREAD: usize = 4;
 pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
     let pipeline = Pipeline { steps: pipe.steps.into_iter().chain(pipeline.steps).collect(), ..pipeline };
     match pipe.source {
-        Source::Rows(rows) if rows.index.is_some() => by_index(cx, rows, pipeline),
         Source::Rows(rows) if is_plain_count(&pipeline) => {
             let count = count(cx, &rows)?;
             Ok(reql::Value::Datum(Datum::Number(count as f64)))
         }
-        Source::Rows(rows) if pipeline.is_closed() => scan(cx, &rows, pipeline),
+        Source::Rows(rows) if pipeline.is_closed() && !merges(&rows) => scan(cx, rows, pipeline),
         source => {
             let items = Pipe::of_source(source).open(cx)?;
             walk(cx, items, &pipeline)
@@ -45,43 +50,168 @@ fn is_plain_count(pipeline: &Pipeline) -> bool {
     pipeline.steps.is_empty() && pipeline.group.is_none() && matches!(pipeline.terminal, Terminal::Count)
 }
 
-/// The number of rows: of a whole shard as it is kept, of a part by walking its keys.
-fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
-    let whole = rows.range == KeyRange::all();
-    let parts = rows.parts(cx)?;
-    let counts = cx.service.pool.map(parts, move |part: RowPart| match whole {
-        true => part.snapshot.count(),
-        false => part.snapshot.count_range(&part.range),
-    });
-    let counts: Result<Vec<u64>, ReadError> = counts.into_iter().collect();
-    Ok(counts.map_err(|error| read_failed(&error))?.into_iter().sum())
+/// Whether the rows of several shards must be merged before anything is done with them.
+fn merges(rows: &RowSource) -> bool {
+    rows.index.is_some() && rows.order != KeyOrder::Any && rows.table.handle.shards().len() > 1
 }
 
-/// Rows that are found by a secondary index.
-fn by_index(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
-    let Some(index) = &rows.index else { return Err(EvalError::internal("no index")) };
-    let parts = index.parts(cx, &rows.table, rows.order)?;
-    if is_plain_count(&pipeline) {
+/// Rows of one shard that are here, however they are found.
+pub(crate) trait Local: Sized {
+    /// All parts of `rows`, of which this node has those that are near.
+    fn find(cx: &Cx, rows: &RowSource, patience: &mut Patience) -> Result<Vec<Found<Self>>, EvalError>;
+
+    /// What is known of the rows of `parts` together.
+    fn tally(cx: &Cx, parts: Vec<Self>, order: KeyOrder, work: &Arc<Pipeline>) -> Result<Tally, EvalError>;
+
+    /// The number of rows of `parts` together.
+    fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError>;
+}
+
+impl Local for RowPart {
+    fn find(cx: &Cx, rows: &RowSource, patience: &mut Patience) -> Result<Vec<Found<Self>>, EvalError> {
+        rows.find(cx, patience)
+    }
+
+    fn tally(cx: &Cx, parts: Vec<Self>, order: KeyOrder, work: &Arc<Pipeline>) -> Result<Tally, EvalError> {
+        let direction = order.direction();
+        let pieces = pieces(cx, parts, direction)?;
+        let (shared, shared_work) = (cx.shared()?, work.clone());
+        let scan = move |piece: RowPart| scan_piece(&shared, &piece, direction, &shared_work);
+        merged(cx, work, cx.service.pool.map(pieces, scan))
+    }
+
+    /// Of a whole shard the number is kept; of a part its keys are walked.
+    fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError> {
+        let counts = cx.service.pool.map(parts, |part: RowPart| match part.whole {
+            true => part.snapshot.count(),
+            false => part.snapshot.count_range(&part.range),
+        });
+        let counts: Result<Vec<u64>, ReadError> = counts.into_iter().collect();
+        Ok(counts.map_err(|error| read_failed(&error))?.into_iter().sum())
+    }
+}
+
+impl Local for IndexPart {
+    fn find(cx: &Cx, rows: &RowSource, patience: &mut Patience) -> Result<Vec<Found<Self>>, EvalError> {
+        rows.find_by_index(cx, patience)
+    }
+
+    fn tally(cx: &Cx, parts: Vec<Self>, _order: KeyOrder, work: &Arc<Pipeline>) -> Result<Tally, EvalError> {
+        let (shared, shared_work) = (cx.shared()?, work.clone());
+        let scan = move |mut part: IndexPart| -> Result<Tally, EvalError> {
+            let env = shared.closed_env();
+            let mut tally = shared_work.start();
+            while let Some(item) = part.next()? {
+                push(&shared_work, &mut tally, item, &env)?;
+            }
+            Ok(tally)
+        };
+        merged(cx, work, cx.service.pool.map(parts, scan))
+    }
+
+    fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError> {
         let counts = cx.service.pool.map(parts, IndexPart::count);
         let counts: Result<Vec<u64>, EvalError> = counts.into_iter().collect();
-        return Ok(reql::Value::Datum(Datum::Number(counts?.into_iter().sum::<u64>() as f64)));
+        Ok(counts?.into_iter().sum())
     }
-    // In order, the rows of several shards must be merged before anything is done with them.
-    let merges = rows.order != KeyOrder::Any && parts.len() > 1;
-    if merges || !pipeline.is_closed() {
-        return walk(cx, rows.open(cx)?, &pipeline);
+}
+
+fn merged(cx: &Cx, work: &Pipeline, tallies: Vec<Result<Tally, EvalError>>) -> Result<Tally, EvalError> {
+    let env = cx.closed_env();
+    let mut all = work.start();
+    for tally in tallies {
+        work.merge(&mut all, tally?, &env)?;
     }
-    let work = Arc::new(pipeline);
-    let (shared, shared_work) = (cx.shared()?, work.clone());
-    let scan = move |mut part: IndexPart| -> Result<Tally, EvalError> {
-        let env = shared.closed_env();
-        let mut tally = shared_work.start();
-        while let Some(item) = part.next()? {
-            push(&shared_work, &mut tally, item, &env)?;
+    Ok(all)
+}
+
+/// The number of rows.
+fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
+    let rows = RowSource { order: KeyOrder::Any, ..rows.clone() };
+    match rows.index {
+        Some(_) => count_for::<IndexPart>(cx, &rows, &mut Patience::new()),
+        None => count_for::<RowPart>(cx, &rows, &mut Patience::new()),
+    }
+}
+
+fn count_for<P: Local>(cx: &Cx, rows: &RowSource, patience: &mut Patience) -> Result<u64, EvalError> {
+    let Units { near, far } = Units::of(P::find(cx, rows, patience)?);
+    let ask = |(server, ranges)| FarTally::ask_count(cx, server, rows.part(ranges));
+    let asked: Vec<FarTally> = far.into_iter().map(ask).collect();
+    let mut all = P::count(cx, near)?;
+    for far in asked {
+        match far.count(cx) {
+            Ok(Some(count)) => all += count,
+            Ok(None) => {
+                for rows in look_again(cx, rows, &far.ranges, patience)? {
+                    all += count_for::<P>(cx, &rows, patience)?;
+                }
+            }
+            Err(error) => {
+                far.cancel(cx);
+                return Err(error);
+            }
         }
-        Ok(tally)
+    }
+    Ok(all)
+}
+
+/// The number of rows of each shard, in key order.
+pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalError> {
+    let whole = RowSource { table: table.clone(), range: KeyRange::all(), order: KeyOrder::Any, index: None };
+    let ask = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
+        Some(Site::Near(near)) => RowPart::of(near, range).map(|part| Run::Near(vec![part])),
+        Some(Site::Far(server)) => Ok(Run::Asked(FarTally::ask_count(cx, server, whole.part(vec![range])))),
+        None => Ok(Run::Lost(range)),
     };
-    merged(cx, &work, cx.service.pool.map(parts, scan))
+    let asked: Result<Vec<Run<RowPart>>, ReadError> = table.handle.covering(&whole.range).map(ask).collect();
+    let each = asked.map_err(|error| read_failed(&error))?.into_iter().map(|shard| {
+        let range = match shard {
+            Run::Near(parts) => return RowPart::count(cx, parts),
+            Run::Asked(far) => match far.count(cx)? {
+                Some(count) => return Ok(count),
+                None => far.ranges.into_iter().next().unwrap_or_else(KeyRange::all),
+            },
+            Run::Lost(range) => range,
+        };
+        count(cx, &RowSource { range, ..whole.clone() })
+    });
+    each.collect()
+}
+
+/// The parts of a sequence whose order does not matter: near ones, and ranges by server.
+struct Units<P> {
+    near: Vec<P>,
+    far: BTreeMap<ServerId, Vec<KeyRange>>,
+}
+
+impl<P> Units<P> {
+    fn of(parts: Vec<Found<P>>) -> Units<P> {
+        let mut units = Units { near: Vec::new(), far: BTreeMap::new() };
+        for part in parts {
+            match part {
+                Found::Near(part) => units.near.push(part),
+                Found::Far { server, range } => units.far.entry(server).or_default().push(range),
+            }
+        }
+        units
+    }
+}
+
+/// `ranges` of `rows` as they are to be looked for once more.
+fn look_again(
+    cx: &Cx,
+    rows: &RowSource,
+    ranges: &[KeyRange],
+    patience: &mut Patience,
+) -> Result<Vec<RowSource>, EvalError> {
+    if !patience.wait(cx)? {
+        let range = ranges.first().unwrap_or(&rows.range);
+        return Err(unreadable(range, rows.table.read_mode));
+    }
+    let table = fresh(cx, &rows.table)?;
+    let source = |range: &KeyRange| RowSource { table: table.clone(), range: range.clone(), ..rows.clone() };
+    Ok(ranges.iter().map(source).collect())
 }
 
 /// Items that must come here, one after the other.
@@ -99,36 +229,109 @@ fn walk(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql:
 }
 
 /// Rows that stay where they are.
-fn scan(cx: &Cx, rows: &RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
-    let direction = rows.order.direction();
-    let pieces = pieces(cx, rows)?;
-    let work = Arc::new(pipeline);
-    let (shared, shared_work) = (cx.shared()?, work.clone());
-    let scan = move |piece: RowPart| scan_piece(&shared, &piece, direction, &shared_work);
-    merged(cx, &work, cx.service.pool.map(pieces, scan))
-}
-
-fn merged(
-    cx: &Cx,
-    work: &Pipeline,
-    tallies: Vec<Result<Tally, EvalError>>,
-) -> Result<reql::Value, EvalError> {
-    let env = cx.closed_env();
-    let mut all = work.start();
-    for tally in tallies {
-        work.merge(&mut all, tally?, &env)?;
-    }
+fn scan(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    let (work, patience) = (Arc::new(pipeline), &mut Patience::new());
+    let all = match rows.index {
+        Some(_) => tally_for::<IndexPart>(cx, &rows, &work, patience)?,
+        None => tally_for::<RowPart>(cx, &rows, &work, patience)?,
+    };
     work.finish(all)
 }
 
-/// The range in pieces of about equal size, in the order of the rows.
-fn pieces(cx: &Cx, rows: &RowSource) -> Result<Vec<RowPart>, EvalError> {
+/// What is known of all rows: every node makes one partial result of what it has, or, where the
+/// order of the rows matters, one of each run of them.
+fn tally_for<P: Local>(
+    cx: &Cx,
+    rows: &RowSource,
+    work: &Arc<Pipeline>,
+    patience: &mut Patience,
+) -> Result<Tally, EvalError> {
+    let mut all = work.start();
+    let ask = |server, ranges| FarTally::ask(cx, server, rows.part(ranges), work);
+    let mut runs = runs(P::find(cx, rows, patience)?, rows.order, ask).into_iter();
+    while let Some(run) = runs.next() {
+        if let Err(error) = add_run(cx, rows, work, patience, run, &mut all) {
+            runs.for_each(|run| run.cancel(cx));
+            return Err(error);
+        }
+    }
+    Ok(all)
+}
+
+fn add_run<P: Local>(
+    cx: &Cx,
+    rows: &RowSource,
+    work: &Arc<Pipeline>,
+    patience: &mut Patience,
+    run: Run<P>,
+    all: &mut Tally,
+) -> Result<(), EvalError> {
+    let env = cx.closed_env();
+    let lost = match run {
+        Run::Near(parts) => return work.merge(all, P::tally(cx, parts, rows.order, work)?, &env),
+        Run::Asked(far) => match far.tally(cx) {
+            Ok(Some(tally)) => return work.merge(all, tally, &env),
+            Ok(None) => far.ranges,
+            Err(error) => {
+                far.cancel(cx);
+                return Err(error);
+            }
+        },
+        Run::Lost(range) => vec![range],
+    };
+    for rows in look_again(cx, rows, &lost, patience)? {
+        let tally = tally_for::<P>(cx, &rows, work, patience)?;
+        work.merge(all, tally, &env)?;
+    }
+    Ok(())
+}
+
+/// Rows that one partial result is made of.
+enum Run<P> {
+    /// Here.
+    Near(Vec<P>),
+    /// By another node, which was asked.
+    Asked(FarTally),
+    /// Nobody is known who has them.
+    Lost(KeyRange),
+}
+
+impl<P> Run<P> {
+    fn cancel(&self, cx: &Cx) {
+        if let Run::Asked(far) = self {
+            far.cancel(cx);
+        }
+    }
+}
+
+fn runs<P>(
+    parts: Vec<Found<P>>,
+    order: KeyOrder,
+    ask: impl Fn(ServerId, Vec<KeyRange>) -> FarTally,
+) -> Vec<Run<P>> {
+    if order == KeyOrder::Any {
+        let Units { near, far } = Units::of(parts);
+        let far: Vec<Run<P>> =
+            far.into_iter().map(|(server, ranges)| Run::Asked(ask(server, ranges))).collect();
+        return std::iter::once(Run::Near(near)).chain(far).collect();
+    }
+    let mut runs: Vec<Run<P>> = Vec::new();
+    for part in parts {
+        match (runs.last_mut(), part) {
+            (Some(Run::Near(parts)), Found::Near(part)) => parts.push(part),
+            (_, Found::Near(part)) => runs.push(Run::Near(vec![part])),
+            (_, Found::Far { server, range }) => runs.push(Run::Asked(ask(server, vec![range]))),
+        }
+    }
+    runs
+}
+
+/// The parts in pieces of about equal size, in the order of the rows.
+fn pieces(cx: &Cx, parts: Vec<RowPart>, direction: Direction) -> Result<Vec<RowPart>, EvalError> {
     let threads = cx.service.pool.threads().max(1);
     let mut pieces = Vec::new();
-    for part in rows.parts(cx)? {
-        pieces.extend(
-            cut(part, threads * PIECES_PER_THREAD, rows.order.direction()).map_err(|e| read_failed(&e))?,
-        );
+    for part in parts {
+        pieces.extend(cut(part, threads * PIECES_PER_THREAD, direction).map_err(|e| read_failed(&e))?);
     }
     Ok(pieces)
 }
@@ -144,7 +347,8 @@ fn cut(part: RowPart, most: usize, direction: Direction) -> Result<Vec<RowPart>,
         ranges.reverse();
     }
     let snapshot = part.snapshot;
-    Ok(ranges.into_iter().map(|range| RowPart { snapshot: snapshot.clone(), range }).collect())
+    let piece = |range| RowPart { snapshot: snapshot.clone(), range, whole: false };
+    Ok(ranges.into_iter().map(piece).collect())
 }
 
 fn scan_piece(

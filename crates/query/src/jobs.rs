@@ -55,12 +55,13 @@ impl Jobs {
         self.0.lock().len()
     }
 
-    /// Tells a query to stop, if there is one of that id.
-    pub fn stop(&self, id: Uuid) {
-        if let Some(job) = self.0.lock().get(&id) {
-            job.killed.store(true, Ordering::Relaxed);
-            job.cancel.set();
-        }
+    /// Tells a query to stop; whether there is one of that id.
+    pub fn stop(&self, id: Uuid) -> bool {
+        let jobs = self.0.lock();
+        let Some(job) = jobs.get(&id) else { return false };
+        job.killed.store(true, Ordering::Relaxed);
+        job.cancel.set();
+        true
     }
 }
 

@@ -7,6 +7,7 @@
 //! - [`Session::run`]: any query, on a thread that may block; [`Session::point`]: the reads and
 //!   writes of one row that need none
 //! - [`Answer`], [`Cursor`], [`Batch`]: what comes back
+//! - [`Links`], [`QuestionDesk`]: what is asked of other nodes, and what they ask
 
 #![forbid(unsafe_code)]
 
@@ -16,15 +17,22 @@ mod args;
 mod client;
 mod context;
 mod cursor;
+mod cursors;
+mod desk;
+mod edit;
 mod error;
 mod eval;
+mod everywhere;
 mod failure;
+mod far;
 mod gather;
 mod group;
 mod ids;
 mod jobs;
 mod limits;
+mod links;
 mod names;
+mod order;
 mod point;
 mod pool;
 mod profile;
@@ -45,8 +53,10 @@ mod write;
 pub use answer::{Answer, Answered};
 pub use client::Client;
 pub use cursor::{Batch, Cursor};
+pub use desk::QuestionDesk;
 pub use error::QueryError;
 pub use limits::BatchLimits;
-pub use point::{PointAnswer, PointWrite};
+pub use links::Links;
+pub use point::{FarPoint, PointAnswer, PointWrite};
 pub use service::{Counters, PasswordMaker, ServerFacts, Service, ServiceOptions};
 pub use session::Session;

@@ -22,16 +22,22 @@ pub(crate) struct ScanPool {
 }
 
 impl ScanPool {
-    /// A pool of `threads` threads. They end when the pool is dropped.
-    pub fn new(threads: usize) -> ScanPool {
+    /// A pool of `threads` threads, called `name` and a number. They end when the pool is dropped.
+    pub fn new(name: &str, threads: usize) -> ScanPool {
         let (tasks, waiting) = unbounded::<Task>();
-        let started = (0..threads).filter(|i| start(*i, waiting.clone())).count();
+        let started = (0..threads).filter(|i| start(name, *i, waiting.clone())).count();
         ScanPool { tasks, threads: started }
     }
 
     /// How many tasks can run at once beside the caller.
     pub fn threads(&self) -> usize {
         self.threads
+    }
+
+    /// Runs `task` on a thread of the pool when one is free.
+    pub fn run(&self, task: impl FnOnce() + Send + 'static) {
+        // The channel is open as long as the pool lives.
+        let _ = self.tasks.send(Box::new(task));
     }
 
     /// Runs `work` on every item, on the pool and on this thread, and returns the results in the
@@ -54,10 +60,10 @@ impl ScanPool {
     }
 }
 
-fn start(i: usize, waiting: Receiver<Task>) -> bool {
+fn start(name: &str, i: usize, waiting: Receiver<Task>) -> bool {
     // A task that panics is missed by its query; the thread goes on with the next.
     let run = move || waiting.into_iter().for_each(|task| drop(catch_unwind(AssertUnwindSafe(task))));
-    thread::Builder::new().name(format!("scan-{i}")).stack_size(STACK_BYTES).spawn(run).is_ok()
+    thread::Builder::new().name(format!("{name}-{i}")).stack_size(STACK_BYTES).spawn(run).is_ok()
 }
 
 /// Items waiting to be worked on, and results.
@@ -126,14 +132,14 @@ mod tests {
 
     #[test]
     fn results_come_in_the_order_of_the_items() {
-        let pool = ScanPool::new(3);
+        let pool = ScanPool::new("test", 3);
         let squares = pool.map((0..100_u64).collect(), |n| n * n);
         assert_eq!(squares, (0..100).map(|n| n * n).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_panic_reaches_the_query_and_leaves_the_pool_working() {
-        let pool = ScanPool::new(1);
+        let pool = ScanPool::new("test", 1);
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             pool.map((0..50).collect(), |n: u32| assert_ne!(n, 33, "on purpose"))
         }));
@@ -143,6 +149,6 @@ mod tests {
 
     #[test]
     fn a_pool_without_threads_works_on_the_caller() {
-        assert_eq!(ScanPool::new(0).map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
+        assert_eq!(ScanPool::new("test", 0).map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
     }
 }

@@ -1,13 +1,20 @@
 //! Reading rows of a table: one by key, or the rows of a system table in order.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use cluster::ServerId;
 use datum::{Datum, KeyRange, Object, PrimaryKey};
 use reql::EvalError;
+use shard::ReadError;
 
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
+use crate::everywhere;
 use crate::failure::{key_error, read_failed};
-use crate::stream::KeyOrder;
-use crate::table::{SystemRef, TableRef};
+use crate::far::{FarKeys, Patience, Site, fresh, unreadable};
+use crate::order::KeyOrder;
+use crate::table::{StoredTable, SystemRef, TableRef};
 
 /// The row of `table` under `key`, or null.
 pub(crate) fn row(cx: &Cx, table: &TableRef, key: &Datum) -> Result<Datum, EvalError> {
@@ -15,15 +22,69 @@ pub(crate) fn row(cx: &Cx, table: &TableRef, key: &Datum) -> Result<Datum, EvalE
     match table {
         TableRef::Stored(stored) => {
             let key = PrimaryKey::encode(key).map_err(|error| key_error(&error))?;
-            let row = stored.handle.shard(&key).get(&key).map_err(|error| read_failed(&error))?;
-            Ok(row.map_or(Datum::Null, Datum::Object))
+            Ok(rows(cx, stored, vec![key])?.pop().unwrap_or(Datum::Null))
         }
         TableRef::System(system) => {
-            let rows = system.table.rows(cx, system.identifiers)?;
+            let rows = everywhere::rows(cx, system)?;
             let found = rows.into_iter().find(|row| row.get("id").as_ref() == Some(key));
             Ok(found.map_or(Datum::Null, Datum::Object))
         }
     }
+}
+
+/// The rows of `table` under `keys`, in their order; null where there is none.
+pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Result<Vec<Datum>, EvalError> {
+    let mut rows = vec![Datum::Null; keys.len()];
+    let mut waiting: Vec<usize> = (0..keys.len()).collect();
+    let mut patience = Patience::new();
+    let mut table = table.clone();
+    loop {
+        waiting = try_rows(cx, &table, &keys, &waiting, &mut rows)?;
+        let Some(first) = waiting.first() else { return Ok(rows) };
+        if !patience.wait(cx)? {
+            return Err(unreadable(table.handle.shard(&keys[*first]).range(), table.read_mode));
+        }
+        table = fresh(cx, &table)?;
+    }
+}
+
+/// Reads the rows at `waiting`; returns those that were not where they were looked for.
+fn try_rows(
+    cx: &Cx,
+    table: &StoredTable,
+    keys: &[PrimaryKey],
+    waiting: &[usize],
+    rows: &mut [Datum],
+) -> Result<Vec<usize>, EvalError> {
+    let mut moved = Vec::new();
+    let mut far: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
+    for i in waiting {
+        match cx.service.reader(table.handle.shard(&keys[*i]), table.read_mode) {
+            Some(Site::Near(shard)) => match shard.get(&keys[*i]) {
+                Ok(row) => {
+                    cx.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
+                    rows[*i] = row.map_or(Datum::Null, Datum::Object);
+                }
+                Err(ReadError::Elsewhere { .. }) => moved.push(*i),
+                Err(error) => return Err(read_failed(&error)),
+            },
+            Some(Site::Far(server)) => far.entry(server).or_default().push(*i),
+            None => moved.push(*i),
+        }
+    }
+    let of = (table.handle.config.id, table.read_mode);
+    let ask = |(server, indexes): (ServerId, Vec<usize>)| {
+        FarKeys::ask(cx, server, of, indexes.iter().map(|i| keys[*i].clone()).collect(), indexes)
+    };
+    let asked: Vec<FarKeys> = far.into_iter().map(ask).collect();
+    for far in asked {
+        match far.wait(cx)? {
+            Some(found) => far.indexes.iter().zip(found).for_each(|(i, row)| rows[*i] = row),
+            None => moved.extend(&far.indexes),
+        }
+    }
+    moved.sort_unstable();
+    Ok(moved)
 }
 
 /// The rows of a system table whose keys are in `range`, in the order of their keys.
@@ -34,9 +95,7 @@ pub(crate) fn system_rows(
     order: KeyOrder,
 ) -> Result<Vec<Datum>, EvalError> {
     access::check(cx, Need::Read, Place::of_table(&TableRef::System(system.clone())))?;
-    let mut keyed: Vec<(PrimaryKey, Object)> = system
-        .table
-        .rows(cx, system.identifiers)?
+    let mut keyed: Vec<(PrimaryKey, Object)> = everywhere::rows(cx, system)?
         .into_iter()
         .filter_map(|row| Some((PrimaryKey::encode(&row.get("id")?).ok()?, row)))
         .filter(|(key, _)| range.contains(key))

@@ -11,8 +11,15 @@ use datum::PrimaryKey;
 use datum::{Object, Text};
 use parking_lot::Mutex;
 
+use crate::cursors::Cursors;
 use crate::jobs::Jobs;
+use crate::links::Links;
 use crate::pool::ScanPool;
+
+/// Threads for questions of other nodes: most wait for the log or for scan threads.
+const CARRIERS: usize = 8;
+/// Threads for rows that are looked for, which is rare and mostly waiting.
+const SEEKERS: usize = 4;
 
 /// Makes the record kept of a password: (password, rounds) to (record, password is not empty).
 pub type PasswordMaker = Arc<dyn Fn(&str, Option<u32>) -> (Object, bool) + Send + Sync>;
@@ -75,7 +82,15 @@ pub struct Service {
     pub(crate) passwords: PasswordMaker,
     pub(crate) facts: ServerFacts,
     pub(crate) pool: ScanPool,
+    /// Threads that carry out the questions of other nodes.
+    pub(crate) carriers: ScanPool,
+    /// Threads that look for a row whose shard was not where it was expected.
+    pub(crate) seekers: ScanPool,
     pub(crate) jobs: Jobs,
+    /// The way to other nodes.
+    pub(crate) links: Links,
+    /// What other nodes read here.
+    pub(crate) cursors: Cursors,
     /// The rows of `rethinkdb._debug_scratch`, which live as long as the process.
     pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
     counters: Counters,
@@ -85,11 +100,16 @@ impl Service {
     /// A service for `options.node`; starts the scan threads.
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Service> {
+        let first = options.node.random().next_u64();
         Arc::new(Service {
             node: options.node,
+            carriers: ScanPool::new("carry", CARRIERS),
+            seekers: ScanPool::new("seek", SEEKERS),
+            links: Links::new(first),
+            cursors: Cursors::default(),
             passwords: options.passwords,
             facts: options.facts,
-            pool: ScanPool::new(options.scan_threads),
+            pool: ScanPool::new("scan", options.scan_threads),
             jobs: Jobs::default(),
             scratch: Mutex::new(BTreeMap::new()),
             counters: Counters::default(),
@@ -100,6 +120,12 @@ impl Service {
     #[must_use]
     pub fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// The way to other nodes.
+    #[must_use]
+    pub fn links(&self) -> &Links {
+        &self.links
     }
 
     /// What was counted so far.

@@ -80,6 +80,7 @@ impl Session {
             batches: settings.batches,
             cancel,
             chance: SeededChance::new(seed),
+            served: false,
             me: me.clone(),
         })
     }

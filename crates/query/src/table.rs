@@ -85,7 +85,12 @@ pub(crate) trait SystemTable: Send + Sync {
     /// Its name.
     fn name(&self) -> &'static str;
 
-    /// Its rows, in no order. Every row has the field `id`.
+    /// Whether every node has rows of its own, which are asked for: see `everywhere`.
+    fn is_everywhere(&self) -> bool {
+        false
+    }
+
+    /// Its rows as this node knows them, in no order. Every row has the field `id`.
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError>;
 
     /// Carries out the change of one row (`None`: there is none). Most tables refuse.

@@ -28,17 +28,35 @@ use support::{House, Outcome};
 
 #[test]
 fn every_case_says_what_its_file_says() {
-    let house = RefCell::new(House::new());
+    run_all(House::new);
+}
+
+/// The seed of what is lost.
+const LOSSES: u64 = 4711;
+
+#[test]
+fn every_case_says_the_same_from_afar() {
+    run_all(|| House::far(None));
+}
+
+#[test]
+fn every_case_says_the_same_over_links_that_lose_questions() {
+    println!("SEED={LOSSES}");
+    run_all(|| House::far(Some(LOSSES)));
+}
+
+fn run_all(new: fn() -> House) {
+    let house = RefCell::new(new());
     cases::run(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata"), |directive, input| {
-        answer(&house, directive, input)
+        answer(&house, new, directive, input)
     });
 }
 
-fn answer(house: &RefCell<House>, directive: &str, input: &str) -> String {
+fn answer(house: &RefCell<House>, new: fn() -> House, directive: &str, input: &str) -> String {
     let (what, options) = directive.split_once(' ').unwrap_or((directive, ""));
     let (user, options) = options_of(options);
     if what == "fresh" {
-        *house.borrow_mut() = House::new();
+        *house.borrow_mut() = new();
         let failures: String = input.lines().map(|line| failure_of(&house.borrow(), line)).collect();
         return if failures.is_empty() { "ready".to_owned() } else { failures };
     }

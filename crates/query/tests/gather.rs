@@ -19,7 +19,10 @@ use support::{House, Outcome, query};
 const ROWS: usize = 40_000;
 
 fn house(shards: usize) -> House {
-    let house = House::new();
+    filled(House::new(), shards)
+}
+
+fn filled(house: House, shards: usize) -> House {
     let create = format!("r.table_create(\"t\", shards: {shards})");
     answer(&house, &create);
     let insert = format!(
@@ -75,8 +78,37 @@ fn pieces_of_several_shards_make_a_whole() {
 }
 
 #[test]
+fn far_shards_make_a_whole() {
+    let house = filled(House::far(None), 3);
+    answer(&house, "r.table(\"t\").reconfigure(shards: 4, replicas: 1)");
+    check_all(&house);
+}
+
+#[test]
+fn a_stream_that_is_lost_goes_on_where_it_was() {
+    let house = filled(House::far(None), 2);
+    let all = query(syntax::to_wire("r.table(\"t\")[\"id\"]").unwrap(), Map::new()).unwrap();
+    let answered = house.session("admin").run(&all, Arc::new(Cancel::new())).unwrap();
+    let Answer::Stream(mut cursor) = answered.answer else { panic!("a table is a stream") };
+    let (mut seen, mut done) = (Vec::new(), false);
+    while !done {
+        let batch = cursor.next_batch().unwrap();
+        seen.extend(batch.items);
+        done = batch.done;
+        // The node that reads forgets everything between two batches.
+        house.desk.iter().for_each(|desk| desk.forget(support::ASKER));
+    }
+    let expected: Vec<Datum> = (0..ROWS).map(|id| Datum::Number(id as f64)).collect();
+    assert!(seen == expected, "{} rows", seen.len());
+}
+
+#[test]
 fn a_query_that_is_told_to_stop_does() {
-    let house = house(1);
+    stops(&house(1));
+    stops(&filled(House::far(None), 1));
+}
+
+fn stops(house: &House) {
     let query =
         query(syntax::to_wire("r.table(\"t\").map(x => x[\"id\"]).sum()").unwrap(), Map::new()).unwrap();
     let cancel = Arc::new(Cancel::new());
@@ -87,7 +119,11 @@ fn a_query_that_is_told_to_stop_does() {
 
 #[test]
 fn a_cursor_stops_when_it_is_told_to_and_shows_the_moment_it_was_opened() {
-    let house = house(1);
+    stops_and_shows(&house(1));
+    stops_and_shows(&filled(House::far(None), 1));
+}
+
+fn stops_and_shows(house: &House) {
     let query = query(syntax::to_wire("r.table(\"t\")").unwrap(), Map::new()).unwrap();
     let cancel = Arc::new(Cancel::new());
     let Answer::Stream(mut cursor) = house.session("admin").run(&query, cancel.clone()).unwrap().answer
@@ -95,7 +131,7 @@ fn a_cursor_stops_when_it_is_told_to_and_shows_the_moment_it_was_opened() {
         panic!("a table is a stream");
     };
     let first = cursor.next_batch().unwrap();
-    answer(&house, "r.table(\"t\").delete()");
+    answer(house, "r.table(\"t\").delete()");
     let second = cursor.next_batch().unwrap();
     assert!(!first.done && !second.done && !second.items.is_empty());
     cancel.set();

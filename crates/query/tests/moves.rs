@@ -26,7 +26,15 @@ fn run(house: &House, term: &str) -> String {
 
 #[test]
 fn no_write_is_lost_or_refused_while_shards_come_and_go() {
-    let house = House::new();
+    write_while_shards_move(House::new());
+}
+
+#[test]
+fn no_far_write_is_lost_or_refused_while_shards_come_and_go() {
+    write_while_shards_move(House::far(None));
+}
+
+fn write_while_shards_move(house: House) {
     run(&house, "r.table_create(\"t\")");
     let done = AtomicBool::new(false);
     std::thread::scope(|threads| {

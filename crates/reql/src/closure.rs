@@ -12,6 +12,17 @@ use crate::term::{FuncTerm, VarId};
 /// when it makes a closure, so that terms can call functions without knowing the evaluator.
 pub type Run = fn(&Closure, &[Datum], &Env<'_>) -> Result<Datum, EvalError>;
 
+/// What the body of a function may answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A datum.
+    Datum,
+    /// A datum that may hold literals: it will be merged into something.
+    Literals,
+    /// A datum, or a sequence, which becomes an array: what `concat_map` wants.
+    Sequence,
+}
+
 /// A function that can be called with datums.
 #[derive(Clone)]
 pub struct Closure {
@@ -19,14 +30,16 @@ pub struct Closure {
     pub func: Arc<FuncTerm>,
     /// The variables of enclosing functions that the body uses.
     pub captured: Arc<[(VarId, Datum)]>,
+    /// What its body may answer, which decided on who evaluates it.
+    pub answer: Answer,
     run: Run,
 }
 
 impl Closure {
-    /// A closure that `run` evaluates.
+    /// A closure that `run` evaluates, as `answer` asks.
     #[must_use]
-    pub fn new(func: Arc<FuncTerm>, captured: Arc<[(VarId, Datum)]>, run: Run) -> Self {
-        Closure { func, captured, run }
+    pub fn new(func: Arc<FuncTerm>, captured: Arc<[(VarId, Datum)]>, answer: Answer, run: Run) -> Self {
+        Closure { func, captured, answer, run }
     }
 
     /// The number of declared parameters.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use datum::{Datum, Text};
 
 use crate::args::{Arg, Args};
-use crate::closure::Closure;
+use crate::closure::{Answer, Closure};
 use crate::deep;
 use crate::env::Env;
 use crate::error::EvalError;
@@ -27,7 +27,6 @@ use crate::term::{Call, FuncTerm, Term};
 use crate::value::Value;
 use crate::{op, select::OnMissing};
 
-pub use answer::Answer;
 pub use sequence::IndexOption;
 pub use splice::splice;
 

@@ -6,7 +6,7 @@
 //!
 //! Sequence terms are made into an [`Operation`] of their arguments, which works on arrays, on
 //! streams ([`stream`]) and, taken apart into [`Transform`]s, a [`GroupBy`] and a [`Terminal`], in
-//! a [`Pipeline`] where the rows are.
+//! a [`Pipeline`] where the rows are, which may be another node ([`travel`]).
 
 #![forbid(unsafe_code)]
 
@@ -33,16 +33,17 @@ pub mod stream;
 mod term;
 mod terminal;
 mod transform;
+pub mod travel;
 mod value;
 pub mod wire;
 
 pub use args::{Arg, Args};
 pub use backtrace::{Backtrace, Frame};
-pub use closure::{Closure, Run};
+pub use closure::{Answer, Closure, Run};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, OpenTerms, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
-    Answer, IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,
+    IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,
 };
 pub use group::GroupBy;
 pub use operation::{Extras, Operation, build, gathered, is_operation};

@@ -112,7 +112,8 @@ fn filled_term(term: &Term, values: &[(VarId, Datum)]) -> Term {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eval::{Answer, closure};
+    use crate::closure::Answer;
+    use crate::eval::closure;
     use crate::scope::Scope;
 
     #[test]

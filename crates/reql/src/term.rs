@@ -81,6 +81,15 @@ impl Term {
 }
 
 impl Call {
+    /// A call, with what can be known of it.
+    #[must_use]
+    pub fn new(op: Op, args: Vec<Term>, optargs: Vec<(Text, Term)>) -> Call {
+        let open =
+            op.is_open() || args.iter().any(Term::is_open) || optargs.iter().any(|(_, term)| term.is_open());
+        let splices = args.iter().any(|arg| matches!(arg, Term::Call(call) if call.op == Op::Args));
+        Call { op, args, optargs, traits: Traits { open, splices } }
+    }
+
     /// The optional argument of this name, if the query gives it.
     #[must_use]
     pub fn optarg(&self, name: &str) -> Option<&Term> {

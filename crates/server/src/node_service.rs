@@ -73,6 +73,10 @@ impl Session for NodeSession {
                 let answer = answer.map(atom).map_err(Failure::from);
                 Begun { noreply, kind: QueryKind::PointRead, work: Work::Done(answer) }
             }
+            Some(PointAnswer::FarRead(read)) => {
+                let answer = async move { read.await.map(atom).map_err(Failure::from) };
+                Begun { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }
+            }
             Some(PointAnswer::Write(write)) => {
                 let answer = async move { write.await.map(atom).map_err(Failure::from) };
                 Begun { noreply, kind: QueryKind::PointWrite, work: Work::Pending(Box::pin(answer)) }

@@ -4,6 +4,7 @@
 //! Whatever is not quite of the shape (or would be an error) goes the long way, which gives the
 //! same answer.
 
+mod far;
 mod shape;
 mod write;
 
@@ -12,18 +13,25 @@ use std::sync::atomic::Ordering;
 use datum::{Datum, PrimaryKey};
 use reql::wire::Query;
 use reql::{EvalError, Op, Term};
+use shard::ReadError;
 
+pub use far::FarPoint;
 pub use write::PointWrite;
 
 use crate::access::{self, Need, Place};
 use crate::failure::read_failed;
+use crate::far::{Question, Site};
 use crate::session::Session;
+use crate::table::ReadMode;
+use far::Again;
 use shape::{Options, Row};
 
 /// The answer of a query about one row.
 pub enum PointAnswer {
     /// A read, answered.
     Read(Result<Datum, EvalError>),
+    /// A read on its way to the node that has the row.
+    FarRead(FarPoint),
     /// A write on its way.
     Write(PointWrite),
 }
@@ -54,11 +62,22 @@ impl Session {
         let table = catalog.table(row.table.db.or(options.db).unwrap_or("test"), row.table.name)?;
         let place = Place::Table(table.db.id, table.config.id);
         access::check_user(&catalog, &self.client.user, Need::Read, place).ok()?;
-        self.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
-        let found = table.shard(&key).get(&key);
-        Some(PointAnswer::Read(match found {
-            Ok(row) => Ok(row.map_or(Datum::Null, Datum::Object)),
-            Err(error) => Err(read_failed(&error)),
-        }))
+        let mode = row.table.mode.or(options.mode).unwrap_or(ReadMode::Single);
+        match self.service.reader(table.shard(&key), mode)? {
+            Site::Near(shard) => {
+                self.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
+                match shard.get(&key) {
+                    Ok(row) => Some(PointAnswer::Read(Ok(row.map_or(Datum::Null, Datum::Object)))),
+                    // The long way finds the row's new shard.
+                    Err(ReadError::Elsewhere { .. }) => None,
+                    Err(error) => Some(PointAnswer::Read(Err(read_failed(&error)))),
+                }
+            }
+            Site::Far(server) => {
+                let question = Question::Get { table: table.config.id, mode, keys: vec![key] };
+                let again = Again::new(self, query);
+                Some(PointAnswer::FarRead(FarPoint::ask(again, server, &question, None)))
+            }
+        }
     }
 }

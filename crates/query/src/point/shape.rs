@@ -4,6 +4,8 @@ use datum::Datum;
 use reql::wire::Query;
 use reql::{Call, Op, Term};
 
+use crate::table::ReadMode;
+
 /// A table by name.
 #[derive(Clone, Copy)]
 pub(super) struct TableName<'a> {
@@ -11,6 +13,8 @@ pub(super) struct TableName<'a> {
     pub db: Option<&'a str>,
     /// The table.
     pub name: &'a str,
+    /// How fresh reads must be, if the query says so here.
+    pub mode: Option<ReadMode>,
 }
 
 /// A row by its primary key.
@@ -29,6 +33,8 @@ pub(super) struct Options<'a> {
     pub db: Option<&'a str>,
     /// The durability of writes.
     pub durability: Option<&'a str>,
+    /// How fresh reads must be.
+    pub mode: Option<ReadMode>,
 }
 
 impl<'a> Options<'a> {
@@ -39,7 +45,7 @@ impl<'a> Options<'a> {
             match (name.as_ref(), term) {
                 ("db", Term::Call(call)) => options.db = Some(db_name(call)?),
                 ("durability", Term::Datum(Datum::String(text))) => options.durability = Some(text),
-                ("read_mode", term) if is_read_mode(term) => {}
+                ("read_mode", term) => options.mode = Some(read_mode(term)?),
                 ("noreply" | "time_format" | "binary_format" | "group_format", Term::Datum(_)) => {}
                 _ => return None,
             }
@@ -63,13 +69,17 @@ impl<'a> TableName<'a> {
     /// `table(name)` or `db(name).table(name)` with names that are written out.
     pub fn of(term: &'a Term) -> Option<TableName<'a>> {
         let call = term.as_call().filter(|call| call.op == Op::Table)?;
-        if !call.optargs.iter().all(|(name, term)| name == "read_mode" && is_read_mode(term)) {
-            return None;
+        let mut mode = None;
+        for (name, term) in &call.optargs {
+            match name.as_ref() {
+                "read_mode" => mode = Some(read_mode(term)?),
+                _ => return None,
+            }
         }
         match call.args.as_slice() {
-            [Term::Datum(Datum::String(name))] => Some(TableName { db: None, name }),
+            [Term::Datum(Datum::String(name))] => Some(TableName { db: None, name, mode }),
             [Term::Call(db), Term::Datum(Datum::String(name))] => {
-                Some(TableName { db: Some(db_name(db)?), name })
+                Some(TableName { db: Some(db_name(db)?), name, mode })
             }
             _ => None,
         }
@@ -83,6 +93,8 @@ fn db_name(call: &Call) -> Option<&str> {
     }
 }
 
-fn is_read_mode(term: &Term) -> bool {
-    matches!(term, Term::Datum(Datum::String(mode)) if matches!(mode.as_ref(), "single" | "majority" | "outdated"))
+/// A read mode that is written out; others go the long way.
+fn read_mode(term: &Term) -> Option<ReadMode> {
+    let Term::Datum(Datum::String(name)) = term else { return None };
+    ReadMode::parse(name).ok().filter(|mode| *mode != ReadMode::DebugDirect)
 }

@@ -11,32 +11,41 @@ use log::Durability;
 use reql::purity::{self, Determinism};
 use reql::wire::Query;
 use reql::{Answer, Call, Cancel, Env, EvalError, Op, Scope, SeededChance, Term};
-use shard::WriteTicket;
+use shard::{Shard, WriteTicket};
 
+use super::far::{Again, FarPoint};
 use super::shape::{Options, Row, TableName};
 use crate::access::{self, Need, Place};
+use crate::context::Surroundings;
+use crate::edit::{Conflict, Edit, Patch, ReturnChanges, Target};
 use crate::failure::write_failed;
+use crate::far::{Edits, Question, Site, WriteQuestion};
 use crate::session::Session;
-use crate::write::{Conflict, Edit, Patch, ReturnChanges, Target, WriteResult, decision};
+use crate::write::{WriteResult, decision};
 
 /// Nobody tells a point write to stop: it is over before anybody could.
 static NEVER: Cancel = Cancel::new();
 
 /// A write of one row on its way. Completes with the result the client gets.
 #[must_use = "the write may still fail"]
-pub struct PointWrite {
-    ticket: WriteTicket,
-    answer: Datum,
+pub struct PointWrite(Way);
+
+enum Way {
+    Near { ticket: WriteTicket, answer: Datum },
+    Far(FarPoint),
 }
 
 impl Future for PointWrite {
     type Output = Result<Datum, EvalError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match Pin::new(&mut self.ticket).poll(context) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(_)) => Poll::Ready(Ok(std::mem::replace(&mut self.answer, Datum::Null))),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(write_failed(&error))),
+        match &mut self.0 {
+            Way::Near { ticket, answer } => match Pin::new(ticket).poll(context) {
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(Ok(_)) => Poll::Ready(Ok(std::mem::replace(answer, Datum::Null))),
+                Poll::Ready(Err(error)) => Poll::Ready(Err(write_failed(&error))),
+            },
+            Way::Far(point) => Pin::new(point).poll(context),
         }
     }
 }
@@ -68,7 +77,30 @@ impl Session {
         let mut result = WriteResult::new(options.return_changes, reql::ARRAY_LIMIT_DEFAULT);
         let (key, edit) = self.keyed(plan, &table.config.primary_key, &mut result)?;
         let key = PrimaryKey::encode(&key).ok()?;
-        self.propose(table, &key, &edit, &options, result)
+        match self.service.leader(table.shard(&key))? {
+            Site::Near(shard) => self.propose(table, shard, &key, &edit, &options, result),
+            Site::Far(server) => {
+                let question = Question::Write(WriteQuestion {
+                    table: table.config.id,
+                    durability: options.durability,
+                    show: options.return_changes,
+                    around: self.surroundings(),
+                    keys: vec![key],
+                    edits: Edits::One(edit),
+                });
+                let point = FarPoint::ask(Again::new(self, query), server, &question, Some(result));
+                Some(PointWrite(Way::Far(point)))
+            }
+        }
+    }
+
+    fn surroundings(&self) -> Surroundings {
+        Surroundings {
+            now: Time::new(self.service.node().clock().unix().as_secs_f64(), 0),
+            array_limit: reql::ARRAY_LIMIT_DEFAULT,
+            seed: 0,
+            globals: Vec::new(),
+        }
     }
 
     /// The key of the row and the edit; an insert without a key is given one.
@@ -92,6 +124,7 @@ impl Session {
     fn propose(
         &self,
         table: &TableHandle,
+        shard: &Shard,
         key: &PrimaryKey,
         edit: &Edit,
         options: &WriteOptions,
@@ -113,10 +146,10 @@ impl Session {
         };
         let durability = options.durability.unwrap_or(table.config.durability);
         // An error here wrote nothing: the long way meets it again, or finds the row's new shard.
-        let (report, ticket) = table.shard(key).write(key, durability, decide).ok()?;
+        let (report, ticket) = shard.write(key, durability, decide).ok()?;
         self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
         result.add(report);
-        Some(PointWrite { ticket, answer: result.into_datum() })
+        Some(PointWrite(Way::Near { ticket, answer: result.into_datum() }))
     }
 }
 

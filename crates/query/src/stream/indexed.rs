@@ -8,38 +8,13 @@ use std::sync::atomic::Ordering as Memory;
 use datum::{Datum, Text};
 use reql::stream::Items;
 use reql::{Env, EvalError, Order};
-use shard::{Bounds, IndexDef, IndexError, IndexId, IndexQuery, IndexRow, IndexRows, RowOrder};
+use shard::{IndexDef, IndexQuery, IndexRow, IndexRows, RowOrder, Shard};
 
-use super::rows::KeyOrder;
-use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::index_failed;
+use crate::order::{IndexItems, IndexRead, KeyOrder, Placed, PlacedItems};
 use crate::service::Service;
-use crate::table::{StoredTable, TableRef};
-
-/// What is read by an index. Plain data.
-#[derive(Clone)]
-pub(crate) struct IndexRead {
-    /// The index.
-    pub id: IndexId,
-    /// Its name, for messages.
-    pub name: Text,
-    /// The values whose rows are wanted, and how many times each.
-    pub wanted: Arc<[(Bounds, u32)]>,
-    /// What is wanted of the rows.
-    pub items: IndexItems,
-}
-
-/// What an item of a sequence by an index is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum IndexItems {
-    /// The row.
-    Rows,
-    /// The index value.
-    Values,
-    /// An array of the index value and the row.
-    Pairs,
-}
+use crate::table::StoredTable;
 
 /// The rows of one shard.
 pub(crate) struct IndexPart {
@@ -51,38 +26,26 @@ pub(crate) struct IndexPart {
     current: Option<(Datum, u64)>,
 }
 
-impl IndexRead {
-    /// The rows of each shard, as they are now.
-    pub fn parts(&self, cx: &Cx, table: &StoredTable, order: KeyOrder) -> Result<Vec<IndexPart>, EvalError> {
-        access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(table.clone())))?;
+impl IndexPart {
+    /// The rows of `shard`, as they are now.
+    pub fn of(
+        cx: &Cx,
+        table: &StoredTable,
+        shard: &Shard,
+        read: &IndexRead,
+        order: KeyOrder,
+    ) -> Result<IndexPart, EvalError> {
         let order = match order {
             KeyOrder::Any => RowOrder::Any,
             ordered => RowOrder::By(ordered.direction()),
         };
         let query =
-            IndexQuery { index: self.id, wanted: self.wanted.clone(), order, sorted_max: cx.array_limit };
-        let part = |shard: &cluster::ShardHandle| {
-            Ok(IndexPart {
-                service: cx.service.clone(),
-                table: table.clone(),
-                name: self.name.clone(),
-                items: self.items,
-                rows: shard.read_index(&query)?,
-                current: None,
-            })
-        };
-        let parts: Result<Vec<_>, IndexError> = table.handle.shards().iter().map(part).collect();
-        parts.map_err(|error| index_failed(table, &self.name, error))
+            IndexQuery { index: read.id, wanted: read.wanted.clone(), order, sorted_max: cx.array_limit };
+        let rows = shard.read_index(&query).map_err(|error| index_failed(table, &read.name, error))?;
+        let (service, name, items) = (cx.service.clone(), read.name.clone(), read.items);
+        Ok(IndexPart { service, table: table.clone(), name, items, rows, current: None })
     }
 
-    /// Begins to read.
-    pub fn open(&self, cx: &Cx, table: &StoredTable, order: KeyOrder) -> Result<Indexed, EvalError> {
-        let parts = self.parts(cx, table, order)?;
-        Ok(Indexed { heads: parts.into_iter().map(|part| (part, None)).collect(), order, current: None })
-    }
-}
-
-impl IndexPart {
     /// The number of rows left.
     pub fn count(self) -> Result<u64, EvalError> {
         let (table, name) = (self.table, self.name);
@@ -124,48 +87,62 @@ fn again(current: &mut Option<(Datum, u64)>) -> Option<Datum> {
     Some(item.clone())
 }
 
-/// Rows of all shards, being read.
+impl PlacedItems for IndexPart {
+    fn next_placed(&mut self, _env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        let Some(row) = self.row()? else { return Ok(None) };
+        Ok(Some(Placed { item: self.item(&row), place: row.place, times: row.times }))
+    }
+}
+
+/// Rows of several shards, being read.
 pub(crate) struct Indexed {
-    // Each shard, and in order its next row.
-    heads: Vec<(IndexPart, Option<IndexRow>)>,
+    // Each shard, or all shards of another node, and in order its next row.
+    heads: Vec<(Box<dyn PlacedItems>, Option<Placed>)>,
     order: KeyOrder,
     current: Option<(Datum, u64)>,
 }
 
 impl Indexed {
-    /// The next row and the shard it is of.
-    fn row(&mut self) -> Result<Option<(usize, IndexRow)>, EvalError> {
-        if self.order == KeyOrder::Any || self.heads.len() == 1 {
-            while let Some((part, _)) = self.heads.last_mut() {
-                if let Some(row) = part.row()? {
-                    return Ok(Some((self.heads.len() - 1, row)));
-                }
-                if self.heads.len() == 1 {
-                    return Ok(None);
-                }
-                self.heads.pop();
+    /// The rows of all `heads` in this order, in which each has its own.
+    pub fn new(heads: Vec<Box<dyn PlacedItems>>, order: KeyOrder) -> Indexed {
+        Indexed { heads: heads.into_iter().map(|head| (head, None)).collect(), order, current: None }
+    }
+
+    fn next_in_any_order(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        while let Some((head, _)) = self.heads.last_mut() {
+            if let Some(row) = head.next_placed(env)? {
+                return Ok(Some(row));
             }
-            return Ok(None);
+            self.heads.pop();
+        }
+        Ok(None)
+    }
+}
+
+impl PlacedItems for Indexed {
+    fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        if self.order == KeyOrder::Any || self.heads.len() == 1 {
+            return self.next_in_any_order(env);
         }
         let mut at = 0;
         while at < self.heads.len() {
-            let (part, head) = &mut self.heads[at];
-            if head.is_none() {
-                *head = part.row()?;
+            let (head, next) = &mut self.heads[at];
+            if next.is_none() {
+                *next = head.next_placed(env)?;
             }
-            if head.is_none() {
+            if next.is_none() {
                 self.heads.swap_remove(at);
             } else {
                 at += 1;
             }
         }
         let descending = self.order == KeyOrder::Descending;
-        let place = |head: &(IndexPart, Option<IndexRow>)| head.1.as_ref().map(|row| row.place.clone());
+        let place = |head: usize| self.heads[head].1.as_ref().map(|row| &row.place);
         let first = (0..self.heads.len()).min_by(|a, b| {
-            let order = place(&self.heads[*a]).cmp(&place(&self.heads[*b]));
+            let order = place(*a).cmp(&place(*b));
             if descending { order.reverse() } else { order }
         });
-        Ok(first.and_then(|at| Some((at, self.heads[at].1.take()?))))
+        Ok(first.and_then(|at| self.heads[at].1.take()))
     }
 }
 
@@ -176,8 +153,8 @@ impl Items for Indexed {
                 return Ok(Some(item));
             }
             env.check_cancel()?;
-            let Some((shard, row)) = self.row()? else { return Ok(None) };
-            self.current = Some((self.heads[shard].0.item(&row), row.times));
+            let Some(row) = self.next_placed(env)? else { return Ok(None) };
+            self.current = Some((row.item, row.times));
         }
     }
 }

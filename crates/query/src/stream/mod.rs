@@ -1,9 +1,15 @@
 //! Sequences of an open query: where their items come from and the steps they take.
 
 mod indexed;
+mod keys;
+mod open;
 mod pipe;
 mod rows;
+mod steps;
 
-pub(crate) use indexed::{Distinct, IndexItems, IndexPart, IndexRead, Ties, ValuesOf};
+pub(crate) use crate::order::{IndexItems, IndexRead, KeyOrder};
+pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties, ValuesOf};
+pub(crate) use keys::KeySource;
+pub(crate) use open::Found;
 pub(crate) use pipe::{Pipe, Source};
-pub(crate) use rows::{KeyOrder, KeySource, RowPart, RowSource};
+pub(crate) use rows::{RowPart, RowSource, Rows};

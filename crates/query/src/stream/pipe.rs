@@ -1,15 +1,14 @@
 //! A source of items and the steps they take. As long as only steps were added nothing has been
 //! read, so that all of it can still be carried out where the rows are.
 
-use std::collections::VecDeque;
-
-use datum::{Array, Datum};
+use datum::Array;
 use reql::stream::{ArrayItems, Items};
-use reql::{Env, EvalError};
-use reql::{Flow, Transform};
+use reql::{EvalError, Transform};
 
 use super::rows::RowSource;
+use super::steps::stepped;
 use crate::context::Cx;
+use crate::far::Patience;
 
 /// Where items come from.
 pub(crate) enum Source {
@@ -58,41 +57,16 @@ impl Pipe {
 
     /// Begins to read.
     pub fn open(self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
+        let mut steps = self.steps;
         let items: Box<dyn Items> = match self.source {
-            Source::Rows(rows) => rows.open(cx)?,
+            Source::Rows(rows) => {
+                // Closed steps are taken where the rows are.
+                let closed = steps.iter().take_while(|step| step.is_closed()).count();
+                let later = steps.split_off(closed);
+                rows.open_stepped(cx, std::mem::replace(&mut steps, later), Patience::new())?
+            }
             Source::Items(items) => items,
         };
-        if self.steps.is_empty() {
-            return Ok(items);
-        }
-        Ok(Box::new(Piped { items, steps: self.steps, ready: VecDeque::new() }))
-    }
-}
-
-/// The items of a source after the steps.
-struct Piped {
-    items: Box<dyn Items>,
-    steps: Vec<Transform>,
-    ready: VecDeque<Datum>,
-}
-
-impl Items for Piped {
-    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
-        loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Ok(Some(item));
-            }
-            env.check_cancel()?;
-            let Some(item) = self.items.next(env)? else { return Ok(None) };
-            let ready = &mut self.ready;
-            reql::run(&self.steps, item, env, &mut |item| {
-                ready.push_back(item);
-                Ok(Flow::Continue)
-            })?;
-        }
-    }
-
-    fn is_infinite(&self) -> bool {
-        self.items.is_infinite()
+        Ok(stepped(items, steps))
     }
 }

@@ -1,51 +1,21 @@
-//! Rows of a table as a sequence: a range in the order of its keys, or the rows under some keys.
+//! Rows of a table as a sequence: a range in the order of its keys.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::{IndexConfig, ShardHandle};
+use cluster::IndexConfig;
 use datum::{Datum, KeyRange, PrimaryKey};
 use reql::stream::Items;
 use reql::{Env, EvalError};
-use shard::{Bounds, ReadError};
+use shard::{Bounds, ReadError, Shard};
 use storage::{Direction, RowBatch, RowScan, TableSnapshot};
 
-use super::indexed::{IndexItems, IndexRead};
-use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::read_failed;
+use crate::far::Part;
+use crate::order::{IndexItems, IndexRead, KeyOrder};
 use crate::service::Service;
 use crate::table::{StoredTable, TableRef};
-
-/// The order rows come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum KeyOrder {
-    /// None was asked for.
-    Any,
-    /// By key.
-    Ascending,
-    /// By key, the largest first.
-    Descending,
-}
-
-impl KeyOrder {
-    /// The word used by `info`.
-    pub fn name(self) -> &'static str {
-        match self {
-            KeyOrder::Any => "UNORDERED",
-            KeyOrder::Ascending => "ASCENDING",
-            KeyOrder::Descending => "DESCENDING",
-        }
-    }
-
-    /// The way a scan goes.
-    pub fn direction(self) -> Direction {
-        match self {
-            KeyOrder::Any | KeyOrder::Ascending => Direction::Ascending,
-            KeyOrder::Descending => Direction::Descending,
-        }
-    }
-}
 
 /// A range of a table's rows that nobody reads yet.
 #[derive(Clone)]
@@ -61,11 +31,22 @@ pub(crate) struct RowSource {
 }
 
 /// A part of a range as one shard holds it, at one moment.
+#[derive(Clone)]
 pub(crate) struct RowPart {
     /// The rows of the shard.
     pub snapshot: TableSnapshot,
     /// The part of the range.
     pub range: KeyRange,
+    /// Whether that is all the shard has.
+    pub whole: bool,
+}
+
+impl RowPart {
+    /// What `shard` has of `range`, at this moment.
+    pub fn of(shard: &Shard, range: KeyRange) -> Result<RowPart, ReadError> {
+        let whole = range == *shard.range();
+        Ok(RowPart { snapshot: shard.snapshot()?, range, whole })
+    }
 }
 
 impl RowSource {
@@ -82,33 +63,11 @@ impl RowSource {
         Ok(RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)) })
     }
 
-    /// The parts of the range in the order of the rows, all seen at this moment.
-    pub fn parts(&self, cx: &Cx) -> Result<Vec<RowPart>, EvalError> {
-        access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(self.table.clone())))?;
-        let part =
-            |(shard, range): (&ShardHandle, KeyRange)| Ok(RowPart { snapshot: shard.snapshot()?, range });
-        let parts: Result<Vec<_>, ReadError> = self.table.handle.covering(&self.range).map(part).collect();
-        let mut parts = parts.map_err(|error| read_failed(&error))?;
-        if self.order == KeyOrder::Descending {
-            parts.reverse();
-        }
-        Ok(parts)
-    }
-
-    /// Begins to read.
-    pub fn open(&self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
-        match &self.index {
-            Some(index) => Ok(Box::new(index.open(cx, &self.table, self.order)?)),
-            None => Ok(Box::new(self.open_primary(cx)?)),
-        }
-    }
-
-    fn open_primary(&self, cx: &Cx) -> Result<Rows, EvalError> {
-        let mut waiting = self.parts(cx)?;
-        // Parts are taken from the end.
-        waiting.reverse();
-        let direction = self.order.direction();
-        Ok(Rows { service: cx.service.clone(), waiting, direction, scan: None, batch: None, given: 0 })
+    /// Some ranges of it, as another node is asked for them.
+    pub fn part(&self, ranges: Vec<KeyRange>) -> Part {
+        let table = self.table.handle.config.id;
+        let (mode, order, index) = (self.table.read_mode, self.order, self.index.clone());
+        Part { table, mode, order, ranges, index }
     }
 }
 
@@ -123,6 +82,24 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// The rows of `parts`, one after the other.
+    pub fn new(cx: &Cx, mut parts: Vec<RowPart>, direction: Direction) -> Rows {
+        // Parts are taken from the end.
+        parts.reverse();
+        Rows { service: cx.service.clone(), waiting: parts, direction, scan: None, batch: None, given: 0 }
+    }
+
+    /// The next row.
+    pub fn next_row(&mut self) -> Result<Option<Datum>, EvalError> {
+        self.row().map_err(|error| read_failed(&error))
+    }
+
+    /// The key of the last row, unless there is none at hand.
+    pub fn position(&self) -> Option<PrimaryKey> {
+        let batch = self.batch.as_ref()?;
+        Some(batch.key(self.given.checked_sub(1)?))
+    }
+
     /// Makes sure there is a row in hand; false at the end.
     fn fill(&mut self) -> Result<bool, ReadError> {
         loop {
@@ -158,39 +135,6 @@ impl Rows {
 
 impl Items for Rows {
     fn next(&mut self, _env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
-        self.row().map_err(|error| read_failed(&error))
-    }
-}
-
-/// The rows under some keys, each as many times as its key was named.
-pub(crate) struct KeySource {
-    service: Arc<Service>,
-    table: StoredTable,
-    waiting: std::vec::IntoIter<(PrimaryKey, usize)>,
-    current: Option<(Datum, usize)>,
-}
-
-impl KeySource {
-    /// The rows of `table` under `keys`, in their order.
-    pub fn new(cx: &Cx, table: StoredTable, keys: Vec<(PrimaryKey, usize)>) -> KeySource {
-        KeySource { service: cx.service.clone(), table, waiting: keys.into_iter(), current: None }
-    }
-}
-
-impl Items for KeySource {
-    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
-        loop {
-            if let Some((row, times)) = &mut self.current
-                && *times > 0
-            {
-                *times -= 1;
-                return Ok(Some(row.clone()));
-            }
-            env.check_cancel()?;
-            let Some((key, times)) = self.waiting.next() else { return Ok(None) };
-            let row = self.table.handle.shard(&key).get(&key).map_err(|error| read_failed(&error))?;
-            self.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
-            self.current = row.map(|row| (Datum::Object(row), times));
-        }
+        self.next_row()
     }
 }

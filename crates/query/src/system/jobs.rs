@@ -8,6 +8,7 @@ use super::fields::{object, strings};
 use super::index_jobs::index_jobs;
 use super::table_config::server_name;
 use crate::context::Cx;
+use crate::far::stop_elsewhere;
 use crate::jobs::Job;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
@@ -16,6 +17,10 @@ pub(super) struct JobsTable;
 impl SystemTable for JobsTable {
     fn name(&self) -> &'static str {
         "jobs"
+    }
+
+    fn is_everywhere(&self) -> bool {
+        true
     }
 
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
@@ -71,8 +76,10 @@ fn stop(cx: &Cx, row: &Object) -> Result<(), EvalError> {
         _ => None,
     };
     // A query that ended meanwhile needs no stopping.
-    if let Some(id) = id {
-        cx.service.jobs.stop(id);
+    if let Some(id) = id
+        && !cx.service.jobs.stop(id)
+    {
+        stop_elsewhere(cx, id);
     }
     Ok(())
 }

@@ -14,6 +14,10 @@ impl SystemTable for Logs {
         "logs"
     }
 
+    fn is_everywhere(&self) -> bool {
+        true
+    }
+
     fn rows(&self, _cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         Ok(Vec::new())
     }

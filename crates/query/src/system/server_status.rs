@@ -15,6 +15,10 @@ impl SystemTable for ServerStatus {
         "server_status"
     }
 
+    fn is_everywhere(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let (node, facts) = (cx.node(), &cx.service.facts);
         Ok(vec![object([

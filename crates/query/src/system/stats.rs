@@ -18,6 +18,10 @@ impl SystemTable for Stats {
         "stats"
     }
 
+    fn is_everywhere(&self) -> bool {
+        true
+    }
+
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let mut rows = vec![cluster(cx), server(cx, identifiers)];
         for table in cx.catalog().tables() {

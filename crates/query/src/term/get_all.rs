@@ -74,7 +74,7 @@ fn source(
     match table {
         TableRef::Stored(stored) => {
             let keys = wanted.into_iter().collect();
-            Ok(Source::Items(Box::new(KeySource::new(args.cx, stored.clone(), keys))))
+            Ok(Source::Items(Box::new(KeySource::new(args.cx, stored.clone(), keys)?)))
         }
         TableRef::System(system) => {
             let id = Text::from_static("id");

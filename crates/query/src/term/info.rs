@@ -6,7 +6,8 @@ use shard::{Bounds, Side};
 
 use crate::args::Args;
 use crate::context::Cx;
-use crate::failure::read_failed;
+use crate::everywhere;
+use crate::gather;
 use crate::ids::{system_db_id, system_table_id};
 use crate::slice::Slice;
 use crate::table::TableRef;
@@ -66,12 +67,10 @@ fn describe_table(cx: &Cx, table: &TableRef, out: &mut ObjectBuilder) -> Result<
         TableRef::Stored(stored) => {
             let handle = &stored.handle;
             let db = DbRef { name: handle.db.name.clone(), id: Some(handle.db.id) };
-            let count = |shard: &cluster::ShardHandle| shard.snapshot()?.count();
-            let counts: Result<Vec<u64>, shard::ReadError> = handle.shards().iter().map(count).collect();
-            (handle.config.id, db, counts.map_err(|error| read_failed(&error))?)
+            (handle.config.id, db, gather::count_each(cx, stored)?)
         }
         TableRef::System(system) => {
-            let rows = system.table.rows(cx, system.identifiers)?.len();
+            let rows = everywhere::rows(cx, system)?.len();
             let db = DbRef { name: table.db_name().into(), id: None };
             (system_table_id(table.name()), db, vec![rows as u64])
         }

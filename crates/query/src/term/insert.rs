@@ -6,12 +6,11 @@ use reql::{Answer, Call, EvalError, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
+use crate::edit::{Conflict, Edit, RowReport, key_missing};
 use crate::failure::key_error;
 use crate::stream::Pipe;
 use crate::value::Value;
-use crate::write::{
-    Conflict, Driver, Edit, EntryFill, Planned, RowReport, WriteOptions, WriteResult, key_missing,
-};
+use crate::write::{Driver, Planned, WriteOptions, WriteResult};
 
 /// `insert`: an object, or a sequence of objects. Rows without a key get one.
 pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -30,7 +29,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         cx,
         field: table.primary_key(),
         conflict,
-        driver: Driver::new(cx, table.clone(), options.durability)?,
+        driver: Driver::new(cx, table.clone(), options)?,
         result: WriteResult::new(options.return_changes, cx.array_limit),
     };
     match single(cx, rows).map_err(|error| error.at(1))? {
@@ -108,7 +107,7 @@ impl Inserter<'_> {
         let mut rows = pipe.open(self.cx)?;
         let env = self.cx.env();
         let mut batch = Vec::new();
-        let mut fill = EntryFill::default();
+        let mut fill = self.driver.fill();
         while let Some(row) = rows.next(&env)? {
             let is_full = fill.add(&row);
             batch.push(row);

@@ -1,12 +1,19 @@
 //! `sync`: waits until everything written to a table is on disk.
 
-use datum::{Datum, Text};
+use std::collections::BTreeMap;
+
+use cluster::ServerId;
+use datum::{Datum, KeyRange, Text};
 use reql::EvalError;
+use reql::travel::Travel;
 
 use crate::access::{self, Need, Place};
 use crate::args::Args;
+use crate::context::Cx;
 use crate::failure::write_failed;
-use crate::table::TableRef;
+use crate::far::{Patience, Question, Site, fresh, read, unless_lost, unwritable};
+use crate::links::LONG;
+use crate::table::{StoredTable, TableRef};
 use crate::value::Value;
 
 /// `sync`: `{synced: 1}` once all earlier soft writes of the table are durable.
@@ -16,10 +23,44 @@ pub(crate) fn sync(mut args: Args<'_>) -> Result<Value, EvalError> {
     let TableRef::Stored(stored) = table else {
         return Err(EvalError::op_failed("Artificial tables don't support `sync()`."));
     };
-    let tickets: Vec<_> = stored.handle.shards().iter().map(|shard| shard.sync()).collect();
-    for ticket in tickets {
-        ticket.wait().map_err(|error| write_failed(&error))?;
+    let mut ranges = vec![KeyRange::all()];
+    let mut patience = Patience::new();
+    loop {
+        ranges = sync_ranges(args.cx, &fresh(args.cx, &stored)?, &ranges)?;
+        let Some(first) = ranges.first() else { break };
+        if !patience.wait(args.cx)? {
+            return Err(unwritable(first));
+        }
     }
     let object = [(Text::from_static("synced"), 1.into())].into_iter().collect();
     Ok(Value::Datum(Datum::Object(object)))
+}
+
+/// Waits for the shards of `ranges`; returns what of them was not where it was looked for.
+fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<KeyRange>, EvalError> {
+    let (mut tickets, mut moved) = (Vec::new(), Vec::new());
+    let mut far: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
+    for (shard, range) in ranges.iter().flat_map(|range| table.handle.covering(range)) {
+        match cx.service.leader(shard) {
+            Some(Site::Near(shard)) => tickets.push(shard.sync()),
+            Some(Site::Far(server)) => far.entry(server).or_default().push(range),
+            None => moved.push(range),
+        }
+    }
+    let ask = |(server, ranges): (ServerId, Vec<KeyRange>)| {
+        let question = Question::Sync { table: table.handle.config.id, ranges: ranges.clone() };
+        (cx.service.links().ask(server, question.to_bytes(), LONG), ranges)
+    };
+    let asked: Vec<_> = far.into_iter().map(ask).collect();
+    for ticket in tickets {
+        ticket.wait().map_err(|error| write_failed(&error))?;
+    }
+    for (slot, ranges) in asked {
+        let answer = slot.wait(&cx.cancel).and_then(|bytes| read(bytes, bool::unpack));
+        // Waiting twice harms nobody.
+        if unless_lost(answer)?.is_none() {
+            moved.extend(ranges);
+        }
+    }
+    Ok(moved)
 }

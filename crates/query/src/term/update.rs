@@ -6,11 +6,12 @@ use reql::{Answer, Call, EvalError, Op, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
+use crate::edit::{Edit, Patch, Target};
 use crate::failure::key_error;
 use crate::seq::Seq;
 use crate::table::TableRef;
 use crate::value::Value;
-use crate::write::{Driver, Edit, EntryFill, Patch, Planned, WriteOptions, WriteResult};
+use crate::write::{Driver, Planned, WriteOptions, WriteResult};
 
 /// Fails unless the change that `update` or `replace` asks for is the same wherever it is worked
 /// out, or need not be. Asked before anything is evaluated.
@@ -90,7 +91,7 @@ fn write(
     let mut result = WriteResult::new(options.return_changes, cx.array_limit);
     match target {
         Value::Row(row) => {
-            let mut driver = Driver::new(cx, row.table.clone(), options.durability)?;
+            let mut driver = Driver::new(cx, row.table.clone(), options)?;
             let old = if atomic { Datum::Null } else { row.datum(cx)? };
             write_batch(cx, &mut driver, &row.table, &[(row.key, old)], edit, atomic, &mut result)?;
             driver.finish()?;
@@ -115,11 +116,11 @@ fn write_all(
     let Seq { table: Some(table), pipe, .. } = seq else {
         return Err(EvalError::internal("not a selection"));
     };
-    let mut driver = Driver::new(cx, table.clone(), options.durability)?;
+    let mut driver = Driver::new(cx, table.clone(), options)?;
     let mut rows = pipe.open(cx)?;
     let env = cx.env();
     let mut batch = Vec::new();
-    let mut fill = EntryFill::default();
+    let mut fill = driver.fill();
     while let Some(row) = rows.next(&env)? {
         let is_full = fill.add(&row);
         batch.push((table.key_of(&row)?, row));
@@ -163,7 +164,7 @@ fn work_out(
 ) -> Vec<Edit> {
     let field = table.primary_key();
     let fixed = |((_, row), key): (&(Datum, Datum), &PrimaryKey)| {
-        edit.fixed(crate::write::Target { field: &field, key }, row, &cx.env())
+        edit.fixed(Target { field: &field, key }, row, &cx.env())
     };
     rows.iter().zip(keys).map(fixed).collect()
 }

@@ -1,36 +1,43 @@
 //! Carries out the writes of one term: keys go to their shards, many rows share an entry, and
 //! nobody waits for the disk before everything is on its way.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use cluster::TableHandle;
+use cluster::{ServerId, ShardHandle, TableHandle};
 use datum::{Datum, Object, PrimaryKey, Text};
-use log::Durability;
 use reql::EvalError;
-use shard::{Decision, WriteError, WriteRefusal, WriteTicket};
+use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 
-use super::edit::{Edit, RowReport, Target};
+use super::options::WriteOptions;
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
+use crate::edit::{Edit, RowReport, Target};
+use crate::everywhere;
 use crate::failure::write_failed;
+use crate::far::{Edits, FarWrite, Patience, Site, WriteTo, fresh, lost_write, unwritable};
+use crate::ids::system_table_id;
+use crate::links::Trouble;
 use crate::table::{ReadMode, RowEdit, StoredTable, SystemRef, TableRef};
 
 /// Entries on their way at once; beyond that the oldest is waited for.
 const IN_FLIGHT_MAX: usize = 32;
-/// How often a write follows its rows to shards that were made meanwhile.
-const MOVES_MAX: usize = 100;
 
 /// Most rows of one entry: their latches are held together.
 const ENTRY_ROWS_MAX: usize = 128;
 /// Most bytes of one entry, roughly.
 const ENTRY_BYTES_MAX: usize = 1 << 20;
 
-/// Tells when enough rows have come together for one entry.
-#[derive(Default)]
+/// Entries' worth of rows that go to other nodes at once: the way there is waited for less often.
+const FAR_ENTRIES: usize = 8;
+
+/// Tells when enough rows have come together to be written.
 pub(crate) struct EntryFill {
     rows: usize,
     bytes: usize,
+    /// How many entries they are to fill.
+    entries: usize,
 }
 
 impl EntryFill {
@@ -38,9 +45,10 @@ impl EntryFill {
     pub fn add(&mut self, row: &Datum) -> bool {
         self.rows += 1;
         self.bytes += row.json_size();
-        let is_full = self.rows >= ENTRY_ROWS_MAX || self.bytes >= ENTRY_BYTES_MAX;
+        let is_full =
+            self.rows >= ENTRY_ROWS_MAX * self.entries || self.bytes >= ENTRY_BYTES_MAX * self.entries;
         if is_full {
-            *self = EntryFill::default();
+            (self.rows, self.bytes) = (0, 0);
         }
         is_full
     }
@@ -71,17 +79,28 @@ pub(crate) struct Driver<'a> {
     cx: &'a Cx,
     table: TableRef,
     field: Text,
-    durability: Option<Durability>,
+    options: WriteOptions,
     in_flight: VecDeque<WriteTicket>,
 }
 
 impl<'a> Driver<'a> {
     /// A driver for `table`.
-    pub fn new(cx: &'a Cx, table: TableRef, durability: Option<Durability>) -> Result<Self, EvalError> {
+    pub fn new(cx: &'a Cx, table: TableRef, options: WriteOptions) -> Result<Self, EvalError> {
         access::check(cx, Need::Write, Place::of_table(&table))?;
         check_read_mode(&table)?;
         let field = table.primary_key();
-        Ok(Driver { cx, table, field, durability, in_flight: VecDeque::new() })
+        Ok(Driver { cx, table, field, options, in_flight: VecDeque::new() })
+    }
+
+    /// Counts the rows that are worth writing at once.
+    pub fn fill(&self) -> EntryFill {
+        let service = &self.cx.service;
+        let is_far = |shard: &ShardHandle| matches!(service.leader(shard), Some(Site::Far(_)));
+        let entries = match &self.table {
+            TableRef::Stored(stored) if stored.handle.shards().iter().any(is_far) => FAR_ENTRIES,
+            _ => 1,
+        };
+        EntryFill { rows: 0, bytes: 0, entries }
     }
 
     /// Decides and proposes `planned`; the reports are in its order. They are true once
@@ -103,40 +122,87 @@ impl<'a> Driver<'a> {
     fn write_stored(&mut self, planned: &Planned<'_>) -> Result<Vec<RowReport>, EvalError> {
         let mut reports: Vec<Option<RowReport>> = vec![None; planned.keys.len()];
         let mut waiting: Vec<usize> = (0..planned.keys.len()).collect();
-        for _ in 0..MOVES_MAX {
+        let mut patience = Patience::new();
+        loop {
             waiting = self.try_write(planned, &waiting, &mut reports)?;
-            if waiting.is_empty() {
+            let Some(first) = waiting.first() else {
                 let reports: Option<Vec<RowReport>> = reports.into_iter().collect();
                 return reports.ok_or_else(|| EvalError::internal("a row was not written"));
+            };
+            if !patience.wait(self.cx)? {
+                return Err(unwritable(self.stored()?.handle.shard(&planned.keys[*first]).range()));
             }
-            self.follow()?;
+            self.table = TableRef::Stored(fresh(self.cx, self.stored()?)?);
         }
-        Err(EvalError::op_failed("Cannot perform write: the table is being divided anew"))
     }
 
-    /// Writes the rows at `waiting`; returns those whose shard has gone.
+    /// Decides and proposes what of `planned` is on this node; the others have no report.
+    pub fn write_here(&mut self, planned: &Planned<'_>) -> Result<Vec<Option<RowReport>>, EvalError> {
+        self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
+        let mut reports: Vec<Option<RowReport>> = vec![None; planned.keys.len()];
+        let all: Vec<usize> = (0..planned.keys.len()).collect();
+        self.try_write(planned, &all, &mut reports)?;
+        Ok(reports)
+    }
+
+    fn stored(&self) -> Result<&StoredTable, EvalError> {
+        match &self.table {
+            TableRef::Stored(stored) => Ok(stored),
+            TableRef::System(_) => Err(EvalError::internal("not a stored table")),
+        }
+    }
+
+    /// Writes the rows at `waiting`; returns those that were not where they were looked for.
     fn try_write(
         &mut self,
         planned: &Planned<'_>,
         waiting: &[usize],
         reports: &mut [Option<RowReport>],
     ) -> Result<Vec<usize>, EvalError> {
-        let TableRef::Stored(StoredTable { handle, .. }) = &self.table else {
-            return Err(EvalError::internal("not a stored table"));
-        };
-        let handle = handle.clone();
-        let durability = self.durability.unwrap_or(handle.config.durability);
+        let handle = self.stored()?.handle.clone();
         let mut moved = Vec::new();
+        let mut near: Vec<(&Arc<Shard>, Vec<usize>)> = Vec::new();
+        let mut far: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
         for indexes in by_shard(&handle, planned.keys, waiting) {
+            let Some(first) = indexes.first() else { continue };
+            match self.cx.service.leader(handle.shard(&planned.keys[*first])) {
+                Some(Site::Near(shard)) => near.push((shard, indexes)),
+                Some(Site::Far(server)) if !self.cx.served => far.entry(server).or_default().extend(indexes),
+                _ => moved.extend(indexes),
+            }
+        }
+        let asked: Vec<FarWrite> =
+            far.into_iter().map(|(server, indexes)| self.ask(server, planned, indexes)).collect();
+        for (shard, indexes) in near {
+            moved.extend(self.write_near(&handle, shard, planned, &indexes, reports)?);
+        }
+        for far in asked {
+            moved.extend(self.settle_far(&far, reports)?);
+        }
+        moved.sort_unstable();
+        Ok(moved)
+    }
+
+    /// Writes rows of a shard that is here, entry by entry; returns those that are not its any more.
+    fn write_near(
+        &mut self,
+        handle: &TableHandle,
+        shard: &Shard,
+        planned: &Planned<'_>,
+        indexes: &[usize],
+        reports: &mut [Option<RowReport>],
+    ) -> Result<Vec<usize>, EvalError> {
+        let durability = self.options.durability.unwrap_or(handle.config.durability);
+        let env = self.cx.closed_env();
+        let mut moved = Vec::new();
+        for indexes in indexes.chunks(ENTRY_ROWS_MAX) {
             let keys: Vec<PrimaryKey> = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
-            let Some(first) = keys.first() else { continue };
-            let env = self.cx.closed_env();
             let decide = |at: usize, old: Option<&Object>| {
                 let target = Target { field: &self.field, key: &keys[at] };
                 let report = (planned.edit)(indexes[at]).decide(target, old, &env);
                 (decision(&report), report)
             };
-            match handle.shard(first).write_many(&keys, durability, decide) {
+            match shard.write_many(&keys, durability, decide) {
                 Ok((answers, ticket)) => {
                     indexes.iter().zip(answers).for_each(|(i, report)| reports[*i] = Some(report));
                     self.send(ticket)?;
@@ -148,25 +214,48 @@ impl<'a> Driver<'a> {
         Ok(moved)
     }
 
+    fn ask(&self, server: ServerId, planned: &Planned<'_>, indexes: Vec<usize>) -> FarWrite {
+        let edit = |i: &usize| (planned.edit)(*i);
+        let first = indexes.first().map(edit);
+        let same = indexes.iter().all(|i| first.is_some_and(|first| std::ptr::eq(first, edit(i))));
+        let edits = match first {
+            Some(first) if same => Edits::One(first.clone()),
+            _ => Edits::Each(indexes.iter().map(|i| edit(i).clone()).collect()),
+        };
+        let keys = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
+        let table = match &self.table {
+            TableRef::Stored(stored) => stored.handle.config.id,
+            TableRef::System(system) => system_table_id(system.table.name()),
+        };
+        let WriteOptions { durability, return_changes: show } = self.options;
+        FarWrite::ask(self.cx, server, WriteTo { table, durability, show }, keys, edits, indexes)
+    }
+
+    /// Waits for what another node wrote; returns the rows that were not there.
+    fn settle_far(&self, far: &FarWrite, reports: &mut [Option<RowReport>]) -> Result<Vec<usize>, EvalError> {
+        match far.wait(self.cx) {
+            Ok(found) => {
+                let mut moved = Vec::new();
+                for (i, report) in far.indexes.iter().zip(found) {
+                    match report {
+                        Some(report) => reports[*i] = Some(report),
+                        None => moved.push(*i),
+                    }
+                }
+                Ok(moved)
+            }
+            Err(Trouble::Moved | Trouble::NotConnected) => Ok(far.indexes.clone()),
+            Err(Trouble::NoAnswer) => Err(lost_write()),
+            Err(Trouble::Eval(error)) => Err(error),
+        }
+    }
+
     fn send(&mut self, ticket: WriteTicket) -> Result<(), EvalError> {
         self.in_flight.push_back(ticket);
         match self.in_flight.len() > IN_FLIGHT_MAX {
             true => self.in_flight.pop_front().map_or(Ok(()), settled),
             false => Ok(()),
         }
-    }
-
-    /// Asks the catalog where the table's rows are now.
-    fn follow(&mut self) -> Result<(), EvalError> {
-        let TableRef::Stored(stored) = &self.table else { return Ok(()) };
-        let (db, name) = (stored.handle.db.name.clone(), stored.handle.config.name.clone());
-        self.cx.node().await_change();
-        let catalog = self.cx.catalog();
-        let Some(handle) = catalog.table_by_id(stored.handle.config.id).cloned() else {
-            return Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist.")));
-        };
-        self.table = TableRef::Stored(StoredTable { handle, read_mode: stored.read_mode });
-        self.cx.check_cancel()
     }
 }
 
@@ -175,7 +264,7 @@ fn settled(ticket: WriteTicket) -> Result<(), EvalError> {
 }
 
 /// Whether the row belongs to another shard now.
-fn has_moved(error: &WriteError) -> bool {
+pub(crate) fn has_moved(error: &WriteError) -> bool {
     use WriteRefusal::{Elsewhere, IndexesBehind, Retired};
     matches!(error, WriteError::Definite { cause: Elsewhere { .. } | Retired { .. } | IndexesBehind { .. } })
 }
@@ -214,7 +303,7 @@ fn write_system(
     let env = cx.env();
     let mut reports = Vec::with_capacity(planned.keys.len());
     for (i, key) in planned.keys.iter().enumerate() {
-        let rows = system.table.rows(cx, system.identifiers)?;
+        let rows = everywhere::rows(cx, system)?;
         let is_it = |row: &Object| {
             row.get(field).is_some_and(|id| PrimaryKey::encode(&id).is_ok_and(|id| id == *key))
         };

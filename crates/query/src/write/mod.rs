@@ -2,13 +2,11 @@
 //! that a write term answers.
 
 mod drive;
-mod edit;
 mod merge;
 mod options;
 mod report;
 
-pub(crate) use drive::{Driver, EntryFill, Planned, decision};
-pub(crate) use edit::{Conflict, Edit, Patch, RowReport, Target, key_missing};
+pub(crate) use drive::{Driver, Planned, decision, has_moved};
 pub(crate) use merge::merge_results;
-pub(crate) use options::{ReturnChanges, WriteOptions, durability_of};
+pub(crate) use options::{WriteOptions, durability_of};
 pub(crate) use report::WriteResult;

@@ -5,17 +5,7 @@ use log::Durability;
 use reql::EvalError;
 
 use crate::args::Args;
-
-/// What a write shows of the rows it touched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReturnChanges {
-    /// Nothing.
-    No,
-    /// Rows that changed.
-    Changed,
-    /// Every row.
-    Always,
-}
+use crate::edit::ReturnChanges;
 
 /// The options of a write.
 #[derive(Clone, Copy, Debug)]

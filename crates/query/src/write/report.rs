@@ -2,9 +2,8 @@
 
 use datum::{Datum, Object, ObjectBuilder, Text};
 
-use super::edit::{Fate, RowReport};
 use super::merge::truncation_warning;
-use super::options::ReturnChanges;
+use crate::edit::{Fate, ReturnChanges, RowReport};
 
 /// Adds up what became of each row.
 pub(crate) struct WriteResult {

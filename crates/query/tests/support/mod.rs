@@ -5,15 +5,17 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cluster::{Node, NodeOptions};
+use bytes::Bytes;
+use cluster::{Answered, Ask, AskError, Node, NodeOptions, Serve, ServerId};
 use datum::{Datum, Object, Text};
 use engine::memory::MemoryEngine;
-use io::Files;
 use io::sim::{SimClock, SimFiles, SimRandom};
+use io::{Files, Random};
 use log::memory::MemoryLog;
 use rekindle_query::{
-    Answer, Client, PointAnswer, QueryError, ServerFacts, Service, ServiceOptions, Session,
+    Answer, Client, PointAnswer, QueryError, QuestionDesk, ServerFacts, Service, ServiceOptions, Session,
 };
 use reql::wire::{Query, parse_query};
 use reql::{Cancel, EvalError};
@@ -23,8 +25,42 @@ use shard::Replicas;
 /// A client of a node of its own.
 pub struct House {
     pub service: Arc<Service>,
+    /// Who answers, when the service has nothing itself and asks for everything.
+    pub desk: Option<QuestionDesk>,
     node: Arc<Node>,
     indexes: Option<cluster::IndexThread>,
+}
+
+/// How questions go from one service to the other: as bytes, and sometimes not at all.
+struct Straight {
+    desk: QuestionDesk,
+    losses: Option<SimRandom>,
+}
+
+/// Who asks and who answers.
+pub const ASKER: ServerId = ServerId(uuid::Uuid::from_u128(1));
+pub const ANSWERER: ServerId = ServerId(uuid::Uuid::from_u128(2));
+
+/// The second byte of a question that writes.
+const WRITE: u8 = 2;
+
+impl Ask for Straight {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+        assert_eq!(server, ANSWERER);
+        if let Some(random) = &self.losses {
+            match random.next_u64() % 8 {
+                0 => return answered(Err(AskError::NotConnected(server))),
+                1 if question[1] != WRITE => return answered(Err(AskError::NoAnswer(server))),
+                _ => {}
+            }
+        }
+        let refused = move |why| AskError::Refused { server, why };
+        self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+    }
+
+    fn is_connected(&self, _server: ServerId) -> bool {
+        true
+    }
 }
 
 /// What a query answered.
@@ -65,13 +101,19 @@ impl House {
             admin_password: (Object::default(), false),
         })
         .unwrap();
-        let service = Service::new(ServiceOptions {
-            node: node.clone(),
-            passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
-            facts: ServerFacts::default(),
-            scan_threads: 2,
-        });
-        House { service, node, indexes: None }
+        House { service: service(node.clone()), desk: None, node, indexes: None }
+    }
+
+    /// A new node whose service asks another one for every row. With a seed, some questions are
+    /// lost on the way.
+    pub fn far(losses: Option<u64>) -> House {
+        let House { service: other, node, indexes, .. } = House::new();
+        let desk = QuestionDesk::new(other);
+        let service = service(node.clone());
+        let losses = losses.map(SimRandom::new);
+        service.links().set(Arc::new(Straight { desk: desk.clone(), losses }));
+        service.links().ask_everything_of(ANSWERER);
+        House { service, desk: Some(desk), node, indexes }
     }
 
     /// A session of `user`.
@@ -86,6 +128,7 @@ impl House {
         let session = self.session(user);
         match session.point(&query) {
             Some(PointAnswer::Read(answer)) => Ok(Outcome::Atom(answer?)),
+            Some(PointAnswer::FarRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
             Some(PointAnswer::Write(write)) => Ok(Outcome::Atom(block_on(write)?)),
             None => run_long(&session, &query),
         }
@@ -95,6 +138,15 @@ impl House {
     pub fn run_long(&self, term: Value, options: Map<String, Value>) -> Result<Outcome, QueryError> {
         run_long(&self.session("admin"), &query(term, options)?)
     }
+}
+
+fn service(node: Arc<Node>) -> Arc<Service> {
+    Service::new(ServiceOptions {
+        node,
+        passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
+        facts: ServerFacts::default(),
+        scan_threads: 2,
+    })
 }
 
 pub fn query(term: Value, options: Map<String, Value>) -> Result<Query, QueryError> {

@@ -5,24 +5,13 @@ use std::sync::Arc;
 use datum::Datum;
 
 use super::{Place, value_at};
-use crate::closure::{Closure, Run};
+use crate::closure::{Answer, Closure, Run};
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::scope::Scope;
 use crate::stream;
 use crate::term::FuncTerm;
 use crate::value::Value;
-
-/// What the body of a function may answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// A datum.
-    Datum,
-    /// A datum that may hold literals: it will be merged into something.
-    Literals,
-    /// A datum, or a sequence, which becomes an array: what `concat_map` wants.
-    Sequence,
-}
 
 /// Captures the variables that `func` uses.
 pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> Result<Closure, EvalError> {
@@ -39,7 +28,7 @@ pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> 
         Answer::Literals => run_to_literals,
         Answer::Sequence => run_to_sequence,
     };
-    Ok(Closure::new(func.clone(), captured, run))
+    Ok(Closure::new(func.clone(), captured, answer, run))
 }
 
 fn run_to_datum(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {

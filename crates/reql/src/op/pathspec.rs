@@ -67,6 +67,21 @@ impl PathSpec {
         }
     }
 
+    /// What [`PathSpec::of`] makes this of.
+    #[must_use]
+    pub fn to_datum(&self) -> Datum {
+        match &*self.0 {
+            Node::Field(field) => Datum::String(field.clone()),
+            Node::Union(specs) => {
+                deep::level(|| specs.iter().map(PathSpec::to_datum).collect::<Vec<_>>().into())
+            }
+            Node::Inside(members) => {
+                let member = |(field, spec): &(Text, PathSpec)| (field.clone(), spec.to_datum());
+                Datum::Object(deep::level(|| members.iter().map(member).collect()))
+            }
+        }
+    }
+
     fn inside(members: &Object) -> Result<PathSpec, EvalError> {
         let mut specs = Vec::with_capacity(members.len());
         for (field, value) in members.iter() {

@@ -10,7 +10,7 @@ use crate::deep;
 use crate::env::ARRAY_LIMIT_DEFAULT;
 use crate::error::CompileError;
 use crate::signature::{self, Op};
-use crate::term::{Call, FuncTerm, Term, Traits, VarId};
+use crate::term::{Call, FuncTerm, Term, VarId};
 
 /// Compiles one tree.
 pub(super) struct Compiler<'s> {
@@ -153,7 +153,7 @@ impl<'s> Compiler<'s> {
                 optargs.push((self.text(name), term));
             }
         }
-        Ok(finish_call(raw.op, args, optargs, splices))
+        Ok(Term::Call(Box::new(Call::new(raw.op, args, optargs))))
     }
 
     fn make_obj(&mut self, members: Option<Value<'_, '_>>, place: Place) -> Result<Term, CompileError> {
@@ -165,7 +165,7 @@ impl<'s> Compiler<'s> {
         }
         match duplicate_key(&optargs) {
             Some(key) => Err(CompileError::compile(format!("Duplicate object key: {key}."))),
-            None => Ok(finish_call(Op::MakeObj, Vec::new(), optargs, false)),
+            None => Ok(Term::Call(Box::new(Call::new(Op::MakeObj, Vec::new(), optargs)))),
         }
     }
 
@@ -329,13 +329,6 @@ fn var_id(value: Value<'_, '_>) -> Option<VarId> {
 
 fn not_found() -> CompileError {
     CompileError::compile("Variable name not found.")
-}
-
-fn finish_call(op: Op, args: Vec<Term>, optargs: Vec<(Text, Term)>, splices: bool) -> Term {
-    let open =
-        op.is_open() || args.iter().any(Term::is_open) || optargs.iter().any(|(_, term)| term.is_open());
-    let traits = Traits { open, splices };
-    Term::Call(Box::new(Call { op, args, optargs, traits }))
 }
 
 fn is_splice(term: &Term) -> bool {

@@ -4,6 +4,17 @@
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
 use reql::{Closure, Env, EvalError};
 
+/// What a write shows of the rows it touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReturnChanges {
+    /// Nothing.
+    No,
+    /// Rows that changed.
+    Changed,
+    /// Every row.
+    Always,
+}
+
 /// Most items of an array inside a stored row.
 const ARRAY_STORED_MAX: usize = 100_000;
 

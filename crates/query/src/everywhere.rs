@@ -1,0 +1,57 @@
+//! System tables that are about every node: the rows of all of them.
+
+use std::collections::HashMap;
+
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+
+use crate::context::Cx;
+use crate::far::other_rows;
+use crate::table::SystemRef;
+
+/// The rows of a system table: of this node, and of the others where they have rows of their own.
+/// Rows of several nodes about the same thing become one, their figures added up.
+pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
+    let mut rows = system.table.rows(cx, system.identifiers)?;
+    if !system.table.is_everywhere() || cx.served {
+        return Ok(rows);
+    }
+    let mut place: HashMap<Datum, usize> =
+        rows.iter().enumerate().filter_map(|(i, row)| Some((row.get("id")?, i))).collect();
+    for row in other_rows(cx, system.table.name(), system.identifiers)?.into_iter().flatten() {
+        match row.get("id").and_then(|id| place.get(&id).copied()) {
+            Some(i) => rows[i] = added(&rows[i], &row),
+            None => {
+                place.extend(row.get("id").map(|id| (id, rows.len())));
+                rows.push(row);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// The parts of a row that hold figures.
+const FIGURES: [&str; 2] = ["query_engine", "storage_engine"];
+
+/// `row` with the figures of `more` added to its own; everything else stays.
+fn added(row: &Object, more: &Object) -> Object {
+    let sum = |(key, value): (Text, Datum)| match more.get(&key) {
+        Some(more) if FIGURES.contains(&&*key) => (key, sum(value, &more)),
+        _ => (key, value),
+    };
+    row.iter().map(sum).collect()
+}
+
+fn sum(value: Datum, more: &Datum) -> Datum {
+    match (value, more) {
+        (Datum::Number(a), Datum::Number(b)) => Datum::Number(a + b),
+        (Datum::Object(a), Datum::Object(b)) => {
+            let each = |(key, value): (Text, Datum)| match b.get(&key) {
+                Some(more) => (key, sum(value, &more)),
+                None => (key, value),
+            };
+            Datum::Object(a.iter().map(each).collect())
+        }
+        (value, _) => value,
+    }
+}

@@ -1,0 +1,212 @@
+//! Answers as bytes: what was asked for, that it failed, or that it is elsewhere.
+
+use bytes::Bytes;
+use cluster::ServerId;
+use datum::{Datum, PrimaryKey};
+use reql::EvalError;
+use reql::travel::{Garbled, Pack, Travel, Unpack};
+use shard::IndexPlace;
+
+use super::question::{pack_server, unpack_server};
+use crate::edit::{Fate, ReturnChanges, RowReport};
+use crate::links::Trouble;
+
+const DONE: u8 = 0;
+const FAILED: u8 = 1;
+const MOVED: u8 = 2;
+
+/// What came of a question on the node that was asked.
+pub(crate) enum Outcome<T> {
+    /// It was carried out.
+    Done(T),
+    /// It was carried out and failed.
+    Failed(EvalError),
+    /// It is not this node's; nothing was done.
+    Moved(Option<ServerId>),
+}
+
+impl<T> From<Result<T, EvalError>> for Outcome<T> {
+    fn from(result: Result<T, EvalError>) -> Self {
+        match result {
+            Ok(value) => Outcome::Done(value),
+            Err(error) => Outcome::Failed(error),
+        }
+    }
+}
+
+impl<T> Outcome<T> {
+    /// What `next` makes of the value.
+    pub fn and_then<U>(self, next: impl FnOnce(T) -> Outcome<U>) -> Outcome<U> {
+        match self {
+            Outcome::Done(value) => next(value),
+            Outcome::Failed(error) => Outcome::Failed(error),
+            Outcome::Moved(leader) => Outcome::Moved(leader),
+        }
+    }
+
+    /// The bytes; `pack` writes the value.
+    pub fn to_bytes(&self, pack: impl FnOnce(&T, &mut Pack)) -> Bytes {
+        let mut out = Pack::with_capacity(64);
+        match self {
+            Outcome::Done(value) => {
+                out.byte(DONE);
+                pack(value, &mut out);
+            }
+            Outcome::Failed(error) => {
+                out.byte(FAILED);
+                error.pack(&mut out);
+            }
+            Outcome::Moved(leader) => {
+                out.byte(MOVED);
+                pack_server(*leader, &mut out);
+            }
+        }
+        out.finish()
+    }
+}
+
+/// The value in an answer, which `unpack` reads.
+pub(crate) fn read<T>(
+    bytes: Bytes,
+    unpack: impl FnOnce(&mut Unpack) -> Result<T, Garbled>,
+) -> Result<T, Trouble> {
+    let mut from = Unpack::new(bytes);
+    let outcome = read_outcome(&mut from, unpack).map_err(|garbled| {
+        Trouble::Eval(EvalError::internal(format!("another server's answer is damaged: {garbled}")))
+    })?;
+    match outcome {
+        Outcome::Done(value) => Ok(value),
+        Outcome::Failed(error) => Err(Trouble::Eval(error)),
+        Outcome::Moved(_) => Err(Trouble::Moved),
+    }
+}
+
+fn read_outcome<T>(
+    from: &mut Unpack,
+    unpack: impl FnOnce(&mut Unpack) -> Result<T, Garbled>,
+) -> Result<Outcome<T>, Garbled> {
+    let outcome = match from.byte()? {
+        DONE => Outcome::Done(unpack(from)?),
+        FAILED => Outcome::Failed(EvalError::unpack(from)?),
+        MOVED => Outcome::Moved(unpack_server(from)?),
+        _ => return Err(from.garbled("an answer")),
+    };
+    from.end()?;
+    Ok(outcome)
+}
+
+/// Rows of a cursor, and how it goes on.
+pub(crate) struct FarBatch {
+    /// The items.
+    pub items: Vec<Datum>,
+    /// Where each stands in the order of an index; none when that does not matter.
+    pub places: Vec<IndexPlace>,
+    /// The key of the last row that was read for them, if any was.
+    pub position: Option<PrimaryKey>,
+    /// What follows.
+    pub end: BatchEnd,
+}
+
+/// What follows a batch.
+pub(crate) enum BatchEnd {
+    /// More, when it is asked for.
+    More,
+    /// Nothing.
+    Done,
+    /// This error.
+    Failed(EvalError),
+}
+
+impl Travel for FarBatch {
+    fn pack(&self, out: &mut Pack) {
+        self.items.pack(out);
+        out.count(self.places.len() as u64);
+        for place in &self.places {
+            place.key.pack(out);
+            place.value.pack(out);
+            place.primary.0.pack(out);
+        }
+        self.position.as_ref().map(|key| key.0.clone()).pack(out);
+        match &self.end {
+            BatchEnd::More => out.byte(0),
+            BatchEnd::Done => out.byte(1),
+            BatchEnd::Failed(error) => {
+                out.byte(2);
+                error.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let items: Vec<Datum> = Vec::unpack(from)?;
+        let places = from.list(|from| {
+            let (key, value) = (Bytes::unpack(from)?, Option::unpack(from)?);
+            Ok(IndexPlace { key, value, primary: PrimaryKey(Bytes::unpack(from)?) })
+        })?;
+        if !places.is_empty() && places.len() != items.len() {
+            return Err(from.garbled("a place for each item"));
+        }
+        let position = Option::<Bytes>::unpack(from)?.map(PrimaryKey);
+        let end = match from.byte()? {
+            0 => BatchEnd::More,
+            1 => BatchEnd::Done,
+            2 => BatchEnd::Failed(EvalError::unpack(from)?),
+            _ => return Err(from.garbled("the end of a batch")),
+        };
+        Ok(FarBatch { items, places, position, end })
+    }
+}
+
+/// What became of each row, in the order of the keys; `None` where the row is elsewhere and was
+/// not written. Rows are shown as far as `show` asks.
+pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, out: &mut Pack) {
+    out.count(reports.len() as u64);
+    for report in reports {
+        let Some(report) = report else {
+            out.byte(0);
+            continue;
+        };
+        out.byte(match &report.fate {
+            Fate::Inserted => 1,
+            Fate::Replaced => 2,
+            Fate::Deleted => 3,
+            Fate::Unchanged => 4,
+            Fate::Skipped => 5,
+            Fate::Failed(_) => 6,
+        });
+        if let Fate::Failed(error) = &report.fate {
+            error.pack(out);
+        }
+        let shown = match show {
+            ReturnChanges::No => false,
+            ReturnChanges::Changed => report.is_change(),
+            ReturnChanges::Always => true,
+        };
+        shown.pack(out);
+        if shown {
+            report.old.pack(out);
+            report.new.pack(out);
+        }
+    }
+}
+
+/// What [`pack_reports`] wrote.
+pub(crate) fn unpack_reports(from: &mut Unpack) -> Result<Vec<Option<RowReport>>, Garbled> {
+    from.list(|from| {
+        let fate = match from.byte()? {
+            0 => return Ok(None),
+            1 => Fate::Inserted,
+            2 => Fate::Replaced,
+            3 => Fate::Deleted,
+            4 => Fate::Unchanged,
+            5 => Fate::Skipped,
+            6 => Fate::Failed(EvalError::unpack(from)?),
+            _ => return Err(from.garbled("what became of a row")),
+        };
+        let (old, new) = match bool::unpack(from)? {
+            true => (Datum::unpack(from)?, Datum::unpack(from)?),
+            false => (Datum::Null, Datum::Null),
+        };
+        Ok(Some(RowReport { fate, old, new }))
+    })
+}

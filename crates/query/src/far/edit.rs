@@ -1,0 +1,90 @@
+//! Edits as bytes.
+
+use datum::{Datum, Object};
+use reql::travel::{Garbled, Pack, Travel, Unpack};
+use reql::{Closure, EvalError};
+
+use crate::edit::{Conflict, Edit, Patch};
+
+impl Travel for Edit {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Edit::Insert { row, conflict } => {
+                out.byte(0);
+                row.pack(out);
+                conflict.pack(out);
+            }
+            Edit::Update(patch) => {
+                out.byte(1);
+                patch.pack(out);
+            }
+            Edit::Replace(patch) => {
+                out.byte(2);
+                patch.pack(out);
+            }
+            Edit::Delete => out.byte(3),
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(match from.byte()? {
+            0 => Edit::Insert { row: Object::unpack(from)?, conflict: Conflict::unpack(from)? },
+            1 => Edit::Update(Patch::unpack(from)?),
+            2 => Edit::Replace(Patch::unpack(from)?),
+            3 => Edit::Delete,
+            _ => return Err(from.garbled("an edit")),
+        })
+    }
+}
+
+impl Travel for Patch {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Patch::Func(closure) => {
+                out.byte(0);
+                closure.pack(out);
+            }
+            Patch::Constant(value) => {
+                out.byte(1);
+                value.pack(out);
+            }
+            Patch::Fails(error) => {
+                out.byte(2);
+                error.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(match from.byte()? {
+            0 => Patch::Func(Closure::unpack(from)?),
+            1 => Patch::Constant(Datum::unpack(from)?),
+            2 => Patch::Fails(EvalError::unpack(from)?),
+            _ => return Err(from.garbled("a patch")),
+        })
+    }
+}
+
+impl Travel for Conflict {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Conflict::Error => out.byte(0),
+            Conflict::Replace => out.byte(1),
+            Conflict::Update => out.byte(2),
+            Conflict::Func(closure) => {
+                out.byte(3);
+                closure.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(match from.byte()? {
+            0 => Conflict::Error,
+            1 => Conflict::Replace,
+            2 => Conflict::Update,
+            3 => Conflict::Func(Closure::unpack(from)?),
+            _ => return Err(from.garbled("a conflict")),
+        })
+    }
+}

@@ -1,0 +1,30 @@
+//! What a query asks of shards that other nodes hold.
+//!
+//! A question is bytes (docs/formats/question.md) that the other node carries out with the very
+//! code that serves its own queries. A question never leads to another one, so nodes cannot wait for
+//! each other in a circle: a node that does not have what it is asked for says so, and whoever asked
+//! looks again.
+//!
+//! - [`site`]: which node to ask for a shard, and how long to look for it
+//! - [`question`], [`answer`], [`edit`]: the bytes
+//! - [`gather`], [`rows`], [`keys`], [`write`], [`everyone`]: asking for many rows, some rows,
+//!   writes, and system tables
+
+mod answer;
+mod edit;
+mod everyone;
+mod gather;
+mod keys;
+mod question;
+mod rows;
+mod site;
+mod write;
+
+pub(crate) use answer::{BatchEnd, FarBatch, Outcome, pack_reports, read, unpack_reports};
+pub(crate) use everyone::{other_rows, stop_elsewhere};
+pub(crate) use gather::{FarTally, unless_lost};
+pub(crate) use keys::FarKeys;
+pub(crate) use question::{Edits, Part, Question, WriteQuestion};
+pub(crate) use rows::{FarRows, FarSource, Rest};
+pub(crate) use site::{Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
+pub(crate) use write::{FarWrite, WriteTo};

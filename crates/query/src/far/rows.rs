@@ -1,0 +1,220 @@
+//! Rows of another node, batch by batch: the next is asked for when half of the last is used up, so
+//! that whoever reads sets the pace and seldom waits.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::ServerId;
+use datum::{Datum, KeyBound, KeyRange, PrimaryKey};
+use reql::stream::Items;
+use reql::travel::Travel;
+use reql::{Env, EvalError, Transform};
+use shard::IndexPlace;
+
+use super::answer::{BatchEnd, FarBatch, read};
+use super::gather::unless_lost;
+use super::question::{Part, Question};
+use super::site::{Patience, fresh, unreadable};
+use crate::context::{Cx, Surroundings};
+use crate::links::{LONG, Slot};
+use crate::order::{IndexRead, KeyOrder, Placed, PlacedItems};
+use crate::table::StoredTable;
+
+/// Begins to read a part of a table anew, wherever it is now.
+pub(crate) type Reopen = fn(&Cx, FarSource, Patience) -> Result<Rest, EvalError>;
+
+/// Items that were lost on their way, looked for anew.
+pub(crate) enum Rest {
+    /// In the order of the primary keys.
+    Items(Box<dyn Items>),
+    /// By a secondary index.
+    Placed(Box<dyn PlacedItems>),
+}
+
+/// Rows that are asked for.
+#[derive(Clone)]
+pub(crate) struct FarSource {
+    /// The table.
+    pub table: StoredTable,
+    /// The part of it.
+    pub range: KeyRange,
+    /// In which order.
+    pub order: KeyOrder,
+    /// The secondary index they are found by.
+    pub index: Option<Arc<IndexRead>>,
+    /// What happens to the rows where they are.
+    pub steps: Vec<Transform>,
+}
+
+/// Rows of another node after some steps.
+pub(crate) struct FarRows {
+    cx: Arc<Cx>,
+    server: ServerId,
+    source: FarSource,
+    reopen: Reopen,
+    cursor: u64,
+    ready: VecDeque<Placed>,
+    /// Half of what the last batch held.
+    low: usize,
+    /// The answer that is on its way.
+    waiting: Option<Arc<Slot>>,
+    /// The last row the items so far were made of.
+    position: Option<PrimaryKey>,
+    end: Option<End>,
+    /// Whether any batch came.
+    begun: bool,
+    patience: Patience,
+}
+
+/// What follows the items in hand.
+enum End {
+    Done,
+    Failed(EvalError),
+    /// The rest, looked for anew.
+    Elsewhere(Rest),
+}
+
+impl FarRows {
+    /// Asks `server` for the first rows. What is lost on the way is read by `reopen`, for as long as
+    /// `patience` lasts.
+    pub fn open(
+        cx: &Cx,
+        server: ServerId,
+        source: FarSource,
+        reopen: Reopen,
+        patience: Patience,
+    ) -> Result<FarRows, EvalError> {
+        let cx = cx.shared()?;
+        let cursor = cx.service.links().number();
+        let part = Part {
+            table: source.table.handle.config.id,
+            mode: source.table.read_mode,
+            order: source.order,
+            ranges: vec![source.range.clone()],
+            index: source.index.clone(),
+        };
+        let (around, steps) = (Surroundings::of(&cx), source.steps.clone());
+        let question = Question::Open { cursor, part, around, steps };
+        let waiting = Some(cx.service.links().ask(server, question.to_bytes(), LONG));
+        let ready = VecDeque::new();
+        Ok(FarRows {
+            cx,
+            server,
+            source,
+            reopen,
+            cursor,
+            ready,
+            low: 0,
+            waiting,
+            position: None,
+            end: None,
+            begun: false,
+            patience,
+        })
+    }
+
+    fn ask_next(&mut self) {
+        let question = Question::Next { cursor: self.cursor };
+        self.waiting = Some(self.cx.service.links().ask(self.server, question.to_bytes(), LONG));
+    }
+
+    /// Waits for the batch that is on its way.
+    fn take_batch(&mut self) -> Result<(), EvalError> {
+        let Some(slot) = self.waiting.take() else {
+            self.ask_next();
+            return Ok(());
+        };
+        let batch = slot.wait(&self.cx.cancel).and_then(|bytes| read(bytes, FarBatch::unpack));
+        match unless_lost(batch)? {
+            Some(batch) => self.take(batch),
+            None => self.end = Some(End::Elsewhere(self.look_again()?)),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, batch: FarBatch) {
+        self.low = batch.items.len() / 2;
+        self.begun = true;
+        let places = batch.places.into_iter().chain(std::iter::repeat_with(no_place));
+        let placed =
+            batch.items.into_iter().zip(places).map(|(item, place)| Placed { place, item, times: 1 });
+        self.ready.extend(placed);
+        self.position = batch.position.or(self.position.take());
+        match batch.end {
+            BatchEnd::More => {}
+            BatchEnd::Done => self.end = Some(End::Done),
+            BatchEnd::Failed(error) => self.end = Some(End::Failed(error)),
+        }
+    }
+
+    /// The rows after those that came, wherever they are now. They are seen as of a later moment.
+    fn look_again(&mut self) -> Result<Rest, EvalError> {
+        let mut source = self.source.clone();
+        if source.index.is_some() && self.begun {
+            // Where it was is not known as a place in the table.
+            return Err(EvalError::op_failed("Cannot perform read: lost contact with primary replica"));
+        }
+        if let Some(position) = &self.position {
+            source.range = after(&source.range, position, source.order);
+        }
+        if !self.patience.wait(&self.cx)? {
+            return Err(unreadable(&source.range, source.table.read_mode));
+        }
+        source.table = fresh(&self.cx, &source.table)?;
+        (self.reopen)(&self.cx, source, self.patience.rest())
+    }
+}
+
+impl PlacedItems for FarRows {
+    fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        loop {
+            if let Some(item) = self.ready.pop_front() {
+                if self.ready.len() <= self.low && self.waiting.is_none() && self.end.is_none() {
+                    self.ask_next();
+                }
+                return Ok(Some(item));
+            }
+            env.check_cancel()?;
+            match &mut self.end {
+                None => self.take_batch()?,
+                Some(End::Done) => return Ok(None),
+                Some(End::Failed(error)) => return Err(error.clone()),
+                Some(End::Elsewhere(Rest::Placed(rest))) => return rest.next_placed(env),
+                Some(End::Elsewhere(Rest::Items(rest))) => {
+                    let item = rest.next(env)?;
+                    return Ok(item.map(|item| Placed { place: no_place(), item, times: 1 }));
+                }
+            }
+        }
+    }
+}
+
+impl Items for FarRows {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        Ok(self.next_placed(env)?.map(|placed| placed.item))
+    }
+}
+
+/// The place of an item whose order does not matter.
+fn no_place() -> IndexPlace {
+    IndexPlace { key: Bytes::new(), value: None, primary: PrimaryKey(Bytes::new()) }
+}
+
+impl Drop for FarRows {
+    fn drop(&mut self) {
+        if self.end.is_none() {
+            let question = Question::Close { cursor: self.cursor };
+            self.cx.service.links().tell(self.server, question.to_bytes());
+        }
+    }
+}
+
+/// What of `range` comes after `position` in this order.
+fn after(range: &KeyRange, position: &PrimaryKey, order: KeyOrder) -> KeyRange {
+    let bound = KeyBound::Excluded(position.clone());
+    match order {
+        KeyOrder::Descending => KeyRange { start: range.start.clone(), end: bound },
+        KeyOrder::Any | KeyOrder::Ascending => KeyRange { start: bound, end: range.end.clone() },
+    }
+}

@@ -1,0 +1,141 @@
+//! Where a shard is asked, and how long one goes on looking for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{ServerId, ShardHandle};
+use datum::{KeyBound, KeyRange, PrimaryKey};
+use reql::EvalError;
+use shard::Shard;
+
+use crate::context::Cx;
+use crate::service::Service;
+use crate::table::{ReadMode, StoredTable};
+
+/// How long a query looks for a shard that is moving or between two leaders.
+const SEARCH: Duration = Duration::from_secs(10);
+/// The first and the longest pause between two looks.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// Where a shard is.
+pub(crate) enum Site<'a> {
+    /// In this process.
+    Near(&'a Arc<Shard>),
+    /// On another node.
+    Far(ServerId),
+}
+
+impl Service {
+    /// The replica that leads `shard`: for writes, and for reads that must be up to date. `None`
+    /// while nobody is known to lead.
+    pub(crate) fn leader<'a>(&self, shard: &'a ShardHandle) -> Option<Site<'a>> {
+        if let Some(server) = self.links().elsewhere() {
+            return Some(Site::Far(server));
+        }
+        match shard {
+            ShardHandle::Near(near) => Some(Site::Near(near)),
+        }
+    }
+
+    /// A replica that may answer reads of `mode`.
+    pub(crate) fn reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Site<'a>> {
+        match mode {
+            ReadMode::Single | ReadMode::Majority => self.leader(shard),
+            ReadMode::Outdated | ReadMode::DebugDirect => self.leader(shard),
+        }
+    }
+}
+
+/// What is left of the time for which a query looks for its shards.
+pub(crate) struct Patience {
+    left: Duration,
+    pause: Duration,
+}
+
+impl Patience {
+    /// All of it.
+    pub fn new() -> Patience {
+        Patience { left: SEARCH, pause: Duration::ZERO }
+    }
+
+    /// As much as is left, for somebody else who looks.
+    pub fn rest(&self) -> Patience {
+        Patience { left: self.left, pause: self.pause }
+    }
+
+    /// Waits a little, in which things may change; false when it has been long enough. The first
+    /// time only changes that are under way are waited for.
+    pub fn wait(&mut self, cx: &Cx) -> Result<bool, EvalError> {
+        cx.check_cancel()?;
+        cx.node().await_change();
+        if self.left.is_zero() {
+            return Ok(false);
+        }
+        std::thread::sleep(self.pause);
+        self.left = self.left.saturating_sub(self.pause.max(PAUSE_MIN));
+        self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        cx.check_cancel()?;
+        Ok(true)
+    }
+}
+
+/// `table` as the catalog has it now. Fails if it was dropped.
+pub(crate) fn fresh(cx: &Cx, table: &StoredTable) -> Result<StoredTable, EvalError> {
+    let (db, name) = (&table.handle.db.name, &table.handle.config.name);
+    match cx.node().catalog_guard().table_by_id(table.handle.config.id) {
+        Some(handle) => Ok(StoredTable { handle: handle.clone(), read_mode: table.read_mode }),
+        None => Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist."))),
+    }
+}
+
+/// That a range cannot be read.
+pub(crate) fn unreadable(range: &KeyRange, mode: ReadMode) -> EvalError {
+    match mode {
+        ReadMode::Outdated | ReadMode::DebugDirect => {
+            EvalError::op_failed("Cannot perform read: no replica is available")
+        }
+        ReadMode::Single | ReadMode::Majority => {
+            let range = show(range);
+            EvalError::op_failed(format!(
+                "Cannot perform read: primary replica for shard {range} not available"
+            ))
+        }
+    }
+}
+
+/// That a range cannot be written to; nothing was written.
+pub(crate) fn unwritable(range: &KeyRange) -> EvalError {
+    let range = show(range);
+    EvalError::op_failed(format!("Cannot perform write: primary replica for shard {range} not available"))
+}
+
+/// That it is not known whether a write took place.
+pub(crate) fn lost_write() -> EvalError {
+    EvalError::op_indeterminate("Cannot perform write: lost contact with primary replica")
+}
+
+/// A range as messages show it: `["", +inf)`.
+fn show(range: &KeyRange) -> String {
+    let key = |key: &PrimaryKey| key.decode().to_json_string();
+    let start = match &range.start {
+        KeyBound::Unbounded => "[\"\"".to_owned(),
+        KeyBound::Included(start) => format!("[{}", key(start)),
+        KeyBound::Excluded(start) => format!("({}", key(start)),
+    };
+    let end = match &range.end {
+        KeyBound::Unbounded => "+inf)".to_owned(),
+        KeyBound::Included(end) => format!("{}]", key(end)),
+        KeyBound::Excluded(end) => format!("{})", key(end)),
+    };
+    format!("{start}, {end}")
+}
+
+/// Two ranges that follow each other, as one; `None` when there is something between them.
+pub(crate) fn joined(first: &KeyRange, second: &KeyRange) -> Option<KeyRange> {
+    let touch = match (&first.end, &second.start) {
+        (KeyBound::Excluded(end), KeyBound::Included(start)) => end == start,
+        _ => false,
+    };
+    touch.then(|| KeyRange { start: first.start.clone(), end: second.end.clone() })
+}

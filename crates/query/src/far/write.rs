@@ -1,0 +1,65 @@
+//! Writes that other nodes carry out.
+
+use std::sync::Arc;
+
+use cluster::ServerId;
+use datum::PrimaryKey;
+use log::Durability;
+use storage::TableId;
+
+use super::answer::{read, unpack_reports};
+use super::question::{Edits, Question, WriteQuestion};
+use crate::context::{Cx, Surroundings};
+use crate::edit::{ReturnChanges, RowReport};
+use crate::links::{SHORT, Slot, Trouble};
+
+/// Rows another node was asked to write.
+pub(crate) struct FarWrite {
+    slot: Arc<Slot>,
+    /// Which of the planned rows they are.
+    pub indexes: Vec<usize>,
+}
+
+/// What is written to a table, however many rows.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteTo {
+    /// The table.
+    pub table: TableId,
+    /// What the write waits for; `None` leaves it to the table.
+    pub durability: Option<Durability>,
+    /// What the reports must show.
+    pub show: ReturnChanges,
+}
+
+impl FarWrite {
+    /// Asks `server` to write the rows under `keys`, which are those at `indexes`.
+    pub fn ask(
+        cx: &Cx,
+        server: ServerId,
+        to: WriteTo,
+        keys: Vec<PrimaryKey>,
+        edits: Edits,
+        indexes: Vec<usize>,
+    ) -> FarWrite {
+        let question = Question::Write(WriteQuestion {
+            table: to.table,
+            durability: to.durability,
+            show: to.show,
+            around: Surroundings::of(cx),
+            keys,
+            edits,
+        });
+        let slot = cx.service.links().ask(server, question.to_bytes(), SHORT);
+        FarWrite { slot, indexes }
+    }
+
+    /// Waits for what became of the rows; `None` for a row that was not written because it is
+    /// elsewhere.
+    pub fn wait(&self, cx: &Cx) -> Result<Vec<Option<RowReport>>, Trouble> {
+        let reports = read(self.slot.wait(&cx.cancel)?, unpack_reports)?;
+        if reports.len() == self.indexes.len() {
+            return Ok(reports);
+        }
+        Err(Trouble::Eval(reql::EvalError::internal("another server reported on other rows")))
+    }
+}

@@ -1,0 +1,204 @@
+//! The way to other nodes, and answers that are not here yet.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::{Ask, AskError, ServerId};
+use parking_lot::{Condvar, Mutex};
+use reql::{Cancel, EvalError};
+
+/// How long a short question (one row, a count) may take.
+pub(crate) const SHORT: Duration = Duration::from_secs(30);
+/// How long a question may take that is about many rows. A node that is gone is noticed sooner.
+pub(crate) const LONG: Duration = Duration::from_secs(24 * 3600);
+/// How often a thread that waits for an answer looks whether its query was told to stop.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The links of this node to the others, once there are any.
+pub struct Links {
+    ask: OnceLock<Arc<dyn Ask>>,
+    /// Where everything is asked, for tests of the way between nodes.
+    elsewhere: OnceLock<ServerId>,
+    next: AtomicU64,
+}
+
+/// Why an answer is not what was asked for.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The other node does not have it (any more); nothing was done.
+    Moved,
+    /// The question never left: nothing was done.
+    NotConnected,
+    /// It is not known what was done.
+    NoAnswer,
+    /// It was carried out and failed.
+    Eval(EvalError),
+}
+
+impl From<AskError> for Trouble {
+    fn from(error: AskError) -> Trouble {
+        match error {
+            AskError::NotConnected(_) => Trouble::NotConnected,
+            AskError::NoAnswer(_) => Trouble::NoAnswer,
+            AskError::Refused { .. } => Trouble::Eval(EvalError::internal(error.to_string())),
+        }
+    }
+}
+
+impl Links {
+    /// No links yet. Numbers of cursors and of questions that can be stopped begin at `first`, which
+    /// should be random: a node that was started again must not use the old ones.
+    pub(crate) fn new(first: u64) -> Links {
+        Links { ask: OnceLock::new(), elsewhere: OnceLock::new(), next: AtomicU64::new(first) }
+    }
+
+    /// From now on asks through `ask`. The first call counts.
+    pub fn set(&self, ask: Arc<dyn Ask>) {
+        // A second set of links would be a fault of the caller, who keeps the first.
+        let _ = self.ask.set(ask);
+    }
+
+    /// Asks `server` for every shard, even those at hand. For tests.
+    #[doc(hidden)]
+    pub fn ask_everything_of(&self, server: ServerId) {
+        let _ = self.elsewhere.set(server);
+    }
+
+    /// Where everything is asked.
+    pub(crate) fn elsewhere(&self) -> Option<ServerId> {
+        self.elsewhere.get().copied()
+    }
+
+    /// Whether `server` can be asked now.
+    pub(crate) fn is_connected(&self, server: ServerId) -> bool {
+        self.ask.get().is_some_and(|ask| ask.is_connected(server))
+    }
+
+    /// A number no other question of this node has.
+    pub(crate) fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks; the answer comes into the slot.
+    pub(crate) fn ask(&self, server: ServerId, question: Bytes, patience: Duration) -> Arc<Slot> {
+        let slot = Arc::new(Slot::default());
+        let tell = slot.clone();
+        match self.ask.get() {
+            Some(ask) => ask.ask(server, question, patience, Box::new(move |a| tell.tell(a))),
+            None => slot.tell(Err(AskError::NotConnected(server))),
+        }
+        slot
+    }
+
+    /// Tells something that needs no answer.
+    pub(crate) fn tell(&self, server: ServerId, question: Bytes) {
+        if let Some(ask) = self.ask.get() {
+            ask.ask(server, question, SHORT, Box::new(|_| ()));
+        }
+    }
+}
+
+/// A value that comes from another thread, once.
+pub(crate) struct OneShot<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+/// The answer to a question.
+pub(crate) type Slot = OneShot<Result<Bytes, AskError>>;
+
+struct State<T> {
+    value: Option<T>,
+    waker: Option<Waker>,
+}
+
+impl<T> Default for OneShot<T> {
+    fn default() -> Self {
+        OneShot { state: Mutex::new(State { value: None, waker: None }), changed: Condvar::new() }
+    }
+}
+
+impl<T> OneShot<T> {
+    /// Puts the value in and wakes whoever waits for it.
+    pub fn tell(&self, value: T) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.value = Some(value);
+            state.waker.take()
+        };
+        self.changed.notify_one();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes the value, or remembers whom to wake.
+    pub fn poll(&self, context: &Context<'_>) -> Poll<T> {
+        let mut state = self.state.lock();
+        if let Some(value) = state.value.take() {
+            return Poll::Ready(value);
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+impl Slot {
+    /// Blocks until the answer is here, or until `cancel` is set.
+    pub fn wait(&self, cancel: &Cancel) -> Result<Bytes, Trouble> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(value) = state.value.take() {
+                return value.map_err(Trouble::from);
+            }
+            if cancel.is_set() {
+                return Err(Trouble::Eval(EvalError::cancelled()));
+            }
+            self.changed.wait_for(&mut state, LOOK);
+        }
+    }
+}
+
+/// Runs a future to its end on whatever threads wake it, and hands its output on.
+pub(crate) struct Errand<F: Future, D>(Mutex<Option<(Pin<Box<F>>, D)>>);
+
+impl<F, D> Errand<F, D>
+where
+    F: Future + Send + 'static,
+    D: FnOnce(F::Output) + Send + 'static,
+{
+    /// Begins; `done` may be called at once.
+    pub fn start(future: F, done: D) {
+        Arc::new(Errand(Mutex::new(Some((Box::pin(future), done))))).step();
+    }
+
+    fn step(self: Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        let mut held = self.0.lock();
+        let Some((mut future, done)) = held.take() else { return };
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => *held = Some((future, done)),
+            Poll::Ready(output) => {
+                drop(held);
+                done(output);
+            }
+        }
+    }
+}
+
+impl<F, D> std::task::Wake for Errand<F, D>
+where
+    F: Future + Send + 'static,
+    D: FnOnce(F::Output) + Send + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        self.step();
+    }
+}

@@ -1,0 +1,79 @@
+//! The order in which the rows of a table are asked for, and what they are found by.
+
+use std::sync::Arc;
+
+use datum::{Datum, Text};
+use reql::{Env, EvalError};
+use shard::{Bounds, IndexId, IndexPlace};
+use storage::Direction;
+
+/// The order rows come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyOrder {
+    /// None was asked for.
+    Any,
+    /// By key.
+    Ascending,
+    /// By key, the largest first.
+    Descending,
+}
+
+impl KeyOrder {
+    /// The word used by `info`.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyOrder::Any => "UNORDERED",
+            KeyOrder::Ascending => "ASCENDING",
+            KeyOrder::Descending => "DESCENDING",
+        }
+    }
+
+    /// The way a scan goes.
+    pub fn direction(self) -> Direction {
+        match self {
+            KeyOrder::Any | KeyOrder::Ascending => Direction::Ascending,
+            KeyOrder::Descending => Direction::Descending,
+        }
+    }
+}
+
+/// What is read by a secondary index. Plain data.
+#[derive(Clone)]
+pub(crate) struct IndexRead {
+    /// The index.
+    pub id: IndexId,
+    /// Its name, for messages.
+    pub name: Text,
+    /// The values whose rows are wanted, and how many times each.
+    pub wanted: Arc<[(Bounds, u32)]>,
+    /// What is wanted of the rows.
+    pub items: IndexItems,
+}
+
+/// What an item of a sequence by an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IndexItems {
+    /// The row.
+    Rows,
+    /// The index value.
+    Values,
+    /// An array of the index value and the row.
+    Pairs,
+}
+
+/// An item and where it stands in the order of an index.
+#[derive(Clone)]
+pub(crate) struct Placed {
+    /// Where; of no meaning when the order does not matter.
+    pub place: IndexPlace,
+    /// The item.
+    pub item: Datum,
+    /// How many times it is wanted.
+    pub times: u64,
+}
+
+/// Items by an index, one after the other.
+pub(crate) trait PlacedItems: Send {
+    /// The next one.
+    fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError>;
+}

@@ -1,0 +1,204 @@
+//! Finding the parts of a range, on this node and others, and beginning to read them.
+
+use std::collections::VecDeque;
+
+use cluster::ServerId;
+use datum::{Datum, KeyRange};
+use reql::stream::Items;
+use reql::{Env, EvalError, Transform};
+use shard::Shard;
+
+use super::indexed::{IndexPart, Indexed};
+use super::rows::{RowPart, RowSource, Rows};
+use super::steps::stepped;
+use crate::access::{self, Need, Place};
+use crate::context::Cx;
+use crate::failure::read_failed;
+use crate::far::{FarRows, FarSource, Patience, Rest, Site, fresh, joined, unreadable};
+use crate::order::{KeyOrder, PlacedItems};
+use crate::table::{StoredTable, TableRef};
+
+/// A part of a range, and who has it.
+pub(crate) enum Found<T> {
+    /// This node: its rows, as of this moment.
+    Near(T),
+    /// Another one.
+    Far {
+        /// Which.
+        server: ServerId,
+        /// The part of the range.
+        range: KeyRange,
+    },
+}
+
+impl RowSource {
+    /// The parts of the range in the order of the primary keys.
+    pub fn find(&self, cx: &Cx, patience: &mut Patience) -> Result<Vec<Found<RowPart>>, EvalError> {
+        let mut parts = self.find_with(cx, patience, |_, shard, range| {
+            RowPart::of(shard, range).map_err(|error| read_failed(&error))
+        })?;
+        if self.order == KeyOrder::Descending {
+            parts.reverse();
+        }
+        Ok(parts)
+    }
+
+    /// The parts of the table where rows are found by its index.
+    pub fn find_by_index(
+        &self,
+        cx: &Cx,
+        patience: &mut Patience,
+    ) -> Result<Vec<Found<IndexPart>>, EvalError> {
+        let Some(index) = &self.index else { return Err(EvalError::internal("no index")) };
+        self.find_with(cx, patience, |table, shard, _| IndexPart::of(cx, table, shard, index, self.order))
+    }
+
+    /// The parts of the range, those that are near as `near` makes them. Looks again for as long as
+    /// `patience` lasts while a part has no replica that may be read.
+    fn find_with<T>(
+        &self,
+        cx: &Cx,
+        patience: &mut Patience,
+        near: impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
+    ) -> Result<Vec<Found<T>>, EvalError> {
+        access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(self.table.clone())))?;
+        let mut table = self.table.clone();
+        loop {
+            match self.look(cx, &table, &near)? {
+                Ok(parts) => return Ok(parts),
+                Err(_) if patience.wait(cx)? => table = fresh(cx, &table)?,
+                Err(lost) => return Err(unreadable(&lost, table.read_mode)),
+            }
+        }
+    }
+
+    /// The parts as they are now, or one that nobody is known to have.
+    fn look<T>(
+        &self,
+        cx: &Cx,
+        table: &StoredTable,
+        near: &impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
+    ) -> Result<Result<Vec<Found<T>>, KeyRange>, EvalError> {
+        let mut parts = Vec::new();
+        for (shard, range) in table.handle.covering(&self.range) {
+            match cx.service.reader(shard, table.read_mode) {
+                Some(Site::Near(shard)) => parts.push(Found::Near(near(table, shard, range)?)),
+                Some(Site::Far(server)) => push_far(&mut parts, server, range),
+                None => return Ok(Err(range)),
+            }
+        }
+        Ok(Ok(parts))
+    }
+
+    /// Begins to read.
+    pub fn open(&self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
+        self.open_stepped(cx, Vec::new(), Patience::new())
+    }
+
+    /// Begins to read; items are what `steps`, which are closed, make of the rows.
+    pub fn open_stepped(
+        &self,
+        cx: &Cx,
+        steps: Vec<Transform>,
+        patience: Patience,
+    ) -> Result<Box<dyn Items>, EvalError> {
+        match self.index {
+            Some(_) => Ok(stepped(Box::new(self.open_indexed(cx, patience)?), steps)),
+            None => self.open_primary(cx, steps, patience),
+        }
+    }
+
+    fn open_indexed(&self, cx: &Cx, mut patience: Patience) -> Result<Indexed, EvalError> {
+        let mut heads: Vec<Box<dyn PlacedItems>> = Vec::new();
+        for found in self.find_by_index(cx, &mut patience)? {
+            heads.push(match found {
+                Found::Near(part) => Box::new(part),
+                Found::Far { server, range } => {
+                    Box::new(self.open_far(cx, server, range, Vec::new(), patience.rest())?)
+                }
+            });
+        }
+        Ok(Indexed::new(heads, self.order))
+    }
+
+    fn open_primary(
+        &self,
+        cx: &Cx,
+        steps: Vec<Transform>,
+        mut patience: Patience,
+    ) -> Result<Box<dyn Items>, EvalError> {
+        let mut stages: VecDeque<Box<dyn Items>> = VecDeque::new();
+        let mut near = Vec::new();
+        let end_near = |near: &mut Vec<RowPart>, stages: &mut VecDeque<Box<dyn Items>>| {
+            if !near.is_empty() {
+                let rows = Rows::new(cx, std::mem::take(near), self.order.direction());
+                stages.push_back(stepped(Box::new(rows), steps.clone()));
+            }
+        };
+        for found in self.find(cx, &mut patience)? {
+            match found {
+                Found::Near(part) => near.push(part),
+                Found::Far { server, range } => {
+                    end_near(&mut near, &mut stages);
+                    let rows = self.open_far(cx, server, range, steps.clone(), patience.rest())?;
+                    stages.push_back(Box::new(rows));
+                }
+            }
+        }
+        end_near(&mut near, &mut stages);
+        match stages.len() {
+            1 => Ok(stages.pop_front().unwrap_or_else(|| Box::new(Chain(VecDeque::new())))),
+            _ => Ok(Box::new(Chain(stages))),
+        }
+    }
+
+    fn open_far(
+        &self,
+        cx: &Cx,
+        server: ServerId,
+        range: KeyRange,
+        steps: Vec<Transform>,
+        patience: Patience,
+    ) -> Result<FarRows, EvalError> {
+        let (table, order, index) = (self.table.clone(), self.order, self.index.clone());
+        let source = FarSource { table, range, order, index, steps };
+        FarRows::open(cx, server, source, reopen, patience)
+    }
+}
+
+/// Adds a far part, to the last one where they are neighbours of one server.
+fn push_far<T>(parts: &mut Vec<Found<T>>, server: ServerId, range: KeyRange) {
+    if let Some(Found::Far { server: known, range: last }) = parts.last_mut()
+        && *known == server
+        && let Some(both) = joined(last, &range)
+    {
+        *last = both;
+        return;
+    }
+    parts.push(Found::Far { server, range });
+}
+
+/// One sequence after the other.
+struct Chain(VecDeque<Box<dyn Items>>);
+
+impl Items for Chain {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        while let Some(first) = self.0.front_mut() {
+            if let Some(item) = first.next(env)? {
+                return Ok(Some(item));
+            }
+            self.0.pop_front();
+        }
+        Ok(None)
+    }
+}
+
+/// Begins to read what another node was asked for and does not have any more.
+fn reopen(cx: &Cx, source: FarSource, patience: Patience) -> Result<Rest, EvalError> {
+    let FarSource { table, range, order, index, steps } = source;
+    let rows = RowSource { table, range, order, index };
+    match rows.index {
+        Some(_) => Ok(Rest::Placed(Box::new(rows.open_indexed(cx, patience)?))),
+        None => rows.open_primary(cx, steps, patience).map(Rest::Items),
+    }
+}

@@ -1,0 +1,65 @@
+//! Errors of evaluation: class, text and the way to the term that failed.
+
+use datum::Text;
+
+use super::{Garbled, Pack, Travel, Unpack};
+use crate::backtrace::Frame;
+use crate::error::{ErrorClass, EvalError};
+
+/// The classes in the order of their numbers, which never change.
+const CLASSES: [ErrorClass; 8] = [
+    ErrorClass::Internal,
+    ErrorClass::ResourceLimit,
+    ErrorClass::QueryLogic,
+    ErrorClass::NonExistence,
+    ErrorClass::OpFailed,
+    ErrorClass::OpIndeterminate,
+    ErrorClass::User,
+    ErrorClass::Permission,
+];
+
+impl Travel for EvalError {
+    fn pack(&self, out: &mut Pack) {
+        let class = CLASSES.iter().position(|class| *class == self.class()).unwrap_or_default();
+        out.byte(class as u8);
+        self.is_empty_error().pack(out);
+        out.bytes(self.message().as_bytes());
+        let frames: Vec<&Frame> = self.backtrace().frames().collect();
+        out.list(frames.into_iter().rev());
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let class = CLASSES.get(usize::from(from.byte()?)).copied();
+        let class = class.ok_or_else(|| from.garbled("a class of errors"))?;
+        let empty = bool::unpack(from)?;
+        let text = Text::unpack(from)?.to_string();
+        let error = if empty { EvalError::empty_error() } else { EvalError::new(class, text) };
+        Ok(from.list(Frame::unpack)?.into_iter().fold(error, EvalError::at))
+    }
+}
+
+impl Travel for Frame {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Frame::Argument(index) => {
+                out.byte(0);
+                out.count(u64::from(*index));
+            }
+            Frame::Optional(name) => {
+                out.byte(1);
+                name.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        match from.byte()? {
+            0 => {
+                let index = u32::try_from(from.count()?);
+                Ok(Frame::Argument(index.map_err(|_| from.garbled("an argument's number"))?))
+            }
+            1 => Text::unpack(from).map(Frame::Optional),
+            _ => Err(from.garbled("a frame")),
+        }
+    }
+}

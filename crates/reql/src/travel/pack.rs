@@ -1,0 +1,285 @@
+//! Writing and reading the plainest parts: numbers, bytes, text, lists.
+
+use datum::{Bytes, Text};
+
+/// Bytes that are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what} cannot be read at byte {at}")]
+pub struct Garbled {
+    /// What was to be read.
+    pub what: &'static str,
+    /// Where, counted from the start.
+    pub at: usize,
+}
+
+/// A value that can travel.
+pub trait Travel: Sized {
+    /// Appends the value.
+    fn pack(&self, out: &mut Pack);
+
+    /// Takes the value off the front. Fails when the bytes are no such value.
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled>;
+}
+
+/// Bytes being written.
+#[derive(Default)]
+pub struct Pack(Vec<u8>);
+
+impl Pack {
+    /// Nothing written yet, room for `capacity` bytes.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Pack {
+        Pack(Vec::with_capacity(capacity))
+    }
+
+    /// The bytes.
+    #[must_use]
+    pub fn finish(self) -> Bytes {
+        Bytes::from(self.0)
+    }
+
+    /// The number of bytes so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing was written yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One byte.
+    pub fn byte(&mut self, byte: u8) {
+        self.0.push(byte);
+    }
+
+    /// Bytes of a length that is known.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// A number, small ones in few bytes: seven bits a byte, the lowest first.
+    pub fn count(&mut self, mut count: u64) {
+        while count >= 0x80 {
+            self.0.push((count as u8) | 0x80);
+            count >>= 7;
+        }
+        self.0.push(count as u8);
+    }
+
+    /// Bytes with their length before them.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len() as u64);
+        self.raw(bytes);
+    }
+
+    /// Several values with their number before them.
+    pub fn list<'a, T: Travel + 'a>(&mut self, items: impl ExactSizeIterator<Item = &'a T>) {
+        self.count(items.len() as u64);
+        items.for_each(|item| item.pack(self));
+    }
+}
+
+/// Bytes being read. What is read shares their memory.
+pub struct Unpack {
+    bytes: Bytes,
+    at: usize,
+}
+
+impl Unpack {
+    /// From the first byte on.
+    #[must_use]
+    pub fn new(bytes: Bytes) -> Unpack {
+        Unpack { bytes, at: 0 }
+    }
+
+    /// That `what` cannot be read here.
+    #[must_use]
+    pub fn garbled(&self, what: &'static str) -> Garbled {
+        Garbled { what, at: self.at }
+    }
+
+    /// The number of bytes left.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// Fails unless everything was read.
+    pub fn end(&self) -> Result<(), Garbled> {
+        if self.left() == 0 { Ok(()) } else { Err(self.garbled("the end")) }
+    }
+
+    /// One byte.
+    pub fn byte(&mut self) -> Result<u8, Garbled> {
+        let byte = self.bytes.get(self.at).copied().ok_or_else(|| self.garbled("a byte"))?;
+        self.at += 1;
+        Ok(byte)
+    }
+
+    /// `count` bytes.
+    pub fn raw(&mut self, count: usize) -> Result<Bytes, Garbled> {
+        if count > self.left() {
+            return Err(self.garbled("bytes"));
+        }
+        let bytes = self.bytes.slice(self.at..self.at + count);
+        self.at += count;
+        Ok(bytes)
+    }
+
+    /// Eight bytes, or as many as `N`.
+    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Garbled> {
+        let found = self.bytes.get(self.at..).and_then(|rest| rest.first_chunk::<N>()).copied();
+        let found = found.ok_or_else(|| self.garbled("bytes"))?;
+        self.at += N;
+        Ok(found)
+    }
+
+    /// What [`Pack::count`] wrote.
+    pub fn count(&mut self) -> Result<u64, Garbled> {
+        let mut count = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if shift == 63 && bits > 1 {
+                return Err(self.garbled("a number"));
+            }
+            count |= bits << shift;
+            if byte < 0x80 {
+                return Ok(count);
+            }
+        }
+        Err(self.garbled("a number"))
+    }
+
+    /// A number of things in memory.
+    pub fn size(&mut self) -> Result<usize, Garbled> {
+        let count = self.count()?;
+        usize::try_from(count).map_err(|_| self.garbled("a size"))
+    }
+
+    /// What [`Pack::bytes`] wrote.
+    pub fn bytes(&mut self) -> Result<Bytes, Garbled> {
+        let count = self.size()?;
+        self.raw(count)
+    }
+
+    /// As many values as the number before them says.
+    pub fn list<T>(
+        &mut self,
+        mut item: impl FnMut(&mut Unpack) -> Result<T, Garbled>,
+    ) -> Result<Vec<T>, Garbled> {
+        let count = self.size()?;
+        // Each takes a byte at least, so that a false number does not take memory.
+        let mut items = Vec::with_capacity(count.min(self.left()).min(1024));
+        for _ in 0..count {
+            if self.left() == 0 {
+                return Err(self.garbled("an item"));
+            }
+            items.push(item(self)?);
+        }
+        Ok(items)
+    }
+}
+
+impl Travel for u64 {
+    fn pack(&self, out: &mut Pack) {
+        out.count(*self);
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        from.count()
+    }
+}
+
+impl Travel for usize {
+    fn pack(&self, out: &mut Pack) {
+        out.count(*self as u64);
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        from.size()
+    }
+}
+
+/// Signed numbers, small magnitudes in few bytes.
+impl Travel for i64 {
+    fn pack(&self, out: &mut Pack) {
+        out.count(((self << 1) ^ (self >> 63)) as u64);
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let folded = from.count()?;
+        Ok((folded >> 1) as i64 ^ -((folded & 1) as i64))
+    }
+}
+
+/// All bits of it.
+impl Travel for f64 {
+    fn pack(&self, out: &mut Pack) {
+        out.raw(&self.to_le_bytes());
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let number = f64::from_le_bytes(from.array()?);
+        if number.is_finite() { Ok(number) } else { Err(from.garbled("a finite number")) }
+    }
+}
+
+impl Travel for bool {
+    fn pack(&self, out: &mut Pack) {
+        out.byte(u8::from(*self));
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        match from.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(from.garbled("a truth value")),
+        }
+    }
+}
+
+impl Travel for Text {
+    fn pack(&self, out: &mut Pack) {
+        out.bytes(self.as_bytes());
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Text::try_from(from.bytes()?).map_err(|_| from.garbled("a text"))
+    }
+}
+
+impl Travel for Bytes {
+    fn pack(&self, out: &mut Pack) {
+        out.bytes(self);
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        from.bytes()
+    }
+}
+
+impl<T: Travel> Travel for Option<T> {
+    fn pack(&self, out: &mut Pack) {
+        out.byte(u8::from(self.is_some()));
+        self.iter().for_each(|value| value.pack(out));
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(if bool::unpack(from)? { Some(T::unpack(from)?) } else { None })
+    }
+}
+
+impl<T: Travel> Travel for Vec<T> {
+    fn pack(&self, out: &mut Pack) {
+        out.list(self.iter());
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        from.list(T::unpack)
+    }
+}
+
+impl<A: Travel, B: Travel> Travel for (A, B) {
+    fn pack(&self, out: &mut Pack) {
+        self.0.pack(out);
+        self.1.pack(out);
+    }
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok((A::unpack(from)?, B::unpack(from)?))
+    }
+}

@@ -1,0 +1,155 @@
+//! Steps and what they look at an item with: selectors, predicates, filters, groups.
+
+use datum::{Datum, Text};
+
+use super::{Garbled, Pack, Travel, Unpack};
+use crate::args::Arg;
+use crate::closure::Closure;
+use crate::error::EvalError;
+use crate::group::GroupBy;
+use crate::op::pathspec::PathSpec;
+use crate::select::{Filter, FilterTest, OnMissing, Predicate, Selector};
+use crate::transform::Transform;
+
+/// The terms that `Transform::Field` may stand for, in the order of their numbers.
+const FIELD_TERMS: [&str; 3] = ["get_field", "bracket", "distinct"];
+
+impl Travel for Transform {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Transform::Map(closure) => tagged(0, closure, out),
+            Transform::ConcatMap(closure) => tagged(1, closure, out),
+            Transform::Filter(filter) => tagged(2, filter, out),
+            Transform::Matching(predicate) => tagged(3, predicate, out),
+            Transform::Field { name, term } => {
+                out.byte(4);
+                name.pack(out);
+                let term = FIELD_TERMS.iter().position(|known| known == term).unwrap_or_default();
+                out.byte(term as u8);
+            }
+            Transform::Pluck(spec) => tagged(5, spec, out),
+            Transform::Without(spec) => tagged(6, spec, out),
+            Transform::HasFields(spec) => tagged(7, spec, out),
+            Transform::WithFields(spec) => tagged(8, spec, out),
+            Transform::Merge(layers) => tagged(9, layers, out),
+            Transform::Zip => out.byte(10),
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(match from.byte()? {
+            0 => Transform::Map(Closure::unpack(from)?),
+            1 => Transform::ConcatMap(Closure::unpack(from)?),
+            2 => Transform::Filter(Filter::unpack(from)?),
+            3 => Transform::Matching(Predicate::unpack(from)?),
+            4 => {
+                let name = Text::unpack(from)?;
+                let term = FIELD_TERMS.get(usize::from(from.byte()?)).copied();
+                Transform::Field { name, term: term.ok_or_else(|| from.garbled("a term's name"))? }
+            }
+            5 => Transform::Pluck(PathSpec::unpack(from)?),
+            6 => Transform::Without(PathSpec::unpack(from)?),
+            7 => Transform::HasFields(PathSpec::unpack(from)?),
+            8 => Transform::WithFields(PathSpec::unpack(from)?),
+            9 => Transform::Merge(Vec::<Arg>::unpack(from)?),
+            10 => Transform::Zip,
+            _ => return Err(from.garbled("a step")),
+        })
+    }
+}
+
+impl Travel for PathSpec {
+    fn pack(&self, out: &mut Pack) {
+        self.to_datum().pack(out);
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        PathSpec::of(&Datum::unpack(from)?).map_err(|_| from.garbled("a path"))
+    }
+}
+
+impl Travel for Selector {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Selector::Field(field) => tagged(0, field, out),
+            Selector::Func(closure) => tagged(1, closure, out),
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        match from.byte()? {
+            0 => Datum::unpack(from).map(Selector::Field),
+            1 => Closure::unpack(from).map(Selector::Func),
+            _ => Err(from.garbled("a selector")),
+        }
+    }
+}
+
+impl Travel for Predicate {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Predicate::Equals(value) => tagged(0, value, out),
+            Predicate::Func(closure) => tagged(1, closure, out),
+            Predicate::Filter(filter) => tagged(2, filter, out),
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        match from.byte()? {
+            0 => Datum::unpack(from).map(Predicate::Equals),
+            1 => Closure::unpack(from).map(Predicate::Func),
+            2 => Filter::unpack(from).map(Predicate::Filter),
+            _ => Err(from.garbled("a predicate")),
+        }
+    }
+}
+
+impl Travel for Filter {
+    fn pack(&self, out: &mut Pack) {
+        match &self.test {
+            FilterTest::Value(value) => tagged(0, value, out),
+            FilterTest::Truth(closure) => tagged(1, closure, out),
+            FilterTest::Pattern(closure) => tagged(2, closure, out),
+        }
+        match &self.on_missing {
+            OnMissing::Drop => out.byte(0),
+            OnMissing::Keep => out.byte(1),
+            OnMissing::Raise => out.byte(2),
+            OnMissing::Fail(error) => tagged(3, error, out),
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let test = match from.byte()? {
+            0 => FilterTest::Value(Datum::unpack(from)?),
+            1 => FilterTest::Truth(Closure::unpack(from)?),
+            2 => FilterTest::Pattern(Closure::unpack(from)?),
+            _ => return Err(from.garbled("a filter")),
+        };
+        let on_missing = match from.byte()? {
+            0 => OnMissing::Drop,
+            1 => OnMissing::Keep,
+            2 => OnMissing::Raise,
+            3 => OnMissing::Fail(EvalError::unpack(from)?),
+            _ => return Err(from.garbled("what a filter does about missing things")),
+        };
+        Ok(Filter { test, on_missing })
+    }
+}
+
+impl Travel for GroupBy {
+    fn pack(&self, out: &mut Pack) {
+        self.selectors.pack(out);
+        self.multi.pack(out);
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(GroupBy { selectors: Vec::unpack(from)?, multi: bool::unpack(from)? })
+    }
+}
+
+/// A number that says which of several forms follows, and the form.
+pub(super) fn tagged<T: Travel>(tag: u8, value: &T, out: &mut Pack) {
+    out.byte(tag);
+    value.pack(out);
+}

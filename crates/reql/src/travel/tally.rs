@@ -1,0 +1,120 @@
+//! What is done where the rows are, and what is known after some of them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use datum::Datum;
+
+use super::steps::tagged;
+use super::{Garbled, Pack, Travel, Unpack};
+use crate::closure::Closure;
+use crate::pipeline::{Pipeline, Tally};
+use crate::terminal::{Partial, Terminal};
+
+impl Travel for Pipeline {
+    fn pack(&self, out: &mut Pack) {
+        self.steps.pack(out);
+        self.group.pack(out);
+        self.grouped_steps.pack(out);
+        self.terminal.pack(out);
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(Pipeline {
+            steps: Vec::unpack(from)?,
+            group: Option::unpack(from)?,
+            grouped_steps: Vec::unpack(from)?,
+            terminal: Terminal::unpack(from)?,
+        })
+    }
+}
+
+impl Travel for Terminal {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Terminal::Collect => out.byte(0),
+            Terminal::Count => out.byte(1),
+            Terminal::Sum(selector) => tagged(2, selector, out),
+            Terminal::Avg(selector) => tagged(3, selector, out),
+            Terminal::Min(selector) => tagged(4, selector, out),
+            Terminal::Max(selector) => tagged(5, selector, out),
+            Terminal::Reduce(closure) => tagged(6, closure, out),
+            Terminal::Distinct => out.byte(7),
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(match from.byte()? {
+            0 => Terminal::Collect,
+            1 => Terminal::Count,
+            2 => Terminal::Sum(Option::unpack(from)?),
+            3 => Terminal::Avg(Option::unpack(from)?),
+            4 => Terminal::Min(Option::unpack(from)?),
+            5 => Terminal::Max(Option::unpack(from)?),
+            6 => Terminal::Reduce(Closure::unpack(from)?),
+            7 => Terminal::Distinct,
+            _ => return Err(from.garbled("a terminal")),
+        })
+    }
+}
+
+impl Travel for Partial {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Partial::Items(items) => tagged(0, items, out),
+            Partial::Count(count) => tagged(1, count, out),
+            Partial::Sum { sum, count } => {
+                // A sum may be infinite by now, which is an error only when it is finished.
+                out.byte(2);
+                out.raw(&sum.to_le_bytes());
+                count.pack(out);
+            }
+            Partial::Best(best) => tagged(3, best, out),
+            Partial::Reduced(reduced) => tagged(4, reduced, out),
+            Partial::Set(set) => {
+                out.byte(5);
+                out.list(set.iter());
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(match from.byte()? {
+            0 => Partial::Items(Vec::unpack(from)?),
+            1 => Partial::Count(from.count()?),
+            2 => Partial::Sum { sum: f64::from_le_bytes(from.array()?), count: from.count()? },
+            3 => Partial::Best(Option::unpack(from)?),
+            4 => Partial::Reduced(Option::unpack(from)?),
+            5 => Partial::Set(from.list(Datum::unpack)?.into_iter().collect::<BTreeSet<_>>()),
+            _ => return Err(from.garbled("a partial result")),
+        })
+    }
+}
+
+impl Travel for Tally {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Tally::Whole(partial) => tagged(0, partial, out),
+            Tally::Groups { groups, gathered } => {
+                out.byte(1);
+                gathered.pack(out);
+                out.count(groups.len() as u64);
+                for (key, partial) in groups {
+                    key.pack(out);
+                    partial.pack(out);
+                }
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        match from.byte()? {
+            0 => Partial::unpack(from).map(Tally::Whole),
+            1 => {
+                let gathered = from.size()?;
+                let groups: HashMap<_, _> = from.list(<(Datum, Partial)>::unpack)?.into_iter().collect();
+                Ok(Tally::Groups { groups, gathered })
+            }
+            _ => Err(from.garbled("a tally")),
+        }
+    }
+}

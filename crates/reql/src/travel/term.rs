@@ -1,0 +1,201 @@
+//! Functions with what they captured. Only closed ones travel: one that reaches for tables is
+//! refused, like everything a client's query could not have been compiled to.
+
+use std::sync::Arc;
+
+use datum::{Datum, Text};
+
+use super::{Garbled, Pack, Travel, Unpack};
+use crate::args::Arg;
+use crate::closure::{Answer, Closure};
+use crate::deep;
+use crate::eval;
+use crate::scope::Scope;
+use crate::signature::{self, Op};
+use crate::term::{Call, FuncTerm, Term, VarId};
+
+const DATUM: u8 = 0;
+const VAR: u8 = 1;
+const FUNC: u8 = 2;
+const CALL: u8 = 3;
+
+/// In the order of their numbers, which never change.
+const ANSWERS: [Answer; 3] = [Answer::Datum, Answer::Literals, Answer::Sequence];
+
+impl Travel for Closure {
+    fn pack(&self, out: &mut Pack) {
+        let answer = ANSWERS.iter().position(|answer| *answer == self.answer).unwrap_or_default();
+        out.byte(answer as u8);
+        out.count(self.captured.len() as u64);
+        for (id, value) in self.captured.iter() {
+            id.0.pack(out);
+            value.pack(out);
+        }
+        write_func(&self.func, out);
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let answer = ANSWERS.get(usize::from(from.byte()?)).copied();
+        let answer = answer.ok_or_else(|| from.garbled("what a function answers"))?;
+        let captured: Vec<(VarId, Datum)> =
+            from.list(|from| Ok((VarId(i64::unpack(from)?), Datum::unpack(from)?)))?;
+        let around = captured.iter().map(|(id, _)| *id).collect();
+        let mut reader = Reader { from, funcs: vec![OpenFunc { params: around, captures: Vec::new() }] };
+        let func = reader.func()?;
+        if !func.closed {
+            return Err(from.garbled("a closed function"));
+        }
+        eval::closure(&func, &Scope::of_call(&[], &[], &captured), answer)
+            .map_err(|_| from.garbled("a function's variables"))
+    }
+}
+
+impl Travel for Arg {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Arg::Datum(datum) => {
+                out.byte(0);
+                datum.pack(out);
+            }
+            Arg::Func(closure) => {
+                out.byte(1);
+                closure.pack(out);
+            }
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        match from.byte()? {
+            0 => Datum::unpack(from).map(Arg::Datum),
+            1 => Closure::unpack(from).map(Arg::Func),
+            _ => Err(from.garbled("an argument")),
+        }
+    }
+}
+
+fn write_func(func: &FuncTerm, out: &mut Pack) {
+    out.count(func.params.len() as u64);
+    func.params.iter().for_each(|id| id.0.pack(out));
+    write_term(&func.body, out);
+}
+
+fn write_term(term: &Term, out: &mut Pack) {
+    deep::level(|| match term {
+        Term::Datum(datum) => {
+            out.byte(DATUM);
+            datum.pack(out);
+        }
+        Term::Var(id) => {
+            out.byte(VAR);
+            id.0.pack(out);
+        }
+        Term::Func(func) => {
+            out.byte(FUNC);
+            write_func(func, out);
+        }
+        Term::Call(call) => {
+            out.byte(CALL);
+            out.count(u64::from(signature::of(call.op).id));
+            out.count(call.args.len() as u64);
+            call.args.iter().for_each(|arg| write_term(arg, out));
+            out.count(call.optargs.len() as u64);
+            for (name, term) in &call.optargs {
+                name.pack(out);
+                write_term(term, out);
+            }
+        }
+    });
+}
+
+/// A function whose body is being read.
+struct OpenFunc {
+    params: Vec<VarId>,
+    captures: Vec<VarId>,
+}
+
+struct Reader<'a> {
+    from: &'a mut Unpack,
+    /// The functions around the current term, outermost first.
+    funcs: Vec<OpenFunc>,
+}
+
+impl Reader<'_> {
+    fn func(&mut self) -> Result<Arc<FuncTerm>, Garbled> {
+        let params = self.from.list(|from| i64::unpack(from).map(VarId))?;
+        self.funcs.push(OpenFunc { params, captures: Vec::new() });
+        let body = self.term();
+        let Some(OpenFunc { params, captures }) = self.funcs.pop() else {
+            return Err(self.from.garbled("a function"));
+        };
+        let body = body?;
+        let closed = !body.is_open();
+        Ok(Arc::new(FuncTerm { params, body, captures, closed }))
+    }
+
+    fn term(&mut self) -> Result<Term, Garbled> {
+        deep::level(|| match self.from.byte()? {
+            DATUM => Datum::unpack(self.from).map(Term::Datum),
+            VAR => self.var(),
+            FUNC => self.func().map(Term::Func),
+            CALL => self.call(),
+            _ => Err(self.from.garbled("a term")),
+        })
+    }
+
+    /// A use of a variable: every function between here and its own captures it.
+    fn var(&mut self) -> Result<Term, Garbled> {
+        let id = VarId(i64::unpack(self.from)?);
+        let owner = self.funcs.iter().rposition(|func| func.params.contains(&id));
+        let owner = owner.ok_or_else(|| self.from.garbled("a variable that is bound"))?;
+        for func in &mut self.funcs[owner + 1..] {
+            if !func.captures.contains(&id) {
+                func.captures.push(id);
+            }
+        }
+        Ok(Term::Var(id))
+    }
+
+    fn call(&mut self) -> Result<Term, Garbled> {
+        let op = self.op()?;
+        let count = self.from.size()?;
+        let mut args = Vec::with_capacity(count.min(self.from.left()).min(64));
+        for _ in 0..count {
+            args.push(self.term()?);
+        }
+        let count = self.from.size()?;
+        let mut optargs: Vec<(Text, Term)> = Vec::with_capacity(count.min(self.from.left()).min(64));
+        for _ in 0..count {
+            optargs.push((Text::unpack(self.from)?, self.term()?));
+        }
+        let call = Call::new(op, args, optargs);
+        self.check(&call)?;
+        Ok(Term::Call(Box::new(call)))
+    }
+
+    fn op(&mut self) -> Result<Op, Garbled> {
+        let id = u32::try_from(self.from.count()?).ok();
+        match id.and_then(signature::by_id) {
+            Some(Op::Datum | Op::Var | Op::ImplicitVar | Op::Func) | None => {
+                Err(self.from.garbled("the number of a term"))
+            }
+            Some(op) => Ok(op),
+        }
+    }
+
+    /// What the compilation of a query would have refused.
+    fn check(&self, call: &Call) -> Result<(), Garbled> {
+        let signature = signature::of(call.op);
+        if !call.traits.splices && !signature.arity.accepts(call.args.len()) {
+            return Err(self.from.garbled("a term's arguments"));
+        }
+        let legal = match call.op {
+            Op::MakeObj => {
+                let mut keys: Vec<&Text> = call.optargs.iter().map(|(key, _)| key).collect();
+                keys.sort_unstable();
+                keys.windows(2).all(|pair| pair[0] != pair[1])
+            }
+            _ => call.optargs.iter().all(|(name, _)| signature.optargs.contains(&&**name)),
+        };
+        if legal { Ok(()) } else { Err(self.from.garbled("a term's optional arguments")) }
+    }
+}

@@ -1,0 +1,133 @@
+//! Datums, exactly as they are: stored rows as their bytes, everything else part by part.
+
+use datum::{Datum, Object, Text, Time, pseudo, row};
+
+use super::{Garbled, Pack, Travel, Unpack};
+use crate::deep;
+
+const NULL: u8 = 0;
+const FALSE: u8 = 1;
+const TRUE: u8 = 2;
+const NUMBER: u8 = 3;
+const STRING: u8 = 4;
+const ARRAY: u8 = 5;
+const OBJECT: u8 = 6;
+const ROW: u8 = 7;
+const BINARY: u8 = 8;
+const TIME: u8 = 9;
+const GEOMETRY: u8 = 10;
+const MINVAL: u8 = 11;
+const MAXVAL: u8 = 12;
+
+/// Most minutes a zone may be away from UTC: 24:59.
+const OFFSET_MINUTES_MAX: i64 = 24 * 60 + 59;
+
+impl Travel for Datum {
+    fn pack(&self, out: &mut Pack) {
+        match self {
+            Datum::Null => out.byte(NULL),
+            Datum::Bool(false) => out.byte(FALSE),
+            Datum::Bool(true) => out.byte(TRUE),
+            Datum::Number(number) => {
+                out.byte(NUMBER);
+                number.pack(out);
+            }
+            Datum::String(text) => {
+                out.byte(STRING);
+                text.pack(out);
+            }
+            Datum::Array(items) => {
+                out.byte(ARRAY);
+                deep::level(|| out.list(items.iter()));
+            }
+            Datum::Object(object) => object.pack(out),
+            Datum::Binary(bytes) => {
+                out.byte(BINARY);
+                bytes.pack(out);
+            }
+            Datum::Time(time) => {
+                out.byte(TIME);
+                time.pack(out);
+            }
+            Datum::Geometry(_) => {
+                out.byte(GEOMETRY);
+                pseudo::to_object(self).unwrap_or_default().pack(out);
+            }
+            Datum::MinVal => out.byte(MINVAL),
+            Datum::MaxVal => out.byte(MAXVAL),
+        }
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        Ok(match from.byte()? {
+            NULL => Datum::Null,
+            FALSE => Datum::Bool(false),
+            TRUE => Datum::Bool(true),
+            NUMBER => Datum::Number(f64::unpack(from)?),
+            STRING => Datum::String(Text::unpack(from)?),
+            ARRAY => Datum::from(deep::level(|| from.list(Datum::unpack))?),
+            OBJECT => Datum::Object(members(from)?),
+            ROW => Datum::Object(stored(from)?),
+            BINARY => Datum::Binary(from.bytes()?),
+            TIME => Datum::Time(Time::unpack(from)?),
+            GEOMETRY => match pseudo::from_object(Object::unpack(from)?) {
+                Ok(shape @ Datum::Geometry(_)) => shape,
+                _ => return Err(from.garbled("a shape")),
+            },
+            MINVAL => Datum::MinVal,
+            MAXVAL => Datum::MaxVal,
+            _ => return Err(from.garbled("a datum")),
+        })
+    }
+}
+
+impl Travel for Object {
+    fn pack(&self, out: &mut Pack) {
+        if let Some(bytes) = row::stored(self) {
+            out.byte(ROW);
+            return bytes.pack(out);
+        }
+        out.byte(OBJECT);
+        out.count(self.len() as u64);
+        deep::level(|| {
+            self.iter().for_each(|(key, value)| {
+                key.pack(out);
+                value.pack(out);
+            });
+        });
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        match from.byte()? {
+            OBJECT => members(from),
+            ROW => stored(from),
+            _ => Err(from.garbled("an object")),
+        }
+    }
+}
+
+fn members(from: &mut Unpack) -> Result<Object, Garbled> {
+    let members = deep::level(|| from.list(<(Text, Datum)>::unpack))?;
+    let count = members.len();
+    let object: Object = members.into_iter().collect();
+    if object.len() == count { Ok(object) } else { Err(from.garbled("an object of different keys")) }
+}
+
+fn stored(from: &mut Unpack) -> Result<Object, Garbled> {
+    let bytes = from.bytes()?;
+    row::decode(bytes).map_err(|_| from.garbled("a stored row"))
+}
+
+impl Travel for Time {
+    fn pack(&self, out: &mut Pack) {
+        self.epoch_seconds.pack(out);
+        i64::from(self.offset_minutes).pack(out);
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let (epoch_seconds, minutes) = (f64::unpack(from)?, i64::unpack(from)?);
+        let offset_minutes = i16::try_from(minutes).ok().filter(|_| minutes.abs() <= OFFSET_MINUTES_MAX);
+        let offset_minutes = offset_minutes.ok_or_else(|| from.garbled("a zone"))?;
+        Ok(Time { epoch_seconds, offset_minutes })
+    }
+}

@@ -1,0 +1,228 @@
+//! What travels arrives as it was, and nothing that arrives makes the reader panic.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "data/syntax.rs"]
+mod syntax;
+
+use datum::{Bytes, Datum, Object, Text, Time, json, row};
+use rekindle_reql as reql;
+use reql::travel::{Pack, Travel, Unpack};
+use reql::wire::parse_term;
+use reql::{
+    Answer, Cancel, Closure, Env, ErrorClass, EvalError, GroupBy, Pipeline, Scope, SeededChance, Selector,
+    Tally, Term, Terminal, Transform,
+};
+
+fn packed(value: &impl Travel) -> Bytes {
+    let mut out = Pack::default();
+    value.pack(&mut out);
+    out.finish()
+}
+
+fn unpacked<T: Travel>(bytes: &Bytes) -> T {
+    let mut from = Unpack::new(bytes.clone());
+    let value = T::unpack(&mut from).unwrap();
+    from.end().unwrap();
+    value
+}
+
+fn there<T: Travel>(value: &T) -> T {
+    unpacked(&packed(value))
+}
+
+fn with_env<R>(work: impl FnOnce(&Env<'_>) -> R) -> R {
+    let (cancel, chance) = (Cancel::new(), SeededChance::new(1));
+    work(&Env {
+        now: Time::new(1.5, 60),
+        array_limit: 100,
+        cancel: &cancel,
+        chance: &chance,
+        globals: &[],
+        open: None,
+    })
+}
+
+fn closure(text: &str) -> Closure {
+    let wire = syntax::to_wire(text).unwrap().to_string();
+    let Term::Func(func) = parse_term(wire.as_bytes()).unwrap() else { panic!("{text} is no function") };
+    reql::closure(&func, &Scope::empty(), Answer::Datum).unwrap()
+}
+
+fn datums() -> Vec<Datum> {
+    let shape = json::parse(br#"{"$reql_type$":"GEOMETRY","type":"Point","coordinates":[1,2]}"#).unwrap();
+    let Datum::Object(object) = json::parse(br#"{"a":{"b":[1,null]},"id":"k","t":true}"#).unwrap() else {
+        panic!("an object")
+    };
+    let stored = row::decode(row::encode(&object).into()).unwrap();
+    let inner = stored.get("a").unwrap();
+    vec![
+        Datum::MinVal,
+        Datum::MaxVal,
+        Datum::Null,
+        false.into(),
+        true.into(),
+        Datum::Number(-0.0),
+        Datum::Number(f64::MIN_POSITIVE),
+        Datum::Number(9_007_199_254_740_993.0),
+        "".into(),
+        "\u{0}\"é".into(),
+        Datum::Binary(Bytes::from_static(&[0, 255])),
+        Datum::Time(Time::new(-1.25, -1499)),
+        shape,
+        vec![Datum::MaxVal, vec![].into()].into(),
+        Datum::Object(Object::default()),
+        Datum::Object(object),
+        Datum::Object(stored),
+        inner,
+    ]
+}
+
+#[test]
+fn datums_arrive_bit_by_bit() {
+    for datum in datums() {
+        let found = there(&datum);
+        assert!(found == datum && found.kind() == datum.kind(), "{datum:?} became {found:?}");
+        if let (Datum::Number(a), Datum::Number(b)) = (&datum, &found) {
+            assert_eq!(a.to_bits(), b.to_bits());
+        }
+        assert_eq!(packed(&found), packed(&datum));
+    }
+}
+
+#[test]
+fn a_stored_row_arrives_as_a_stored_row() {
+    let object = [(Text::from_static("id"), Datum::Number(1.0))].into_iter().collect();
+    let stored = row::decode(row::encode(&object).into()).unwrap();
+    let found: Object = there(&stored);
+    assert_eq!(row::stored(&found), row::stored(&stored));
+    let mut bytes = packed(&stored).to_vec();
+    let last = bytes.len() - 6;
+    bytes[last] ^= 1;
+    assert!(Object::unpack(&mut Unpack::new(bytes.into())).is_err(), "its checksum is looked at");
+}
+
+#[test]
+fn errors_keep_their_class_text_and_way() {
+    let error = EvalError::no_attribute(&Text::from_static("a"), &Object::default()).at(3_usize).at("index");
+    let found = there(&error);
+    assert_eq!(format!("{found:?}"), format!("{error:?}"));
+    assert_eq!(found.class(), ErrorClass::NonExistence);
+    assert!(there(&EvalError::empty_error()).is_empty_error());
+}
+
+#[test]
+fn functions_answer_the_same_over_there() {
+    for text in [
+        "x => x.add(1)",
+        "x => [x, {a: x, b: [1, {c: null}]}]",
+        "x => r.branch(x.gt(1), x.mul(2), r.error(\"small\"))",
+        "x => r.range(3).map(y => x.add(y)).coerce_to(\"array\")",
+        "x => [1, 2, 3].filter(y => y.gt(x)).count()",
+        "x => x.default(r.now())",
+    ] {
+        let closure = closure(text);
+        let found = there(&closure);
+        for value in [Datum::Null, Datum::Number(1.0), Datum::Number(2.0), "s".into()] {
+            let call = |closure: &Closure| with_env(|env| closure.call(std::slice::from_ref(&value), env));
+            assert_eq!(format!("{:?}", call(&found)), format!("{:?}", call(&closure)), "{text} of {value:?}");
+        }
+    }
+}
+
+#[test]
+fn captured_variables_travel_along() {
+    let wire = syntax::to_wire("x => y => x.add(y)").unwrap().to_string();
+    let Term::Func(outer) = parse_term(wire.as_bytes()).unwrap() else { panic!("a function") };
+    let Term::Func(inner) = &outer.body else { panic!("a function in a function") };
+    let values = [Datum::Number(40.0)];
+    let scope = Scope::of_call(&outer.params, &values, &[]);
+    let found = there(&reql::closure(inner, &scope, Answer::Datum).unwrap());
+    let answer = with_env(|env| found.call(&[Datum::Number(2.0)], env));
+    assert_eq!(answer.unwrap(), Datum::Number(42.0));
+}
+
+#[test]
+fn functions_that_reach_for_tables_are_refused() {
+    let open = closure("x => r.table(\"t\").get(x)");
+    assert!(Closure::unpack(&mut Unpack::new(packed(&open))).is_err());
+}
+
+fn pipeline(terminal: Terminal) -> Pipeline {
+    Pipeline {
+        steps: vec![Transform::Map(closure("x => {a: x.mod(3), b: x}"))],
+        group: Some(GroupBy { selectors: vec![Selector::Field("a".into())], multi: false }),
+        grouped_steps: vec![Transform::Field { name: Text::from_static("b"), term: "bracket" }],
+        terminal,
+    }
+}
+
+fn tally(pipeline: &Pipeline, from: i32, to: i32) -> Tally {
+    with_env(|env| {
+        let mut tally = pipeline.start();
+        (from..to).for_each(|n| pipeline.push(&mut tally, Datum::from(n), env).unwrap());
+        tally
+    })
+}
+
+#[test]
+fn partial_results_made_apart_are_merged_as_if_they_were_made_here() {
+    let all = [
+        Terminal::Collect,
+        Terminal::Count,
+        Terminal::Sum(None),
+        Terminal::Avg(None),
+        Terminal::Min(None),
+        Terminal::Max(None),
+        Terminal::Reduce(closure("(x, y) => x.add(y)")),
+        Terminal::Distinct,
+    ];
+    for terminal in all {
+        for grouped in [true, false] {
+            let mut here = pipeline(terminal.clone());
+            if !grouped {
+                here.group = None;
+                here.steps.append(&mut here.grouped_steps);
+            }
+            let far: Pipeline = there(&here);
+            let whole = tally(&here, 0, 20);
+            let (mut first, second) = (tally(&here, 0, 7), there(&tally(&far, 7, 20)));
+            with_env(|env| here.merge(&mut first, second, env)).unwrap();
+            let show = |tally| here.finish(tally).unwrap();
+            let (found, expected) = (show(first), show(whole));
+            assert_eq!(print(found), print(expected), "{terminal:?}");
+        }
+    }
+}
+
+fn print(value: reql::Value) -> String {
+    match value {
+        reql::Value::Datum(datum) => datum.to_json_string(),
+        reql::Value::Grouped(groups) => format!("{:?}", groups.groups),
+        _ => "something else".to_owned(),
+    }
+}
+
+#[test]
+fn damaged_bytes_are_refused_or_read_but_never_a_panic() {
+    let bytes = packed(&pipeline(Terminal::Reduce(closure("(x, y) => x.add(y)"))));
+    for at in 0..bytes.len() {
+        assert!(Pipeline::unpack(&mut Unpack::new(bytes.slice(..at))).is_err(), "cut at {at}");
+        for change in [1, 0x80, 0xff] {
+            let mut damaged = bytes.to_vec();
+            damaged[at] ^= change;
+            // What is still a pipeline is one that can be run.
+            if let Ok(found) = Pipeline::unpack(&mut Unpack::new(damaged.into())) {
+                with_env(|env| {
+                    let mut tally = found.start();
+                    let _ = found.push(&mut tally, Datum::Number(5.0), env);
+                    let _ = found.finish(tally);
+                });
+            }
+        }
+    }
+    let bytes = packed(&tally(&pipeline(Terminal::Collect), 0, 20));
+    for at in 0..bytes.len() {
+        assert!(Tally::unpack(&mut Unpack::new(bytes.slice(..at))).is_err(), "cut at {at}");
+    }
+}

@@ -1,0 +1,101 @@
+//! What travels between nodes: pipelines, partial results, errors, values.
+
+use datum::{Bytes, Datum};
+use reql::travel::{Garbled, Pack, Travel, Unpack};
+use reql::wire::parse_term;
+use reql::{Answer, Closure, EvalError, Pipeline, Scope, Tally, Term, Terminal, Transform};
+
+use super::{Outcome, Target};
+
+pub struct Travelled;
+
+impl Target for Travelled {
+    fn name(&self) -> &'static str {
+        "travel"
+    }
+
+    fn seeds(&self) -> Vec<Vec<u8>> {
+        let add = closure(b"[69,[[2,[1,2]],[24,[[10,[1]],[10,[2]]]]]]");
+        let map = closure(b"[69,[[2,[1]],{\"a\":[10,[1]],\"b\":[2,[1,null]]}]]");
+        let mut seeds = Vec::new();
+        for terminal in [Terminal::Collect, Terminal::Count, Terminal::Sum(None), Terminal::Distinct] {
+            seeds.push(seed(1, &terminal.start_tally()));
+        }
+        for (step, terminal) in map.map(Transform::Map).into_iter().zip(add.map(Terminal::Reduce)) {
+            let (group, grouped_steps) = (None, vec![Transform::Zip]);
+            seeds.push(seed(0, &Pipeline { steps: vec![step], group, grouped_steps, terminal }));
+        }
+        seeds.push(seed(2, &EvalError::logic("wrong").at(1_usize).at("index")));
+        let values: Datum = vec![Datum::MaxVal, "text".into(), Datum::Number(0.5), Datum::Null].into();
+        seeds.push(seed(3, &values));
+        seeds
+    }
+
+    fn words(&self) -> &'static [&'static [u8]] {
+        &[b"\0", b"\x01", b"\x02", b"\x03", b"\x05", b"\x06\x01\x01a\0", b"\x80\x01", b"\xff\xff\xff\xff\x0f"]
+    }
+
+    fn check(&self, input: &[u8]) -> Outcome {
+        let Some((kind, rest)) = input.split_first() else { return Outcome::of("nothing") };
+        let bytes = Bytes::copy_from_slice(rest);
+        match kind % 4 {
+            0 => arrives::<Pipeline>(bytes),
+            1 => arrives::<Tally>(bytes),
+            2 => arrives::<EvalError>(bytes),
+            _ => arrives::<Datum>(bytes),
+        }
+    }
+}
+
+/// An empty tally of a terminal.
+trait StartTally {
+    fn start_tally(&self) -> Tally;
+}
+
+impl StartTally for Terminal {
+    fn start_tally(&self) -> Tally {
+        Tally::Whole(self.start())
+    }
+}
+
+fn closure(wire: &[u8]) -> Option<Closure> {
+    match parse_term(wire) {
+        Ok(Term::Func(func)) => reql::closure(&func, &Scope::empty(), Answer::Datum).ok(),
+        _ => None,
+    }
+}
+
+fn seed(kind: u8, value: &impl Travel) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    bytes.extend_from_slice(&packed(value));
+    bytes
+}
+
+fn packed(value: &impl Travel) -> Bytes {
+    let mut out = Pack::default();
+    value.pack(&mut out);
+    out.finish()
+}
+
+fn unpacked<T: Travel>(bytes: Bytes) -> Result<T, Garbled> {
+    let mut from = Unpack::new(bytes);
+    let value = T::unpack(&mut from)?;
+    from.end()?;
+    Ok(value)
+}
+
+/// What was taken can be sent on, and arrives as the same.
+fn arrives<T: Travel>(bytes: Bytes) -> Outcome {
+    match unpacked::<T>(bytes) {
+        Err(garbled) => Outcome::of(garbled.what),
+        Ok(value) => {
+            let once = packed(&value);
+            match unpacked::<T>(once.clone()) {
+                // Groups come in any order.
+                Ok(again) => assert_eq!(packed(&again).len(), once.len()),
+                Err(garbled) => panic!("what was taken is refused: {garbled}"),
+            }
+            Outcome::of(("taken", once.len().min(64) / 8))
+        }
+    }
+}
