@@ -326,7 +326,8 @@ fn facts(config: &Config, machine: &Machine, ports: &Announcement, argv: Vec<Str
             crate::config::CacheSize::Auto => None,
             crate::config::CacheSize::Megabytes(megabytes) => Some(megabytes),
         },
-        version: Text::from(concat!("rekindle ", env!("CARGO_PKG_VERSION"))),
+        // rethinkdb-dump and its kin work only with a server that begins so.
+        version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix: machine.clock.unix(),
     }
 }
