@@ -290,6 +290,46 @@ mod tests {
         );
     }
 
+    fn index_change(entry: Option<IndexEntry>) -> IndexChange {
+        IndexChange { index: IndexId(7), key: Bytes::from_static(b"\x60value\0"), entry }
+    }
+
+    fn with_indexes() -> Bytes {
+        let mut writer = EntryWriter::new(7, 9, &[8], 100);
+        writer.change(&key("new"), Some(b"row"), false);
+        writer.index_change(&index_change(Some(IndexEntry { times: 2, truncated: true })));
+        writer.name_row(&key("kept"));
+        writer.index_change(&index_change(None));
+        writer.index_build(IndexId(7), &IndexBuild::Under { after: Some(key("kept")), rows: 3 });
+        writer.finish()
+    }
+
+    #[test]
+    fn index_entries_belong_to_the_row_before_them() {
+        let row = Some(Bytes::from_static(b"row"));
+        let entry = Some(IndexEntry { times: 2, truncated: true });
+        assert_eq!(
+            items(with_indexes()).unwrap(),
+            [
+                Item::Row(RowChange { key: key("new"), row, existed: false }),
+                Item::Index(key("new"), index_change(entry)),
+                Item::Index(key("kept"), index_change(None)),
+                Item::Build(IndexId(7), IndexBuild::Under { after: Some(key("kept")), rows: 3 }),
+            ]
+        );
+        let whole = with_indexes();
+        for len in 0..whole.len() {
+            assert!(items(whole.slice(..len)).is_err(), "{len} bytes of {}", whole.len());
+        }
+        // Version 1 knows no such items, and an entry of no row is none.
+        let mut old = whole.to_vec();
+        old[0] = VERSION_ROWS;
+        assert!(items(Bytes::from(old)).is_err());
+        let mut writer = EntryWriter::new(7, 9, &[], 100);
+        writer.index_change(&index_change(None));
+        assert_eq!(items(writer.finish()), Err(BadEntry::Index));
+    }
+
     #[test]
     fn no_cut_or_grown_entry_is_read() {
         let whole = example();
