@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datum::{Bytes, KeyBound, KeyRange, PrimaryKey, Text};
 use engine::Batch;
 use log::{Durability, GroupId, LogError};
+use reql::StoredFunc;
 use shard::Shard;
 use storage::{Part, Table, TableId};
 
@@ -50,6 +51,8 @@ pub struct TableChange {
     pub write_acks: Option<WriteAcks>,
     /// Into how many key ranges it is divided.
     pub shards: Option<usize>,
+    /// Its write hook; `Some(None)` takes it away.
+    pub write_hook: Option<Option<StoredFunc>>,
 }
 
 impl Node {
@@ -126,6 +129,7 @@ impl Node {
             durability: options.durability,
             write_acks: options.write_acks,
             indexes: TableIndexes::default(),
+            write_hook: None,
             shards,
         };
         let handle = Arc::new(TableHandle::new(db, config.clone(), self.open_shards(&config)?));
@@ -176,6 +180,9 @@ impl Node {
         }
         after.durability = change.durability.unwrap_or(before.durability);
         after.write_acks = change.write_acks.unwrap_or(before.write_acks);
+        if let Some(hook) = &change.write_hook {
+            after.write_hook.clone_from(hook);
+        }
         match change.shards {
             Some(shards) if shards != before.shards.len() => {
                 let starts = self.learned_starts(&handle, shards)?;

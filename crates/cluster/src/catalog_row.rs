@@ -3,6 +3,7 @@
 
 use datum::{Bytes, Datum, Object, PrimaryKey, Text};
 use log::{Durability, GroupId};
+use reql::StoredFunc;
 use storage::TableId;
 use uuid::Uuid;
 
@@ -150,7 +151,8 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
             object.into()
         })
         .collect();
-    vec![
+    let hook = table.write_hook.as_ref().map(|hook| ("write_hook", hook.text().clone().into()));
+    let mut fields = vec![
         ("uuid", uuid(table.id.uuid())),
         ("db", uuid(table.db.0)),
         ("name", table.name.clone().into()),
@@ -159,7 +161,9 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         ("write_acks", table.write_acks.name().into()),
         ("indexes", table.indexes.to_datum()),
         ("shards", shards.into()),
-    ]
+    ];
+    fields.extend(hook);
+    fields
 }
 
 fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
@@ -186,6 +190,7 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         durability,
         write_acks,
         indexes: indexes_from(row)?,
+        write_hook: hook_from(row)?,
         shards,
     })
 }
@@ -194,6 +199,14 @@ fn indexes_from(row: &Fields<'_>) -> Result<TableIndexes, OpenError> {
     // Tables of earlier versions have none.
     let Some(indexes) = row.0.get("indexes") else { return Ok(TableIndexes::default()) };
     TableIndexes::from_datum(&indexes).ok_or_else(|| row.wrong("its indexes cannot be read".to_owned()))
+}
+
+fn hook_from(row: &Fields<'_>) -> Result<Option<StoredFunc>, OpenError> {
+    if row.is_null("write_hook") {
+        return Ok(None);
+    }
+    let hook = StoredFunc::parse(row.text("write_hook")?);
+    hook.map(Some).map_err(|error| row.wrong(format!("its write hook cannot be read: {error}")))
 }
 
 fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError> {

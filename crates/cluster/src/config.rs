@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use log::Durability;
 pub use log::GroupId;
+use reql::StoredFunc;
 use storage::TableId;
 
 use crate::indexes::TableIndexes;
@@ -87,6 +88,8 @@ pub struct TableConfig {
     pub write_acks: WriteAcks,
     /// Its secondary indexes.
     pub indexes: TableIndexes,
+    /// What every write of a row is shown to, and may change: `(context, old, new) => row`.
+    pub write_hook: Option<StoredFunc>,
     /// The shards in key order, at least one; together they cover every key.
     pub shards: Vec<ShardConfig>,
 }

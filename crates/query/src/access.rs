@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Write,
     /// Creating, dropping and configuring.
     Config,
+    /// Reaching out to the web.
+    Connect,
 }
 
 /// Where it is about to be done.
@@ -58,6 +60,7 @@ pub(crate) fn check_user(catalog: &Catalog, user: &str, need: Need, place: Place
         Need::Read => &[("read", |granted| granted.read)],
         Need::Write => &[("read", |granted| granted.read), ("write", |granted| granted.write)],
         Need::Config => &[("config", |granted| granted.config)],
+        Need::Connect => &[("connect", |granted| granted.connect)],
     };
     match flags.iter().find(|(_, flag)| !has(catalog, user, place, *flag)) {
         None => Ok(()),

@@ -8,6 +8,7 @@ use datum::{Datum, Text, Time};
 use reql::{Cancel, Chance, Env, EvalError, SeededChance};
 
 use crate::limits::BatchLimits;
+use crate::script::ScriptRunner;
 use crate::service::Service;
 
 /// The surroundings of one query. Shared by its evaluation, its cursor and its scan threads.
@@ -32,6 +33,8 @@ pub(crate) struct Cx {
     pub chance: SeededChance,
     /// Whether this is a question of another node, which may not lead to further ones.
     pub served: bool,
+    /// Its scripts in JavaScript.
+    pub scripts: Arc<ScriptRunner>,
     /// This very context, for streams and threads that live on.
     pub me: Weak<Cx>,
 }
@@ -80,6 +83,7 @@ impl Cx {
             cancel,
             chance: SeededChance::new(around.seed),
             served: true,
+            scripts: Arc::default(),
             me: me.clone(),
         })
     }

@@ -233,7 +233,8 @@ impl Inner {
             open: None,
         };
         let config = &table.handle.config;
-        let target = Target { field: &config.primary_key, key };
+        let hook = config.write_hook.as_ref().filter(|_| !write.ignore_hook);
+        let target = Target { field: &config.primary_key, key, hook };
         let decide = |old: Option<&Object>| {
             let report = write.edits.at(0).decide(target, old, &env);
             (decision(&report), report)
@@ -258,9 +259,9 @@ impl Inner {
     }
 
     fn write(&self, write: WriteQuestion) -> Bytes {
-        let WriteQuestion { table, durability, show, around, keys, edits } = write;
+        let WriteQuestion { table, durability, ignore_hook, show, around, keys, edits } = write;
         let cx = self.cx(around, Arc::default());
-        let options = WriteOptions { durability, return_changes: show };
+        let options = WriteOptions { durability, return_changes: show, ignore_hook };
         let reports = self.table(table, ReadMode::Single).and_then(|table| {
             let reports = Driver::new(&cx, TableRef::Stored(table), options).and_then(|mut driver| {
                 let edit = |i: usize| edits.at(i);

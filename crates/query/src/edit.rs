@@ -2,7 +2,9 @@
 //! shard under the latch of the row's key.
 
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
-use reql::{Closure, Env, EvalError};
+use reql::{Closure, Env, EvalError, StoredFunc};
+
+use crate::hook;
 
 /// What a write shows of the rows it touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,20 +97,27 @@ impl RowReport {
     }
 }
 
-/// A table's name for its key, and the key of the row being written.
+/// A table's name for its key, the key of the row being written, and who has the last word.
 #[derive(Clone, Copy)]
 pub(crate) struct Target<'a> {
     /// The field that holds the primary key.
     pub field: &'a Text,
     /// The row's key.
     pub key: &'a PrimaryKey,
+    /// The table's write hook, unless the write leaves it out.
+    pub hook: Option<&'a StoredFunc>,
 }
 
 impl Edit {
     /// What the edit makes of `old`.
     pub fn decide(&self, target: Target<'_>, old: Option<&Object>, env: &Env<'_>) -> RowReport {
         let before = old.map_or(Datum::Null, |row| Datum::Object(row.clone()));
-        match self.after(target, &before, env).and_then(|after| settle(target, &before, after)) {
+        let after = self.after(target, &before, env);
+        let after = match target.hook {
+            None => after,
+            Some(hook) => after.and_then(|after| hook::apply(hook, target.field, &before, after, env)),
+        };
+        match after.and_then(|after| settle(target, &before, after)) {
             Ok(report) => report,
             Err(error) => RowReport::failed(error, before),
         }

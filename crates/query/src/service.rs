@@ -12,9 +12,11 @@ use datum::{Object, Text};
 use parking_lot::Mutex;
 
 use crate::cursors::Cursors;
+use crate::http::Web;
 use crate::jobs::Jobs;
 use crate::links::Links;
 use crate::pool::ScanPool;
+use crate::script::Scripts;
 
 /// Threads for questions of other nodes: most wait for the log or for scan threads.
 const CARRIERS: usize = 8;
@@ -34,6 +36,10 @@ pub struct ServiceOptions {
     pub facts: ServerFacts,
     /// How many threads scan tables; one per core is right.
     pub scan_threads: usize,
+    /// Where `http` goes; `None` when this server has no way out.
+    pub web: Option<Arc<dyn Web>>,
+    /// Who runs `js`; `None` when nobody may.
+    pub scripts: Option<Arc<dyn Scripts>>,
 }
 
 /// Facts about the process, as the system tables show them.
@@ -91,6 +97,8 @@ pub struct Service {
     pub(crate) links: Links,
     /// What other nodes read here.
     pub(crate) cursors: Cursors,
+    pub(crate) web: Option<Arc<dyn Web>>,
+    pub(crate) scripts: Option<Arc<dyn Scripts>>,
     /// The rows of `rethinkdb._debug_scratch`, which live as long as the process.
     pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
     counters: Counters,
@@ -111,6 +119,8 @@ impl Service {
             facts: options.facts,
             pool: ScanPool::new("scan", options.scan_threads),
             jobs: Jobs::default(),
+            web: options.web,
+            scripts: options.scripts,
             scratch: Mutex::new(BTreeMap::new()),
             counters: Counters::default(),
         })

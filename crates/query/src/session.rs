@@ -81,6 +81,7 @@ impl Session {
             cancel,
             chance: SeededChance::new(seed),
             served: false,
+            scripts: Arc::default(),
             me: me.clone(),
         })
     }

@@ -1,8 +1,10 @@
 //! What a term of a running query may answer: a datum, or one of the things only a node has.
 
+use std::sync::Arc;
+
 use cluster::DbId;
 use datum::{Datum, Text};
-use reql::{Closure, EvalError};
+use reql::{Closure, EvalError, Foreign};
 
 use crate::context::Cx;
 use crate::group::Grouped;
@@ -118,6 +120,14 @@ impl Value {
             Value::Func(closure) => Ok(closure),
             Value::Row(row) => Err(Value::Datum(row.into_datum(cx)?).mismatch("FUNCTION")),
             other => Err(other.mismatch("FUNCTION")),
+        }
+    }
+
+    /// The function in another language that it is, if it is one.
+    pub fn as_foreign(&self) -> Option<Arc<dyn Foreign>> {
+        match self {
+            Value::Func(closure) => closure.as_foreign().cloned(),
+            _ => None,
         }
     }
 

@@ -25,6 +25,8 @@ pub enum Request {
     Proxy,
     /// The laboratory.
     Bench(BenchArgs),
+    /// To be a sandbox of a server.
+    JsSandbox,
 }
 
 /// A command line that asks for nothing that can be done.
@@ -75,6 +77,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusa
         Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, Opening::Open)),
         Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
         Some(("proxy", _)) => Ok(Request::Proxy),
+        Some(("js-sandbox", _)) => Ok(Request::JsSandbox),
         Some((other, _)) => {
             Err(clap::Error::raw(ErrorKind::InvalidSubcommand, format!("no command {other}\n")).into())
         }
@@ -102,6 +105,7 @@ fn command() -> Command {
         .subcommand(Command::new("create").about("Make a data directory").args(server_options()))
         .subcommand(Command::new("serve").about("Serve an existing data directory").args(server_options()))
         .subcommand(proxy)
+        .subcommand(Command::new("js-sandbox").about("What r.js runs in").hide(true))
         .subcommand(BenchArgs::augment_subcommands(bench))
 }
 
@@ -189,6 +193,7 @@ mod tests {
         assert!(matches!(words("create -d x"), Ok(Request::Create(_))));
         assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, Opening::Open))));
         assert!(matches!(words("proxy --join a:1 --canonical-address b"), Ok(Request::Proxy)));
+        assert!(matches!(words("js-sandbox"), Ok(Request::JsSandbox)));
         assert!(matches!(words("-v"), Ok(Request::Version)));
         assert!(matches!(words("--version"), Ok(Request::Version)));
         assert!(matches!(words("help serve"), Err(Refusal::Usage(error)) if error.exit_code() == 0));

@@ -35,6 +35,17 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
             "`rekindle proxy` comes in a later version: this version runs a single server, to which drivers connect directly"
         ),
         Request::Bench(args) => return bench::cli::run(args),
+        Request::JsSandbox => return js_sandbox(),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(feature = "js")]
+fn js_sandbox() -> anyhow::Result<ExitCode> {
+    Ok(server::run_sandbox())
+}
+
+#[cfg(not(feature = "js"))]
+fn js_sandbox() -> anyhow::Result<ExitCode> {
+    anyhow::bail!("JavaScript is not built into this program")
 }

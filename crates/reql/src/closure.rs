@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use datum::Datum;
 
-use crate::env::Env;
+use crate::env::{Env, Foreign};
 use crate::error::EvalError;
-use crate::term::{FuncTerm, VarId};
+use crate::term::{Call, FuncTerm, Term, VarId};
 
 /// Evaluates a closure's body once its arguments were counted. The evaluator puts itself here
 /// when it makes a closure, so that terms can call functions without knowing the evaluator.
@@ -26,20 +26,45 @@ pub enum Answer {
 /// A function that can be called with datums.
 #[derive(Clone)]
 pub struct Closure {
-    /// Its parameters and body.
+    /// Its parameters and body; of a foreign function, a body that stands for it.
     pub func: Arc<FuncTerm>,
     /// The variables of enclosing functions that the body uses.
     pub captured: Arc<[(VarId, Datum)]>,
     /// What its body may answer, which decided on who evaluates it.
     pub answer: Answer,
-    run: Run,
+    code: Code,
+}
+
+/// Who evaluates a closure.
+#[derive(Clone)]
+enum Code {
+    Terms(Run),
+    Foreign(Arc<dyn Foreign>),
 }
 
 impl Closure {
     /// A closure that `run` evaluates, as `answer` asks.
     #[must_use]
     pub fn new(func: Arc<FuncTerm>, captured: Arc<[(VarId, Datum)]>, answer: Answer, run: Run) -> Self {
-        Closure { func, captured, answer, run }
+        Closure { func, captured, answer, code: Code::Terms(run) }
+    }
+
+    /// A function that `call`, a term of the open language, answered.
+    #[must_use]
+    pub fn foreign(call: Call, code: Arc<dyn Foreign>) -> Self {
+        let body = Term::Call(Box::new(call));
+        let func = FuncTerm { params: Vec::new(), body, captures: Vec::new(), closed: false };
+        let (func, captured) = (Arc::new(func), Arc::default());
+        Closure { func, captured, answer: Answer::Datum, code: Code::Foreign(code) }
+    }
+
+    /// The foreign function that this is, if it is one.
+    #[must_use]
+    pub fn as_foreign(&self) -> Option<&Arc<dyn Foreign>> {
+        match &self.code {
+            Code::Terms(_) => None,
+            Code::Foreign(code) => Some(code),
+        }
     }
 
     /// The number of declared parameters.
@@ -56,7 +81,10 @@ impl Closure {
     /// The datum the function answers.
     pub fn call(&self, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
         self.check_arity(values.len())?;
-        (self.run)(self, values, env)
+        match &self.code {
+            Code::Terms(run) => run(self, values, env),
+            Code::Foreign(code) => code.call(values, env),
+        }
     }
 
     /// Calls a predicate: whether its answer counts as true.

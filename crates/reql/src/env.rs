@@ -1,6 +1,7 @@
 //! What an evaluation may know besides its arguments: limits, the query's time, whether it
 //! should stop, chance, and the door to terms that touch the world.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{Datum, Text, Time};
@@ -51,8 +52,25 @@ impl Env<'_> {
 ///
 /// The closed evaluator hands over every call that has such a term anywhere below it.
 pub trait OpenTerms: Send + Sync {
-    /// The datum `call` answers where the variables of `scope` are bound.
-    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<Datum, EvalError>;
+    /// What `call` answers where the variables of `scope` are bound: a datum or a function.
+    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<OpenValue, EvalError>;
+}
+
+/// What an open term answers to the closed language.
+pub enum OpenValue {
+    /// A value.
+    Datum(Datum),
+    /// A function in another language.
+    Func(Arc<dyn Foreign>),
+}
+
+/// A function in another language, run by whoever made it.
+pub trait Foreign: Send + Sync {
+    /// The datum it answers. It may be called with any number of values.
+    fn call(&self, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError>;
+
+    /// What `info` shows as its source.
+    fn source(&self) -> String;
 }
 
 /// A flag by which a query is told to stop.

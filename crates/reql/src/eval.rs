@@ -17,7 +17,7 @@ use datum::{Datum, Text};
 use crate::args::{Arg, Args};
 use crate::closure::{Answer, Closure};
 use crate::deep;
-use crate::env::Env;
+use crate::env::{Env, OpenValue};
 use crate::error::EvalError;
 use crate::operation::{self, Extras, Operation};
 use crate::order::Order;
@@ -163,7 +163,10 @@ fn is_shell(op: Op) -> bool {
 
 fn open(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     match place.env.open {
-        Some(world) => world.eval_open(call, place.scope).map(Value::Datum),
+        Some(world) => match world.eval_open(call, place.scope)? {
+            OpenValue::Datum(datum) => Ok(Value::Datum(datum)),
+            OpenValue::Func(code) => Ok(Value::Func(Closure::foreign(call.clone(), code))),
+        },
         None => Err(not_here(call.op)),
     }
 }

@@ -40,7 +40,7 @@ pub mod wire;
 pub use args::{Arg, Args};
 pub use backtrace::{Backtrace, Frame};
 pub use closure::{Answer, Closure, Run};
-pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, OpenTerms, SeededChance};
+pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
     IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,

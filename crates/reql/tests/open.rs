@@ -8,7 +8,8 @@ use std::sync::Mutex;
 
 use datum::{Datum, Time};
 use rekindle_reql::{
-    self as reql, Call, Cancel, Env, ErrorClass, EvalError, OpenTerms, Scope, SeededChance, Term, wire,
+    self as reql, Call, Cancel, Env, ErrorClass, EvalError, Foreign, OpenTerms, OpenValue, Scope,
+    SeededChance, Term, wire,
 };
 
 fn parsed(text: &str) -> Term {
@@ -21,11 +22,11 @@ fn parsed(text: &str) -> Term {
 struct Sevens(Mutex<Vec<String>>);
 
 impl OpenTerms for Sevens {
-    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<Datum, EvalError> {
+    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<OpenValue, EvalError> {
         let bound = scope.get(reql::VarId(1)).map(Datum::to_json_string);
         let asked = format!("{} with {}", call.op.name(), bound.unwrap_or_default());
         self.0.lock().expect("the list").push(asked);
-        Ok(Datum::Number(7.0))
+        Ok(OpenValue::Datum(Datum::Number(7.0)))
     }
 }
 
@@ -109,4 +110,52 @@ fn a_query_that_was_told_to_stop_stops() {
 fn numbers_drawn_from_a_seed_repeat() {
     let draw = || eval("r.range(10).map(x => r.random()).coerce_to(\"array\")", None, &Cancel::new());
     assert_eq!(draw().expect("numbers"), draw().expect("numbers"));
+}
+
+/// A world whose open terms are functions that sum.
+struct Sums;
+
+struct Sum;
+
+impl OpenTerms for Sums {
+    fn eval_open(&self, _: &Call, _: &Scope<'_>) -> Result<OpenValue, EvalError> {
+        Ok(OpenValue::Func(std::sync::Arc::new(Sum)))
+    }
+}
+
+impl Foreign for Sum {
+    fn call(&self, values: &[Datum], _: &Env<'_>) -> Result<Datum, EvalError> {
+        let number = |value: &Datum| if let Datum::Number(number) = value { *number } else { 0.0 };
+        Ok(Datum::Number(values.iter().map(number).sum()))
+    }
+
+    fn source(&self) -> String {
+        "the sum".to_owned()
+    }
+}
+
+#[test]
+fn a_foreign_function_is_called_like_any_other() {
+    let chance = SeededChance::new(1);
+    let cancel = Cancel::new();
+    let env = Env {
+        now: Time::new(0.0, 0),
+        array_limit: 100_000,
+        cancel: &cancel,
+        chance: &chance,
+        globals: &[],
+        open: Some(&Sums),
+    };
+    let script = "r.javascript(\"\")";
+    for (query, expected) in [
+        (format!("[1, 2].map({script})"), "[1,2]"),
+        (format!("[1, 2, 3].reduce({script})"), "6"),
+        (format!("[0, 1].filter({script})"), "[0,1]"),
+        (format!("r.do(1, 2, {script})"), "3"),
+        (format!("{script}.type_of()"), "\"FUNCTION\""),
+        (format!("{script}.info()[\"source_code\"]"), "\"the sum\""),
+    ] {
+        let value = reql::eval(&parsed(&query), &Scope::empty(), &env);
+        assert_eq!(value.map(|value| value.to_json_string()).expect(&query), expected, "{query}");
+    }
 }

@@ -45,6 +45,10 @@ pub struct Config {
     pub cores: usize,
     /// Whether other machines may connect although `admin` has no password.
     pub insecure: bool,
+    /// Which addresses `r.http` may reach.
+    pub http_reach: HttpReach,
+    /// Whether queries may run JavaScript.
+    pub enable_js: bool,
     /// What the user should know about options that have no effect.
     pub notes: Vec<String>,
 }
@@ -84,6 +88,15 @@ impl CacheSize {
             CacheSize::Megabytes(megabytes) => megabytes << 20,
         }
     }
+}
+
+/// Which addresses `r.http` may reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpReach {
+    /// Those of the public internet.
+    Public,
+    /// All.
+    Everything,
 }
 
 /// The first password of `admin`; without effect once there is one.

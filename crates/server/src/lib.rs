@@ -12,9 +12,12 @@ mod counters;
 mod data_directory;
 mod desk;
 mod http;
+#[cfg(feature = "js")]
+mod js;
 mod listen;
 mod log_lines;
 mod node_service;
+mod outside;
 mod password;
 mod pid_file;
 mod pool;
@@ -23,15 +26,21 @@ pub mod service;
 mod shutdown;
 mod start_error;
 mod startup;
+#[cfg(feature = "http")]
+mod web;
 mod worker;
 
 pub use connection::Connection;
 pub use counters::Counters;
 pub use data_directory::{DirectoryError, Opening};
 pub use desk::{Desk, House};
+#[cfg(feature = "js")]
+pub use js::{JsPool, run_sandbox};
 pub use listen::{Bound, accept_drivers, bind};
 pub use start_error::StartError;
 pub use startup::{create, serve};
+#[cfg(feature = "http")]
+pub use web::WebClient;
 pub use worker::Workers;
 
 /// The kind of machine the program was built for, as in `x86_64-linux`.

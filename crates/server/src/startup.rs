@@ -24,6 +24,7 @@ use crate::http::{self, Health, Observed, Pages, Sources, Stage};
 use crate::listen::{Bound, accept_drivers, bind, refuse_peers};
 use crate::log_lines::LogLines;
 use crate::node_service::NodeService;
+use crate::outside;
 use crate::password;
 use crate::pid_file::PidFile;
 use crate::server_name;
@@ -284,6 +285,8 @@ impl Running {
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
             facts: facts(config, machine, ports, argv),
             scan_threads: config.cores,
+            web: outside::web(config),
+            scripts: outside::scripts(config),
         });
         let service = Arc::new(NodeService::new(node.clone(), queries));
         let house = Arc::new(House::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?);

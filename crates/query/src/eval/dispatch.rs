@@ -6,8 +6,8 @@ use crate::args::Args;
 use crate::context::Cx;
 use crate::term::sequence::Over;
 use crate::term::{
-    between, by_index, coerce, config, db, db_admin, get, get_all, grant, index, info, join, map, order_by,
-    range, reconfigure, sequence, sync, table, table_admin, union, update, wait,
+    between, by_index, coerce, config, db, db_admin, get, get_all, grant, http, index, info, join, js, map,
+    order_by, range, reconfigure, sequence, sync, table, table_admin, union, update, wait, write_hook,
 };
 use crate::value::Value;
 
@@ -82,10 +82,11 @@ fn administration(args: Args<'_>) -> Result<Value, EvalError> {
         Op::IndexDrop => index::index_drop(args),
         Op::IndexCreate => index::index_create(args),
         Op::IndexRename => index::index_rename(args),
-        Op::GetWriteHook => index::get_write_hook(args),
-        Op::SetWriteHook | Op::Changes | Op::GetIntersecting | Op::GetNearest | Op::Javascript | Op::Http => {
-            Err(EvalError::not_yet(args.op()))
-        }
+        Op::SetWriteHook => write_hook::set_write_hook(args),
+        Op::GetWriteHook => write_hook::get_write_hook(args),
+        Op::Http => http::http(args),
+        Op::Javascript => js::js(args),
+        Op::Changes | Op::GetIntersecting | Op::GetNearest => Err(EvalError::not_yet(args.op())),
         _ => leaf(args),
     }
 }

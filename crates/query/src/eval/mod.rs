@@ -8,7 +8,7 @@ mod each;
 mod grouped;
 
 use datum::Datum;
-use reql::{Call, Closure, EvalError, Op, OpenTerms, Scope, Term};
+use reql::{Call, Closure, EvalError, Op, OpenTerms, OpenValue, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
@@ -39,6 +39,9 @@ impl Cx {
 
     /// What a function answers, which may be more than a datum.
     pub(crate) fn call_value(&self, closure: &Closure, values: &[Datum]) -> Result<Value, EvalError> {
+        if let Some(foreign) = closure.as_foreign() {
+            return foreign.call(values, &self.env()).map(Value::Datum);
+        }
         closure.check_arity(values.len())?;
         let func = &closure.func;
         let values = if func.params.is_empty() { &[] } else { values };
@@ -105,7 +108,11 @@ impl Cx {
 }
 
 impl OpenTerms for Cx {
-    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<Datum, EvalError> {
-        stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, || self.open_call(call, scope)?.into_datum(self))
+    fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<OpenValue, EvalError> {
+        let value = stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, || self.open_call(call, scope))?;
+        match value.as_foreign() {
+            Some(code) => Ok(OpenValue::Func(code)),
+            None => value.into_datum(self).map(OpenValue::Datum),
+        }
     }
 }

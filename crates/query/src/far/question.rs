@@ -53,6 +53,7 @@ pub(crate) enum Question {
 pub(crate) struct WriteQuestion {
     pub table: TableId,
     pub durability: Option<Durability>,
+    pub ignore_hook: bool,
     pub show: ReturnChanges,
     pub around: Surroundings,
     pub keys: Vec<PrimaryKey>,
@@ -203,6 +204,7 @@ impl Travel for WriteQuestion {
             Some(Durability::Hard) => 1,
             Some(Durability::Soft) => 2,
         });
+        out.byte(u8::from(self.ignore_hook));
         out.byte(match self.show {
             ReturnChanges::No => 0,
             ReturnChanges::Changed => 1,
@@ -230,6 +232,11 @@ impl Travel for WriteQuestion {
             2 => Some(Durability::Soft),
             _ => return Err(from.garbled("a durability")),
         };
+        let ignore_hook = match from.byte()? {
+            0 => false,
+            1 => true,
+            _ => return Err(from.garbled("whether a write passes the hook")),
+        };
         let show = match from.byte()? {
             0 => ReturnChanges::No,
             1 => ReturnChanges::Changed,
@@ -245,7 +252,7 @@ impl Travel for WriteQuestion {
         };
         match &edits {
             Edits::Each(each) if each.len() != keys.len() => Err(from.garbled("an edit for each key")),
-            _ => Ok(WriteQuestion { table, durability, show, around, keys, edits }),
+            _ => Ok(WriteQuestion { table, durability, ignore_hook, show, around, keys, edits }),
         }
     }
 }

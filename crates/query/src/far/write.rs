@@ -27,6 +27,8 @@ pub(crate) struct WriteTo {
     pub table: TableId,
     /// What the write waits for; `None` leaves it to the table.
     pub durability: Option<Durability>,
+    /// Whether the table's write hook has no say in it.
+    pub ignore_hook: bool,
     /// What the reports must show.
     pub show: ReturnChanges,
 }
@@ -44,6 +46,7 @@ impl FarWrite {
         let question = Question::Write(WriteQuestion {
             table: to.table,
             durability: to.durability,
+            ignore_hook: to.ignore_hook,
             show: to.show,
             around: Surroundings::of(cx),
             keys,

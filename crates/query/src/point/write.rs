@@ -83,6 +83,7 @@ impl Session {
                 let question = Question::Write(WriteQuestion {
                     table: table.config.id,
                     durability: options.durability,
+                    ignore_hook: false,
                     show: options.return_changes,
                     around: self.surroundings(),
                     keys: vec![key],
@@ -139,7 +140,8 @@ impl Session {
             globals: &[],
             open: None,
         };
-        let target = Target { field: &table.config.primary_key, key };
+        let hook = table.config.write_hook.as_ref();
+        let target = Target { field: &table.config.primary_key, key, hook };
         let decide = |old: Option<&Object>| {
             let report = edit.decide(target, old, &env);
             (decision(&report), report)

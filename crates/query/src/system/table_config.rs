@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::fields::{object, only, string, strings};
 use crate::context::Cx;
 use crate::failure::admin_failed;
+use crate::hook::described_hook;
 use crate::names::check_name;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
@@ -38,7 +39,7 @@ pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers)
         ("durability", durability_name(config.durability).into()),
         ("write_acks", config.write_acks.name().into()),
         ("indexes", strings(config.indexes.all().into_iter().map(|index| index.name.clone()))),
-        ("write_hook", Datum::Null),
+        ("write_hook", described_hook(config)),
         ("shards", config.shards.iter().map(shard).collect::<Vec<_>>().into()),
     ])
 }
@@ -122,6 +123,7 @@ fn change(cx: &Cx, old: &Object, new: &Object) -> Result<(), EvalError> {
         durability: row.durability,
         write_acks: row.write_acks,
         shards: row.shards,
+        write_hook: None,
     };
     cx.node().change_table(id_of(old)?, &change).map(drop).map_err(admin_failed)
 }

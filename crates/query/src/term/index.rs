@@ -250,9 +250,3 @@ fn field(name: &Text) -> Result<StoredFunc, EvalError> {
     let text = format!("[69,[[2,[1]],[170,[[10,[1]],{}]]]]", Datum::String(name.clone()).to_json_string());
     StoredFunc::parse(text.into()).map_err(|error| EvalError::internal(error.to_string()))
 }
-
-/// `get_write_hook`: there is none.
-pub(crate) fn get_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
-    args.table(0)?;
-    Ok(Value::Datum(Datum::Null))
-}

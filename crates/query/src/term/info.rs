@@ -38,7 +38,11 @@ pub(crate) fn info(mut args: Args<'_>) -> Result<Value, EvalError> {
         Value::Datum(Datum::Null | Datum::MinVal | Datum::MaxVal) | Value::Grouped(_) => {}
         Value::Datum(datum) => put(&mut out, "value", datum.pretty().into()),
         Value::Func(closure) => {
-            put(&mut out, "source_code", reql::print::function(&closure.func).into());
+            let source = match closure.as_foreign() {
+                Some(foreign) => foreign.source(),
+                None => reql::print::function(&closure.func),
+            };
+            put(&mut out, "source_code", source.into());
         }
     }
     Ok(Value::Datum(Datum::Object(out.build())))

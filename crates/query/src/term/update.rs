@@ -70,15 +70,22 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
             Ok(Patch::Func(closure))
         }
         // What goes wrong in it goes wrong for each row.
-        change if literals => match reql::eval_with_literals(change, scope, &cx.env()) {
-            Ok(value) => Ok(Patch::Constant(value)),
-            Err(error) => Ok(Patch::Fails(error)),
-        },
+        change if literals && !is_script(change) => {
+            match reql::eval_with_literals(change, scope, &cx.env()) {
+                Ok(value) => Ok(Patch::Constant(value)),
+                Err(error) => Ok(Patch::Fails(error)),
+            }
+        }
         change => match cx.eval(change, scope)? {
             Value::Func(closure) => Ok(Patch::Func(closure)),
             other => other.into_datum(cx).map(Patch::Constant),
         },
     }
+}
+
+/// A script may be a function.
+fn is_script(term: &Term) -> bool {
+    term.as_call().is_some_and(|call| call.op == Op::Javascript)
 }
 
 fn write(
@@ -164,7 +171,7 @@ fn work_out(
 ) -> Vec<Edit> {
     let field = table.primary_key();
     let fixed = |((_, row), key): (&(Datum, Datum), &PrimaryKey)| {
-        edit.fixed(Target { field: &field, key }, row, &cx.env())
+        edit.fixed(Target { field: &field, key, hook: None }, row, &cx.env())
     };
     rows.iter().zip(keys).map(fixed).collect()
 }

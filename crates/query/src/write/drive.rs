@@ -86,7 +86,11 @@ pub(crate) struct Driver<'a> {
 impl<'a> Driver<'a> {
     /// A driver for `table`.
     pub fn new(cx: &'a Cx, table: TableRef, options: WriteOptions) -> Result<Self, EvalError> {
-        access::check(cx, Need::Write, Place::of_table(&table))?;
+        let place = Place::of_table(&table);
+        access::check(cx, Need::Write, place)?;
+        if options.ignore_hook {
+            access::check(cx, Need::Config, place)?;
+        }
         check_read_mode(&table)?;
         let field = table.primary_key();
         Ok(Driver { cx, table, field, options, in_flight: VecDeque::new() })
@@ -193,12 +197,13 @@ impl<'a> Driver<'a> {
         reports: &mut [Option<RowReport>],
     ) -> Result<Vec<usize>, EvalError> {
         let durability = self.options.durability.unwrap_or(handle.config.durability);
+        let hook = handle.config.write_hook.as_ref().filter(|_| !self.options.ignore_hook);
         let env = self.cx.closed_env();
         let mut moved = Vec::new();
         for indexes in indexes.chunks(ENTRY_ROWS_MAX) {
             let keys: Vec<PrimaryKey> = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
             let decide = |at: usize, old: Option<&Object>| {
-                let target = Target { field: &self.field, key: &keys[at] };
+                let target = Target { field: &self.field, key: &keys[at], hook };
                 let report = (planned.edit)(indexes[at]).decide(target, old, &env);
                 (decision(&report), report)
             };
@@ -227,8 +232,9 @@ impl<'a> Driver<'a> {
             TableRef::Stored(stored) => stored.handle.config.id,
             TableRef::System(system) => system_table_id(system.table.name()),
         };
-        let WriteOptions { durability, return_changes: show } = self.options;
-        FarWrite::ask(self.cx, server, WriteTo { table, durability, show }, keys, edits, indexes)
+        let WriteOptions { durability, return_changes: show, ignore_hook } = self.options;
+        let to = WriteTo { table, durability, ignore_hook, show };
+        FarWrite::ask(self.cx, server, to, keys, edits, indexes)
     }
 
     /// Waits for what another node wrote; returns the rows that were not there.
@@ -308,7 +314,7 @@ fn write_system(
             row.get(field).is_some_and(|id| PrimaryKey::encode(&id).is_ok_and(|id| id == *key))
         };
         let old = rows.into_iter().find(is_it);
-        let mut report = (planned.edit)(i).decide(Target { field, key }, old.as_ref(), &env);
+        let mut report = (planned.edit)(i).decide(Target { field, key, hook: None }, old.as_ref(), &env);
         if report.is_change() {
             let new = match &report.new {
                 Datum::Object(row) => Some(row),

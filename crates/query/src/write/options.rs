@@ -14,6 +14,8 @@ pub(crate) struct WriteOptions {
     pub durability: Option<Durability>,
     /// What it shows of the rows.
     pub return_changes: ReturnChanges,
+    /// Whether the table's write hook has no say in it.
+    pub ignore_hook: bool,
 }
 
 impl WriteOptions {
@@ -24,7 +26,11 @@ impl WriteOptions {
                 "Error: encountered obsolete optarg `return_vals`.  Use `return_changes` instead.",
             ));
         }
-        Ok(WriteOptions { durability: durability_of(args)?, return_changes: return_changes(args)? })
+        Ok(WriteOptions {
+            durability: durability_of(args)?,
+            return_changes: return_changes(args)?,
+            ignore_hook: args.flag("ignore_write_hook")?,
+        })
     }
 }
 

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "not every test uses everything")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod world;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,6 +148,8 @@ fn service(node: Arc<Node>) -> Arc<Service> {
         passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
         facts: ServerFacts::default(),
         scan_threads: 2,
+        web: Some(Arc::new(world::SmallWeb)),
+        scripts: Some(Arc::new(world::SmallScripts::default())),
     })
 }
 

@@ -111,7 +111,10 @@ fn info(value: &Value) -> Datum {
     };
     info.insert(Text::from_static("type"), Datum::String(Text::from_static(name)));
     if let Value::Func(closure) = value {
-        let source = print::function(&closure.func);
+        let source = match closure.as_foreign() {
+            Some(foreign) => foreign.source(),
+            None => print::function(&closure.func),
+        };
         info.insert(Text::from_static("source_code"), Datum::from(source));
     }
     Datum::Object(info.build())

@@ -39,6 +39,7 @@ use Takes::{Many, Nothing, One};
 const FILES: &str = "Files";
 const SERVER: &str = "Server";
 const NETWORK: &str = "Network";
+const QUERIES: &str = "Queries";
 const MACHINE: &str = "Machine";
 const ACCEPTED: &str = "Accepted, without effect";
 
@@ -94,6 +95,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     short('o', option("port-offset", One("NUMBER"), NETWORK, "Added to every port")),
     option("no-http-admin", Nothing, NETWORK, "No HTTP port"),
     option(
+        "http-allow-private",
+        Nothing,
+        QUERIES,
+        "Let r.http reach addresses that are not public: this machine, private networks",
+    ),
+    option("enable-js", Nothing, QUERIES, "Let queries run JavaScript with r.js, in processes of its own"),
+    option(
         "cache-size",
         One("MB|auto"),
         MACHINE,
@@ -115,7 +123,7 @@ pub const MISSING: &[(&str, &str)] = &[
     ("rungroup", "let a service manager such as systemd choose the group"),
     ("direct-io", "files are read through the system's cache; leave it out"),
     ("web-static-directory", "there is no admin UI yet; leave it out"),
-    ("reql-http-proxy", "r.http does not exist yet; leave it out"),
+    ("reql-http-proxy", "r.http connects directly; leave it out"),
     ("driver-tls-key", "TLS does not exist yet; put a TLS proxy in front of the driver port"),
     ("driver-tls-cert", "TLS does not exist yet; put a TLS proxy in front of the driver port"),
     ("driver-tls-ca", "TLS does not exist yet; put a TLS proxy in front of the driver port"),

@@ -6,7 +6,7 @@ use std::thread::available_parallelism;
 
 use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
-use super::{CacheSize, Config, Service};
+use super::{CacheSize, Config, HttpReach, Service};
 
 const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
@@ -37,6 +37,11 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         pid_file: path(&given, "pid-file"),
         cores,
         insecure: given.flag("insecure"),
+        http_reach: match given.flag("http-allow-private") {
+            true => HttpReach::Everything,
+            false => HttpReach::Public,
+        },
+        enable_js: given.flag("enable-js"),
         notes: notes(&given),
     })
 }

@@ -1,0 +1,64 @@
+//! Write hooks: what a table's own function makes of every write, after the write's function.
+//!
+//! Source: reql reference section 12.
+
+use cluster::TableConfig;
+use datum::{Bytes, Datum, ObjectBuilder, Text};
+use reql::{ARRAY_LIMIT_DEFAULT, Answer, Env, EvalError, Scope, StoredFunc};
+
+/// What the bytes of a hook begin with, as `get_write_hook` shows them.
+pub(crate) const HOOK_PREFIX: &str = "$reql_write_hook_function$";
+
+/// What the `hook` of a table with this key field makes of a row that was `before` and that a write wants to be `after`.
+///
+/// The hook sees no options of the query that writes, and may neither make a deletion of a
+/// row nor a row of a deletion.
+pub(crate) fn apply(
+    hook: &StoredFunc,
+    field: &Text,
+    before: &Datum,
+    after: Datum,
+    env: &Env<'_>,
+) -> Result<Datum, EvalError> {
+    let mut context = ObjectBuilder::new();
+    context.insert(Text::from_static("primary_key"), key_of(field, before, &after)?);
+    context.insert(Text::from_static("timestamp"), Datum::Time(env.now));
+    let env = Env { array_limit: ARRAY_LIMIT_DEFAULT, globals: &[], open: None, ..*env };
+    let is_deletion = matches!(after, Datum::Null);
+    let values = [Datum::Object(context.build()), before.clone(), after];
+    let answer = reql::closure(hook.func(), &Scope::empty(), Answer::Datum)
+        .and_then(|hook| hook.call(&values, &env))
+        .map_err(|error| error.prefixed("Error in write hook: "))?;
+    match (is_deletion, &answer) {
+        (true, Datum::Null) => Ok(answer),
+        (true, _) => {
+            Err(EvalError::op_failed("A write hook function must not turn a deletion into a replace/insert."))
+        }
+        (false, Datum::Null) => {
+            Err(EvalError::op_failed("A write hook function must not turn a replace/insert into a deletion."))
+        }
+        (false, _) => Ok(answer),
+    }
+}
+
+/// The key as the row to be written has it, else as the old one had it, else null.
+fn key_of(field: &Text, before: &Datum, after: &Datum) -> Result<Datum, EvalError> {
+    match (after, before) {
+        (Datum::Object(row), _) | (Datum::Null, Datum::Object(row)) => {
+            Ok(row.get(field).unwrap_or(Datum::Null))
+        }
+        (Datum::Null, _) => Ok(Datum::Null),
+        (other, _) => Err(EvalError::type_error("OBJECT", other)),
+    }
+}
+
+/// A table's hook as `get_write_hook` and `table_config` show it.
+pub(crate) fn described_hook(table: &TableConfig) -> Datum {
+    let Some(hook) = &table.write_hook else { return Datum::Null };
+    let bytes = [HOOK_PREFIX.as_bytes(), hook.text().as_bytes()].concat();
+    let query = format!("setWriteHook({})", reql::print::function(hook.func()));
+    let mut out = ObjectBuilder::new();
+    out.insert(Text::from_static("function"), Datum::Binary(Bytes::from(bytes)));
+    out.insert(Text::from_static("query"), query.into());
+    Datum::Object(out.build())
+}

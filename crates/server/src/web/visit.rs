@@ -1,0 +1,220 @@
+//! One request until its last answer: tries, redirections, challenges.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use digest_auth::{AuthContext, HttpMethod};
+use parking_lot::Mutex;
+use query::{Auth, HttpFailure, HttpRequest, HttpResponse, Method};
+use ureq::http::header::{AUTHORIZATION, COOKIE, LOCATION, SET_COOKIE, WWW_AUTHENTICATE};
+use ureq::http::{Request, Response};
+use ureq::tls::TlsConfig;
+use ureq::{Agent, Body};
+
+use super::failure::Trouble;
+use super::jar::Jar;
+use super::location::Location;
+
+/// Longest wait for a connection: beyond the request's own time nobody could end it early.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// Most bytes of an answer's header.
+const HEADER_BYTES_MAX: usize = 256 << 10;
+
+/// Answers after which trying again may help.
+const PASSING_STATUS: [u16; 5] = [408, 500, 502, 503, 504];
+
+/// Who makes requests, and the cookies that go with them.
+#[derive(Clone)]
+pub(super) struct Visitor {
+    pub agent: Agent,
+    pub jar: Arc<Mutex<Jar>>,
+}
+
+/// Gets the last answer to `request`.
+pub(super) fn visit(visitor: &Visitor, request: &HttpRequest) -> Result<HttpResponse, HttpFailure> {
+    let deadline = Instant::now() + request.timeout;
+    let mut last = Err(HttpFailure::Failed("could not perform, no attempts allowed".to_owned()));
+    for _ in 0..request.attempts {
+        match Attempt::new(visitor, request, deadline).and_then(Attempt::answer) {
+            Ok(answer) if PASSING_STATUS.contains(&answer.status) => last = Ok(answer),
+            Ok(answer) => return Ok(answer),
+            Err(Trouble::Passing(why)) => last = Err(HttpFailure::Failed(why.to_owned())),
+            Err(Trouble::Final(failure)) => return Err(failure),
+        }
+    }
+    last
+}
+
+/// One try, which may take several exchanges.
+struct Attempt<'a> {
+    visitor: &'a Visitor,
+    request: &'a HttpRequest,
+    deadline: Instant,
+    place: Location,
+    method: Method,
+    /// Whether the body is still to be sent; after some redirections it is not.
+    has_body: bool,
+    /// Whether the server is still the one that was asked first.
+    at_home: bool,
+}
+
+impl<'a> Attempt<'a> {
+    fn new(
+        visitor: &'a Visitor,
+        request: &'a HttpRequest,
+        deadline: Instant,
+    ) -> Result<Attempt<'a>, Trouble> {
+        let place = Location::parse(&request.url)?;
+        let has_body = !request.body.is_empty() || request.method == Method::Post;
+        Ok(Attempt { visitor, request, deadline, place, method: request.method, has_body, at_home: true })
+    }
+
+    fn answer(mut self) -> Result<HttpResponse, Trouble> {
+        for followed in 0..=self.request.redirects {
+            let response = self.authorized()?;
+            let Some(location) = self.redirection(&response) else { return self.read(response) };
+            if followed == self.request.redirects {
+                return Err(Trouble::failed("Number of redirects hit maximum amount"));
+            }
+            self.follow(response.status().as_u16(), &location)?;
+        }
+        Err(Trouble::failed("Number of redirects hit maximum amount"))
+    }
+
+    /// Where the answer sends us, if redirections are followed at all.
+    fn redirection(&self, response: &Response<Body>) -> Option<String> {
+        let status = response.status().as_u16();
+        if self.request.redirects == 0 || !matches!(status, 301 | 302 | 303 | 307 | 308) {
+            return None;
+        }
+        let location = response.headers().get(LOCATION)?;
+        Some(String::from_utf8_lossy(location.as_bytes()).into_owned())
+    }
+
+    fn follow(&mut self, status: u16, location: &str) -> Result<(), Trouble> {
+        let next = self.place.join(location)?;
+        let becomes_get = match status {
+            303 => self.method != Method::Head,
+            301 | 302 => self.method == Method::Post,
+            _ => false,
+        };
+        if becomes_get {
+            self.method = Method::Get;
+            self.has_body = false;
+        }
+        self.at_home &= self.place.is_with(&next);
+        self.place = next;
+        Ok(())
+    }
+
+    /// The answer once the server knows who asks.
+    fn authorized(&self) -> Result<Response<Body>, Trouble> {
+        match &self.request.auth {
+            Some(Auth::Basic { user, pass }) if self.at_home => {
+                self.exchange(Some(&format!("Basic {}", BASE64.encode(format!("{user}:{pass}")))))
+            }
+            Some(Auth::Digest { user, pass }) if self.at_home => {
+                let response = self.exchange(None)?;
+                match self.digest(&response, user, pass) {
+                    Some(credentials) => self.exchange(Some(&credentials)),
+                    None => Ok(response),
+                }
+            }
+            _ => self.exchange(None),
+        }
+    }
+
+    /// The answer to a challenge, if there is one that can be answered.
+    fn digest(&self, response: &Response<Body>, user: &str, pass: &str) -> Option<String> {
+        if response.status().as_u16() != 401 {
+            return None;
+        }
+        let mut challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
+        let mut challenge =
+            challenges.find_map(|line| line.to_str().ok().and_then(|line| digest_auth::parse(line).ok()))?;
+        let method = HttpMethod(self.method.name().into());
+        let body = self.has_body.then_some(self.request.body.as_slice());
+        let context = AuthContext::new_with_method(user, pass, self.place.target(), body, method);
+        challenge.respond(&context).ok().map(|answer| answer.to_header_string())
+    }
+
+    fn exchange(&self, credentials: Option<&str>) -> Result<Response<Body>, Trouble> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(Trouble::Final(HttpFailure::TimedOut));
+        }
+        let mut builder = Request::builder().method(self.method.name()).uri(self.place.uri());
+        for (name, value) in &self.request.headers {
+            if self.is_sent(name) {
+                builder = builder.header(name, value);
+            }
+        }
+        if let Some(cookies) = self.visitor.jar.lock().line(&self.place) {
+            builder = builder.header(COOKIE, cookies);
+        }
+        if let Some(credentials) = credentials {
+            builder = builder.header(AUTHORIZATION, credentials);
+        }
+        let body = if self.has_body { Some(self.request.body.as_slice()) } else { None };
+        let sent = match body {
+            Some(body) => self.run(builder.body(body).map_err(bad_header)?, left),
+            None => self.run(builder.body(()).map_err(bad_header)?, left),
+        };
+        let response = match sent {
+            // The connection alone took too long; there may be time for another.
+            Err(ureq::Error::Timeout(_)) if Instant::now() < self.deadline => {
+                return Err(Trouble::Passing("could not connect to server"));
+            }
+            sent => sent.map_err(Trouble::of)?,
+        };
+        for line in response.headers().get_all(SET_COOKIE) {
+            if let Ok(line) = line.to_str() {
+                self.visitor.jar.lock().take(line, &self.place);
+            }
+        }
+        Ok(response)
+    }
+
+    /// Headers about a body go with it; secrets stay with the server they were meant for.
+    fn is_sent(&self, name: &str) -> bool {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let about_body = is("content-type") || is("content-length") || is("content-encoding");
+        let secret = is("authorization") || is("cookie");
+        let moved = self.method != self.request.method;
+        !(about_body && moved) && (self.at_home || !secret)
+    }
+
+    fn run(
+        &self,
+        request: Request<impl ureq::AsSendBody>,
+        left: Duration,
+    ) -> Result<Response<Body>, ureq::Error> {
+        let tls = TlsConfig::builder().disable_verification(!self.request.verify).build();
+        let request = self
+            .visitor
+            .agent
+            .configure_request(request)
+            .tls_config(tls)
+            .timeout_global(Some(left))
+            .timeout_connect(Some(left.min(CONNECT_MAX)))
+            .max_response_header_size(HEADER_BYTES_MAX)
+            .build();
+        self.visitor.agent.run(request)
+    }
+
+    fn read(&self, response: Response<Body>) -> Result<HttpResponse, Trouble> {
+        let (head, body) = response.into_parts();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let headers = head.headers.iter();
+        let headers =
+            headers.map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes()))).collect();
+        let body = body.into_with_config().limit(self.request.body_bytes_max).read_to_vec();
+        Ok(HttpResponse { status: head.status.as_u16(), headers, body: body.map_err(Trouble::of)? })
+    }
+}
+
+fn bad_header(error: ureq::http::Error) -> Trouble {
+    Trouble::failed(format!("the request cannot be sent: {error}"))
+}
