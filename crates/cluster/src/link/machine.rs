@@ -24,6 +24,9 @@ use crate::{Answered, AskError, ServerId};
 use peer::Peer;
 use session::{Origin, Session, Stage};
 
+/// More connections than this are no cluster; who comes then is turned away.
+const SESSIONS_MAX: usize = 4096;
+
 /// What users of links want.
 pub(super) enum Command {
     Ask { to: ServerId, question: Bytes, patience: Duration, answered: Answered },
@@ -176,8 +179,7 @@ impl Machine {
     fn happened(&mut self, happening: Happening, may_adopt: MayAdopt<'_>) {
         match happening {
             Happening::Connected(id) => self.connected(id),
-            Happening::Accepted(id, from) if self.is_closed => {
-                drop(from);
+            Happening::Accepted(id, _) if self.is_closed || self.sessions.len() >= SESSIONS_MAX => {
                 self.orders.push(Order::Close(id));
             }
             Happening::Accepted(id, from) => {

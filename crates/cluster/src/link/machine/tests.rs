@@ -134,9 +134,11 @@ fn both_dial_at_once_and_have_one_link() {
 fn servers_of_two_clusters_both_say_why_they_are_not_linked_and_say_it_once() {
     let mut bench = bench(machine(1, Some(8), &["n2:1"]), machine(2, Some(9), &[]));
     bench.run(A_WHILE);
+    // Each names itself first.
+    bench.both_say("cluster 00000000-0000-0000-0000-000000000008");
+    bench.both_say("to cluster 00000000-0000-0000-0000-000000000009");
     bench.both_say(
-        "server \"n2\" belongs to cluster 00000000-0000-0000-0000-000000000009 and server \"n1\" to cluster \
-         00000000-0000-0000-0000-000000000008: servers of two clusters cannot be linked",
+        "servers of two clusters cannot be linked, only one that has never held data joins a cluster",
     );
 }
 
@@ -160,7 +162,7 @@ fn a_newcomer_takes_the_cluster_of_whom_it_finds_or_both_say_why_not() {
 fn two_newcomers_wait_for_a_third() {
     let mut bench = bench(machine(1, None, &["n2:1"]), machine(2, None, &[]));
     bench.run(A_WHILE);
-    bench.both_say("neither server \"n2\" nor server \"n1\" belongs to a cluster yet");
+    bench.both_say("belongs to a cluster yet");
 }
 
 #[test]
