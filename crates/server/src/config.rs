@@ -12,6 +12,7 @@ mod value;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 pub use file::read_file;
 pub use memory::{CACHE_BYTES_MIN, available_bytes};
@@ -25,8 +26,10 @@ pub struct Config {
     pub directory: PathBuf,
     /// Where drivers connect.
     pub driver: Service,
-    /// Where other nodes will connect.
+    /// Where other servers connect.
     pub cluster: Service,
+    /// How other servers are found, and how they find this one.
+    pub peers: Peers,
     /// Where browsers and scrapers connect; `None` with `no-http-admin`.
     pub http: Option<Service>,
     /// Memory for caches.
@@ -51,6 +54,30 @@ pub struct Config {
     pub enable_js: bool,
     /// What the user should know about options that have no effect.
     pub notes: Vec<String>,
+}
+
+/// What a server has to know of others before it meets them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peers {
+    /// Servers to join, `host:port`.
+    pub join: Vec<String>,
+    /// Where others reach this server, `host:port`; empty when it was not given.
+    pub canonical_addresses: Vec<String>,
+    /// For how long a server that went away is looked for.
+    pub reconnect_timeout: Duration,
+    /// The files for TLS between servers; `None` for links in the clear.
+    pub tls: Option<TlsFiles>,
+}
+
+/// The files that TLS with certificates on both sides needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The private key.
+    pub key: PathBuf,
+    /// The certificate that goes with it, and those between it and the authority.
+    pub certificate: PathBuf,
+    /// The certificates of the authorities whose signature others need.
+    pub authorities: PathBuf,
 }
 
 /// The addresses and the port of one service.

@@ -1,6 +1,7 @@
 //! The HTTP port: is the node well, what has it done, and (later) the admin UI.
 
 mod health;
+mod links;
 mod metrics;
 mod openmetrics;
 mod process;

@@ -19,6 +19,7 @@ mod log_lines;
 mod node_service;
 mod outside;
 mod password;
+mod peers;
 mod pid_file;
 mod pool;
 mod server_name;

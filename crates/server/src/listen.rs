@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::AsyncWriteExt;
 use tokio::time::sleep;
 
 use crate::worker::Workers;
@@ -104,16 +103,3 @@ pub async fn accept_drivers(listener: TcpListener, workers: Arc<Workers>) -> io:
         }
     }
 }
-
-/// Tells everyone who connects to the cluster port that there is no cluster yet.
-pub async fn refuse_peers(listener: TcpListener) -> io::Result<()> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    loop {
-        match listener.accept().await {
-            Ok((mut stream, _)) => drop(stream.write_all(NO_CLUSTER).await),
-            Err(_) => sleep(PAUSE).await,
-        }
-    }
-}
-
-const NO_CLUSTER: &[u8] = b"This version of Rekindle runs as a single server and takes no peers.\n";

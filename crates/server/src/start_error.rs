@@ -49,6 +49,17 @@ pub enum StartError {
     /// The catalog or a table cannot be opened.
     #[error(transparent)]
     Node(#[from] cluster::OpenError),
+    /// What TLS between servers needs cannot be used.
+    #[error("TLS between servers: {0}")]
+    Tls(#[from] ::io::real::TlsError),
+    /// The address book is damaged.
+    #[error("{path} cannot be used: {cause}; remove it and name another server with --join")]
+    Book {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        cause: cluster::link::Damage,
+    },
     /// The password of `admin` could not be stored.
     #[error("the initial password could not be stored: {0}")]
     Password(#[from] cluster::AdminError),

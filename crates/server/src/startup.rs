@@ -3,6 +3,7 @@
 //!
 //! The lines printed here are an interface: scripts wait for them.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 
@@ -21,11 +22,12 @@ use crate::config::{Config, Service, available_bytes};
 use crate::data_directory::{DataDirectory, Opening};
 use crate::desk::House;
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
-use crate::listen::{Bound, accept_drivers, bind, refuse_peers};
+use crate::listen::{Bound, accept_drivers, bind};
 use crate::log_lines::LogLines;
 use crate::node_service::NodeService;
 use crate::outside;
 use crate::password;
+use crate::peers::{Ground, Peers};
 use crate::pid_file::PidFile;
 use crate::server_name;
 use crate::start_error::StartError;
@@ -83,13 +85,15 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     let indexes = IndexThread::start(&node)?;
     let running = Running::start(config, &machine, &node, &announcement, argv)?;
+    let peers = link(config, &node, &machine, &directory, ports.cluster)?;
     pages.sources.observe(Observed {
+        links: peers.links.clone(),
         counters: running.workers.counters(),
         replicas: node.replicas().clone(),
         log: node.log().clone(),
         cache_bytes_max: config.cache.bytes(available_bytes()),
     });
-    running.listen(&runtime, ports.driver, ports.cluster)?;
+    running.listen(&runtime, ports.driver)?;
     announcement.log();
     let (id, name) = (node.identity().server.to_string(), node.name().to_string());
     tracing::info!("Server ready, \"{name}\" {id}");
@@ -98,6 +102,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     runtime.block_on(crate::shutdown::asked())?;
     pages.health.enter(Stage::ShuttingDown);
     running.stop(runtime);
+    peers.stop();
     drop(indexes);
     tracing::info!("Shutting down storage engine...");
     drop(node);
@@ -105,6 +110,38 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     drop(engine);
     tracing::info!("Storage engine shut down.");
     Ok(())
+}
+
+/// Lets other servers connect.
+fn link(
+    config: &Config,
+    node: &Node,
+    machine: &Machine,
+    directory: &DataDirectory,
+    cluster: Bound,
+) -> Result<Peers, StartError> {
+    let ground = Ground {
+        directory: directory.path().to_owned(),
+        files: machine.files.clone(),
+        clock: machine.clock.clone(),
+        random: machine.random.clone(),
+    };
+    let (addresses, port) = (cluster_addresses(config, &cluster), cluster.port);
+    Peers::start(config, node, ground, addresses, port, listening("cluster", cluster)?)
+}
+
+/// Where others reach this server: as it was told, or else where it listens.
+fn cluster_addresses(config: &Config, bound: &Bound) -> Vec<String> {
+    if !config.peers.canonical_addresses.is_empty() {
+        return config.peers.canonical_addresses.clone();
+    }
+    let port = bound.port;
+    if bound.addresses().any(|address| address.is_unspecified()) {
+        return vec![format!("{}:{port}", server_name::hostname())];
+    }
+    let is_local = config.cluster.is_local();
+    let reachable = bound.addresses().filter(|address| is_local || !address.to_canonical().is_loopback());
+    reachable.map(|address| SocketAddr::new(address, port).to_string()).collect()
 }
 
 fn open_log_file(lines: &LogLines, config: &Config, directory: &DataDirectory) -> Result<(), StartError> {
@@ -294,12 +331,9 @@ impl Running {
         Ok(Running { house, workers })
     }
 
-    fn listen(&self, runtime: &Runtime, driver: Bound, cluster: Bound) -> Result<(), StartError> {
+    fn listen(&self, runtime: &Runtime, driver: Bound) -> Result<(), StartError> {
         for socket in listening("driver", driver)? {
             runtime.spawn(accept_drivers(socket, self.workers.clone()));
-        }
-        for socket in listening("cluster", cluster)? {
-            runtime.spawn(refuse_peers(socket));
         }
         Ok(())
     }

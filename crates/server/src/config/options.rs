@@ -94,6 +94,22 @@ pub const OPTIONS: &[OptionSpec] = &[
     option("http-port", One("PORT"), NETWORK, "Port for HTTP [default: 8080]"),
     short('o', option("port-offset", One("NUMBER"), NETWORK, "Added to every port")),
     option("no-http-admin", Nothing, NETWORK, "No HTTP port"),
+    short('j', option("join", Many("HOST[:PORT]"), NETWORK, "")),
+    option(
+        "canonical-address",
+        Many("HOST[:PORT]"),
+        NETWORK,
+        "Where other servers reach this one; may be given several times [default: what it listens on]",
+    ),
+    option(
+        "cluster-reconnect-timeout",
+        One("SECONDS"),
+        NETWORK,
+        "For how long a server that went away is looked for [default: 86400]",
+    ),
+    option("cluster-tls-key", One("PATH"), NETWORK, "Private key for links to other servers, PEM"),
+    option("cluster-tls-cert", One("PATH"), NETWORK, "Certificate that goes with it, PEM"),
+    option("cluster-tls-ca", One("PATH"), NETWORK, "Certificates whose signature other servers need, PEM"),
     option(
         "http-allow-private",
         Nothing,
@@ -114,9 +130,6 @@ pub const OPTIONS: &[OptionSpec] = &[
 
 /// Options of RethinkDB that this version does not have, and what to do instead.
 pub const MISSING: &[(&str, &str)] = &[
-    ("join", "this version runs a single server; leave it out"),
-    ("canonical-address", "this version runs a single server; leave it out"),
-    ("cluster-reconnect-timeout", "this version runs a single server; leave it out"),
     ("join-delay", "this version runs a single server; leave it out"),
     ("daemon", "let a service manager such as systemd start the server"),
     ("runuser", "let a service manager such as systemd choose the user"),
@@ -129,13 +142,10 @@ pub const MISSING: &[(&str, &str)] = &[
     ("driver-tls-ca", "TLS does not exist yet; put a TLS proxy in front of the driver port"),
     ("http-tls-key", "TLS does not exist yet; put a TLS proxy in front of the HTTP port"),
     ("http-tls-cert", "TLS does not exist yet; put a TLS proxy in front of the HTTP port"),
-    ("cluster-tls-key", "TLS does not exist yet; leave it out"),
-    ("cluster-tls-cert", "TLS does not exist yet; leave it out"),
-    ("cluster-tls-ca", "TLS does not exist yet; leave it out"),
-    ("tls-min-protocol", "TLS does not exist yet; leave it out"),
-    ("tls-ciphers", "TLS does not exist yet; leave it out"),
-    ("tls-ecdh-curve", "TLS does not exist yet; leave it out"),
-    ("tls-dhparams", "TLS does not exist yet; leave it out"),
+    ("tls-min-protocol", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
+    ("tls-ciphers", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
+    ("tls-ecdh-curve", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
+    ("tls-dhparams", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
 ];
 
 /// The option of this name.

@@ -3,16 +3,18 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
-use super::{CacheSize, Config, HttpReach, Service};
+use super::{CacheSize, Config, HttpReach, Peers, Service, TlsFiles};
 
 const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 const HTTP_PORT: u16 = 8080;
 const TAG: &str = "default";
+const RECONNECT_SECONDS: u64 = 86_400;
 
 pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
     let http = service(&given, "http", HTTP_PORT)?;
@@ -23,11 +25,14 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
     if let Some(setting) = given.one("io-threads") {
         value::number(setting, 1_usize, "a number of threads, at least 1")?;
     }
+    let driver = service(&given, "driver", DRIVER_PORT)?;
+    let cluster = service(&given, "cluster", CLUSTER_PORT)?;
     let tags: Vec<String> = given.many("server-tag").map(value::name).collect::<Result<_, _>>()?;
     Ok(Config {
         directory: path(&given, "directory").unwrap_or_else(|| PathBuf::from(DIRECTORY)),
-        driver: service(&given, "driver", DRIVER_PORT)?,
-        cluster: service(&given, "cluster", CLUSTER_PORT)?,
+        driver,
+        peers: peers(&given, cluster.port)?,
+        cluster,
         http: (!given.flag("no-http-admin")).then_some(http),
         cache: given.one("cache-size").map_or(Ok(CacheSize::Auto), value::cache)?,
         server_name: given.one("server-name").map(value::name).transpose()?,
@@ -44,6 +49,40 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         enable_js: given.flag("enable-js"),
         notes: notes(&given),
     })
+}
+
+fn peers(given: &Settings, cluster_port: u16) -> Result<Peers, ConfigError> {
+    let seconds = match given.one("cluster-reconnect-timeout") {
+        Some(setting) => value::number(setting, 0, "a number of seconds")?,
+        None => RECONNECT_SECONDS,
+    };
+    let join = given.many("join").map(|setting| value::place(setting, CLUSTER_PORT));
+    let join = join.collect::<Result<Vec<_>, _>>()?;
+    // The links are there; what would be shared over them is not yet.
+    if let Some(setting) = given.one("join") {
+        return Err(setting.wrong("not supported: this version runs a single server; leave it out"));
+    }
+    let canonical = given.many("canonical-address").map(|setting| value::place(setting, cluster_port));
+    Ok(Peers {
+        join,
+        canonical_addresses: canonical.collect::<Result<_, _>>()?,
+        reconnect_timeout: Duration::from_secs(seconds),
+        tls: cluster_tls(given)?,
+    })
+}
+
+/// All three files or none.
+fn cluster_tls(given: &Settings) -> Result<Option<TlsFiles>, ConfigError> {
+    let names = ["cluster-tls-key", "cluster-tls-cert", "cluster-tls-ca"];
+    let [key, certificate, authorities] = names.map(|name| path(given, name));
+    let Some(setting) = names.iter().find_map(|name| given.one(name)) else { return Ok(None) };
+    match (key, certificate, authorities) {
+        (Some(key), Some(certificate), Some(authorities)) => {
+            Ok(Some(TlsFiles { key, certificate, authorities }))
+        }
+        _ => Err(setting
+            .wrong("TLS between servers needs --cluster-tls-key, --cluster-tls-cert and --cluster-tls-ca")),
+    }
 }
 
 fn path(given: &Settings, name: &str) -> Option<PathBuf> {
@@ -170,6 +209,34 @@ mod tests {
         refused(
             &[("port-offset", "40000")],
             "--port-offset 40000: driver-port would be 68015; the last port is 65535",
+        );
+    }
+
+    #[test]
+    fn a_canonical_address_gets_the_cluster_port_if_it_has_none() {
+        let given = [
+            ("canonical-address", "db.example"),
+            ("canonical-address", "10.0.0.1:5"),
+            ("canonical-address", "::1"),
+            ("canonical-address", "[::1]:7"),
+            ("port-offset", "3"),
+        ];
+        let expected = ["db.example:29018", "10.0.0.1:5", "[::1]:29018", "[::1]:7"];
+        assert_eq!(config(&given).peers.canonical_addresses, expected);
+        refused(
+            &[("canonical-address", "a:b")],
+            "--canonical-address a:b: expected a host, or host:port, such as db1.example.com or 10.0.0.1:29015",
+        );
+    }
+
+    #[test]
+    fn tls_between_servers_needs_all_of_its_files() {
+        let given = [("cluster-tls-key", "k"), ("cluster-tls-cert", "c"), ("cluster-tls-ca", "a")];
+        let tls = config(&given).peers.tls.unwrap();
+        assert_eq!((tls.key, tls.certificate, tls.authorities), ("k".into(), "c".into(), "a".into()));
+        refused(
+            &given[..2],
+            "--cluster-tls-key k: TLS between servers needs --cluster-tls-key, --cluster-tls-cert and --cluster-tls-ca",
         );
     }
 

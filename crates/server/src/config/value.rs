@@ -1,6 +1,6 @@
 //! From the text of a value to what it means.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use super::memory::total_bytes;
@@ -41,6 +41,24 @@ pub(super) fn addresses(setting: &Setting) -> Result<Vec<IpAddr>, ConfigError> {
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
         _ => Err(setting.wrong("expected `all` or an address of this machine, such as 192.168.0.2 or ::1")),
+    }
+}
+
+/// `host`, `host:port` or `[ipv6]:port`, as `host:port`.
+pub(super) fn place(setting: &Setting, port_default: u16) -> Result<String, ConfigError> {
+    let value = text(setting);
+    if let Ok(address) = value.parse::<IpAddr>() {
+        return Ok(SocketAddr::new(address, port_default).to_string());
+    }
+    let (host, port) = match value.rsplit_once(':') {
+        Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0)),
+        None => (value, Some(port_default)),
+    };
+    let is_name = !host.is_empty() && !host.contains(|letter: char| letter.is_whitespace() || letter == '/');
+    let is_legal = is_name && (!host.contains(':') || host.starts_with('[') && host.ends_with(']'));
+    match port {
+        Some(port) if is_legal => Ok(format!("{host}:{port}")),
+        _ => Err(setting.wrong("expected a host, or host:port, such as db1.example.com or 10.0.0.1:29015")),
     }
 }
 

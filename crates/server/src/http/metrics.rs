@@ -4,11 +4,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use cluster::link::Links;
 use engine::EngineStats;
 use log::{Log, LogStats};
 use shard::Replicas;
 use storage::RowCacheStats;
 
+use super::links;
 use super::openmetrics::{Kind, Page};
 use super::process::Process;
 use crate::counters::{Counters, LatencySum};
@@ -30,6 +32,8 @@ pub struct Observed {
     pub replicas: Arc<Replicas>,
     /// The log of all shards.
     pub log: Arc<dyn Log>,
+    /// The links to other servers.
+    pub links: Links,
     /// The cache the engine may fill.
     pub cache_bytes_max: u64,
 }
@@ -67,6 +71,7 @@ impl Sources {
             write_memory(&mut page, &engine, rows, observed.cache_bytes_max);
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
+            links::write(&mut page, &observed.links.stats());
         }
         page.finish()
     }
