@@ -24,6 +24,7 @@ use bytes::Bytes;
 use crate::contract::{Applier, Entry, Log};
 use crate::error::{ApplyError, LogError, ProposeError, Refusal};
 use crate::lsn::{Durability, GroupId, Lsn};
+use crate::member::Birth;
 
 const ONE: GroupId = GroupId(1);
 const TWO: GroupId = GroupId(2);
@@ -119,7 +120,7 @@ fn all_succeed(answers: &[Receiver<Answer>]) {
 
 #[track_caller]
 fn open(log: &dyn Log, group: GroupId, applied: Lsn) {
-    log.open_group(group, applied).expect("the group opens");
+    log.open_group(group, applied, Birth::Alone).expect("the group opens");
 }
 
 fn started(disk: &dyn Disk) -> (Arc<Engine>, Arc<dyn Log>) {
@@ -174,7 +175,7 @@ fn a_group_that_is_not_open_takes_nothing(disk: &dyn Disk) {
 fn a_group_opens_once(disk: &dyn Disk) {
     let (_, log) = started(disk);
     open(&*log, ONE, Lsn(0));
-    assert!(matches!(log.open_group(ONE, Lsn(0)), Err(LogError::AlreadyOpen(ONE))));
+    assert!(matches!(log.open_group(ONE, Lsn(0), Birth::Alone), Err(LogError::AlreadyOpen(ONE))));
 }
 
 fn a_restart_replays_what_the_engine_lacks(disk: &dyn Disk) {
@@ -223,11 +224,11 @@ fn a_closed_group_stays_closed(disk: &dyn Disk) {
     assert_eq!(engine.payloads(ONE), ["before"], "what was proposed before is finished");
     let after = answer(&propose(&*log, ONE, "after", Durability::Soft));
     assert!(after.is_err_and(|cause| cause.is_definite()));
-    assert!(matches!(log.open_group(ONE, Lsn(0)), Err(LogError::Tombstone(ONE))));
+    assert!(matches!(log.open_group(ONE, Lsn(0), Birth::Alone), Err(LogError::Tombstone(ONE))));
     drop(log);
 
     let (_, log) = started(disk);
-    assert!(matches!(log.open_group(ONE, Lsn(0)), Err(LogError::Tombstone(ONE))));
+    assert!(matches!(log.open_group(ONE, Lsn(0), Birth::Alone), Err(LogError::Tombstone(ONE))));
 }
 
 fn closing_one_group_leaves_the_others(disk: &dyn Disk) {
@@ -311,7 +312,7 @@ fn proposers_on_many_threads_are_all_answered(disk: &dyn Disk) {
     let applied: usize = (0..THREADS).map(|group| engine.entries(GroupId(group)).len()).sum();
     assert_eq!(applied as u64, THREADS * EACH);
     // Counters are published after the answers of a turn: let one more turn pass.
-    assert!(log.open_group(GroupId(0), Lsn(0)).is_err());
+    assert!(log.open_group(GroupId(0), Lsn(0), Birth::Alone).is_err());
     let stats = log.stats();
     assert_eq!((stats.appends, stats.acks_soft), (THREADS * EACH, THREADS * EACH));
     assert_eq!(stats.groups, THREADS);

@@ -6,19 +6,82 @@
 //!   1 ........ applied ........ soft ......... last        (grows to the right)
 //!                      durable
 //!
-//!   durable   survives a power loss                 (moved by an fsync)
-//!   soft      survives the end of the process       (moved by a write)
+//!   durable   on a majority, survives a power loss             (moved by fsyncs)
+//!   soft      on a majority, survives the end of processes     (moved by writes)
 //!   applied   handed to the Applier and returned; never past a hard entry that is not durable
 //! ```
+//!
+//! A group of one is its own majority.
 
 use bytes::Bytes;
 
 use crate::error::{ApplyError, LogError, ProposeError};
-use crate::lsn::{Durability, GroupId, Lsn};
+use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId, Role};
 use crate::stats::LogStats;
 
 /// One entry on its way to the engine.
 pub type Entry = (GroupId, Lsn, Bytes);
+
+/// Bytes from one replica of a group to another. They may be lost, delayed, repeated and overtake
+/// each other; a receiver checks them and believes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Letter {
+    /// The group.
+    pub group: GroupId,
+    /// The replica that wrote it.
+    pub from: PeerId,
+    /// The replica it is for.
+    pub to: PeerId,
+    /// What it says; docs/formats/letter.md.
+    pub body: Bytes,
+}
+
+/// Takes letters to other nodes.
+pub trait Mail: Send + Sync {
+    /// Sends `letters`, or drops some. Called on the log's own thread: must not wait for anything,
+    /// nor call the log's blocking methods.
+    fn send(&self, letters: Vec<Letter>);
+}
+
+/// Told what happens to a group. Called on the log's own thread: must not wait for anything, nor
+/// call the log's blocking methods.
+pub trait Watch: Send + Sync {
+    /// The part of this node's replica has changed. [`Role::Leader`] is told once everything of
+    /// earlier terms is applied here; proposals are taken from then on.
+    fn role(&self, id: GroupId, role: Role);
+
+    /// On the leader: replica `to` needs rows from a copy, since the log no longer has what it lacks,
+    /// or its rows are void. Told again every few seconds until it is restored.
+    fn wants_snapshot(&self, id: GroupId, to: PeerId);
+
+    /// The rows of this node's replica are void: it has just joined, or a power loss took entries
+    /// from a majority that were applied here, or a restore was interrupted. Discard them and
+    /// restore: [`Log::begin_restore`]. Until then nothing is applied, and it never leads.
+    fn needs_rows(&self, id: GroupId);
+
+    /// This node's replica is no longer a member: a tombstone is durable, its entries are gone, and
+    /// the group is closed here.
+    fn removed(&self, id: GroupId);
+}
+
+/// For groups of one: nobody to write to, and nobody who watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nobody;
+
+impl Mail for Nobody {
+    fn send(&self, _letters: Vec<Letter>) {}
+}
+
+impl Watch for Nobody {
+    fn role(&self, _id: GroupId, _role: Role) {}
+    fn wants_snapshot(&self, _id: GroupId, _to: PeerId) {}
+    fn needs_rows(&self, _id: GroupId) {}
+    fn removed(&self, _id: GroupId) {}
+}
+
+/// Told once where the log of a copied replica begins.
+pub type OriginDone = Box<dyn FnOnce(Result<Origin, ProposeError>) + Send>;
 
 /// Told once what became of a proposal. Runs on the log's own thread: fill a oneshot and return.
 /// It must not wait for anything, nor call the log's blocking methods. Dropped without being called
@@ -47,25 +110,79 @@ pub trait Applier: Send + Sync {
 ///
 /// Dropping a log finishes what was proposed, makes it durable, and joins its threads.
 pub trait Log: Send + Sync {
-    /// Opens the group, creating it the first time. Replays the entries after `applied` through
-    /// the applier before it returns; proposals are taken from then on. Blocks.
+    /// Opens the group, creating it the first time as `birth` says.
+    ///
+    /// A group of one replays the entries after `applied` through the applier before it returns, and
+    /// takes proposals from then on. A group of several applies them when its leader says that they
+    /// are committed, and takes proposals where [`Watch::role`] says that it leads. Blocks.
     ///
     /// `applied` is what the engine holds *durably*. If that is past the end of the log (a power
-    /// loss took soft entries the engine had already flushed) the log goes on from there.
-    fn open_group(&self, id: GroupId, applied: Lsn) -> Result<(), LogError>;
+    /// loss took soft entries the engine had already flushed), a group of one goes on from there; one
+    /// of several [needs rows](Watch::needs_rows).
+    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError>;
 
-    /// Closes the group for good: its entries go, a durable tombstone stays, and it can never be
-    /// opened again. Entries proposed before are finished first. Blocks.
+    /// Closes the group for good, on this node: its entries go, a durable tombstone stays, and it can
+    /// never be opened again. A group of one finishes first what was proposed. Blocks.
     fn close_group(&self, id: GroupId) -> Result<(), LogError>;
+
+    /// Removes this node's replica, and its entries, leaving a durable tombstone of its peer id. The
+    /// group may be opened here again as another replica. The others are told by
+    /// [`Log::change_members`], not by this. Blocks.
+    fn leave_group(&self, id: GroupId) -> Result<(), LogError>;
 
     /// Orders `entry` after everything proposed to the group before. Never blocks on the disk.
     ///
-    /// `done` is called once, after the entry is as durable as asked **and** applied.
-    fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done);
+    /// `done` is called once, after the entry is as durable as asked **and** applied here. On a
+    /// replica that does not lead it is [`NotLeader`](crate::Refusal::NotLeader), which is definite.
+    fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
+        self.propose_in(id, None, entry, durability, done);
+    }
+
+    /// As [`Log::propose`], and refused unless this replica leads in exactly `term`: whoever
+    /// evaluates on rows names the term in which those were the newest.
+    fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done);
 
     /// Calls `done` with the group's last position once every entry proposed to it before this
-    /// call is durable and applied, soft ones included.
+    /// call is durable and applied, soft ones included. Only on the leader.
     fn sync(&self, id: GroupId, done: Done);
+
+    /// A letter from another node has arrived. Never blocks.
+    fn step(&self, letter: Letter);
+
+    /// Calls `done`, on the leader, with a position that a linearizable read must have applied, once
+    /// a majority has confirmed the leader and the position is applied here.
+    fn read_index(&self, id: GroupId, done: Done);
+
+    /// Changes the members, on the leader: `done` is called once the change is committed and in
+    /// force here. One change at a time: another is [`Busy`](crate::Refusal::Busy).
+    fn change_members(&self, id: GroupId, change: MemberChange, done: Done);
+
+    /// Hands leadership over to `to`, if this replica leads and `to` votes. May fail silently:
+    /// [`Watch::role`] tells.
+    fn transfer(&self, id: GroupId, to: PeerId);
+
+    /// A hint to stand for election now. Nothing happens if a leader is known to be alive.
+    fn campaign(&self, id: GroupId);
+
+    /// The nodes of these replicas do not answer: groups that they lead should elect another.
+    fn peers_silent(&self, peers: Vec<PeerId>);
+
+    /// The nodes of these replicas answer again: groups with them look whether anything is missing.
+    fn peers_back(&self, peers: Vec<PeerId>);
+
+    /// On the leader: what the log of a copy of the rows at `at` begins with, once `at` is durable
+    /// on a majority. Fails if `at` has left the log.
+    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone);
+
+    /// The rows of this node's replica are about to be discarded: durable on return. Until
+    /// [`Log::finish_restore`], and across restarts, nothing is applied and it never leads. Blocks.
+    fn begin_restore(&self, id: GroupId) -> Result<(), LogError>;
+
+    /// The engine holds, durably, the rows of `origin`: the log goes on after it. Blocks.
+    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError>;
+
+    /// The state of the group on this node. Blocks, for one turn of the log.
+    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError>;
 
     /// What the log has done since it was opened; it may lag behind the last answers.
     fn stats(&self) -> LogStats;

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::lsn::{GroupId, Lsn};
+use crate::member::PeerId;
 
 /// An engine could not take entries, or not make them durable. The log stops.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -20,12 +21,27 @@ pub enum ProposeError {
     Indeterminate(#[from] Doubt),
 }
 
-/// Why an entry was turned away before it was written.
+/// Why an entry never takes effect: it was not written, or is proved to be replaced.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The group is not open on this node.
     #[error("group {0} is not open")]
     NotOpen(GroupId),
+    /// This replica does not lead the group, or not in the term that was asked for. Ask at `leader`.
+    #[error("this replica does not lead the group")]
+    NotLeader {
+        /// Who does, as far as is known.
+        leader: Option<PeerId>,
+    },
+    /// Too much is on its way, or another change of members is. The same may be asked later.
+    #[error("too much is on its way already")]
+    Busy,
+    /// The change of members makes no sense for the present ones.
+    #[error("members cannot be changed so")]
+    Unfit,
+    /// Another entry was committed at the position this one was written to.
+    #[error("entry was replaced by a later leader's")]
+    Replaced,
     /// The entry is larger than a record can hold.
     #[error("entry of {bytes} bytes is larger than {bytes_max}")]
     TooLarge {
@@ -51,6 +67,9 @@ pub enum Doubt {
     /// The engine could not apply it: it takes effect at the next start.
     #[error("entry is logged but could not be applied: {0}")]
     Apply(String),
+    /// The leader lost its office while the entry was on its way; the next may have it or not.
+    #[error("leader was replaced while the entry was on its way")]
+    Deposed,
     /// The log was closed while the entry was on its way.
     #[error("log was closed")]
     Closed,
@@ -102,6 +121,25 @@ pub enum LogError {
     /// The group is not open.
     #[error("group {0} is not open")]
     NotOpen(GroupId),
+    /// The store knows another replica of the group than the one that was to be opened. It must
+    /// leave first.
+    #[error("group {group} is replica {stored} here, not {asked}")]
+    OtherPeer {
+        /// The group.
+        group: GroupId,
+        /// The replica in the store.
+        stored: PeerId,
+        /// The replica that was asked for.
+        asked: PeerId,
+    },
+    /// This replica was removed from the group, or left it; its peer id is never used again.
+    #[error("replica {peer} left group {group} for good")]
+    Gone {
+        /// The group.
+        group: GroupId,
+        /// The replica.
+        peer: PeerId,
+    },
     /// The group was closed for good; its id is never used again.
     #[error("group {0} was closed for good")]
     Tombstone(GroupId),
@@ -115,6 +153,9 @@ pub enum LogError {
         /// Entries up to here are gone from the log.
         log_start: Lsn,
     },
+    /// The replica leads its group: its rows are the ones to copy.
+    #[error("group {0} is led by this replica")]
+    Leads(GroupId),
     /// Replay failed in the engine.
     #[error("entry could not be applied")]
     Apply(#[from] ApplyError),

@@ -9,6 +9,8 @@
 //! - [`file::FileLog`] keeps them in segments; docs/formats/log.md. From the outside in: `file/log`
 //!   (threads), `file/runner` (one turn), `driver` (all groups, pure), `group` (consensus), and
 //!   `file/store` (segments) over `record` and `segment` (bytes).
+//! - A group has one replica or several: `group/` is one replica of one group, [`Mail`] takes its letters
+//!   to the others (docs/formats/letter.md), [`Watch`] is told who leads. `file/fleet` simulates many.
 //! - [`recovery::scan_segment`] reads the bytes of one segment, whatever they are.
 
 #![forbid(unsafe_code)]
@@ -24,16 +26,24 @@ mod driver;
 mod error;
 mod gather;
 mod group;
+mod letter;
 mod lsn;
+mod member;
+#[cfg(test)]
+mod mutant;
 mod outline;
+mod proposal;
 mod record;
 mod segment;
 mod stats;
 mod store;
+mod tail;
+mod turn;
 
-pub use contract::{Applier, Done, Entry, Log};
+pub use contract::{Applier, Done, Entry, Letter, Log, Mail, Nobody, OriginDone, Watch};
 pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
-pub use lsn::{Durability, GroupId, Lsn};
+pub use lsn::{Durability, GroupId, Lsn, Term};
+pub use member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, PeerStatus, Role};
 pub use record::{EntryKind, Record};
 pub use segment::HeaderError;
 pub use stats::{GROUP_COMMIT_BUCKETS, LogStats};

@@ -15,13 +15,18 @@ pub struct GroupId(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
+/// The time of one leader, counted upwards. No two replicas ever lead a group in the same term.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub u64);
+
 /// What must be true of an entry before it is applied and its proposer told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// It survives a power loss: fsynced, together with everyone else who waits.
+    /// It survives a power loss: fsynced, together with everyone else who waits, by a majority
+    /// of the replicas.
     Hard,
-    /// It survives the end of this process: given to the operating system. An fsync follows
-    /// within 100 ms; a power loss before that may lose it and everything after it.
+    /// It survives the end of these processes: a majority has given it to the operating system. An
+    /// fsync follows within 100 ms; a power loss before that may lose it and everything after it.
     Soft,
 }
 
@@ -32,6 +37,12 @@ impl fmt::Display for GroupId {
 }
 
 impl fmt::Display for Lsn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }

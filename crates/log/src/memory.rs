@@ -1,7 +1,7 @@
 //! A log that keeps its entries in memory, for tests and simulation.
 //!
 //! Shares nothing with the file log, consensus included: it is the plain reading of the contract
-//! against which the other is compared. It keeps every entry for as long as its
+//! against which the other is compared. Every group is a group of one, and leads in term 1. It keeps every entry for as long as its
 //! [`MemoryEntries`] lives.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,9 +10,10 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 
-use crate::contract::{Applier, Done, Entry, Log};
+use crate::contract::{Applier, Done, Entry, Letter, Log, Nobody, OriginDone, Watch};
 use crate::error::{Doubt, LogError, ProposeError, Refusal};
-use crate::lsn::{Durability, GroupId, Lsn};
+use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, Role};
 use crate::stats::LogStats;
 
 /// What would be on the disk. Clones are the same disk; a log opened on it finds the entries of
@@ -29,6 +30,9 @@ struct Group {
     closed: bool,
 }
 
+/// The term in which every group leads.
+const TERM: Term = Term(1);
+
 /// A log in memory. Entries are applied in batches, on a thread of its own
 /// ([`MemoryLog::new`]) or when the test says so ([`MemoryLog::stepped`]).
 pub struct MemoryLog {
@@ -38,6 +42,7 @@ pub struct MemoryLog {
 
 struct Shared {
     applier: Arc<dyn Applier>,
+    watch: Arc<dyn Watch>,
     disk: MemoryEntries,
     queue: Mutex<Queue>,
     arrived: Condvar,
@@ -60,6 +65,11 @@ struct Proposal {
     done: Done,
 }
 
+/// The replica that a group of one is.
+fn own_peer(id: GroupId) -> PeerId {
+    PeerId(id.0 | 1 << 63)
+}
+
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,7 +82,12 @@ impl MemoryLog {
 
     /// As [`MemoryLog::new`], over the entries of an earlier log.
     pub fn open(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
-        let mut log = MemoryLog::stepped(disk, applier);
+        MemoryLog::watched(disk, applier, Arc::new(Nobody))
+    }
+
+    /// As [`MemoryLog::open`]; `watch` is told that every group leads.
+    pub fn watched(disk: MemoryEntries, applier: Arc<dyn Applier>, watch: Arc<dyn Watch>) -> MemoryLog {
+        let mut log = MemoryLog::still(disk, applier, watch);
         let shared = Arc::clone(&log.shared);
         log.thread = Some(std::thread::spawn(move || shared.run()));
         log
@@ -80,8 +95,13 @@ impl MemoryLog {
 
     /// A log without a thread: nothing is applied or answered until [`MemoryLog::step`].
     pub fn stepped(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
+        MemoryLog::still(disk, applier, Arc::new(Nobody))
+    }
+
+    fn still(disk: MemoryEntries, applier: Arc<dyn Applier>, watch: Arc<dyn Watch>) -> MemoryLog {
         let shared = Shared {
             applier,
+            watch,
             disk,
             queue: Mutex::default(),
             arrived: Condvar::new(),
@@ -163,7 +183,7 @@ impl Shared {
 }
 
 impl Log for MemoryLog {
-    fn open_group(&self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+    fn open_group(&self, id: GroupId, applied: Lsn, _birth: Birth) -> Result<(), LogError> {
         let _one_at_a_time = hold(&self.shared.applying);
         if hold(&self.shared.queue).open.contains(&id) {
             return Err(LogError::AlreadyOpen(id));
@@ -185,6 +205,7 @@ impl Log for MemoryLog {
             self.shared.applier.apply(&replay)?;
         }
         hold(&self.shared.queue).open.insert(id);
+        self.shared.watch.role(id, Role::Leader { term: TERM });
         Ok(())
     }
 
@@ -199,12 +220,84 @@ impl Log for MemoryLog {
         Ok(())
     }
 
-    fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
+    fn leave_group(&self, id: GroupId) -> Result<(), LogError> {
+        self.close_group(id)?;
+        hold(&self.shared.disk.groups).remove(&id);
+        Ok(())
+    }
+
+    fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done) {
+        if term.is_some_and(|term| term != TERM) {
+            return done(Err(Refusal::NotLeader { leader: Some(own_peer(id)) }.into()));
+        }
         self.shared.push(Proposal { group: id, entry: Some((entry, durability)), done });
     }
 
     fn sync(&self, id: GroupId, done: Done) {
         self.shared.push(Proposal { group: id, entry: None, done });
+    }
+
+    /// Nobody writes letters to a group of one.
+    fn step(&self, _letter: Letter) {}
+
+    fn read_index(&self, id: GroupId, done: Done) {
+        self.sync(id, done);
+    }
+
+    fn change_members(&self, _id: GroupId, _change: MemberChange, done: Done) {
+        done(Err(Refusal::Unfit.into()));
+    }
+
+    /// There is nobody to hand over to.
+    fn transfer(&self, _id: GroupId, _to: PeerId) {}
+
+    /// It leads already.
+    fn campaign(&self, _id: GroupId) {}
+
+    /// There are no others.
+    fn peers_silent(&self, _peers: Vec<PeerId>) {}
+
+    /// There are no others.
+    fn peers_back(&self, _peers: Vec<PeerId>) {}
+
+    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
+        done(match hold(&self.shared.disk.groups).get(&id) {
+            Some(group) if at <= group.last => {
+                Ok(Origin { at, term: TERM, members: Members::first(vec![own_peer(id)]) })
+            }
+            _ => Err(Refusal::Unfit.into()),
+        });
+    }
+
+    fn begin_restore(&self, id: GroupId) -> Result<(), LogError> {
+        self.group_status(id).map(drop)
+    }
+
+    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError> {
+        let _one_at_a_time = hold(&self.shared.applying);
+        let mut groups = hold(&self.shared.disk.groups);
+        let group = groups.get_mut(&id).ok_or(LogError::NotOpen(id))?;
+        group.last = group.last.max(origin.at);
+        Ok(())
+    }
+
+    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
+        if !hold(&self.shared.queue).open.contains(&id) {
+            return Err(LogError::NotOpen(id));
+        }
+        let groups = hold(&self.shared.disk.groups);
+        let last = groups.get(&id).map_or(Lsn(0), |group| group.last);
+        let own = own_peer(id);
+        Ok(GroupStatus {
+            own,
+            role: Role::Leader { term: TERM },
+            last,
+            committed: last,
+            applied: self.shared.applier.applied(id),
+            needs_rows: false,
+            members: Members::first(vec![own]),
+            peers: Vec::new(),
+        })
     }
 
     fn stats(&self) -> LogStats {

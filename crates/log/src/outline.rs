@@ -3,10 +3,15 @@
 //! This is all that consensus asks of storage. Payloads are elsewhere: consensus orders entries
 //! that are empty, and whoever needs the bytes finds them by position.
 
-use std::collections::VecDeque;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, VecDeque};
 
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+
+use crate::letter::empty_entry;
+use crate::member::{Members, PeerId};
+use crate::record::EntryKind;
 
 /// How many (empty) entries one call returns, so that a replay does not build a huge list.
 const ENTRIES_PER_READ: u64 = 16 * 1024;
@@ -19,14 +24,18 @@ pub(crate) struct Outline {
     last: u64,
     /// Where each term after the start's begins, ascending in both.
     terms: VecDeque<(u64, u64)>,
-    /// The last position that is not an election's; after an overwrite, not before that.
+    /// Where members change, ascending.
+    changes: VecDeque<u64>,
+    /// The last position of a proposal; after an overwrite, not before that.
     proposed: u64,
     /// The last such position at or before the start: what the engine must have by itself.
     proposed_start: u64,
     /// Term and vote.
     pub hard: HardState,
-    /// Who votes.
-    pub members: ConfState,
+    /// Who takes part.
+    pub members: Members,
+    /// Replicas that consensus wanted to send a copy of the rows to.
+    wanted: RefCell<BTreeSet<u64>>,
 }
 
 impl Outline {
@@ -45,7 +54,7 @@ impl Outline {
         self.terms.back().map_or(self.start.1, |(_, term)| *term)
     }
 
-    /// The last position that is not an election's.
+    /// The last position of a proposal.
     pub fn proposed(&self) -> u64 {
         self.proposed
     }
@@ -55,9 +64,19 @@ impl Outline {
         self.proposed_start
     }
 
+    /// The first change of members after position `after` and not after `through`.
+    pub fn next_change(&self, after: u64, through: u64) -> Option<u64> {
+        self.changes.iter().copied().find(|index| *index > after && *index <= through)
+    }
+
+    /// Replicas that need a copy of the rows, as consensus found since the last call.
+    pub fn take_wanted(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut *self.wanted.borrow_mut())
+    }
+
     /// Adds the entry at `index`, replacing it and all after it if they are there. Whether it
     /// fits: it may not leave a gap, nor reach before the start.
-    pub fn append(&mut self, index: u64, term: u64, election: bool) -> bool {
+    pub fn append(&mut self, index: u64, term: u64, kind: EntryKind) -> bool {
         if index <= self.start.0 || index > self.last + 1 {
             return false;
         }
@@ -70,8 +89,14 @@ impl Outline {
         if term > self.last_term() {
             self.terms.push_back((index, term));
         }
+        while self.changes.back().is_some_and(|change| *change >= index) {
+            self.changes.pop_back();
+        }
+        if kind == EntryKind::Members {
+            self.changes.push_back(index);
+        }
         self.last = index;
-        self.proposed = self.proposed.min(index - 1).max(if election { 0 } else { index });
+        self.proposed = self.proposed.min(index - 1).max(if kind.is_proposed() { index } else { 0 });
         true
     }
 
@@ -87,6 +112,7 @@ impl Outline {
         self.proposed = proposed;
         self.proposed_start = proposed;
         self.terms.clear();
+        self.changes.clear();
     }
 
     /// Forgets the entries up to `index`, of which `proposed` was the last proposed one.
@@ -104,11 +130,15 @@ impl Outline {
         if index == self.last {
             self.terms.clear();
         }
+        while self.changes.front().is_some_and(|change| *change <= index) {
+            self.changes.pop_front();
+        }
         self.start = (index, term);
         self.proposed_start = proposed;
     }
 
-    fn term_at(&self, index: u64) -> Option<u64> {
+    /// The term of the entry at `index`; `None` if it is not in the log, nor just before it.
+    pub fn term_at(&self, index: u64) -> Option<u64> {
         if index < self.start.0 || index > self.last {
             return None;
         }
@@ -120,7 +150,10 @@ impl Outline {
 
 impl Storage for Outline {
     fn initial_state(&self) -> raft::Result<RaftState> {
-        Ok(RaftState::new(self.hard.clone(), self.members.clone()))
+        let peers = |peers: &[PeerId]| peers.iter().map(|peer| peer.0).collect();
+        let (voters, learners) = (peers(&self.members.voters), peers(&self.members.learners));
+        let members = ConfState { voters, learners, ..ConfState::default() };
+        Ok(RaftState::new(self.hard.clone(), members))
     }
 
     fn entries(
@@ -138,6 +171,7 @@ impl Storage for Outline {
         }
         let high = high.min(low + ENTRIES_PER_READ);
         let mut run = self.terms.partition_point(|(first, _)| *first <= low);
+        let mut changes = self.changes.iter().skip_while(|change| **change < low).peekable();
         let mut entries = Vec::with_capacity((high - low) as usize);
         for index in low..high {
             while self.terms.get(run).is_some_and(|(first, _)| *first <= index) {
@@ -145,7 +179,11 @@ impl Storage for Outline {
             }
             let term = run.checked_sub(1).and_then(|run| self.terms.get(run));
             let term = term.map_or(self.start.1, |(_, term)| *term);
-            entries.push(Entry { index, term, ..Entry::default() });
+            let kind = match changes.next_if_eq(&&index) {
+                Some(_) => EntryKind::Members,
+                None => EntryKind::Election,
+            };
+            entries.push(empty_entry(index, term, kind));
         }
         Ok(entries)
     }
@@ -166,7 +204,10 @@ impl Storage for Outline {
         Ok(self.last)
     }
 
-    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+    /// Copies of rows do not travel through consensus: it is told to wait, and the owner of the
+    /// rows is told to send them.
+    fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        self.wanted.borrow_mut().insert(to);
         Err(StorageError::SnapshotTemporarilyUnavailable.into())
     }
 }
@@ -174,6 +215,9 @@ impl Storage for Outline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lsn::Durability;
+
+    const PROPOSED: EntryKind = EntryKind::Proposed(Durability::Soft);
 
     fn terms(outline: &Outline) -> Vec<u64> {
         (outline.start()..=outline.last()).map(|index| outline.term(index).unwrap()).collect()
@@ -182,7 +226,7 @@ mod tests {
     fn three_terms() -> Outline {
         let mut outline = Outline::default();
         for (index, term) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 4)] {
-            assert!(outline.append(index, term, false));
+            assert!(outline.append(index, term, PROPOSED));
         }
         outline
     }
@@ -200,25 +244,39 @@ mod tests {
     fn entries_in_the_term_of_the_start_have_it() {
         let mut outline = Outline::default();
         outline.restart(5, 3);
-        assert!(outline.append(6, 3, false));
-        assert!(outline.append(7, 4, false));
+        assert!(outline.append(6, 3, PROPOSED));
+        assert!(outline.append(7, 4, PROPOSED));
         assert_eq!(terms(&outline), [3, 3, 4]);
     }
 
     #[test]
     fn an_overwrite_takes_everything_after_it() {
         let mut outline = three_terms();
-        assert!(outline.append(2, 5, true));
+        assert!(outline.append(2, 5, EntryKind::Election));
         assert_eq!(terms(&outline), [0, 1, 5]);
         assert_eq!(outline.proposed(), 1);
     }
 
     #[test]
+    fn changes_of_members_are_known_and_go_with_their_entries() {
+        let mut outline = three_terms();
+        assert!(outline.append(6, 4, EntryKind::Members));
+        assert!(outline.append(7, 4, PROPOSED));
+        assert_eq!((outline.next_change(0, 7), outline.next_change(0, 5)), (Some(6), None));
+        assert_eq!(outline.next_change(6, 7), None);
+        let entries = outline.entries(5, 8, None, GetEntriesContext::empty(false)).unwrap();
+        let changes: Vec<_> = entries.iter().map(|entry| entry.entry_type).collect();
+        assert_eq!(changes, [0, 1, 0]);
+        assert!(outline.append(6, 5, PROPOSED));
+        assert_eq!(outline.next_change(0, 7), None, "overwritten");
+    }
+
+    #[test]
     fn gaps_and_falling_terms_do_not_fit() {
         let mut outline = three_terms();
-        assert!(!outline.append(7, 4, false));
-        assert!(!outline.append(0, 4, false));
-        assert!(!outline.append(6, 3, false));
+        assert!(!outline.append(7, 4, PROPOSED));
+        assert!(!outline.append(0, 4, PROPOSED));
+        assert!(!outline.append(6, 3, PROPOSED));
     }
 
     #[test]
@@ -228,7 +286,7 @@ mod tests {
             let expected = terms(&outline)[index as usize..].to_vec();
             outline.forget(index, index);
             assert_eq!(terms(&outline), expected, "forgotten up to {index}");
-            assert!(outline.append(6, 4, false));
+            assert!(outline.append(6, 4, PROPOSED));
             assert_eq!(outline.last_term(), 4);
         }
     }

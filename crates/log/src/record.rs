@@ -1,6 +1,7 @@
 //! One record of a segment: its bytes, and how they are checked. docs/formats/log.md.
 
 use crate::lsn::{Durability, GroupId};
+use crate::member::{Members, PeerId};
 
 /// Bytes before the payload.
 pub(crate) const RECORD_HEADER_BYTES: usize = 40;
@@ -11,14 +12,19 @@ pub(crate) const RECORD_ALIGN: usize = 8;
 
 const FLAG_HARD: u8 = 1;
 const FLAG_ELECTION: u8 = 2;
+const FLAG_MEMBERS: u8 = 4;
 
 const KIND_ENTRY: u8 = 1;
 const KIND_VOTE: u8 = 2;
-const KIND_MEMBER: u8 = 3;
+/// Of format version 1: voters only, and no position.
+const KIND_MEMBER_FIRST: u8 = 3;
 const KIND_START: u8 = 4;
 const KIND_TAIL: u8 = 5;
 const KIND_TOMBSTONE: u8 = 6;
 const KIND_MARK: u8 = 7;
+const KIND_MEMBER: u8 = 8;
+const KIND_ROWS: u8 = 9;
+const KIND_GONE: u8 = 10;
 
 /// Whose an entry is, and how durable it must be before it is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +33,36 @@ pub enum EntryKind {
     Proposed(Durability),
     /// An election's own entry: empty, never applied.
     Election,
+    /// A change of members: as durable as a hard entry, carried out by the log itself.
+    Members,
+}
+
+impl EntryKind {
+    /// Whether the applier sees it.
+    pub(crate) fn is_proposed(self) -> bool {
+        matches!(self, EntryKind::Proposed(_))
+    }
+
+    /// Its byte in a record and in a letter.
+    pub(crate) fn flags(self) -> u8 {
+        match self {
+            EntryKind::Proposed(Durability::Hard) => FLAG_HARD,
+            EntryKind::Proposed(Durability::Soft) => 0,
+            EntryKind::Election => FLAG_ELECTION,
+            EntryKind::Members => FLAG_MEMBERS,
+        }
+    }
+
+    /// The kind that a byte stands for.
+    pub(crate) fn from_flags(flags: u8) -> Option<EntryKind> {
+        match flags {
+            0 => Some(EntryKind::Proposed(Durability::Soft)),
+            FLAG_HARD => Some(EntryKind::Proposed(Durability::Hard)),
+            FLAG_ELECTION => Some(EntryKind::Election),
+            FLAG_MEMBERS => Some(EntryKind::Members),
+            _ => None,
+        }
+    }
 }
 
 /// What one record says. `P` is how a payload is held: borrowed while reading, owned in tests.
@@ -56,14 +92,14 @@ pub enum Record<P> {
         /// A position known to be committed.
         commit: u64,
     },
-    /// Who this replica is, and who votes.
+    /// Who this replica is, and who its fellows are.
     Member {
         /// The group.
         group: GroupId,
         /// This replica's own peer id.
         peer: u64,
-        /// All peer ids that vote.
-        voters: Vec<u64>,
+        /// The members, and since which position.
+        members: Members,
     },
     /// The group's log begins anew after a position.
     Start {
@@ -84,6 +120,20 @@ pub enum Record<P> {
         term: u64,
         /// The last position that was not an election's.
         proposed: u64,
+    },
+    /// Whether the engine's rows of the group are void.
+    Rows {
+        /// The group.
+        group: GroupId,
+        /// They are not to be believed until a copy is restored.
+        void: bool,
+    },
+    /// This replica left the group: its entries are void, its peer id is never used again.
+    Gone {
+        /// The group.
+        group: GroupId,
+        /// The replica.
+        peer: u64,
     },
     /// The group is closed for good.
     Tombstone {
@@ -129,19 +179,21 @@ pub(crate) fn record_bytes(payload_bytes: usize) -> usize {
 /// Appends `record` to `out`, which must be aligned.
 pub(crate) fn encode<P: AsRef<[u8]>>(record: &Record<P>, salt: u32, out: &mut Vec<u8>) {
     let words: [u8; 8];
-    let members: Vec<u8>;
+    let encoded: Vec<u8>;
     let (kind, flags, group, index, term, payload): (u8, u8, u64, u64, u64, &[u8]) = match record {
         Record::Entry { group, index, term, kind, payload } => {
-            (KIND_ENTRY, entry_flags(*kind), group.0, *index, *term, payload.as_ref())
+            (KIND_ENTRY, kind.flags(), group.0, *index, *term, payload.as_ref())
         }
         Record::Vote { group, term, vote, commit } => {
             words = vote.to_le_bytes();
             (KIND_VOTE, 0, group.0, *commit, *term, &words)
         }
-        Record::Member { group, peer, voters } => {
-            members = voters.iter().flat_map(|voter| voter.to_le_bytes()).collect();
-            (KIND_MEMBER, 0, group.0, *peer, 0, &members)
+        Record::Member { group, peer, members } => {
+            encoded = members.encode();
+            (KIND_MEMBER, 0, group.0, *peer, 0, &encoded)
         }
+        Record::Rows { group, void } => (KIND_ROWS, 0, group.0, u64::from(*void), 0, &[]),
+        Record::Gone { group, peer } => (KIND_GONE, 0, group.0, *peer, 0, &[]),
         Record::Start { group, index, term } => (KIND_START, 0, group.0, *index, *term, &[]),
         Record::Tail { group, index, term, proposed } => {
             words = proposed.to_le_bytes();
@@ -152,14 +204,6 @@ pub(crate) fn encode<P: AsRef<[u8]>>(record: &Record<P>, salt: u32, out: &mut Ve
     };
     let header = Header { payload_bytes: payload.len(), kind, flags, group, index, term };
     encode_parts(&header, payload, salt, out);
-}
-
-fn entry_flags(kind: EntryKind) -> u8 {
-    match kind {
-        EntryKind::Proposed(Durability::Hard) => FLAG_HARD,
-        EntryKind::Proposed(Durability::Soft) => 0,
-        EntryKind::Election => FLAG_ELECTION,
-    }
 }
 
 fn encode_parts(header: &Header, payload: &[u8], salt: u32, out: &mut Vec<u8>) {
@@ -226,17 +270,23 @@ fn decode_kind<'a>(header: &Header, payload: &'a [u8]) -> Option<Record<&'a [u8]
     }
     match header.kind {
         KIND_ENTRY => {
-            let kind = decode_entry_kind(header.flags)?;
+            let kind = EntryKind::from_flags(header.flags)?;
             Some(Record::Entry { group, index, term, kind, payload })
         }
         KIND_VOTE => {
             let vote = only_word(payload)?;
             Some(Record::Vote { group, term, vote, commit: index })
         }
-        KIND_MEMBER if payload.len().is_multiple_of(8) => {
-            let voters = payload.chunks_exact(8).map(|word| u64_at(word, 0)).collect();
-            Some(Record::Member { group, peer: index, voters })
+        KIND_MEMBER_FIRST if payload.len().is_multiple_of(8) => {
+            let voters = payload.chunks_exact(8).map(|word| PeerId(u64_at(word, 0))).collect();
+            Some(Record::Member { group, peer: index, members: Members::first(voters) })
         }
+        KIND_MEMBER => {
+            let members = Members::decode(payload)?;
+            Some(Record::Member { group, peer: index, members })
+        }
+        KIND_ROWS if payload.is_empty() && index <= 1 => Some(Record::Rows { group, void: index == 1 }),
+        KIND_GONE if payload.is_empty() => Some(Record::Gone { group, peer: index }),
         KIND_START if payload.is_empty() => Some(Record::Start { group, index, term }),
         KIND_TAIL => {
             let proposed = only_word(payload)?;
@@ -244,15 +294,6 @@ fn decode_kind<'a>(header: &Header, payload: &'a [u8]) -> Option<Record<&'a [u8]
         }
         KIND_TOMBSTONE if payload.is_empty() => Some(Record::Tombstone { group }),
         KIND_MARK if payload.is_empty() => Some(Record::Mark { segment: index, offset: term }),
-        _ => None,
-    }
-}
-
-fn decode_entry_kind(flags: u8) -> Option<EntryKind> {
-    match flags {
-        0 => Some(EntryKind::Proposed(Durability::Soft)),
-        FLAG_HARD => Some(EntryKind::Proposed(Durability::Hard)),
-        FLAG_ELECTION => Some(EntryKind::Election),
         _ => None,
     }
 }
@@ -275,9 +316,11 @@ impl<P: AsRef<[u8]>> Record<P> {
             Record::Vote { group, term, vote, commit } => {
                 Record::Vote { group: *group, term: *term, vote: *vote, commit: *commit }
             }
-            Record::Member { group, peer, voters } => {
-                Record::Member { group: *group, peer: *peer, voters: voters.clone() }
+            Record::Member { group, peer, members } => {
+                Record::Member { group: *group, peer: *peer, members: members.clone() }
             }
+            Record::Rows { group, void } => Record::Rows { group: *group, void: *void },
+            Record::Gone { group, peer } => Record::Gone { group: *group, peer: *peer },
             Record::Start { group, index, term } => {
                 Record::Start { group: *group, index: *index, term: *term }
             }
@@ -293,6 +336,11 @@ impl<P: AsRef<[u8]>> Record<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lsn::Lsn;
+
+    fn some_members() -> Members {
+        Members { at: Lsn(6), voters: vec![PeerId(4), PeerId(5)], learners: vec![PeerId(6)] }
+    }
 
     fn one_of_each() -> Vec<Record<Vec<u8>>> {
         let group = GroupId(7);
@@ -303,7 +351,11 @@ mod tests {
             Record::Entry { group, index: 9, term: 2, kind, payload: b"entry".to_vec() },
             election,
             Record::Vote { group, term: 3, vote: 4, commit: 5 },
-            Record::Member { group, peer: 4, voters: vec![4, 5] },
+            Record::Entry { group, index: 11, term: 2, kind: EntryKind::Members, payload: vec![1; 9] },
+            Record::Member { group, peer: 4, members: some_members() },
+            Record::Rows { group, void: true },
+            Record::Rows { group, void: false },
+            Record::Gone { group, peer: 4 },
             Record::Start { group, index: 9, term: 2 },
             Record::Tail { group, index: 9, term: 2, proposed: 8 },
             Record::Tombstone { group },
@@ -320,6 +372,18 @@ mod tests {
             assert_eq!((read.to_owned(), len), (record, bytes.len()));
             assert!(bytes.len().is_multiple_of(RECORD_ALIGN));
         }
+    }
+
+    #[test]
+    fn members_of_the_first_format_version_are_read() {
+        let mut bytes = Vec::new();
+        let header =
+            Header { payload_bytes: 16, kind: KIND_MEMBER_FIRST, flags: 0, group: 7, index: 4, term: 0 };
+        let voters = [4_u64, 5].map(u64::to_le_bytes).concat();
+        encode_parts(&header, &voters, 5, &mut bytes);
+        let members = Members::first(vec![PeerId(4), PeerId(5)]);
+        let (read, _) = decode(&bytes, 5).unwrap();
+        assert_eq!(read.to_owned(), Record::Member { group: GroupId(7), peer: 4, members });
     }
 
     #[test]

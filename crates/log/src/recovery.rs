@@ -119,8 +119,15 @@ mod tests {
     }
 
     fn segment_with_head(head_bytes: u64, records: &[Record<Vec<u8>>]) -> Vec<u8> {
-        let header =
-            SegmentHeader { salt: SALT, number: 3, log_id: 1, previous: 2, previous_bytes: 64, head_bytes };
+        let header = SegmentHeader {
+            version: 2,
+            salt: SALT,
+            number: 3,
+            log_id: 1,
+            previous: 2,
+            previous_bytes: 64,
+            head_bytes,
+        };
         let mut bytes = header.encode().to_vec();
         for record in records {
             record::encode(record, SALT, &mut bytes);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 /// Bytes of a segment header.
 pub(crate) const SEGMENT_HEADER_BYTES: usize = 64;
 /// The format this program writes, and the newest it reads.
-pub(crate) const FORMAT_VERSION: u16 = 1;
+pub(crate) const FORMAT_VERSION: u16 = 2;
 
 const MAGIC: &[u8; 8] = b"RKNDLLOG";
 const SUFFIX: &str = ".segment";
@@ -13,6 +13,8 @@ const SUFFIX: &str = ".segment";
 /// What the first bytes of a segment say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// The format of its records.
+    pub version: u16,
     /// Starts every record checksum.
     pub salt: u32,
     /// The segment's number.
@@ -46,7 +48,7 @@ impl SegmentHeader {
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
-        bytes[8..10].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.salt.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.log_id.to_le_bytes());
@@ -75,6 +77,7 @@ impl SegmentHeader {
             return Err(HeaderError::Version { found });
         }
         Ok(SegmentHeader {
+            version: found,
             salt: u32_at(12),
             number: u64_at(16),
             log_id: u64_at(24),
@@ -103,8 +106,15 @@ pub(crate) fn segment_number(path: &Path) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const HEADER: SegmentHeader =
-        SegmentHeader { salt: 1, number: 2, log_id: 3, previous: 4, previous_bytes: 5, head_bytes: 6 };
+    const HEADER: SegmentHeader = SegmentHeader {
+        version: 2,
+        salt: 1,
+        number: 2,
+        log_id: 3,
+        previous: 4,
+        previous_bytes: 5,
+        head_bytes: 6,
+    };
 
     #[test]
     fn a_header_reads_back_and_every_changed_bit_is_noticed() {
@@ -120,10 +130,10 @@ mod tests {
     #[test]
     fn a_later_version_is_told_from_damage() {
         let mut bytes = HEADER.encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = crc32c::crc32c(&bytes[..60]).to_le_bytes();
         bytes[60..].copy_from_slice(&crc);
-        assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Version { found: 2 }));
+        assert_eq!(SegmentHeader::decode(&bytes), Err(HeaderError::Version { found: 3 }));
     }
 
     #[test]

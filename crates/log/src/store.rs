@@ -63,6 +63,8 @@ impl SyncTask {
 pub struct StoredEntry {
     /// Its position.
     pub index: u64,
+    /// Its term.
+    pub term: u64,
     /// Whose it is.
     pub kind: EntryKind,
     /// What was proposed.
@@ -75,6 +77,8 @@ pub struct StoredGroup {
     /// This replica's own peer id.
     pub(crate) peer: u64,
     pub(crate) outline: Outline,
+    /// Whether the engine's rows are not to be believed.
+    pub(crate) void: bool,
 }
 
 /// What a store holds on disk.
@@ -93,7 +97,7 @@ pub struct Forgotten {
     pub group: GroupId,
     /// The last position that is gone.
     pub index: u64,
-    /// The last one up to there that was not an election's.
+    /// The last proposal up to there.
     pub proposed: u64,
 }
 
@@ -107,6 +111,9 @@ pub trait Store: Send {
 
     /// Whether the group was closed for good.
     fn is_tombstone(&self, id: GroupId) -> bool;
+
+    /// Whether this replica left the group for good.
+    fn is_gone(&self, id: GroupId, peer: u64) -> bool;
 
     /// Starts a new segment if the last one is full. Only between batches.
     fn make_room(&mut self) -> Result<(), StoreError>;

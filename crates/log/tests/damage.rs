@@ -14,7 +14,7 @@ use io::real::RealClock;
 use io::sim::{Fault, SimFiles, SimRandom};
 use rekindle_log::file::{FileLog, FileLogOptions, StoreOptions};
 use rekindle_log::{
-    Applier, ApplyError, Doubt, Durability, Entry, GroupId, Log, LogError, Lsn, ProposeError, Refusal,
+    Applier, ApplyError, Birth, Doubt, Durability, Entry, GroupId, Log, LogError, Lsn, ProposeError, Refusal,
 };
 
 const DIR: &str = "/log";
@@ -65,7 +65,7 @@ fn closed_log() -> (SimFiles, usize) {
     const ENTRIES: usize = 24;
     let files = SimFiles::new(1);
     let (_, log) = open(&files, small_segments()).unwrap();
-    log.open_group(GROUP, Lsn(0)).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
     for _ in 0..ENTRIES {
         propose(&log, Durability::Hard).unwrap();
     }
@@ -81,7 +81,7 @@ fn segments(files: &SimFiles) -> Vec<PathBuf> {
 /// How many entries the log holds, or why it cannot be believed.
 fn entries(files: &SimFiles) -> Result<usize, LogError> {
     let (engine, log) = open(files, small_segments())?;
-    log.open_group(GROUP, Lsn(0))?;
+    log.open_group(GROUP, Lsn(0), Birth::Alone)?;
     Ok(engine.0.lock().unwrap().len())
 }
 
@@ -152,20 +152,20 @@ fn an_engine_that_lost_what_left_the_log_is_told_so() {
     let (files, _) = closed_log();
     let options = FileLogOptions { log_bytes_max: 1, ..small_segments() };
     let (_, log) = open(&files, options.clone()).unwrap();
-    log.open_group(GROUP, Lsn(0)).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
     while log.stats().segments_deleted < 2 {
         propose(&log, Durability::Hard).unwrap();
     }
     drop(log);
     let (_, log) = open(&files, options).unwrap();
-    assert!(matches!(log.open_group(GROUP, Lsn(1)), Err(LogError::Gap { .. })));
+    assert!(matches!(log.open_group(GROUP, Lsn(1), Birth::Alone), Err(LogError::Gap { .. })));
 }
 
 #[test]
 fn after_a_failed_fsync_nothing_is_acknowledged_any_more() {
     let files = SimFiles::new(1);
     let (_, log) = open(&files, small_segments()).unwrap();
-    log.open_group(GROUP, Lsn(0)).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
     propose(&log, Durability::Hard).unwrap();
     files.inject(Fault::Sync);
     let waiting = propose(&log, Durability::Hard);
@@ -174,7 +174,7 @@ fn after_a_failed_fsync_nothing_is_acknowledged_any_more() {
         let later = propose(&log, durability);
         assert!(matches!(later, Err(ProposeError::Definite(Refusal::Stopped))), "{later:?}");
     }
-    assert!(matches!(log.open_group(GroupId(9), Lsn(0)), Err(LogError::Stopped)));
+    assert!(matches!(log.open_group(GroupId(9), Lsn(0), Birth::Alone), Err(LogError::Stopped)));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_full_disk_refuses_and_recovers_by_itself() {
     let files = SimFiles::new(1);
     let options = FileLogOptions { soft_wait: Duration::from_millis(1), ..small_segments() };
     let (engine, log) = open(&files, options).unwrap();
-    log.open_group(GROUP, Lsn(0)).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
     files.inject(Fault::Full);
     let mut acknowledged = 0;
     while acknowledged < 10 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
-use log::{Durability, GroupId, Log, Lsn, ProposeError};
+use log::{Birth, Durability, GroupId, Log, Lsn, ProposeError};
 use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::draft::{Decision, Draft};
@@ -43,7 +43,7 @@ impl Shard {
         let part = Part { range, group };
         let replica = Arc::new(Replica::load(replicas.store(), &table, &part)?);
         replicas.add(Arc::clone(&replica));
-        if let Err(error) = log.open_group(group, replica.applied()) {
+        if let Err(error) = log.open_group(group, replica.applied(), Birth::Alone) {
             replicas.forget(group);
             return Err(error.into());
         }

@@ -36,6 +36,8 @@ struct Group {
 pub(super) struct Index {
     pub segments: VecDeque<Segment>,
     pub tombstones: BTreeSet<GroupId>,
+    /// Replicas that left.
+    pub gone: BTreeSet<(GroupId, u64)>,
     groups: BTreeMap<GroupId, Group>,
 }
 
@@ -88,13 +90,31 @@ impl Index {
                 (hard.term, hard.vote, hard.commit) = (*term, *vote, *commit);
                 Ok(())
             }
-            Record::Member { group, peer, voters } => {
+            Record::Member { group, peer, members } => {
                 if self.tombstones.contains(group) {
                     return Err("group was closed for good");
                 }
+                #[cfg(test)]
+                if crate::mutant::is(crate::mutant::Mutant::ReusePeer) {
+                    self.gone.remove(&(*group, *peer));
+                }
+                if self.gone.contains(&(*group, *peer)) {
+                    return Err("replica left for good");
+                }
                 let known = self.groups.entry(*group).or_default();
                 known.stored.peer = *peer;
-                known.stored.outline.members.voters = voters.clone();
+                known.stored.outline.members = members.clone();
+                Ok(())
+            }
+            Record::Rows { group, void } => {
+                self.known(*group)?.stored.void = *void;
+                Ok(())
+            }
+            Record::Gone { group, peer } => {
+                if self.groups.get(group).is_some_and(|known| known.stored.peer == *peer) {
+                    self.groups.remove(group);
+                }
+                self.gone.insert((*group, *peer));
                 Ok(())
             }
             Record::Start { group, index, term } => {
@@ -128,7 +148,7 @@ impl Index {
     ) -> Result<(), &'static str> {
         let group = self.groups.get_mut(&id).ok_or("group is unknown")?;
         let outline = &mut group.stored.outline;
-        if !outline.append(index, term, kind == EntryKind::Election) {
+        if !outline.append(index, term, kind) {
             return Err("entry does not follow the one before");
         }
         group.locations.truncate((index - outline.start() - 1) as usize);

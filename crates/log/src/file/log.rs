@@ -13,15 +13,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::real::RealRandom;
 use io::{Clock, Files, Nanos, Random};
-use parking_lot::{Condvar, Mutex};
 
-use super::runner::{Flushing, Pace, Runner, Syncing};
+use super::inbox::{Arrived, Change, Command, Inbox};
+use super::runner::{Flushing, Outside, Pace, Runner, Syncing};
 use super::store::{FileStore, StoreOptions};
-use crate::company::{self, Company};
-use crate::contract::{Applier, Done, Log};
-use crate::driver::{Proposal, Work};
-use crate::error::{ApplyError, LogError, Refusal};
-use crate::lsn::{Durability, GroupId, Lsn};
+use crate::company::Company;
+use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Watch};
+use crate::error::LogError;
+use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId};
+use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 
 /// How a file log behaves.
@@ -35,6 +36,10 @@ pub struct FileLogOptions {
     pub log_bytes_max: u64,
     /// Where peer ids and salts come from.
     pub random: Arc<dyn Random>,
+    /// Where arrived to other replicas go.
+    pub mail: Arc<dyn Mail>,
+    /// Who is told what happens to groups.
+    pub watch: Arc<dyn Watch>,
 }
 
 impl Default for FileLogOptions {
@@ -44,6 +49,8 @@ impl Default for FileLogOptions {
             soft_wait: Duration::from_millis(100),
             log_bytes_max: 512 << 20,
             random: Arc::new(RealRandom),
+            mail: Arc::new(Nobody),
+            watch: Arc::new(Nobody),
         }
     }
 }
@@ -52,40 +59,6 @@ impl Default for FileLogOptions {
 pub struct FileLog {
     inbox: Arc<Inbox>,
     log_thread: Option<JoinHandle<()>>,
-}
-
-/// What the log thread is told.
-#[derive(Default)]
-struct Letters {
-    proposals: Vec<Proposal>,
-    commands: Vec<Command>,
-    synced: Option<(Syncing, std::io::Result<()>)>,
-    flushed: Option<(Flushing, Result<(), ApplyError>)>,
-    stop: bool,
-}
-
-enum Command {
-    Open(GroupId, Lsn, SyncSender<Result<(), LogError>>),
-    Close(GroupId, SyncSender<Result<(), LogError>>),
-}
-
-#[derive(Default)]
-struct Inbox {
-    letters: Mutex<Desk>,
-    arrived: Condvar,
-    stats: Mutex<LogStats>,
-}
-
-#[derive(Default)]
-struct Desk {
-    letters: Letters,
-    // Whether the log thread waits for a letter, and for how many hard proposals if those are
-    // all that come.
-    asleep: bool,
-    patience: usize,
-    // Where a soft proposal lies already: how many make a turn before its wait is over.
-    company: usize,
-    closed: bool,
 }
 
 impl FileLog {
@@ -100,10 +73,12 @@ impl FileLog {
         applier: Arc<dyn Applier>,
         options: FileLogOptions,
     ) -> Result<FileLog, LogError> {
-        let FileLogOptions { store, soft_wait, log_bytes_max, random } = options;
+        let FileLogOptions { store, soft_wait, log_bytes_max, random, mail, watch } = options;
         let store = FileStore::open(files, Arc::clone(&random), dir, store)?;
         let pace = Pace { soft_wait, log_bytes_max };
-        let runner = Runner::new(store, Arc::clone(&applier), Arc::clone(&clock), random, pace);
+        let outside =
+            Outside { applier: Arc::clone(&applier), clock: Arc::clone(&clock), random, mail, watch };
+        let runner = Runner::new(store, outside, pace);
         let inbox = Arc::new(Inbox::default());
         let (to_sync, from_log) = mpsc::channel();
         let sync_inbox = Arc::clone(&inbox);
@@ -123,34 +98,90 @@ impl FileLog {
         Ok(FileLog { inbox, log_thread: Some(log_thread) })
     }
 
-    fn command(
+    fn change(&self, id: GroupId, change: Change) -> Result<(), LogError> {
+        self.command(|reply| Command::Group(id, change, reply))
+    }
+
+    fn command<T>(
         &self,
-        command: impl FnOnce(SyncSender<Result<(), LogError>>) -> Command,
-    ) -> Result<(), LogError> {
+        command: impl FnOnce(SyncSender<Result<T, LogError>>) -> Command,
+    ) -> Result<T, LogError> {
         let (reply, answer) = mpsc::sync_channel(1);
-        if !self.inbox.post(|letters| letters.commands.push(command(reply))) {
+        if !self.inbox.post(|arrived| arrived.commands.push(command(reply))) {
             return Err(LogError::Stopped);
         }
         // A log thread that ended without an answer has dropped the sender.
         answer.recv().unwrap_or(Err(LogError::Stopped))
     }
+
+    fn ask(&self, ask: Ask) {
+        self.inbox.post_ask(ask);
+    }
 }
 
 impl Log for FileLog {
-    fn open_group(&self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
-        self.command(|reply| Command::Open(id, applied, reply))
+    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError> {
+        self.change(id, Change::Open(applied, birth))
     }
 
     fn close_group(&self, id: GroupId) -> Result<(), LogError> {
-        self.command(|reply| Command::Close(id, reply))
+        self.change(id, Change::Close)
     }
 
-    fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
-        self.inbox.post_proposal(Proposal { group: id, work: Work::Entry(entry, durability), done });
+    fn leave_group(&self, id: GroupId) -> Result<(), LogError> {
+        self.change(id, Change::Leave)
+    }
+
+    fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done) {
+        self.inbox.post_proposal(Proposal { group: id, term, work: Work::Entry(entry, durability), done });
     }
 
     fn sync(&self, id: GroupId, done: Done) {
-        self.inbox.post_proposal(Proposal { group: id, work: Work::Sync, done });
+        self.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Sync, done });
+    }
+
+    fn step(&self, letter: Letter) {
+        self.inbox.post(|arrived| arrived.letters.push(letter));
+    }
+
+    fn read_index(&self, id: GroupId, done: Done) {
+        self.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Read, done });
+    }
+
+    fn change_members(&self, id: GroupId, change: MemberChange, done: Done) {
+        self.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Change(change), done });
+    }
+
+    fn transfer(&self, id: GroupId, to: PeerId) {
+        self.ask(Ask::Transfer(id, to));
+    }
+
+    fn campaign(&self, id: GroupId) {
+        self.ask(Ask::Campaign(id));
+    }
+
+    fn peers_silent(&self, peers: Vec<PeerId>) {
+        self.ask(Ask::Silent(peers));
+    }
+
+    fn peers_back(&self, peers: Vec<PeerId>) {
+        self.ask(Ask::Back(peers));
+    }
+
+    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
+        self.ask(Ask::Origin(id, at, done));
+    }
+
+    fn begin_restore(&self, id: GroupId) -> Result<(), LogError> {
+        self.change(id, Change::BeginRestore)
+    }
+
+    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError> {
+        self.change(id, Change::FinishRestore(origin))
+    }
+
+    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
+        self.command(|reply| Command::Status(id, reply))
     }
 
     fn stats(&self) -> LogStats {
@@ -160,7 +191,7 @@ impl Log for FileLog {
 
 impl Drop for FileLog {
     fn drop(&mut self) {
-        self.inbox.post(|letters| letters.stop = true);
+        self.inbox.post(|arrived| arrived.stop = true);
         if let Some(thread) = self.log_thread.take() {
             // A panic was already reported on its own thread.
             drop(thread.join());
@@ -168,107 +199,11 @@ impl Drop for FileLog {
     }
 }
 
-impl Inbox {
-    /// Leaves a letter; false, and nothing is left, if nobody will read it.
-    fn post(&self, write: impl FnOnce(&mut Letters)) -> bool {
-        let mut desk = self.letters.lock();
-        if desk.closed {
-            return false;
-        }
-        write(&mut desk.letters);
-        if std::mem::take(&mut desk.asleep) {
-            drop(desk);
-            self.arrived.notify_one();
-        }
-        true
-    }
-
-    /// Leaves a proposal, or refuses it if nobody will read it. It does not wake the log thread
-    /// until there are as many as that waits for.
-    fn post_proposal(&self, proposal: Proposal) {
-        let mut desk = self.letters.lock();
-        if desk.closed {
-            drop(desk);
-            return (proposal.done)(Err(Refusal::Stopped.into()));
-        }
-        let enough = match proposal.work {
-            Work::Entry(_, Durability::Hard) => desk.patience.max(desk.company),
-            Work::Entry(_, Durability::Soft) => desk.company,
-            Work::Sync => 0,
-        };
-        desk.letters.proposals.push(proposal);
-        let is_enough = desk.letters.proposals.len() >= enough;
-        if is_enough && std::mem::take(&mut desk.asleep) {
-            drop(desk);
-            self.arrived.notify_one();
-        }
-    }
-
-    /// Waits until there is a letter, or for `wait` at most, and takes all there are. Of hard
-    /// proposals alone there must be `patience`; soft ones wait a moment to be `company`.
-    fn take(&self, taken: &mut Letters, wait: Option<Duration>, patience: usize, company: usize) {
-        let mut desk = self.letters.lock();
-        desk.patience = patience;
-        if !desk.letters.are_worth_a_turn(patience) {
-            desk.asleep = true;
-            match wait {
-                Some(wait) => drop(self.arrived.wait_for(&mut desk, wait)),
-                None => self.arrived.wait(&mut desk),
-            }
-            desk.asleep = false;
-        }
-        if desk.letters.are_soft_and_fewer_than(company) {
-            desk.company = company;
-            desk.asleep = true;
-            self.arrived.wait_for(&mut desk, company::WAIT);
-            desk.asleep = false;
-            desk.company = 0;
-        }
-        std::mem::swap(taken, &mut desk.letters);
-    }
-
-    /// Nobody reads any more: what lies there is refused, and so is everything to come.
-    fn close(&self) {
-        let left = {
-            let mut desk = self.letters.lock();
-            desk.closed = true;
-            std::mem::take(&mut desk.letters)
-        };
-        for proposal in left.proposals {
-            (proposal.done)(Err(Refusal::Stopped.into()));
-        }
-    }
-}
-
-impl Letters {
-    fn are_worth_a_turn(&self, patience: usize) -> bool {
-        let is_hard = |proposal: &Proposal| matches!(proposal.work, Work::Entry(_, Durability::Hard));
-        self.proposals.len() >= patience.max(1)
-            || self.proposals.iter().any(|proposal| !is_hard(proposal))
-            || self.are_urgent()
-    }
-
-    fn are_soft_and_fewer_than(&self, company: usize) -> bool {
-        let soft = self.soft();
-        soft > 0 && soft == self.proposals.len() && soft < company && !self.are_urgent()
-    }
-
-    /// How many soft entries there are.
-    fn soft(&self) -> usize {
-        let is_soft = |proposal: &&Proposal| matches!(proposal.work, Work::Entry(_, Durability::Soft));
-        self.proposals.iter().filter(is_soft).count()
-    }
-
-    fn are_urgent(&self) -> bool {
-        !self.commands.is_empty() || self.synced.is_some() || self.flushed.is_some() || self.stop
-    }
-}
-
 /// Runs one fsync after the other until the log thread is gone.
 fn sync_until_hung_up(from_log: &Receiver<Syncing>, inbox: &Inbox) {
     while let Ok(syncing) = from_log.recv() {
         let result = syncing.run();
-        inbox.post(|letters| letters.synced = Some((syncing, result)));
+        inbox.post(|arrived| arrived.synced = Some((syncing, result)));
     }
 }
 
@@ -285,18 +220,22 @@ struct LogThread {
 
 impl LogThread {
     fn run(mut self) {
-        let mut letters = Letters::default();
+        let mut arrived = Arrived::default();
         let mut company = Company::default();
         let mut stop = false;
         while !stop {
-            self.inbox.take(&mut letters, self.wait(), self.runner.patience(), company.expected());
-            company.turned(letters.soft(), self.clock.now());
-            self.end_tasks(&mut letters);
-            self.runner.turn(&mut letters.proposals);
-            for command in letters.commands.drain(..) {
+            self.inbox.take(&mut arrived, self.wait(), self.runner.patience(), company.expected());
+            company.turned(arrived.soft(), self.clock.now());
+            self.end_tasks(&mut arrived);
+            self.runner.receive(&mut arrived.letters);
+            for ask in arrived.asks.drain(..) {
+                self.runner.ask(ask);
+            }
+            self.runner.turn(&mut arrived.proposals);
+            for command in arrived.commands.drain(..) {
                 self.carry_out(command);
             }
-            stop = std::mem::take(&mut letters.stop);
+            stop = std::mem::take(&mut arrived.stop);
             self.runner.tick();
             self.begin_tasks();
             self.publish();
@@ -310,11 +249,11 @@ impl LogThread {
         Some(Nanos::since(due, self.clock.now()))
     }
 
-    fn end_tasks(&mut self, letters: &mut Letters) {
-        if let Some((syncing, result)) = letters.synced.take() {
+    fn end_tasks(&mut self, arrived: &mut Arrived) {
+        if let Some((syncing, result)) = arrived.synced.take() {
             self.runner.end_sync(syncing, result);
         }
-        if let Some((flushing, result)) = letters.flushed.take() {
+        if let Some((flushing, result)) = arrived.flushed.take() {
             self.runner.end_flush(&flushing, result);
         }
     }
@@ -334,7 +273,7 @@ impl LogThread {
         let (applier, inbox) = (Arc::clone(&self.applier), Arc::clone(&self.inbox));
         let run = move || {
             let result = applier.flush();
-            inbox.post(|letters| letters.flushed = Some((flushing, result)));
+            inbox.post(|arrived| arrived.flushed = Some((flushing, result)));
         };
         // The one before has ended: its letter came first.
         self.flush_thread = match Builder::new().name("log-flush".to_owned()).spawn(run) {
@@ -349,29 +288,27 @@ impl LogThread {
     fn carry_out(&mut self, command: Command) {
         // Whoever asked waits for the answer; a receiver that is gone wants none.
         match command {
-            Command::Open(id, applied, reply) => {
-                drop(reply.send(self.runner.open_group(id, applied)));
+            Command::Group(id, change, reply) => {
+                if !matches!(change, Change::Open(..)) {
+                    self.wait_for_sync();
+                }
+                let runner = &mut self.runner;
+                drop(reply.send(match change {
+                    Change::Open(applied, birth) => runner.open_group(id, applied, &birth),
+                    Change::Close => runner.close_group(id),
+                    Change::Leave => runner.leave_group(id),
+                    Change::BeginRestore => runner.begin_restore(id),
+                    Change::FinishRestore(origin) => runner.finish_restore(id, &origin),
+                }));
             }
-            Command::Close(id, reply) => {
-                self.wait_for_sync();
-                drop(reply.send(self.runner.close_group(id)));
-            }
+            Command::Status(id, reply) => drop(reply.send(self.runner.group_status(id))),
         }
     }
 
-    /// Waits until no fsync is under way. Other letters stay where they are.
+    /// Waits until no fsync is under way.
     fn wait_for_sync(&mut self) {
         while self.runner.is_syncing() {
-            let synced = {
-                let mut desk = self.inbox.letters.lock();
-                while desk.letters.synced.is_none() {
-                    desk.asleep = true;
-                    self.inbox.arrived.wait(&mut desk);
-                }
-                desk.asleep = false;
-                desk.letters.synced.take()
-            };
-            if let Some((syncing, result)) = synced {
+            if let Some((syncing, result)) = self.inbox.take_synced() {
                 self.runner.end_sync(syncing, result);
             }
         }

@@ -1,5 +1,8 @@
 //! The log in files: segments through [`io::Files`], one log thread, one sync thread.
 
+#[cfg(test)]
+mod fleet;
+mod inbox;
 mod index;
 mod log;
 mod recover;

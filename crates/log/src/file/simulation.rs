@@ -17,12 +17,13 @@ use bytes::Bytes;
 use io::sim::{Fault, SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
 
-use super::runner::{Flushing, Pace, Runner, Syncing};
+use super::runner::{Flushing, Outside, Pace, Runner, Syncing};
 use super::store::{FileStore, StoreOptions};
-use crate::contract::{Applier, Entry};
-use crate::driver::{Proposal, Work};
+use crate::contract::{Applier, Entry, Nobody};
 use crate::error::{ApplyError, LogError, ProposeError, Refusal};
 use crate::lsn::{Durability, GroupId, Lsn};
+use crate::member::Birth;
+use crate::proposal::{Proposal, Work};
 
 const DIR: &str = "/log";
 const STEPS_PER_LIFE: u64 = 60;
@@ -181,16 +182,19 @@ impl World {
         let store = FileStore::open(files, Arc::clone(&random), Path::new(DIR), options)
             .map_err(|cause| format!("log does not open: {cause}"))?;
         let applier = Arc::clone(&self.engine) as Arc<dyn Applier>;
-        let mut runner = Runner::new(store, applier, Arc::new(self.clock.clone()), random, PACE);
+        let clock = Arc::new(self.clock.clone());
+        let (mail, watch) = (Arc::new(Nobody), Arc::new(Nobody));
+        let outside = Outside { applier, clock, random, mail, watch };
+        let mut runner = Runner::new(store, outside, PACE);
         // Now and then one is left closed for a life: its entries must stay.
         let left_closed = self.random.one_in(4).then(|| self.any_group());
         self.open = self.history.keys().copied().filter(|id| Some(*id) != left_closed).collect();
         for group in &self.open {
-            let opened = runner.open_group(*group, self.engine.applied(*group));
+            let opened = runner.open_group(*group, self.engine.applied(*group), &Birth::Alone);
             opened.map_err(|cause| format!("group {group} does not open: {cause}"))?;
         }
         for group in &self.closed {
-            if !matches!(runner.open_group(*group, Lsn(0)), Err(LogError::Tombstone(_))) {
+            if !matches!(runner.open_group(*group, Lsn(0), &Birth::Alone), Err(LogError::Tombstone(_))) {
                 return Err(format!("closed group {group} came back"));
             }
         }
@@ -286,7 +290,7 @@ impl World {
             let before = told.lock().unwrap_or_else(PoisonError::into_inner).replace(result);
             assert!(before.is_none(), "a proposal is answered once");
         });
-        life.inbox.push(Proposal { group, work: Work::Entry(payload.clone(), durability), done });
+        life.inbox.push(Proposal { group, term: None, work: Work::Entry(payload.clone(), durability), done });
         self.history.entry(group).or_default().push(Proposed { payload, durability, answer });
     }
 
@@ -300,7 +304,7 @@ impl World {
             let all_told = before.iter().all(|answer| is_told(answer));
             assert!(result.is_err() || all_told, "a sync does not overtake");
         });
-        life.inbox.push(Proposal { group, work: Work::Sync, done });
+        life.inbox.push(Proposal { group, term: None, work: Work::Sync, done });
     }
 
     fn any_group(&self) -> GroupId {
@@ -341,7 +345,7 @@ impl World {
         }
         let next = GroupId(100 + self.closed.len() as u64 * 10 + self.random.below(10));
         let is_new = !self.closed.contains(&next) && !self.history.contains_key(&next);
-        if is_new && life.runner.open_group(next, Lsn(0)).is_ok() {
+        if is_new && life.runner.open_group(next, Lsn(0), &Birth::Alone).is_ok() {
             self.history.entry(next).or_default();
             self.open.insert(next);
         }

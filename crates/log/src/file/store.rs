@@ -13,7 +13,7 @@ use super::recover::{self, Found};
 use crate::error::LogError;
 use crate::lsn::GroupId;
 use crate::record::{self, RECORD_HEADER_BYTES, Record};
-use crate::segment::{SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
+use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
 use crate::store::{Forgotten, Position, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
 
 /// The name under which a segment is made.
@@ -85,7 +85,7 @@ impl FileStore {
         files.sync_dir(dir)?;
         let bytes = found.index.segments.back().map_or(0, |segment| segment.bytes);
         let end = Position { segment: header.number, offset: bytes };
-        Ok(FileStore {
+        let mut store = FileStore {
             files,
             random,
             dir: dir.to_owned(),
@@ -98,13 +98,22 @@ impl FileStore {
             marked: Position::default(),
             batch: Vec::new(),
             _lock: lock,
-        })
+        };
+        if header.version < FORMAT_VERSION {
+            // A segment holds records of its own version only.
+            store.start_segment().map_err(|cause| match cause {
+                StoreError::Full => LogError::Io(ErrorKind::StorageFull.into()),
+                StoreError::Disk(cause) => LogError::Io(cause),
+            })?;
+        }
+        Ok(store)
     }
 
     /// Makes the last segment durable, and a new one that repeats the state of every group.
     fn start_segment(&mut self) -> Result<(), StoreError> {
         self.file.sync_data()?;
         let mut header = SegmentHeader {
+            version: FORMAT_VERSION,
             salt: self.random.next_u64() as u32,
             number: self.written.segment + 1,
             log_id: self.header.log_id,
@@ -143,6 +152,7 @@ fn make_first_segment(
     found: &mut Found,
 ) -> Result<SegmentHeader, LogError> {
     let mut header = SegmentHeader {
+        version: FORMAT_VERSION,
         salt: random.next_u64() as u32,
         number: 1,
         log_id: random.next_u64(),
@@ -160,13 +170,19 @@ fn make_first_segment(
 fn segment_head(header: &mut SegmentHeader, index: &Index) -> Vec<u8> {
     let mut head = vec![0; SEGMENT_HEADER_BYTES];
     let mut push = |record: Record<&[u8]>| record::encode(&record, header.salt, &mut head);
-    for (group, StoredGroup { peer, outline }) in index.groups() {
+    for (group, StoredGroup { peer, outline, void }) in index.groups() {
         let hard = &outline.hard;
         let (term, vote, commit) = (hard.term, hard.vote, hard.commit);
-        push(Record::Member { group, peer: *peer, voters: outline.members.voters.clone() });
+        push(Record::Member { group, peer: *peer, members: outline.members.clone() });
         push(Record::Vote { group, term, vote, commit });
         let (index, term) = (outline.last(), outline.last_term());
         push(Record::Tail { group, index, term, proposed: outline.proposed() });
+        if *void {
+            push(Record::Rows { group, void: true });
+        }
+    }
+    for (group, peer) in &index.gone {
+        push(Record::Gone { group: *group, peer: *peer });
     }
     for group in &index.tombstones {
         push(Record::Tombstone { group: *group });
@@ -202,6 +218,10 @@ impl Store for FileStore {
 
     fn is_tombstone(&self, id: GroupId) -> bool {
         self.index.tombstones.contains(&id)
+    }
+
+    fn is_gone(&self, id: GroupId, peer: u64) -> bool {
+        self.index.gone.contains(&(id, peer))
     }
 
     fn make_room(&mut self) -> Result<(), StoreError> {
@@ -313,10 +333,10 @@ impl<'a> Reader<'a> {
         let salt = self.open_segment(at.segment)?;
         let record = self.record_at(at.offset)?;
         match record::decode(record, salt) {
-            Some((Record::Entry { group: of, index: found, kind, payload, .. }, _))
+            Some((Record::Entry { group: of, index: found, term, kind, payload }, _))
                 if (of, found) == (group, index) =>
             {
-                Ok(StoredEntry { index, kind, payload: Bytes::copy_from_slice(payload) })
+                Ok(StoredEntry { index, term, kind, payload: Bytes::copy_from_slice(payload) })
             }
             _ => Err(LogError::Damaged {
                 segment: segment_path(&self.store.dir, at.segment),

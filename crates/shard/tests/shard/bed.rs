@@ -8,7 +8,10 @@ use bytes::Bytes;
 use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
 use engine::memory::MemoryEngine;
 use log::memory::{MemoryEntries, MemoryLog};
-use log::{Done, Durability, GroupId, Log, LogError, LogStats, Lsn, Refusal};
+use log::{
+    Birth, Done, Durability, GroupId, GroupStatus, Letter, Log, LogError, LogStats, Lsn, MemberChange,
+    Origin, OriginDone, PeerId, Refusal, Term,
+};
 use parking_lot::Mutex;
 use rekindle_shard::{Decision, Direction, Replicas, Shard, WriteError, WriteTicket};
 use storage::TableId;
@@ -162,15 +165,19 @@ impl TestLog {
 }
 
 impl Log for TestLog {
-    fn open_group(&self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
-        self.inner.open_group(id, applied)
+    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError> {
+        self.inner.open_group(id, applied, birth)
     }
 
     fn close_group(&self, id: GroupId) -> Result<(), LogError> {
         self.inner.close_group(id)
     }
 
-    fn propose(&self, id: GroupId, entry: Bytes, durability: Durability, done: Done) {
+    fn leave_group(&self, id: GroupId) -> Result<(), LogError> {
+        self.inner.leave_group(id)
+    }
+
+    fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done) {
         if self.stopped.load(Ordering::SeqCst) {
             return done(Err(Refusal::Stopped.into()));
         }
@@ -182,12 +189,56 @@ impl Log for TestLog {
         if self.refuse.lock().remove(&number) {
             self.refused.lock().push(done);
         } else {
-            self.inner.propose(id, entry, durability, done);
+            self.inner.propose_in(id, term, entry, durability, done);
         }
     }
 
     fn sync(&self, id: GroupId, done: Done) {
         self.inner.sync(id, done);
+    }
+
+    fn step(&self, letter: Letter) {
+        Log::step(&self.inner, letter);
+    }
+
+    fn read_index(&self, id: GroupId, done: Done) {
+        self.inner.read_index(id, done);
+    }
+
+    fn change_members(&self, id: GroupId, change: MemberChange, done: Done) {
+        self.inner.change_members(id, change, done);
+    }
+
+    fn transfer(&self, id: GroupId, to: PeerId) {
+        self.inner.transfer(id, to);
+    }
+
+    fn campaign(&self, id: GroupId) {
+        self.inner.campaign(id);
+    }
+
+    fn peers_silent(&self, peers: Vec<PeerId>) {
+        self.inner.peers_silent(peers);
+    }
+
+    fn peers_back(&self, peers: Vec<PeerId>) {
+        self.inner.peers_back(peers);
+    }
+
+    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
+        self.inner.origin(id, at, done);
+    }
+
+    fn begin_restore(&self, id: GroupId) -> Result<(), LogError> {
+        self.inner.begin_restore(id)
+    }
+
+    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError> {
+        self.inner.finish_restore(id, origin)
+    }
+
+    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
+        self.inner.group_status(id)
     }
 
     fn stats(&self) -> LogStats {

@@ -3,17 +3,21 @@
 //! Holds the driver, the store and the applier together. A simulation drives it directly and
 //! decides when an fsync ends.
 
+mod groups;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use io::{Clock, Nanos, Random};
 
-use crate::contract::Applier;
-use crate::driver::{Driver, Proposal, SyncWanted, Work};
+use crate::contract::{Applier, Letter, Mail, Watch};
+use crate::driver::{Driver, News, SyncWanted};
 use crate::error::{ApplyError, Doubt, LogError, Refusal};
-use crate::lsn::{GroupId, Lsn};
-use crate::record::{EntryKind, Record};
+use crate::lsn::GroupId;
+use crate::member::{GroupStatus, PeerId};
+use crate::proposal::{Ask, Proposal, Work};
+use crate::record::Record;
 use crate::stats::LogStats;
 use crate::store::{Store, StoreError, SyncTask};
 
@@ -22,8 +26,6 @@ use crate::store::{Store, StoreError, SyncTask};
 const APPEND_BYTES_MAX: usize = 16 << 20;
 /// So many hard entries are appended together while an fsync is under way.
 const APPENDS_DURING_SYNC: usize = 32;
-/// How much is replayed at once when a group is opened.
-const REPLAY_BYTES: usize = 8 << 20;
 
 /// When the log does what nobody waits for.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +34,15 @@ pub(crate) struct Pace {
     pub soft_wait: Duration,
     /// The engine is flushed and segments deleted when the log holds more.
     pub log_bytes_max: u64,
+}
+
+/// Everything outside the log that it speaks to.
+pub(crate) struct Outside {
+    pub applier: Arc<dyn Applier>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub mail: Arc<dyn Mail>,
+    pub watch: Arc<dyn Watch>,
 }
 
 /// An fsync on its way: run it anywhere, then give it to [`Runner::end_sync`].
@@ -50,12 +61,9 @@ pub(crate) struct Flushing {
 pub(crate) struct Runner<S> {
     driver: Driver,
     store: S,
-    applier: Arc<dyn Applier>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
+    outside: Outside,
     pace: Pace,
     stats: LogStats,
-    entries_pushed: u64,
     sync_running: bool,
     last_sync: Nanos,
     flush_running: bool,
@@ -64,6 +72,8 @@ pub(crate) struct Runner<S> {
     // Since when an append waits for space on the disk.
     full_since: Option<Nanos>,
     failed: Option<Doubt>,
+    // Groups that were left here, and the append that says so.
+    leaving: Vec<(GroupId, u64)>,
 }
 
 impl Syncing {
@@ -75,109 +85,66 @@ impl Syncing {
 
 impl<S: Store> Runner<S> {
     /// A runner over a store that was just opened; no group is open yet.
-    pub fn new(
-        store: S,
-        applier: Arc<dyn Applier>,
-        clock: Arc<dyn Clock>,
-        random: Arc<dyn Random>,
-        pace: Pace,
-    ) -> Runner<S> {
+    pub fn new(store: S, outside: Outside, pace: Pace) -> Runner<S> {
         Runner {
-            driver: Driver::new(pace.soft_wait),
+            driver: Driver::new(pace.soft_wait, Arc::clone(&outside.random)),
             store,
-            applier,
-            last_sync: clock.now(),
-            clock,
-            random,
+            last_sync: outside.clock.now(),
+            outside,
             pace,
             stats: LogStats::default(),
-            entries_pushed: 0,
             sync_running: false,
             flush_running: false,
             flush_at_bytes: pace.log_bytes_max,
             full_since: None,
             failed: None,
+            leaving: Vec::new(),
         }
     }
 
-    /// Opens a group, creating it the first time; replays what the engine lacks.
-    pub fn open_group(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
-        if self.failed.is_some() {
-            return Err(LogError::Stopped);
-        }
-        if self.driver.is_open(id) {
-            return Err(LogError::AlreadyOpen(id));
-        }
-        if self.store.is_tombstone(id) {
-            return Err(LogError::Tombstone(id));
-        }
-        self.make_group(id, applied);
-        self.replay(id, applied)?;
-        let stored = self.store.group(id).cloned().unwrap_or_default();
-        self.driver.open(id, &stored, &mut self.store)?;
-        self.append();
-        Ok(())
+    /// The state of a group.
+    pub fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
+        self.driver.status(id).ok_or(LogError::NotOpen(id))
     }
 
-    /// Makes sure the store knows the group, and that its log does not end before `applied`.
-    fn make_group(&mut self, id: GroupId, applied: Lsn) {
-        if self.store.group(id).is_none() {
-            // Never zero, which means nobody.
-            let peer = (self.random.next_u64() >> 1) | 1;
-            self.store.push(&Record::Member { group: id, peer, voters: vec![peer] });
-        }
-        let Some(stored) = self.store.group(id) else { return };
-        let outline = &stored.outline;
-        if applied.0 > outline.last() {
-            // A power loss took soft entries that the engine had flushed already.
-            let term = outline.last_term().max(outline.hard.term).max(1);
-            let (vote, last) = (stored.peer, outline.last());
-            tracing::info!(group = id.0, last, applied = applied.0, "log goes on from the engine");
-            let index = applied.0;
-            self.store.push(&Record::Start { group: id, index, term });
-            self.store.push(&Record::Vote { group: id, term, vote, commit: index });
+    /// Does what is asked of groups without a proposal.
+    pub fn ask(&mut self, ask: Ask) {
+        if self.may_write() {
+            let asked = self.driver.ask(ask, &mut self.store);
+            self.succeed(asked);
+            self.append();
+        } else {
+            ask.refuse(&Refusal::Stopped);
         }
     }
 
-    fn replay(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
-        let Some(stored) = self.store.group(id) else { return Ok(()) };
-        let outline = &stored.outline;
-        if applied.0 < outline.proposed_start() {
-            let log_start = Lsn(outline.proposed_start());
-            return Err(LogError::Gap { group: id, applied, log_start });
+    /// Takes letters from other nodes. Leaves `letters` empty.
+    pub fn receive(&mut self, letters: &mut Vec<Letter>) {
+        if letters.is_empty() {
+            return;
         }
-        let mut at = applied.0.max(outline.start());
-        while at < outline.last() {
-            let entries = self.store.read(id, at, REPLAY_BYTES)?;
-            let Some(last) = entries.last() else { break };
-            at = last.index;
-            let mut batch = Vec::with_capacity(entries.len());
-            for entry in entries.into_iter().filter(|entry| entry.kind != EntryKind::Election) {
-                batch.push((id, Lsn(entry.index), entry.payload));
+        for letter in letters.drain(..) {
+            // Those who write will write again.
+            if self.may_write() {
+                let received = self.driver.receive(&letter, &mut self.store);
+                self.succeed(received);
             }
-            if !batch.is_empty() {
-                self.applier.apply(&batch)?;
+            if self.store.pushed_bytes() > APPEND_BYTES_MAX {
+                self.append();
             }
         }
-        Ok(())
+        self.append();
     }
 
-    /// Closes a group for good, after what was proposed to it is finished.
-    pub fn close_group(&mut self, id: GroupId) -> Result<(), LogError> {
-        if !self.driver.is_open(id) {
-            return Err(LogError::NotOpen(id));
-        }
-        self.settle();
-        if !self.driver.is_idle(id) {
-            return Err(LogError::Stopped);
-        }
-        self.driver.close(id);
-        self.store.push(&Record::Tombstone { group: id });
-        self.append();
-        self.settle();
-        match self.failed {
-            None => Ok(()),
-            Some(_) => Err(LogError::Stopped),
+    /// Whether something that nobody proposed can be taken in.
+    fn may_write(&mut self) -> bool {
+        let idle = self.store.pushed_bytes() == 0;
+        self.failed.is_none() && self.full_since.is_none() && (!idle || self.make_room().is_ok())
+    }
+
+    fn succeed(&mut self, result: Result<(), LogError>) {
+        if let Err(cause) = result {
+            self.fail(&Doubt::Disk(cause.to_string()));
         }
     }
 
@@ -190,7 +157,7 @@ impl<S: Store> Runner<S> {
             return;
         }
         let wanted = self.driver.sync_all();
-        let syncing = Syncing { task: self.store.begin_sync(), wanted, started: self.clock.now() };
+        let syncing = Syncing { task: self.store.begin_sync(), wanted, started: self.outside.clock.now() };
         let result = syncing.run();
         self.end_sync(syncing, result);
     }
@@ -210,11 +177,12 @@ impl<S: Store> Runner<S> {
             {
                 if let Work::Entry(entry, _) = &proposal.work {
                     bytes += entry.len();
-                    self.entries_pushed += 1;
                 }
-                self.driver.propose(proposal);
+                let proposed = self.driver.propose(proposal, &mut self.store);
+                self.succeed(proposed);
             }
-            self.driver.order(&mut self.store);
+            let ordered = self.driver.order(&mut self.store);
+            self.succeed(ordered);
             self.append();
         }
     }
@@ -257,7 +225,7 @@ impl<S: Store> Runner<S> {
         }
         let bytes = self.store.pushed_bytes();
         if bytes > 0 {
-            let now = self.clock.now();
+            let now = self.outside.clock.now();
             match self.store.write() {
                 Ok(()) => {}
                 Err(StoreError::Full) => {
@@ -267,19 +235,23 @@ impl<S: Store> Runner<S> {
                 Err(StoreError::Disk(cause)) => return self.fail(&Doubt::Disk(cause.to_string())),
             }
             self.full_since = None;
-            let entries = std::mem::take(&mut self.entries_pushed);
-            self.stats.appends += entries;
+            self.stats.appends += self.driver.appended(now);
             self.stats.append_bytes += bytes as u64;
             self.stats.writes += 1;
-            self.driver.appended(now, entries);
+        } else {
+            self.driver.nothing_pushed();
         }
         self.apply();
+        self.deliver();
     }
 
     fn apply(&mut self) {
-        let batch = self.driver.take_applicable();
+        let batch = match self.driver.take_applicable(&self.store) {
+            Ok(batch) => batch,
+            Err(cause) => return self.fail(&Doubt::Disk(cause.to_string())),
+        };
         if !batch.is_empty()
-            && let Err(ApplyError(cause)) = self.applier.apply(batch)
+            && let Err(ApplyError(cause)) = self.outside.applier.apply(batch)
         {
             return self.fail(&Doubt::Apply(cause));
         }
@@ -288,12 +260,51 @@ impl<S: Store> Runner<S> {
         self.stats.acks_soft += soft;
     }
 
+    /// Sends the letters that may leave, and tells whoever watches.
+    fn deliver(&mut self) {
+        if self.failed.is_some() {
+            return;
+        }
+        let (news, letters) = self.driver.take_news();
+        if !letters.is_empty() {
+            self.outside.mail.send(letters);
+        }
+        for news in news {
+            let watch = &self.outside.watch;
+            match news {
+                News::Role(id, role) => watch.role(id, role),
+                News::WantsSnapshot(id, to) => watch.wants_snapshot(id, to),
+                News::NeedsRows(id) => watch.needs_rows(id),
+                News::Removed(id, peer) => self.remove(id, peer),
+            }
+        }
+    }
+
+    /// A replica that was removed leaves; its last word is durable before its owner is told.
+    fn remove(&mut self, id: GroupId, peer: PeerId) {
+        if self.driver.group(id).is_none() {
+            return;
+        }
+        self.driver.close(id, &Doubt::Closed);
+        self.store.push(&Record::Gone { group: id, peer: peer.0 });
+        self.leaving.push((id, self.driver.next_append()));
+        self.append();
+    }
+
+    /// Tells the owners of replicas that have left durably.
+    fn tell_removed(&mut self) {
+        let synced = self.driver.last_synced();
+        for (id, _) in self.leaving.extract_if(.., |(_, append)| *append <= synced) {
+            self.outside.watch.removed(id);
+        }
+    }
+
     /// The fsync that should start now, if any. Hand it back with [`Runner::end_sync`].
     pub fn begin_sync(&mut self) -> Option<Syncing> {
         if self.sync_running || self.failed.is_some() {
             return None;
         }
-        let started = self.clock.now();
+        let started = self.outside.clock.now();
         let wanted = self.driver.wants_sync(started)?;
         self.sync_running = true;
         Some(Syncing { task: self.store.begin_sync(), wanted, started })
@@ -310,14 +321,17 @@ impl<S: Store> Runner<S> {
             return self.fail(&Doubt::Disk(cause.to_string()));
         }
         let Syncing { task, wanted, started } = syncing;
-        self.last_sync = self.clock.now();
+        self.last_sync = self.outside.clock.now();
         let took = self.last_sync.since(started);
         self.stats.fsyncs += 1;
         self.stats.fsync_us += took.as_micros() as u64;
         self.stats.count_commit(wanted.entries);
         self.store.end_sync(task.through());
-        self.driver.synced(wanted, took, &mut self.store);
-        self.apply();
+        let synced = self.driver.synced(wanted, took, &mut self.store);
+        self.succeed(synced);
+        // What consensus wants kept now goes with the letters it wants sent.
+        self.append();
+        self.tell_removed();
         if self.failed.is_none() && self.full_since.is_none() {
             // If the disk is full, the next proposal hears of it.
             let _ = self.make_room();
@@ -340,7 +354,7 @@ impl<S: Store> Runner<S> {
 
     /// Does what has fallen due without anybody asking.
     pub fn tick(&mut self) {
-        let now = self.clock.now();
+        let now = self.outside.clock.now();
         if self.full_since.is_some_and(|since| since.after(self.pace.soft_wait) <= now) {
             self.full_since = Some(now);
             self.append();
@@ -350,13 +364,19 @@ impl<S: Store> Runner<S> {
             self.store.push_mark();
             self.append();
         }
+        if self.driver.tick_due().is_some_and(|due| due <= now) && self.may_write() {
+            let ticked = self.driver.tick(now, &mut self.store);
+            self.succeed(ticked);
+            self.append();
+        }
     }
 
     /// When to look again although nothing arrives.
     pub fn due(&self) -> Option<Nanos> {
         let sync = self.driver.sync_due().filter(|_| !self.sync_running);
         let full = self.full_since.map(|since| since.after(self.pace.soft_wait));
-        let due = [sync, full, self.mark_due()].into_iter().flatten().min();
+        let tick = self.driver.tick_due().filter(|_| self.full_since.is_none());
+        let due = [sync, full, self.mark_due(), tick].into_iter().flatten().min();
         due.filter(|_| self.failed.is_none())
     }
 
@@ -418,6 +438,12 @@ impl<S: Store> Runner<S> {
         stats.disk_bytes = size.bytes;
         stats.groups = self.driver.open_groups() as u64;
         stats
+    }
+
+    /// Why the log has stopped, if it has.
+    #[cfg(test)]
+    pub fn failure(&self) -> Option<&Doubt> {
+        self.failed.as_ref()
     }
 
     fn fail(&mut self, doubt: &Doubt) {

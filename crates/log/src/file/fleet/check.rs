@@ -1,0 +1,197 @@
+//! What must hold, at every step and at the end.
+
+use std::collections::BTreeSet;
+
+use super::node::{Event, Rows, hold};
+use super::world::{Copy, GROUP, World};
+use crate::lsn::{Durability, Lsn};
+use crate::member::Role;
+use crate::proposal::Ask;
+
+/// After healing, a leader must be there and entries be taken within so many rounds of 50 ms.
+const HEAL_ROUNDS: u64 = 2000;
+
+impl World {
+    /// Takes in what nodes have told and applied since the last look.
+    pub(super) fn look(&mut self) -> Result<(), String> {
+        for nth in 0..self.nodes.len() {
+            let events = std::mem::take(&mut *hold(&self.nodes[nth].post.events));
+            for event in events {
+                self.hear(nth, event)?;
+            }
+            let applied = std::mem::take(&mut *hold(&self.nodes[nth].engine.news));
+            for (lsn, payload) in applied {
+                self.note_applied(nth, lsn, &payload)?;
+            }
+        }
+        for (nth, node) in self.nodes.iter().enumerate() {
+            if let Some(cause) = node.life.as_ref().and_then(|life| life.runner.failure()) {
+                return Err(format!("the log of node {nth} has stopped: {cause}"));
+            }
+        }
+        self.check_reads()
+    }
+
+    fn hear(&mut self, nth: usize, event: Event) -> Result<(), String> {
+        let node = &mut self.nodes[nth];
+        match event {
+            Event::Role(role) => {
+                node.role = Some(role);
+                if let (Role::Leader { term }, Some(peer)) = (role, node.peer) {
+                    self.trace = self.trace.rotate_left(7) ^ term.0;
+                    let first = *self.leaders.entry(term).or_insert(peer);
+                    if first != peer {
+                        return Err(format!("{first} and {peer} lead in term {term}"));
+                    }
+                }
+            }
+            Event::NeedsRows => node.needs_rows = true,
+            Event::Removed => return self.forget_replica(nth),
+            Event::WantsSnapshot(to) => {
+                let rows = hold(&node.engine.memory).clone();
+                let at = rows.last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn);
+                let copy = Copy { to, rows, origin: Default::default() };
+                let told = copy.origin.clone();
+                if let Some(life) = &mut node.life {
+                    let done = Box::new(move |result| *hold(&told) = Some(result));
+                    life.runner.ask(Ask::Origin(GROUP, at, done));
+                    self.copies.push(copy);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Two replicas may differ at a position only if a power loss took what the first had applied.
+    fn note_applied(&mut self, nth: usize, lsn: Lsn, payload: &bytes::Bytes) -> Result<(), String> {
+        self.trace = self.trace.rotate_left(3) ^ lsn.0 ^ nth as u64;
+        let before = self.applied.insert(lsn, payload.clone());
+        if before.as_ref().is_some_and(|before| before != payload) && self.power_losses == 0 {
+            return Err(format!("node {nth} applies {payload:?} at {lsn}, where {before:?} was"));
+        }
+        let refused = self.proposed.iter().find(|proposed| {
+            proposed.payload == payload
+                && matches!(&*hold(&proposed.answer), Some(Err(cause)) if cause.is_definite())
+        });
+        match refused {
+            Some(_) => Err(format!("{payload:?} was refused and is applied by node {nth} at {lsn}")),
+            None => Ok(()),
+        }
+    }
+
+    fn check_reads(&mut self) -> Result<(), String> {
+        for read in std::mem::take(&mut self.reads) {
+            let answer = hold(&read.answer).clone();
+            match answer {
+                None => self.reads.push(read),
+                Some(Ok(lsn)) if lsn < read.floor && self.power_losses == 0 => {
+                    let (node, floor) = (read.node, read.floor);
+                    return Err(format!("node {node} reads at {lsn}, {floor} was acknowledged before"));
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything runs and reaches everything; then all must agree.
+    pub(super) fn heal(&mut self) -> Result<(), String> {
+        self.cut.clear();
+        for nth in 0..self.nodes.len() {
+            if self.nodes[nth].life.is_none() {
+                self.start(nth)?;
+            }
+        }
+        for round in 0..HEAL_ROUNDS {
+            self.round(round)?;
+            if round % 20 == 19 && self.agree() {
+                return self.compare();
+            }
+        }
+        match self.all_rows_are_void() {
+            // Every voter's engine had flushed what a power loss then took from the log.
+            true => Ok(()),
+            false => Err(format!("no agreement after healing: {}", self.describe())),
+        }
+    }
+
+    /// Everybody does everything once; nothing is lost.
+    fn round(&mut self, round: u64) -> Result<(), String> {
+        for nth in 0..self.nodes.len() {
+            if round % 40 == 0 && self.leads(nth) {
+                self.propose_on(nth, Durability::Hard);
+            }
+            self.turn(nth);
+            self.begin_sync(nth);
+            self.nodes[nth].end_sync();
+        }
+        self.collect();
+        for letter in std::mem::take(&mut self.flying) {
+            self.hand_over(letter);
+        }
+        self.pass_exactly(50);
+        self.look()?;
+        self.carry_copies()
+    }
+
+    /// Whether there is a leader, nothing is on its way, and all members have what it has.
+    fn agree(&self) -> bool {
+        let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return false };
+        let Some(status) = self.status(leader) else { return false };
+        let answered = self
+            .proposed
+            .iter()
+            .any(|proposed| matches!(&*hold(&proposed.answer), Some(Ok(lsn)) if *lsn > self.healed_after));
+        let members = status.members.voters.iter().chain(&status.members.learners);
+        answered
+            && members.clone().all(|peer| {
+                let status_of = self.place_of(*peer).and_then(|nth| self.status(nth));
+                status_of.is_some_and(|its| {
+                    !its.needs_rows && its.applied == status.applied && its.last == status.last
+                })
+            })
+    }
+
+    fn all_rows_are_void(&self) -> bool {
+        let void = |nth| self.status(nth).is_none_or(|status| status.needs_rows);
+        (0..self.nodes.len()).all(void)
+    }
+
+    fn describe(&self) -> String {
+        (0..self.nodes.len()).map(|nth| format!("\n  {nth}: {:?}", self.status(nth))).collect()
+    }
+
+    /// All members hold the same rows, and those are what was acknowledged.
+    fn compare(&self) -> Result<(), String> {
+        let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return Ok(()) };
+        let rows = hold(&self.nodes[leader].engine.memory).clone();
+        let members = self.status(leader).map(|status| status.members).unwrap_or_default();
+        for nth in 0..self.nodes.len() {
+            let is_member = self.nodes[nth].peer.is_some_and(|peer| members.contains(peer));
+            let its: Rows = hold(&self.nodes[nth].engine.memory).clone();
+            if is_member && its != rows {
+                let odd = its.iter().find(|(lsn, payload)| rows.get(lsn) != Some(payload));
+                return Err(format!("node {nth} has other rows than the leader {leader}: {odd:?}"));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = rows.values().find(|payload| !seen.insert((*payload).clone())) {
+            return Err(format!("{twice:?} is there twice"));
+        }
+        for proposed in &self.proposed {
+            let lost = |lsn: &Lsn| rows.get(lsn) != Some(&proposed.payload);
+            let may_go = proposed.durability == Durability::Soft && self.power_losses > 0;
+            match &*hold(&proposed.answer) {
+                Some(Ok(lsn)) if lost(lsn) && !may_go => {
+                    let (durability, payload) = (proposed.durability, &proposed.payload);
+                    return Err(format!("acknowledged {durability:?} {payload:?} at {lsn} is lost"));
+                }
+                Some(Err(cause)) if cause.is_definite() && seen.contains(&proposed.payload) => {
+                    return Err(format!("refused {:?} is there", proposed.payload));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}

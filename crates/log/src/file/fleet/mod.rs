@@ -1,0 +1,75 @@
+//! Many replicas of one group in one thread: crashes, power losses, partitions, lost and repeated
+//! letters, changing members, copied rows; and what must hold through all of it.
+//!
+//! - an acknowledged hard entry is never lost, an acknowledged soft one only by a power loss;
+//! - a refused entry is never applied anywhere;
+//! - no two replicas lead in one term;
+//! - a linearizable read has applied everything acknowledged before it was asked;
+//! - when all is healed there is a leader, entries are taken, and all replicas hold the same rows.
+
+mod check;
+mod node;
+mod world;
+
+use crate::mutant::{self, Mutant};
+use world::World;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|number| number.parse().ok())
+}
+
+fn seeds(count: u64) -> std::ops::Range<u64> {
+    let start = number("LOG_FLEET_START").unwrap_or(0);
+    start..start + number("LOG_FLEET_SEEDS").unwrap_or(count)
+}
+
+/// The first broken promise, if a seed finds one.
+fn found(mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<String> {
+    mutant::plant(mutant);
+    let found = seeds.into_iter().find_map(|seed| World::new(seed).run().err());
+    mutant::plant(Mutant::Nothing);
+    found
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn a_fleet_keeps_its_promises() {
+    let mut acknowledged = 0;
+    for seed in seeds(150) {
+        acknowledged += World::new(seed)
+            .run()
+            .unwrap_or_else(|broken| panic!("{broken}; again with LOG_FLEET_START={seed} LOG_FLEET_SEEDS=1"));
+    }
+    let count = seeds(150).count() as u64;
+    assert!(acknowledged > 5 * count, "{acknowledged} acknowledged in {count} seeds");
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn a_seed_repeats_itself() {
+    for seed in 0..5 {
+        let trace = || {
+            let mut world = World::new(seed);
+            world.run_steps().map(|()| world.trace())
+        };
+        assert_eq!(trace(), trace(), "seed {seed}");
+    }
+}
+
+macro_rules! is_found {
+    ($($name:ident: $mutant:ident;)*) => { $(
+        #[test]
+        #[cfg(not(feature = "ack-before-append"))]
+        fn $name() {
+            assert!(found(Mutant::$mutant, seeds(400)).is_some(), "{:?} was not found", Mutant::$mutant);
+        }
+    )* };
+}
+
+is_found! {
+    an_answer_before_the_fsync_is_found: AckBeforeFsync;
+    an_entry_applied_twice_is_found: ApplyTwice;
+    a_soft_position_of_one_replica_is_found: SoftAlone;
+    a_peer_id_used_again_is_found: ReusePeer;
+    a_copy_without_its_last_row_is_found: DropRow;
+}

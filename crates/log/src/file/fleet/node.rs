@@ -1,0 +1,177 @@
+//! One node of the simulated fleet: a disk, an engine, and, while its process lives, a log.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use io::sim::{SimClock, SimFiles, SimRandom};
+
+use super::super::runner::{Flushing, Outside, Pace, Runner, Syncing};
+use super::super::store::{FileStore, StoreOptions};
+use crate::contract::{Applier, Entry, Letter, Mail, Watch};
+use crate::error::{ApplyError, LogError};
+use crate::lsn::{GroupId, Lsn};
+use crate::member::{Birth, PeerId, Role};
+use crate::proposal::Proposal;
+
+pub(super) type Rows = BTreeMap<Lsn, Bytes>;
+
+/// What a node's engine holds; what was not flushed is lost with the process.
+#[derive(Default)]
+pub(super) struct Engine {
+    pub memory: Mutex<Rows>,
+    pub durable: Mutex<Rows>,
+    // Everything applied since the last look.
+    pub news: Mutex<Vec<(Lsn, Bytes)>>,
+}
+
+pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    pub fn applied_durably(&self) -> Lsn {
+        hold(&self.durable).last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn)
+    }
+
+    /// The rows become a copy of others.
+    pub fn replace(&self, rows: &Rows) {
+        *hold(&self.memory) = rows.clone();
+        *hold(&self.durable) = rows.clone();
+    }
+}
+
+impl Applier for Engine {
+    fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+        let (mut rows, mut news) = (hold(&self.memory), hold(&self.news));
+        for (_, lsn, payload) in entries {
+            let last = rows.last_key_value().map_or(Lsn(0), |(last, _)| *last);
+            if *lsn <= last {
+                return Err(ApplyError(format!("{lsn} applied after {last}")));
+            }
+            rows.insert(*lsn, payload.clone());
+            news.push((*lsn, payload.clone()));
+        }
+        Ok(())
+    }
+
+    fn applied(&self, _group: GroupId) -> Lsn {
+        hold(&self.memory).last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn)
+    }
+
+    fn flush(&self) -> Result<(), ApplyError> {
+        *hold(&self.durable) = hold(&self.memory).clone();
+        Ok(())
+    }
+}
+
+/// What a log tells the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    Role(Role),
+    WantsSnapshot(PeerId),
+    NeedsRows,
+    Removed,
+}
+
+/// Letters that leave a node, and what it tells.
+#[derive(Default)]
+pub(super) struct Post {
+    pub letters: Mutex<Vec<Letter>>,
+    pub events: Mutex<Vec<Event>>,
+}
+
+impl Mail for Post {
+    fn send(&self, letters: Vec<Letter>) {
+        hold(&self.letters).extend(letters);
+    }
+}
+
+impl Watch for Post {
+    fn role(&self, _id: GroupId, role: Role) {
+        hold(&self.events).push(Event::Role(role));
+    }
+    fn wants_snapshot(&self, _id: GroupId, to: PeerId) {
+        hold(&self.events).push(Event::WantsSnapshot(to));
+    }
+    fn needs_rows(&self, _id: GroupId) {
+        hold(&self.events).push(Event::NeedsRows);
+    }
+    fn removed(&self, _id: GroupId) {
+        hold(&self.events).push(Event::Removed);
+    }
+}
+
+/// What is true while a process lives.
+pub(super) struct Life {
+    pub runner: Runner<FileStore>,
+    pub syncing: Option<(Syncing, Option<std::io::Result<()>>)>,
+    pub flushing: Option<Flushing>,
+    pub inbox: Vec<Proposal>,
+}
+
+/// A node of the fleet.
+pub(super) struct Node {
+    pub files: SimFiles,
+    pub engine: Arc<Engine>,
+    pub post: Arc<Post>,
+    /// Its replica of the group, if it has one.
+    pub peer: Option<PeerId>,
+    pub birth: Birth,
+    pub life: Option<Life>,
+    pub role: Option<Role>,
+    pub needs_rows: bool,
+}
+
+impl Node {
+    pub fn new(seed: u64) -> Node {
+        Node {
+            files: SimFiles::new(seed),
+            engine: Arc::default(),
+            post: Arc::default(),
+            peer: None,
+            birth: Birth::Alone,
+            life: None,
+            role: None,
+            needs_rows: false,
+        }
+    }
+
+    /// The process starts; its group opens, if it has one.
+    pub fn start(&mut self, group: GroupId, clock: &SimClock, random: &SimRandom) -> Result<(), LogError> {
+        let durable = hold(&self.engine.durable).clone();
+        let engine =
+            Engine { memory: Mutex::new(durable.clone()), durable: Mutex::new(durable), ..Engine::default() };
+        self.engine = Arc::new(engine);
+        self.post = Arc::default();
+        let random: Arc<dyn io::Random> = Arc::new(random.clone());
+        let options = StoreOptions { segment_bytes: 4096 };
+        let store =
+            FileStore::open(Arc::new(self.files.clone()), Arc::clone(&random), Path::new("/log"), options)?;
+        let outside = Outside {
+            applier: Arc::clone(&self.engine) as Arc<dyn Applier>,
+            clock: Arc::new(clock.clone()),
+            random,
+            mail: Arc::clone(&self.post) as Arc<dyn Mail>,
+            watch: Arc::clone(&self.post) as Arc<dyn Watch>,
+        };
+        let pace = Pace { soft_wait: std::time::Duration::from_millis(100), log_bytes_max: 20_000 };
+        let mut runner = Runner::new(store, outside, pace);
+        (self.role, self.needs_rows) = (None, false);
+        if self.peer.is_some() {
+            runner.open_group(group, self.engine.applied_durably(), &self.birth)?;
+        }
+        self.life = Some(Life { runner, syncing: None, flushing: None, inbox: Vec::new() });
+        Ok(())
+    }
+
+    /// No fsync is under way any more.
+    pub fn end_sync(&mut self) {
+        let Some(life) = &mut self.life else { return };
+        if let Some((syncing, ran)) = life.syncing.take() {
+            let result = ran.unwrap_or_else(|| syncing.run());
+            life.runner.end_sync(syncing, result);
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! Everything around the nodes: who writes what, what the network does, what may happen next.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use io::Random;
+use io::sim::{SimClock, SimRandom};
+
+use super::node::{Node, Rows, hold};
+use crate::contract::{Applier, Letter};
+use crate::error::{LogError, ProposeError};
+use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId, Role};
+use crate::mutant::{self, Mutant};
+use crate::proposal::{Ask, Proposal, Work};
+
+pub(super) const GROUP: GroupId = GroupId(7);
+const STEPS: u64 = 2500;
+
+pub(super) type Slot<T> = Arc<Mutex<Option<T>>>;
+pub(super) type Answer = Slot<Result<Lsn, ProposeError>>;
+
+pub(super) struct Proposed {
+    pub payload: Bytes,
+    pub durability: Durability,
+    pub answer: Answer,
+}
+
+pub(super) struct Read {
+    // What had been acknowledged when it was asked.
+    pub floor: Lsn,
+    pub node: usize,
+    pub answer: Answer,
+}
+
+/// Rows on their way from a leader to another node.
+pub(super) struct Copy {
+    pub to: PeerId,
+    pub rows: Rows,
+    pub origin: Slot<Result<Origin, ProposeError>>,
+}
+
+/// One seed.
+pub(super) struct World {
+    seed: u64,
+    pub(super) nodes: Vec<Node>,
+    clock: SimClock,
+    random: SimRandom,
+    pub(super) flying: Vec<Letter>,
+    // Pairs of nodes that cannot reach each other, in this direction.
+    pub(super) cut: BTreeSet<(usize, usize)>,
+    pub(super) proposed: Vec<Proposed>,
+    pub(super) reads: Vec<Read>,
+    pub(super) copies: Vec<Copy>,
+    pub(super) leaders: BTreeMap<Term, PeerId>,
+    // The newest payload applied at each position, anywhere.
+    pub(super) applied: BTreeMap<Lsn, Bytes>,
+    loses_power: bool,
+    pub(super) power_losses: u64,
+    next_payload: u64,
+    // Time passes by up to so much between two letters.
+    tempo_ms: u64,
+    expelled: BTreeSet<PeerId>,
+    // What was acknowledged last before everything was healed.
+    pub(super) healed_after: Lsn,
+    pub(super) trace: u64,
+}
+
+impl World {
+    pub fn new(seed: u64) -> World {
+        let random = SimRandom::new(seed ^ 0x5eed);
+        let nodes = 3 + random.below(3) as usize;
+        let mut world = World {
+            seed,
+            nodes: (0..nodes as u64).map(|nth| Node::new(seed * 10 + nth)).collect(),
+            clock: SimClock::new(),
+            flying: Vec::new(),
+            cut: BTreeSet::new(),
+            proposed: Vec::new(),
+            reads: Vec::new(),
+            copies: Vec::new(),
+            leaders: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            loses_power: random.one_in(2),
+            power_losses: 0,
+            next_payload: 0,
+            tempo_ms: [30, 100, 400][random.below(3) as usize],
+            expelled: BTreeSet::new(),
+            healed_after: Lsn(0),
+            trace: 0,
+            random,
+        };
+        let voters: Vec<PeerId> = (0..3).map(|_| world.new_peer()).collect();
+        for (node, own) in world.nodes.iter_mut().zip(&voters) {
+            node.peer = Some(*own);
+            node.birth = Birth::Founder { own: *own, voters: voters.clone() };
+        }
+        world
+    }
+
+    fn new_peer(&self) -> PeerId {
+        PeerId(self.random.next_u64() >> 2 | 1)
+    }
+
+    /// Lives through the seed, heals everything, and looks; how many entries were acknowledged.
+    pub fn run(mut self) -> Result<u64, String> {
+        let broken = |seed: u64, what: String| format!("seed {seed}: {what}");
+        let seed = self.seed;
+        self.run_steps()
+            .and_then(|()| {
+                self.healed_after = self.acknowledged();
+                self.heal()
+            })
+            .map_err(|what| broken(seed, what))?;
+        let acknowledged = |proposed: &&Proposed| matches!(*hold(&proposed.answer), Some(Ok(_)));
+        Ok(self.proposed.iter().filter(acknowledged).count() as u64)
+    }
+
+    /// A number that differs if anything happened otherwise.
+    pub fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    pub fn run_steps(&mut self) -> Result<(), String> {
+        for nth in 0..self.nodes.len() {
+            self.start(nth)?;
+        }
+        for _ in 0..STEPS {
+            self.step()?;
+            self.look()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, nth: usize) -> Result<(), String> {
+        let started = self.nodes[nth].start(GROUP, &self.clock, &self.random);
+        match started {
+            // It had left, and its process ended before its owner heard of it.
+            Err(LogError::Gone { .. }) => self.forget_replica(nth),
+            other => other.map_err(|cause| format!("node {nth} does not start: {cause}")),
+        }
+    }
+
+    pub(super) fn forget_replica(&mut self, nth: usize) -> Result<(), String> {
+        let node = &mut self.nodes[nth];
+        node.engine.replace(&Rows::new());
+        let old = node.peer.take();
+        node.life = None;
+        if mutant::is(Mutant::ReusePeer) {
+            node.birth = Birth::Joiner { own: old.unwrap_or(PeerId(1)) };
+        }
+        self.start(nth)
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let nth = self.random.below(self.nodes.len() as u64) as usize;
+        match self.random.below(100) {
+            0..=19 => self.propose(nth),
+            20..=54 => self.deliver(),
+            55..=64 => self.turn(nth),
+            65..=74 => self.begin_sync(nth),
+            75..=82 => self.nodes[nth].end_sync(),
+            83..=88 => self.pass_time(self.tempo_ms),
+            89 => self.read(nth),
+            90 => self.flush(nth),
+            91 => self.cut_or_heal(),
+            92 => self.change_members(),
+            93 | 94 => return self.carry_copies(),
+            95 => self.ask_leader(nth),
+            96 | 97 => return self.stop_or_start(nth),
+            98 => self.campaign(nth),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn propose(&mut self, nth: usize) {
+        let leader = (0..self.nodes.len()).find(|nth| self.leads(*nth));
+        let nth = leader.filter(|_| !self.random.one_in(8)).unwrap_or(nth);
+        let durability = if self.random.one_in(2) { Durability::Hard } else { Durability::Soft };
+        self.propose_on(nth, durability);
+    }
+
+    pub(super) fn propose_on(&mut self, nth: usize, durability: Durability) {
+        self.next_payload += 1;
+        let filling = "x".repeat(self.random.below(200) as usize);
+        let payload = Bytes::from(format!("{}/{filling}", self.next_payload));
+        let answer = self.ask(nth, Work::Entry(payload.clone(), durability));
+        if let Some(answer) = answer {
+            self.proposed.push(Proposed { payload, durability, answer });
+        }
+    }
+
+    fn ask(&mut self, nth: usize, work: Work) -> Option<Answer> {
+        let life = self.nodes[nth].life.as_mut()?;
+        let answer: Answer = Arc::default();
+        let told = Arc::clone(&answer);
+        let done = Box::new(move |result| {
+            assert!(hold(&told).replace(result).is_none(), "a proposal is answered once");
+        });
+        life.inbox.push(Proposal { group: GROUP, term: None, work, done });
+        Some(answer)
+    }
+
+    pub(super) fn leads(&self, nth: usize) -> bool {
+        matches!(self.nodes[nth].role, Some(Role::Leader { .. }))
+    }
+
+    fn read(&mut self, nth: usize) {
+        let floor = self.acknowledged();
+        if let Some(answer) = self.ask(nth, Work::Read) {
+            self.reads.push(Read { floor, node: nth, answer });
+        }
+    }
+
+    /// The last position that was acknowledged.
+    fn acknowledged(&self) -> Lsn {
+        let acknowledged = self.proposed.iter().filter_map(|proposed| match &*hold(&proposed.answer) {
+            Some(Ok(lsn)) => Some(*lsn),
+            _ => None,
+        });
+        acknowledged.max().unwrap_or_default()
+    }
+
+    pub(super) fn status(&self, nth: usize) -> Option<GroupStatus> {
+        self.nodes[nth].life.as_ref()?.runner.group_status(GROUP).ok()
+    }
+
+    pub(super) fn turn(&mut self, nth: usize) {
+        if let Some(life) = &mut self.nodes[nth].life {
+            life.runner.turn(&mut life.inbox);
+        }
+    }
+
+    pub(super) fn begin_sync(&mut self, nth: usize) {
+        let now = self.random.one_in(2);
+        let Some(life) = &mut self.nodes[nth].life else { return };
+        if life.syncing.is_none()
+            && let Some(syncing) = life.runner.begin_sync()
+        {
+            let ran = now.then(|| syncing.run());
+            life.syncing = Some((syncing, ran));
+        }
+    }
+
+    fn pass_time(&mut self, ms_max: u64) {
+        self.pass_exactly(self.random.below(ms_max));
+    }
+
+    pub(super) fn pass_exactly(&mut self, ms: u64) {
+        self.clock.advance(Duration::from_millis(ms));
+        for node in &mut self.nodes {
+            if let Some(life) = &mut node.life {
+                life.runner.tick();
+            }
+        }
+    }
+
+    /// A letter arrives, or is lost, or arrives and comes again.
+    fn deliver(&mut self) {
+        self.collect();
+        if self.flying.is_empty() {
+            return;
+        }
+        // Mostly the oldest: total disorder is a network of its own.
+        let count = self.flying.len() as u64;
+        let nth = if self.random.one_in(4) { self.random.below(count) } else { 0 } as usize;
+        let letter = match self.random.one_in(20) {
+            true => self.flying[nth].clone(),
+            false => self.flying.remove(nth),
+        };
+        if !self.random.one_in(25) {
+            self.hand_over(letter);
+        }
+    }
+
+    pub(super) fn collect(&mut self) {
+        for node in &self.nodes {
+            self.flying.append(&mut hold(&node.post.letters));
+        }
+    }
+
+    pub(super) fn place_of(&self, peer: PeerId) -> Option<usize> {
+        self.nodes.iter().position(|node| node.peer == Some(peer))
+    }
+
+    pub(super) fn hand_over(&mut self, letter: Letter) {
+        let (from, to) = (self.place_of(letter.from), self.place_of(letter.to));
+        let Some(to) = to else { return };
+        if from.is_some_and(|from| self.cut.contains(&(from, to))) {
+            return;
+        }
+        self.trace = self.trace.rotate_left(5) ^ letter.to.0 ^ letter.body.len() as u64;
+        if let Some(life) = &mut self.nodes[to].life {
+            life.runner.receive(&mut vec![letter]);
+        }
+    }
+
+    fn flush(&mut self, nth: usize) {
+        let node = &mut self.nodes[nth];
+        let Some(life) = &mut node.life else { return };
+        match life.flushing.take() {
+            Some(flushing) => {
+                let result = node.engine.flush();
+                life.runner.end_flush(&flushing, result);
+            }
+            None => life.flushing = life.runner.begin_flush(),
+        }
+    }
+
+    fn cut_or_heal(&mut self) {
+        if self.random.one_in(2) {
+            return self.cut.clear();
+        }
+        let count = self.nodes.len() as u64;
+        let (one, other) = (self.random.below(count) as usize, self.random.below(count) as usize);
+        match self.random.below(3) {
+            0 => self.cut.extend([(one, other)]),
+            1 => self.cut.extend([(one, other), (other, one)]),
+            _ => {
+                let leader = (0..self.nodes.len()).find(|nth| self.leads(*nth)).unwrap_or(one);
+                self.cut.extend((0..self.nodes.len()).flat_map(|nth| [(leader, nth), (nth, leader)]));
+            }
+        }
+    }
+
+    fn change_members(&mut self) {
+        let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return };
+        let Some(status) = self.status(leader) else { return };
+        let members = status.members;
+        let change = match self.random.below(3) {
+            0 => {
+                let nth = self.random.below(self.nodes.len() as u64) as usize;
+                if self.nodes[nth].peer.is_none() {
+                    self.join(nth);
+                }
+                // Whoever was asked to leave is never asked to come.
+                let peer = self.nodes[nth].peer.filter(|peer| !self.expelled.contains(peer));
+                peer.map(MemberChange::AddLearner)
+            }
+            1 => {
+                let caught_up = |peer: &PeerId| {
+                    status.peers.iter().any(|its| its.peer == *peer && its.matched.0 + 20 > status.last.0)
+                };
+                members.learners.into_iter().find(caught_up).map(MemberChange::Promote)
+            }
+            _ if members.voters.len() > 2 => {
+                let nth = self.random.below(members.voters.len() as u64) as usize;
+                members.voters.get(nth).copied().map(MemberChange::Remove)
+            }
+            _ => None,
+        };
+        if let Some(change) = change {
+            if let MemberChange::Remove(peer) = change
+                && !mutant::is(Mutant::ReusePeer)
+            {
+                self.expelled.insert(peer);
+            }
+            self.ask(leader, Work::Change(change));
+        }
+    }
+
+    /// A new replica on a node that has none.
+    fn join(&mut self, nth: usize) {
+        let own = match (&self.nodes[nth].birth, mutant::is(Mutant::ReusePeer)) {
+            (Birth::Joiner { own }, true) => *own,
+            _ => self.new_peer(),
+        };
+        let node = &mut self.nodes[nth];
+        node.end_sync();
+        let birth = Birth::Joiner { own };
+        node.engine.replace(&Rows::new());
+        let Some(life) = &mut node.life else { return };
+        if life.runner.open_group(GROUP, Lsn(0), &birth).is_ok() {
+            (node.peer, node.birth) = (Some(own), birth);
+        }
+    }
+
+    /// Rows go from leaders to those who need them.
+    pub(super) fn carry_copies(&mut self) -> Result<(), String> {
+        for Copy { to, mut rows, origin } in std::mem::take(&mut self.copies) {
+            let told = hold(&origin).clone();
+            let Some(told) = told else {
+                self.copies.push(Copy { to, rows, origin });
+                continue;
+            };
+            let (Ok(origin), Some(nth)) = (told, self.place_of(to)) else { continue };
+            let node = &mut self.nodes[nth];
+            node.end_sync();
+            let Some(life) = &mut node.life else { continue };
+            if life.runner.begin_restore(GROUP).is_err() {
+                continue;
+            }
+            if mutant::is(Mutant::DropRow) && rows.len() > 1 {
+                let first = rows.first_key_value().map(|(lsn, _)| *lsn);
+                first.map(|lsn| rows.remove(&lsn));
+            }
+            node.engine.replace(&rows);
+            if self.random.one_in(5) {
+                continue;
+            }
+            match life.runner.finish_restore(GROUP, &origin) {
+                Ok(()) => node.needs_rows = false,
+                // Older than what the replica has by itself.
+                Err(LogError::Gap { .. } | LogError::Stopped) => {}
+                Err(other) => return Err(format!("node {nth} is not restored: {other}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn ask_leader(&mut self, nth: usize) {
+        let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return };
+        let to = self.nodes[nth].peer;
+        if let (Some(to), Some(life)) = (to, &mut self.nodes[leader].life) {
+            life.runner.ask(Ask::Transfer(GROUP, to));
+        }
+    }
+
+    /// Two at once, so that votes are split.
+    fn campaign(&mut self, nth: usize) {
+        let other = self.random.below(self.nodes.len() as u64) as usize;
+        for nth in [nth, other] {
+            if let Some(life) = &mut self.nodes[nth].life {
+                life.runner.ask(Ask::Campaign(GROUP));
+            }
+        }
+    }
+
+    fn stop_or_start(&mut self, nth: usize) -> Result<(), String> {
+        let down = self.nodes.iter().filter(|node| node.life.is_none()).count();
+        if self.nodes[nth].life.is_none() {
+            return self.start(nth);
+        }
+        if down * 2 + 1 < self.nodes.len() {
+            self.stop(nth);
+            if self.random.one_in(2) {
+                return self.start(nth);
+            }
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, nth: usize) {
+        let loses_power = self.loses_power && self.random.one_in(2);
+        let node = &mut self.nodes[nth];
+        node.life = None;
+        node.role = None;
+        self.power_losses += u64::from(loses_power);
+        match loses_power {
+            true => node.files.crash(),
+            false => node.files.end_process(),
+        }
+    }
+}

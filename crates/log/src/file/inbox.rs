@@ -1,0 +1,189 @@
+//! What waits for the log thread, and when it is woken for it.
+
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::runner::{Flushing, Syncing};
+use crate::company;
+use crate::contract::Letter;
+use crate::error::{ApplyError, LogError, Refusal};
+use crate::lsn::{Durability, GroupId, Lsn};
+use crate::member::{Birth, GroupStatus, Origin};
+use crate::proposal::{Ask, Proposal, Work};
+use crate::stats::LogStats;
+
+/// What the log thread is told.
+#[derive(Default)]
+pub(super) struct Arrived {
+    pub proposals: Vec<Proposal>,
+    pub letters: Vec<Letter>,
+    pub asks: Vec<Ask>,
+    pub commands: Vec<Command>,
+    pub synced: Option<(Syncing, std::io::Result<()>)>,
+    pub flushed: Option<(Flushing, Result<(), ApplyError>)>,
+    pub stop: bool,
+}
+
+/// Something that its caller waits for.
+pub(super) enum Command {
+    Group(GroupId, Change, SyncSender<Result<(), LogError>>),
+    Status(GroupId, SyncSender<Result<GroupStatus, LogError>>),
+}
+
+/// What becomes of a group on this node.
+pub(super) enum Change {
+    Open(Lsn, Birth),
+    Close,
+    Leave,
+    BeginRestore,
+    FinishRestore(Origin),
+}
+
+/// Where proposers, links and helper threads leave what they have for the log thread.
+#[derive(Default)]
+pub(super) struct Inbox {
+    desk: Mutex<Desk>,
+    arrived: Condvar,
+    pub stats: Mutex<LogStats>,
+}
+
+#[derive(Default)]
+struct Desk {
+    arrived: Arrived,
+    // Whether the log thread waits for a letter, and for how many hard proposals if those are
+    // all that come.
+    asleep: bool,
+    patience: usize,
+    // Where a soft proposal lies already: how many make a turn before its wait is over.
+    company: usize,
+    closed: bool,
+}
+
+impl Inbox {
+    /// Leaves a letter; false, and nothing is left, if nobody will read it.
+    pub fn post(&self, write: impl FnOnce(&mut Arrived)) -> bool {
+        let mut desk = self.desk.lock();
+        if desk.closed {
+            return false;
+        }
+        write(&mut desk.arrived);
+        if std::mem::take(&mut desk.asleep) {
+            drop(desk);
+            self.arrived.notify_one();
+        }
+        true
+    }
+
+    /// Leaves a proposal, or refuses it if nobody will read it. It does not wake the log thread
+    /// until there are as many as that waits for.
+    pub fn post_proposal(&self, proposal: Proposal) {
+        let mut desk = self.desk.lock();
+        if desk.closed {
+            drop(desk);
+            return (proposal.done)(Err(Refusal::Stopped.into()));
+        }
+        let enough = match proposal.work {
+            Work::Entry(_, Durability::Hard) => desk.patience.max(desk.company),
+            Work::Entry(_, Durability::Soft) => desk.company,
+            Work::Sync | Work::Read | Work::Change(_) => 0,
+        };
+        desk.arrived.proposals.push(proposal);
+        let is_enough = desk.arrived.proposals.len() >= enough;
+        if is_enough && std::mem::take(&mut desk.asleep) {
+            drop(desk);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Leaves a question, or refuses it if nobody will read it.
+    pub fn post_ask(&self, ask: Ask) {
+        let mut desk = self.desk.lock();
+        if desk.closed {
+            drop(desk);
+            return ask.refuse(&Refusal::Stopped);
+        }
+        desk.arrived.asks.push(ask);
+        if std::mem::take(&mut desk.asleep) {
+            drop(desk);
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Waits until there is a letter, or for `wait` at most, and takes all there are. Of hard
+    /// proposals alone there must be `patience`; soft ones wait a moment to be `company`.
+    pub fn take(&self, taken: &mut Arrived, wait: Option<Duration>, patience: usize, company: usize) {
+        let mut desk = self.desk.lock();
+        desk.patience = patience;
+        if !desk.arrived.are_worth_a_turn(patience) {
+            desk.asleep = true;
+            match wait {
+                Some(wait) => drop(self.arrived.wait_for(&mut desk, wait)),
+                None => self.arrived.wait(&mut desk),
+            }
+            desk.asleep = false;
+        }
+        if desk.arrived.are_soft_and_fewer_than(company) {
+            desk.company = company;
+            desk.asleep = true;
+            self.arrived.wait_for(&mut desk, company::WAIT);
+            desk.asleep = false;
+            desk.company = 0;
+        }
+        std::mem::swap(taken, &mut desk.arrived);
+    }
+
+    /// Waits for the end of the fsync that is under way. Everything else stays where it is.
+    pub fn take_synced(&self) -> Option<(Syncing, std::io::Result<()>)> {
+        let mut desk = self.desk.lock();
+        while desk.arrived.synced.is_none() {
+            desk.asleep = true;
+            self.arrived.wait(&mut desk);
+        }
+        desk.asleep = false;
+        desk.arrived.synced.take()
+    }
+
+    /// Nobody reads any more: what lies there is refused, and so is everything to come.
+    pub fn close(&self) {
+        let left = {
+            let mut desk = self.desk.lock();
+            desk.closed = true;
+            std::mem::take(&mut desk.arrived)
+        };
+        for ask in left.asks {
+            ask.refuse(&Refusal::Stopped);
+        }
+        for proposal in left.proposals {
+            (proposal.done)(Err(Refusal::Stopped.into()));
+        }
+    }
+}
+
+impl Arrived {
+    fn are_worth_a_turn(&self, patience: usize) -> bool {
+        let is_hard = |proposal: &Proposal| matches!(proposal.work, Work::Entry(_, Durability::Hard));
+        self.proposals.len() >= patience.max(1)
+            || self.proposals.iter().any(|proposal| !is_hard(proposal))
+            || self.are_urgent()
+    }
+
+    fn are_soft_and_fewer_than(&self, company: usize) -> bool {
+        let soft = self.soft();
+        soft > 0 && soft == self.proposals.len() && soft < company && !self.are_urgent()
+    }
+
+    /// How many soft entries there are.
+    pub fn soft(&self) -> usize {
+        let is_soft = |proposal: &&Proposal| matches!(proposal.work, Work::Entry(_, Durability::Soft));
+        self.proposals.iter().filter(is_soft).count()
+    }
+
+    fn are_urgent(&self) -> bool {
+        !(self.letters.is_empty() && self.asks.is_empty() && self.commands.is_empty())
+            || self.synced.is_some()
+            || self.flushed.is_some()
+            || self.stop
+    }
+}

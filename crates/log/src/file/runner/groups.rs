@@ -1,0 +1,204 @@
+//! Groups that come to this node and leave it, and copies of rows that arrive.
+
+use super::Runner;
+use crate::error::{Doubt, LogError};
+use crate::lsn::{GroupId, Lsn};
+use crate::member::{Birth, Members, Origin, PeerId};
+use crate::record::Record;
+use crate::store::Store;
+
+/// How much is replayed at once when a group is opened.
+const REPLAY_BYTES: usize = 8 << 20;
+
+impl<S: Store> Runner<S> {
+    /// Opens a group, creating it the first time. One who votes alone replays what the engine lacks.
+    pub fn open_group(&mut self, id: GroupId, applied: Lsn, birth: &Birth) -> Result<(), LogError> {
+        if self.failed.is_some() {
+            return Err(LogError::Stopped);
+        }
+        if self.driver.group(id).is_some() {
+            return Err(LogError::AlreadyOpen(id));
+        }
+        if self.store.is_tombstone(id) {
+            return Err(LogError::Tombstone(id));
+        }
+        self.make_group(id, birth)?;
+        self.follow_engine(id, applied);
+        self.replay(id, applied)?;
+        self.open_stored(id, applied)
+    }
+
+    fn open_stored(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+        let stored = self.store.group(id).cloned().unwrap_or_default();
+        self.driver.open(id, &stored, applied, &mut self.store)?;
+        self.append();
+        Ok(())
+    }
+
+    /// Makes sure the store knows the group, as the replica that is asked for.
+    fn make_group(&mut self, id: GroupId, birth: &Birth) -> Result<(), LogError> {
+        let asked = match birth {
+            Birth::Alone => None,
+            Birth::Founder { own, .. } | Birth::Joiner { own } => Some(*own),
+        };
+        if let Some(stored) = self.store.group(id) {
+            let stored = PeerId(stored.peer);
+            return match asked {
+                Some(asked) if asked != stored => Err(LogError::OtherPeer { group: id, stored, asked }),
+                _ => Ok(()),
+            };
+        }
+        // Never zero, which means nobody.
+        let own = asked.unwrap_or_else(|| PeerId((self.outside.random.next_u64() >> 2) | 1));
+        #[cfg(test)]
+        let used_again = crate::mutant::is(crate::mutant::Mutant::ReusePeer);
+        #[cfg(not(test))]
+        let used_again = false;
+        if self.store.is_gone(id, own.0) && !used_again {
+            return Err(LogError::Gone { group: id, peer: own });
+        }
+        let voters = match birth {
+            Birth::Alone => vec![own],
+            Birth::Founder { voters, .. } => voters.clone(),
+            Birth::Joiner { .. } => Vec::new(),
+        };
+        let void = voters.is_empty();
+        self.store.push(&Record::Member { group: id, peer: own.0, members: Members::first(voters) });
+        if void {
+            self.store.push(&Record::Rows { group: id, void });
+        }
+        Ok(())
+    }
+
+    /// Whether the group is one of a single voter, whose log is by itself the whole truth.
+    fn votes_alone(&self, id: GroupId) -> bool {
+        let stored = self.store.group(id);
+        stored.is_some_and(|stored| stored.outline.members.voters == [PeerId(stored.peer)] && !stored.void)
+    }
+
+    /// Makes sure that the log of one who votes alone does not end before `applied`.
+    fn follow_engine(&mut self, id: GroupId, applied: Lsn) {
+        let Some(stored) = self.store.group(id).filter(|_| self.votes_alone(id)) else { return };
+        let outline = &stored.outline;
+        if applied.0 > outline.last() {
+            // A power loss took soft entries that the engine had flushed already.
+            let term = outline.last_term().max(outline.hard.term).max(1);
+            let (vote, last) = (stored.peer, outline.last());
+            tracing::info!(group = id.0, last, applied = applied.0, "log goes on from the engine");
+            let index = applied.0;
+            self.store.push(&Record::Start { group: id, index, term });
+            self.store.push(&Record::Vote { group: id, term, vote, commit: index });
+        }
+    }
+
+    fn replay(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+        let Some(stored) = self.store.group(id) else { return Ok(()) };
+        let outline = &stored.outline;
+        if applied.0 < outline.proposed_start() && !stored.void {
+            let log_start = Lsn(outline.proposed_start());
+            return Err(LogError::Gap { group: id, applied, log_start });
+        }
+        let mut at = applied.0.max(outline.start());
+        while at < outline.last() && self.votes_alone(id) {
+            let entries = self.store.read(id, at, REPLAY_BYTES)?;
+            let Some(last) = entries.last() else { break };
+            at = last.index;
+            let mut batch = Vec::with_capacity(entries.len());
+            for entry in entries.into_iter().filter(|entry| entry.kind.is_proposed()) {
+                batch.push((id, Lsn(entry.index), entry.payload));
+            }
+            if !batch.is_empty() {
+                self.outside.applier.apply(&batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes a group for good. One who votes alone finishes first what was proposed.
+    pub fn close_group(&mut self, id: GroupId) -> Result<(), LogError> {
+        if self.driver.group(id).is_none() {
+            return Err(LogError::NotOpen(id));
+        }
+        self.settle();
+        let unfinished = |group: &crate::group::Group| group.is_alone() && !group.is_idle();
+        if self.driver.group(id).is_none_or(unfinished) {
+            return Err(LogError::Stopped);
+        }
+        self.end_group(id, &Record::Tombstone { group: id })
+    }
+
+    /// Removes this node's replica of a group; the group may come again as another.
+    pub fn leave_group(&mut self, id: GroupId) -> Result<(), LogError> {
+        let peer = match (self.driver.group(id), self.store.group(id)) {
+            (Some(group), _) => group.own(),
+            (None, Some(stored)) => PeerId(stored.peer),
+            (None, None) => return Err(LogError::NotOpen(id)),
+        };
+        self.end_group(id, &Record::Gone { group: id, peer: peer.0 })
+    }
+
+    /// Closes a group with a last word, which is durable on return; if the disk is full, it is the
+    /// first thing written when there is space again.
+    fn end_group(&mut self, id: GroupId, last_word: &Record<&[u8]>) -> Result<(), LogError> {
+        self.driver.close(id, &Doubt::Closed);
+        self.store.push(last_word);
+        self.append();
+        self.settle();
+        match self.failed {
+            None => Ok(()),
+            Some(_) => Err(LogError::Stopped),
+        }
+    }
+
+    /// Marks the rows of a group void.
+    pub fn begin_restore(&mut self, id: GroupId) -> Result<(), LogError> {
+        let group = self.driver.group_mut(id).ok_or(LogError::NotOpen(id))?;
+        if group.leads().is_some() {
+            return Err(LogError::Leads(id));
+        }
+        if group.expect_rows() {
+            self.store.push(&Record::Rows { group: id, void: true });
+        }
+        self.settled_well()
+    }
+
+    /// Goes on from rows that came as a copy.
+    pub fn finish_restore(&mut self, id: GroupId, origin: &Origin) -> Result<(), LogError> {
+        self.driver.group(id).ok_or(LogError::NotOpen(id))?;
+        self.settled_well()?;
+        let stored = self.store.group(id).ok_or(LogError::NotOpen(id))?;
+        let outline = &stored.outline;
+        let Origin { at: Lsn(index), term, members } = origin;
+        if *index < outline.start() {
+            let (applied, log_start) = (origin.at, Lsn(outline.start()));
+            return Err(LogError::Gap { group: id, applied, log_start });
+        }
+        let (peer, hard) = (stored.peer, outline.hard.clone());
+        let is_new = outline.members.voters.is_empty();
+        let newer = (members.at > outline.members.at).then(|| members.clone());
+        if outline.term_at(*index) != Some(term.0) {
+            // What is in the log from where it differs was never committed, and what came before is in
+            // the rows.
+            self.store.push(&Record::Start { group: id, index: *index, term: term.0 });
+        }
+        if let Some(members) = newer.or_else(|| is_new.then(|| members.clone())) {
+            self.store.push(&Record::Member { group: id, peer, members });
+        }
+        let vote = if term.0 > hard.term { 0 } else { hard.vote };
+        let (term, commit) = (hard.term.max(term.0), hard.commit.max(*index));
+        self.store.push(&Record::Vote { group: id, term, vote, commit });
+        self.store.push(&Record::Rows { group: id, void: false });
+        self.driver.close(id, &Doubt::Deposed);
+        self.settled_well()?;
+        self.open_stored(id, origin.at)?;
+        self.settled_well()
+    }
+
+    fn settled_well(&mut self) -> Result<(), LogError> {
+        self.settle();
+        match self.failed.is_none() && self.full_since.is_none() {
+            true => Ok(()),
+            false => Err(LogError::Stopped),
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Roles, and what is asked of leaders: members, reads, handing over, where a copy begins.
+
+use std::collections::VecDeque;
+
+use raft::eraftpb::{ConfChange, ConfChangeType};
+use raft::{ReadState, StateRole};
+
+use super::Group;
+use crate::contract::{Done, OriginDone};
+use crate::error::{Doubt, LogError, Refusal};
+use crate::lsn::{Lsn, Term};
+use crate::member::{GroupStatus, MemberChange, Origin, PeerId, PeerStatus, Role};
+use crate::record::{EntryKind, Record};
+use crate::store::Store;
+use crate::turn::{Answers, Effects, Turn, Waiting};
+
+/// So long those who wait for an old leader's entries are kept waiting, in ticks.
+const DEPOSED_TICKS: u64 = 50;
+/// A replica that needs a copy is told of at most once in so many ticks.
+const WANTED_TICKS: u64 = 20;
+
+/// Somebody whose entry was overwritten here. It may still be in other replicas' logs.
+pub(super) struct Limbo {
+    pub index: u64,
+    pub term: u64,
+    pub done: Done,
+}
+
+/// Linearizable reads on their way.
+#[derive(Default)]
+pub(super) struct Reading {
+    waiting: Vec<Done>,
+    // Asked together under a number, at an applied position.
+    asked: VecDeque<(u64, u64, Vec<Done>)>,
+    confirmed: Vec<(u64, Vec<Done>)>,
+    asked_last: u64,
+}
+
+impl Reading {
+    /// A majority has confirmed the leader since the reads of this number were asked.
+    pub fn confirmed(&mut self, state: &ReadState) {
+        let Some(number) = state.request_ctx.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)) else {
+            return;
+        };
+        while self.asked.front().is_some_and(|(asked, ..)| *asked <= number) {
+            if let Some((_, applied, reads)) = self.asked.pop_front() {
+                self.confirmed.push((applied.max(state.index), reads));
+            }
+        }
+    }
+
+    /// Answers those whose position is applied.
+    pub fn answer(&mut self, applied: u64, answers: &mut Answers) {
+        for (position, reads) in self.confirmed.extract_if(.., |(position, _)| *position <= applied) {
+            answers.done.extend(reads.into_iter().map(|done| (done, Ok(Lsn(position)))));
+        }
+    }
+
+    /// Everyone who waits; they wait no more.
+    pub fn drain(&mut self) -> Vec<Done> {
+        let asked = self.asked.drain(..).flat_map(|(_, _, reads)| reads);
+        let confirmed = self.confirmed.drain(..).flat_map(|(_, reads)| reads);
+        self.waiting.drain(..).chain(asked).chain(confirmed).collect()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.asked.is_empty() && self.confirmed.is_empty()
+    }
+}
+
+impl Group {
+    /// The term in which this replica takes proposals, if it does.
+    pub fn leads(&self) -> Option<Term> {
+        let raft = &self.node.raft;
+        match self.role {
+            Role::Leader { term } if raft.state == StateRole::Leader && raft.term == term.0 => Some(term),
+            _ => None,
+        }
+    }
+
+    /// Who leads, as far as is known.
+    pub fn leader(&self) -> Option<PeerId> {
+        Some(PeerId(self.node.raft.leader_id)).filter(|leader| *leader != PeerId(0))
+    }
+
+    /// The role, if it has changed.
+    pub fn changed_role(&mut self) -> Option<Role> {
+        let raft = &self.node.raft;
+        let term = Term(raft.term);
+        let whole = self.applied >= self.lead_from && (self.is_alone() || self.committed() >= self.lead_from);
+        let role = match raft.state {
+            StateRole::Leader if whole && !self.void => Role::Leader { term },
+            StateRole::Leader => Role::Follower { term, leader: None },
+            _ => Role::Follower { term, leader: self.leader() },
+        };
+        (role != self.role).then(|| {
+            self.role = role;
+            role
+        })
+    }
+
+    /// The role that was last told.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether the rows are void; whether this is the first time it is asked since they are.
+    pub fn needs_rows(&mut self) -> bool {
+        self.void && !std::mem::replace(&mut self.told_void, true)
+    }
+
+    /// The owner is about to replace the rows: until then they are void. Whether they were not.
+    pub fn expect_rows(&mut self) -> bool {
+        self.told_void = true;
+        !std::mem::replace(&mut self.void, true)
+    }
+
+    /// Whether this replica was removed.
+    pub fn is_removed(&self) -> bool {
+        self.removed
+    }
+
+    /// Looks whether consensus has changed its state, and does what goes with that.
+    pub(super) fn note_state<S: Store>(&mut self, turn: &mut Turn<'_, S>) {
+        let raft = &self.node.raft;
+        let now = (raft.term, raft.state, raft.leader_id);
+        let before = std::mem::replace(&mut self.seen, now);
+        if (before.0, before.1) == (now.0, now.1) {
+            return;
+        }
+        self.draw_election_timeout(turn);
+        if before.0 != now.0 {
+            // What an earlier leader's majority had written may be overwritten now.
+            self.soft = self.applied;
+            self.told = (0, 0);
+        }
+        if now.1 == StateRole::Leader {
+            self.lead_from = self.node.store().last() + 1;
+            self.fellows.clear();
+            self.deposed_at = None;
+        } else if before.1 == StateRole::Leader {
+            self.deposed_at = Some(self.ticks);
+            let leader = self.leader();
+            let syncs = self.syncs.drain(..).map(|(_, done)| done);
+            for done in self.reading.drain().into_iter().chain(syncs) {
+                turn.effects.answers.done.push((done, Err(Refusal::NotLeader { leader }.into())));
+            }
+            for (_, done) in self.origins.drain(..) {
+                done(Err(Refusal::NotLeader { leader }.into()));
+            }
+        }
+    }
+
+    /// A leader that lost its office long ago can no longer say what became of its entries.
+    pub(super) fn answer_deposed(&mut self, effects: &mut Effects) {
+        if self.deposed_at.is_some_and(|since| self.ticks >= since + DEPOSED_TICKS) {
+            self.deposed_at = None;
+            let limbo = self.limbo.drain(..).map(|limbo| limbo.done);
+            let waiting = self.tail.take_done().chain(limbo);
+            effects.answers.done.extend(waiting.map(|done| (done, Err(Doubt::Deposed.into()))));
+        }
+    }
+
+    /// Takes a wish to know what a linearizable read must have applied; whether it is the first that
+    /// waits.
+    pub fn propose_read(&mut self, done: Done) -> bool {
+        self.reading.waiting.push(done);
+        self.reading.waiting.len() == 1
+    }
+
+    /// Asks a majority whether this is still the leader, once for all reads that wait.
+    pub(super) fn ask_for_reads(&mut self) {
+        let reads = std::mem::take(&mut self.reading.waiting);
+        if reads.is_empty() {
+            return;
+        }
+        #[cfg(test)]
+        if crate::mutant::is(crate::mutant::Mutant::SkipReadIndex) {
+            return self.reading.confirmed.push((self.applied, reads));
+        }
+        if self.is_alone() {
+            return self.reading.confirmed.push((self.applied, reads));
+        }
+        self.reading.asked_last += 1;
+        self.reading.asked.push_back((self.reading.asked_last, self.applied, reads));
+        self.node.read_index(self.reading.asked_last.to_le_bytes().to_vec());
+    }
+
+    /// Proposes a change of members.
+    pub fn propose_change<S: Store>(
+        &mut self,
+        change: MemberChange,
+        done: Done,
+        turn: &mut Turn<'_, S>,
+    ) -> Result<(), LogError> {
+        match self.check_change(change) {
+            Ok(true) => {}
+            Ok(false) => {
+                done(Ok(Lsn(self.applied)));
+                return Ok(());
+            }
+            Err(refusal) => {
+                done(Err(refusal.into()));
+                return self.save(turn);
+            }
+        }
+        let entry = change.encode();
+        self.proposing.push_back(Waiting { entry, kind: EntryKind::Members, done: Some(done) });
+        if self.node.propose_conf_change(Vec::new(), conf_change(change)).is_err() {
+            let refused = self.proposing.drain(..).filter_map(|waiting| waiting.done);
+            refused.for_each(|done| done(Err(Refusal::Busy.into())));
+        }
+        self.save(turn)
+    }
+
+    /// Whether the change would change anything; refused if it cannot be made.
+    fn check_change(&mut self, change: MemberChange) -> Result<bool, Refusal> {
+        if self.leads().is_none() {
+            return Err(Refusal::NotLeader { leader: self.leader() });
+        }
+        if self.node.raft.has_pending_conf() || self.node.raft.lead_transferee.is_some() {
+            return Err(Refusal::Busy);
+        }
+        let (own, members) = (PeerId(self.own), self.members());
+        if members.changed(change).is_none() {
+            return Ok(false);
+        }
+        match change {
+            MemberChange::AddLearner(peer) if peer.0 == 0 || self.removed_peers.contains(&peer.0) => {
+                Err(Refusal::Unfit)
+            }
+            MemberChange::Promote(peer) if !members.learners.contains(&peer) => Err(Refusal::Unfit),
+            MemberChange::Remove(peer) if peer == own => {
+                let Some(next) = self.best_follower() else { return Err(Refusal::Unfit) };
+                self.node.transfer_leader(next);
+                Err(Refusal::NotLeader { leader: Some(PeerId(next)) })
+            }
+            _ => Ok(true),
+        }
+    }
+
+    /// The voter that has most of the log, other than this replica.
+    fn best_follower(&self) -> Option<u64> {
+        let raft = &self.node.raft;
+        let others = self.members().voters.iter().map(|peer| peer.0).filter(|peer| *peer != self.own);
+        let progress =
+            |peer: &u64| raft.prs().get(*peer).map_or((false, 0), |it| (it.recent_active, it.matched));
+        others.max_by_key(|peer| (progress(peer), *peer))
+    }
+
+    /// Puts committed changes of members in force; whether there was one.
+    pub(super) fn change_members<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<bool, LogError> {
+        if self.members().voters.is_empty() {
+            // Joined and not restored: to what the changes are to be made comes with the rows.
+            return Ok(false);
+        }
+        let through = self.durable();
+        let Some(at) = self.node.store().next_change(self.members().at.0, through) else { return Ok(false) };
+        let bytes = match self.tail.get(at) {
+            Some(held) => held.payload.clone(),
+            None => turn.store.read(self.id, at - 1, 1)?.pop().map(|entry| entry.payload).unwrap_or_default(),
+        };
+        let fault = |cause: String| LogError::Consensus { group: self.id, cause };
+        let change = MemberChange::decode(&bytes)
+            .ok_or_else(|| fault(format!("entry {at} is no change of members")))?;
+        let mut members = self.members().clone();
+        if let Some(changed) = members.changed(change) {
+            members = changed;
+            self.node.apply_conf_change(&conf_change(change)).map_err(|cause| fault(cause.to_string()))?;
+        }
+        if let MemberChange::Remove(peer) = change {
+            self.removed |= peer.0 == self.own;
+            self.removed_peers.push(peer.0);
+            self.fellows.remove(&peer.0);
+        }
+        members.at = Lsn(at);
+        turn.store.push(&Record::Member { group: self.id, peer: self.own, members: members.clone() });
+        turn.effects.urgent = true;
+        self.node.mut_store().members = members;
+        Ok(true)
+    }
+
+    /// Hands leadership over.
+    pub fn transfer(&mut self, to: PeerId) {
+        if self.node.raft.state == StateRole::Leader && self.members().voters.contains(&to) {
+            self.node.transfer_leader(to.0);
+        }
+    }
+
+    /// Stands for election, unless a leader is known to be alive.
+    pub fn campaign(&mut self) {
+        let raft = &self.node.raft;
+        let led = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
+        if raft.state == StateRole::Follower && raft.promotable() && !led && self.may_stand() {
+            // Fails only if it leads already.
+            drop(self.node.campaign());
+        }
+    }
+
+    /// Whether this replica may be elected: its rows are good, and its log is on the disk.
+    pub(super) fn may_stand(&self) -> bool {
+        let log = &self.node.raft.raft_log;
+        !self.void && !self.removed && log.persisted == log.last_index()
+    }
+
+    /// Remembers that a replica needs a copy of the rows, now and then.
+    pub(super) fn want_copy(&mut self, peer: u64, effects: &mut Effects) {
+        let told = self.wanted_at.get(&peer);
+        let due = told.is_none_or(|told| self.ticks >= told + WANTED_TICKS);
+        if due && self.leads().is_some() {
+            self.wanted_at.insert(peer, self.ticks);
+            effects.wanted.push((self.id, PeerId(peer)));
+        }
+    }
+
+    /// Takes a question where the log of a copy of the rows at `at` begins.
+    pub fn ask_origin(&mut self, at: Lsn, done: OriginDone) {
+        if self.leads().is_none() {
+            return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
+        }
+        if at.0 > self.node.store().last() {
+            return done(Err(Refusal::Unfit.into()));
+        }
+        self.origins.push((at.0, done));
+        self.answer_origins();
+    }
+
+    pub(super) fn answer_origins(&mut self) {
+        let committed = self.committed();
+        for (at, done) in self.origins.extract_if(.., |(at, _)| *at <= committed) {
+            let outline = self.node.store();
+            done(match outline.term_at(at) {
+                Some(term) => Ok(Origin { at: Lsn(at), term: Term(term), members: outline.members.clone() }),
+                None => Err(Refusal::Unfit.into()),
+            });
+        }
+    }
+
+    /// The state of the group.
+    pub fn status(&self) -> GroupStatus {
+        let raft = &self.node.raft;
+        let leads = raft.state == StateRole::Leader;
+        let others = raft.prs().iter().filter(|(peer, _)| leads && **peer != self.own);
+        let mut peers: Vec<_> = others
+            .map(|(peer, progress)| PeerStatus {
+                peer: PeerId(*peer),
+                matched: Lsn(progress.matched),
+                active: progress.recent_active,
+            })
+            .collect();
+        peers.sort_unstable_by_key(|status| status.peer);
+        GroupStatus {
+            own: PeerId(self.own),
+            role: self.role,
+            last: Lsn(self.node.store().last()),
+            committed: Lsn(self.committed()),
+            applied: Lsn(self.applied),
+            needs_rows: self.void,
+            members: self.members().clone(),
+            peers,
+        }
+    }
+}
+
+/// A change as consensus knows it.
+fn conf_change(change: MemberChange) -> ConfChange {
+    let (kind, peer) = match change {
+        MemberChange::AddLearner(peer) => (ConfChangeType::AddLearnerNode, peer),
+        MemberChange::Promote(peer) => (ConfChangeType::AddNode, peer),
+        MemberChange::Remove(peer) => (ConfChangeType::RemoveNode, peer),
+    };
+    let mut change = ConfChange { node_id: peer.0, ..ConfChange::default() };
+    change.set_change_type(kind);
+    change
+}

@@ -1,0 +1,411 @@
+//! One group: consensus about the order of its entries, and those on their way to the engine.
+//!
+//! Consensus sees empty entries; what was proposed waits here, by position, until it is applied and
+//! followers have it. Consensus is told only of what is durable, so its committed position never
+//! goes back. The soft position runs ahead of it: what a majority has written. A soft entry is
+//! applied from there, a hard one when it is committed, and neither overtakes the other.
+//!
+//! `replicate` writes letters and reads them, `apply` moves the watermarks, `lead` is about roles and
+//! what is asked of leaders, `rest` about groups in which nothing happens.
+
+mod apply;
+mod lead;
+mod replicate;
+mod rest;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use raft::eraftpb::{Entry as RaftEntry, Message, MessageType};
+use raft::{Config, RawNode, Ready, StateRole};
+
+use crate::contract::{Done, OriginDone};
+use crate::error::{Doubt, LogError, Refusal};
+use crate::letter::Payload;
+use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::member::{Members, PeerId, Role};
+use crate::outline::Outline;
+use crate::record::{EntryKind, Record};
+use crate::store::{Forgotten, Store, StoredGroup};
+use crate::tail::{Held, Tail};
+use crate::turn::{Effects, Turn, Waiting};
+
+use lead::{Limbo, Reading};
+use replicate::Flight;
+use rest::Rest;
+
+/// Heartbeat periods before a silent leader is given up: at least so many, at most twice as many.
+const ELECTION_TICKS: usize = 10;
+/// Of entries as consensus sees them, which are a few bytes each.
+const MESSAGE_BYTES_MAX: u64 = 16 << 10;
+/// Entries that are applied stay in memory for followers, up to this many bytes.
+const TAIL_BYTES_MAX: usize = 256 << 10;
+/// More than this on its way, and proposals are refused.
+const PENDING_BYTES_MAX: usize = 256 << 20;
+
+/// What one append was for: the number of the store's append, of consensus' own batch, and the
+/// messages that say so.
+struct Unsynced {
+    append: u64,
+    ready: u64,
+    messages: Vec<Message>,
+}
+
+/// A group that is open.
+pub(crate) struct Group {
+    id: GroupId,
+    own: u64,
+    node: RawNode<Outline>,
+    // Proposed and not ordered yet; then on the way through consensus.
+    incoming: Vec<Waiting>,
+    proposing: VecDeque<Waiting>,
+    // What the entries of the letter in hand hold, by position.
+    received: BTreeMap<u64, Payload>,
+    tail: Tail,
+    incoming_bytes: usize,
+    applied: u64,
+    // The last position that has been appended here.
+    written: u64,
+    // The last position that a majority has appended.
+    soft: u64,
+    unsynced: VecDeque<Unsynced>,
+    // The append that makes the present term durable.
+    term_append: u64,
+    // Called when everything up to the position is durable and applied.
+    syncs: Vec<(u64, Done)>,
+    // Followers: up to where the log is the leader's, in which term, and whether to tell it at once.
+    verified: (u64, u64),
+    owes_received: bool,
+    // What the leader of a term has said of the soft position.
+    told: (u64, u64),
+    // Leaders: what others have written in this term, and what is on its way to them.
+    fellows: BTreeMap<u64, Flight>,
+    role: Role,
+    // The term, the state and the leader last seen.
+    seen: (u64, StateRole, u64),
+    // The first entry of this leader's term.
+    lead_from: u64,
+    limbo: Vec<Limbo>,
+    reading: Reading,
+    origins: Vec<(u64, OriginDone)>,
+    removed_peers: Vec<u64>,
+    void: bool,
+    told_void: bool,
+    removed: bool,
+    election_ticks: usize,
+    ticks: u64,
+    deposed_at: Option<u64>,
+    wanted_at: BTreeMap<u64, u64>,
+    rest: Rest,
+}
+
+impl Group {
+    /// A group as it is stored. Of one who votes alone, all stored entries are applied, and it elects
+    /// itself; the records of that are pushed.
+    pub fn open<S: Store>(
+        id: GroupId,
+        stored: &StoredGroup,
+        applied: Lsn,
+        turn: &mut Turn<'_, S>,
+    ) -> Result<Group, LogError> {
+        let fault = |cause: raft::Error| LogError::Consensus { group: id, cause: cause.to_string() };
+        let mut outline = stored.outline.clone();
+        let (start, last) = (outline.start(), outline.last());
+        let alone = outline.members.voters == [PeerId(stored.peer)] && !stored.void;
+        // One who votes alone has committed whatever it finds durable in its log.
+        let known = outline.hard.commit.max(start).max(outline.members.at.0).min(last);
+        outline.hard.commit = if alone { last } else { known };
+        let applied = if alone { last } else { applied.0 };
+        let config = Config {
+            id: stored.peer,
+            election_tick: ELECTION_TICKS,
+            heartbeat_tick: 1,
+            applied: applied.clamp(start, outline.hard.commit.max(start)),
+            max_size_per_msg: MESSAGE_BYTES_MAX,
+            check_quorum: true,
+            pre_vote: true,
+            batch_append: true,
+            ..Config::default()
+        };
+        let term = outline.hard.term;
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let node = RawNode::new(&config, outline, &logger).map_err(fault)?;
+        let mut group = Group {
+            id,
+            own: stored.peer,
+            node,
+            incoming: Vec::new(),
+            proposing: VecDeque::new(),
+            received: BTreeMap::new(),
+            tail: Tail::after(last),
+            incoming_bytes: 0,
+            applied,
+            written: last,
+            soft: applied.min(last),
+            unsynced: VecDeque::new(),
+            term_append: 0,
+            syncs: Vec::new(),
+            verified: (0, 0),
+            owes_received: false,
+            told: (0, 0),
+            fellows: BTreeMap::new(),
+            role: Role::Follower { term: Term(term), leader: None },
+            seen: (term, StateRole::Follower, 0),
+            lead_from: 0,
+            limbo: Vec::new(),
+            reading: Reading::default(),
+            origins: Vec::new(),
+            removed_peers: Vec::new(),
+            void: stored.void,
+            told_void: false,
+            removed: false,
+            election_ticks: ELECTION_TICKS,
+            ticks: 0,
+            deposed_at: None,
+            wanted_at: BTreeMap::new(),
+            rest: Rest::default(),
+        };
+        group.draw_election_timeout(turn);
+        if alone {
+            group.node.campaign().map_err(fault)?;
+        } else if applied > last && !group.void {
+            // A power loss took entries that the engine had flushed already, and others may be put
+            // in their place.
+            tracing::warn!(group = id.0, last, applied, "rows are ahead of the log; a copy is needed");
+            group.discard_rows(turn);
+        }
+        group.save(turn)?;
+        Ok(group)
+    }
+
+    /// Takes a proposal in; whether it is the first that waits to be ordered.
+    pub fn propose(&mut self, waiting: Waiting) -> bool {
+        self.incoming_bytes += waiting.entry.len();
+        self.incoming.push(waiting);
+        self.incoming.len() == 1
+    }
+
+    /// Whether proposals of `term` are taken, or of any term.
+    pub fn may_propose(&self, term: Option<Term>) -> Result<(), Refusal> {
+        let leads = self.leads();
+        if leads.is_none() || term.is_some_and(|term| leads != Some(term)) {
+            return Err(Refusal::NotLeader { leader: self.leader() });
+        }
+        if self.tail.bytes() + self.incoming_bytes > PENDING_BYTES_MAX {
+            return Err(Refusal::Busy);
+        }
+        Ok(())
+    }
+
+    /// Takes a wish to be told when everything proposed so far is durable and applied.
+    pub fn propose_sync(&mut self, done: Done) {
+        self.syncs.push((self.tail.last() + self.incoming.len() as u64, done));
+    }
+
+    /// Gives every proposal its position, and pushes the records. Returns the proposals if
+    /// consensus takes none.
+    pub fn order<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<Vec<Waiting>, LogError> {
+        self.ask_for_reads();
+        if !self.incoming.is_empty() {
+            let mut message = Message::default();
+            message.set_msg_type(MessageType::MsgPropose);
+            message.from = self.own;
+            message.entries = vec![RaftEntry::default(); self.incoming.len()];
+            self.proposing.extend(self.incoming.drain(..));
+            self.incoming_bytes = 0;
+            if self.node.raft.state != StateRole::Leader || self.node.step(message).is_err() {
+                return Ok(self.proposing.drain(..).collect());
+            }
+        }
+        self.save(turn)?;
+        Ok(Vec::new())
+    }
+
+    /// Carries out what consensus wants kept and sent.
+    pub fn save<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
+        loop {
+            self.note_persisted(turn)?;
+            if self.node.has_ready() {
+                let ready = self.node.ready();
+                self.save_ready(ready, turn)?;
+            } else if !self.change_members(turn)? {
+                break;
+            }
+        }
+        for peer in self.node.store().take_wanted() {
+            self.want_copy(peer, turn.effects);
+        }
+        Ok(())
+    }
+
+    fn save_ready<S: Store>(&mut self, mut ready: Ready, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
+        self.note_state(turn);
+        // A new commit position alone is not worth a record: it is learnt again.
+        if let Some(hard) = ready.hs().filter(|_| ready.must_sync()) {
+            let stored = &self.node.store().hard;
+            if (hard.term, hard.vote) != (stored.term, stored.vote) {
+                let (group, term, vote, commit) = (self.id, hard.term, hard.vote, hard.commit);
+                if term != stored.term {
+                    self.term_append = turn.append;
+                }
+                #[cfg(test)]
+                let vote = if crate::mutant::is(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
+                turn.store.push(&Record::Vote { group, term, vote, commit });
+                turn.effects.urgent |= !self.is_alone();
+                self.node.mut_store().hard = hard.clone();
+            }
+        }
+        for entry in ready.take_entries() {
+            self.save_entry(&entry, turn);
+        }
+        for state in ready.take_read_states() {
+            self.reading.confirmed(&state);
+        }
+        let append = match ready.must_sync() {
+            true => turn.append,
+            // Nothing to keep: as durable as what came before it.
+            false => self.unsynced.back().map_or(0, |unsynced| unsynced.append),
+        };
+        let (now, later) = (ready.take_messages(), ready.take_persisted_messages());
+        for message in &later {
+            if message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject {
+                self.verify(message.term, message.index);
+            }
+        }
+        #[cfg(test)]
+        let append = if crate::mutant::is(crate::mutant::Mutant::AckBeforeFsync) { 0 } else { append };
+        self.unsynced.push_back(Unsynced { append, ready: ready.number(), messages: later });
+        self.node.advance_append_async(ready);
+        self.post(now, turn)
+    }
+
+    fn save_entry<S: Store>(&mut self, entry: &RaftEntry, turn: &mut Turn<'_, S>) {
+        let (group, index, term) = (self.id, entry.index, entry.term);
+        let (kind, payload, done) = match (self.proposing.pop_front(), self.received.remove(&index)) {
+            (Some(Waiting { entry, kind, done }), _) => (kind, entry, done),
+            (None, Some((kind, payload))) => (kind, payload, None),
+            // Not one of ours: consensus makes an entry of its own when it has elected.
+            (None, None) => (EntryKind::Election, bytes::Bytes::new(), None),
+        };
+        if index <= self.tail.last() {
+            self.overwrite(index, turn);
+        }
+        match kind {
+            EntryKind::Proposed(durability) => {
+                turn.effects.entries += 1;
+                turn.effects.hard += u64::from(durability == Durability::Hard);
+                self.owes_received |= durability == Durability::Soft;
+            }
+            EntryKind::Election | EntryKind::Members => turn.effects.urgent |= !self.is_alone(),
+        }
+        turn.store.push(&Record::Entry { group, index, term, kind, payload: &payload });
+        let fits = self.node.mut_store().append(index, term, kind);
+        assert!(fits, "invariant: consensus orders entries without gaps");
+        self.tail.push(Held { term, kind, payload, done });
+    }
+
+    /// The last append has returned: the log holds what was pushed.
+    pub fn appended(&mut self, effects: &mut Effects, synced: u64) {
+        self.written = self.node.store().last();
+        self.tell_received(effects, synced);
+    }
+
+    /// Appends up to number `turn.synced` are durable. Consensus may now commit; what it wants kept
+    /// goes with the next append.
+    pub fn synced<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
+        if self.term_append <= turn.synced {
+            self.tell_received(turn.effects, turn.synced);
+        }
+        self.save(turn)
+    }
+
+    /// Tells consensus what is durable, and others what they may know because of it.
+    fn note_persisted<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
+        while self.unsynced.front().is_some_and(|unsynced| unsynced.append <= turn.synced) {
+            let Some(Unsynced { ready, messages, .. }) = self.unsynced.pop_front() else { break };
+            self.node.on_persist_ready(ready);
+            self.post(messages, turn)?;
+        }
+        Ok(())
+    }
+
+    /// Whether something appended is not durable yet.
+    pub fn is_unsynced(&self) -> bool {
+        !self.unsynced.is_empty()
+    }
+
+    /// The replica.
+    pub fn own(&self) -> PeerId {
+        PeerId(self.own)
+    }
+
+    /// Whether a letter to `peer` is for this replica.
+    pub fn is_peer(&self, peer: PeerId) -> bool {
+        self.own == peer.0
+    }
+
+    /// Whether this replica votes alone.
+    pub fn is_alone(&self) -> bool {
+        self.members().voters == [PeerId(self.own)]
+    }
+
+    /// The members in force.
+    pub fn members(&self) -> &Members {
+        &self.node.store().members
+    }
+
+    /// The last position that is durable on a majority.
+    pub fn committed(&self) -> u64 {
+        self.node.raft.raft_log.committed
+    }
+
+    /// The last position that is durable on a majority and here.
+    pub(super) fn durable(&self) -> u64 {
+        self.committed().min(self.node.raft.raft_log.persisted)
+    }
+
+    /// Everything up to here is applied and durable in the log.
+    pub fn settled(&self) -> u64 {
+        match self.void {
+            true => self.node.store().start(),
+            false => self.applied.min(self.durable()),
+        }
+    }
+
+    /// Whether nothing is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.incoming.is_empty() && self.syncs.is_empty() && self.applied >= self.tail.last()
+    }
+
+    /// Entries have left the store.
+    pub fn forget(&mut self, forgotten: &Forgotten) {
+        self.node.mut_store().forget(forgotten.index, forgotten.proposed);
+    }
+
+    /// Tells everybody that their fate is unknown, or that nothing was written.
+    pub fn abandon(&mut self, doubt: &Doubt) {
+        for done in self.incoming.drain(..).filter_map(|waiting| waiting.done) {
+            done(Err(Refusal::Stopped.into()));
+        }
+        let limbo = self.limbo.drain(..).map(|limbo| limbo.done);
+        let syncs = self.syncs.drain(..).map(|(_, done)| done);
+        for done in self.tail.take_done().chain(limbo).chain(syncs) {
+            done(Err(doubt.clone().into()));
+        }
+        for done in self.reading.drain() {
+            done(Err(Refusal::Stopped.into()));
+        }
+        for (_, done) in self.origins.drain(..) {
+            done(Err(Refusal::Stopped.into()));
+        }
+    }
+
+    /// Tells those who wait before anything is written: the fault the crash harness must find.
+    #[cfg(feature = "ack-before-append")]
+    pub fn answer_early(&mut self, effects: &mut Effects) {
+        for index in self.applied + 1..=self.tail.last() {
+            if let Some(done) = self.tail.get_mut(index).and_then(|held| held.done.take()) {
+                effects.answers.done.push((done, Ok(Lsn(index))));
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Letters to the other replicas of a group, and what comes from them.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use raft::StateRole;
+use raft::eraftpb::{Message, MessageType};
+
+use super::Group;
+use crate::contract::Letter;
+use crate::error::LogError;
+use crate::letter::{self, Content, ENTRY_HEAD_BYTES, Payload};
+use crate::member::{MemberChange, PeerId};
+use crate::record::EntryKind;
+use crate::store::{Store, StoredEntry};
+use crate::turn::{Effects, Turn};
+
+/// A letter holds about so many bytes of entries, or one larger entry.
+const LETTER_BYTES_MAX: usize = 1 << 20;
+/// About so many bytes of entries may be on their way to one follower.
+const FLIGHT_BYTES_MAX: usize = 4 << 20;
+
+/// What a leader knows of what is on its way to another replica.
+#[derive(Default)]
+pub(super) struct Flight {
+    /// The last position of this term that the other has appended.
+    pub received: u64,
+    // The last position and the bytes of each letter that is not answered.
+    sent: VecDeque<(u64, usize)>,
+    bytes: usize,
+    // Of the messages consensus made, nothing after this position was sent.
+    held_back: Option<u64>,
+}
+
+impl Flight {
+    /// The other has everything up to `matched`.
+    fn landed(&mut self, matched: u64) {
+        while self.sent.front().is_some_and(|(last, _)| *last <= matched) {
+            self.bytes -= self.sent.pop_front().map_or(0, |(_, bytes)| bytes);
+        }
+    }
+
+    fn send(&mut self, last: u64, bytes: usize) {
+        self.sent.push_back((last, bytes));
+        self.bytes += bytes;
+    }
+
+    fn forget(&mut self) {
+        self.sent.clear();
+        self.bytes = 0;
+    }
+}
+
+impl Group {
+    /// Turns messages of consensus into letters.
+    pub(super) fn post<S: Store>(
+        &mut self,
+        messages: Vec<Message>,
+        turn: &mut Turn<'_, S>,
+    ) -> Result<(), LogError> {
+        for message in messages {
+            match message.get_msg_type() {
+                MessageType::MsgAppend => self.post_append(message, turn)?,
+                _ if letter::is_sent(&message) => {
+                    let (to, soft) = (message.to, self.soft);
+                    self.mail(to, &Content::Consensus { message, payloads: Vec::new(), soft }, turn.effects);
+                }
+                // Proposals and reads are not forwarded, and rows do not travel here.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn mail(&self, to: u64, content: &Content, effects: &mut Effects) {
+        let (group, from, to) = (self.id, PeerId(self.own), PeerId(to));
+        effects.letters.push(Letter { group, from, to, body: content.encode() });
+    }
+
+    /// Sends entries, in as many letters as it takes, but no more than may be on the way at once.
+    fn post_append<S: Store>(&mut self, message: Message, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
+        let (to, last) = (message.to, message.index + message.entries.len() as u64);
+        let Some(progress) = self.node.raft.prs().get(to) else { return Ok(()) };
+        let streams = progress.state == raft::ProgressState::Replicate;
+        let matched = progress.matched;
+        let flight = self.fellows.entry(to).or_default();
+        if flight.held_back.take_if(|held_back| message.index <= *held_back).is_none()
+            && flight.held_back.is_some()
+        {
+            return Ok(());
+        }
+        flight.landed(matched);
+        if !streams {
+            flight.forget();
+        }
+        let mut room = FLIGHT_BYTES_MAX.saturating_sub(flight.bytes);
+        let mut sent = message.index;
+        let mut stored = VecDeque::new();
+        loop {
+            let part = self.part(&message, sent, room.min(LETTER_BYTES_MAX), &mut stored, turn)?;
+            let (count, bytes) = (part.entries.len() as u64, part.bytes);
+            sent += count;
+            room = room.saturating_sub(bytes);
+            let content = part.into_content(&message, sent - count, self.node.store().term_at(sent - count));
+            self.mail(to, &content.with_soft(self.soft), turn.effects);
+            self.fellows.entry(to).or_default().send(sent, bytes);
+            if sent >= last || count == 0 || !streams || room == 0 {
+                break;
+            }
+        }
+        if sent < last && streams {
+            // Consensus believes that all of it is on its way; the rest follows the answers.
+            self.fellows.entry(to).or_default().held_back = Some(sent);
+            if let Some(progress) = self.node.raft.mut_prs().get_mut(to) {
+                progress.next_idx = progress.next_idx.min(sent + 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// The entries of `message` after position `after`, up to `bytes_max` and at least one if there is
+    /// any room.
+    fn part<S: Store>(
+        &self,
+        message: &Message,
+        after: u64,
+        bytes_max: usize,
+        stored: &mut VecDeque<StoredEntry>,
+        turn: &Turn<'_, S>,
+    ) -> Result<Part, LogError> {
+        let mut part = Part { entries: Vec::new(), payloads: Vec::new(), bytes: 0 };
+        for entry in message.entries.iter().skip((after - message.index) as usize) {
+            if part.bytes >= bytes_max {
+                break;
+            }
+            let payload = match self.tail.get(entry.index) {
+                Some(held) => (held.kind, held.payload.clone()),
+                None => {
+                    if stored.front().is_none_or(|front| front.index != entry.index) {
+                        *stored = turn.store.read(self.id, entry.index - 1, LETTER_BYTES_MAX)?.into();
+                    }
+                    let Some(found) = stored.pop_front() else { break };
+                    (found.kind, found.payload)
+                }
+            };
+            part.bytes += payload.1.len() + ENTRY_HEAD_BYTES;
+            part.entries.push(entry.clone());
+            part.payloads.push(payload);
+        }
+        Ok(part)
+    }
+
+    /// A letter from another replica.
+    pub fn receive<S: Store>(
+        &mut self,
+        from: PeerId,
+        body: &Bytes,
+        turn: &mut Turn<'_, S>,
+    ) -> Result<(), LogError> {
+        if self.removed_peers.contains(&from.0) {
+            self.mail(from.0, &Content::Gone, turn.effects);
+            return Ok(());
+        }
+        let Some(content) = Content::decode(body) else {
+            tracing::warn!(group = self.id.0, from = from.0, "a letter that cannot be read");
+            return Ok(());
+        };
+        self.disturb(&content);
+        let raft = &self.node.raft;
+        let leads_in = |term: u64| raft.state == StateRole::Leader && raft.term == term;
+        match content {
+            Content::Consensus { message, payloads, soft } => {
+                self.receive_message(from, message, payloads, soft, turn)?;
+            }
+            Content::Received { term, index } if leads_in(term) && index <= self.node.store().last() => {
+                let flight = self.fellows.entry(from.0).or_default();
+                flight.received = flight.received.max(index);
+            }
+            Content::NeedsRows { term } if leads_in(term) => self.want_copy(from.0, turn.effects),
+            Content::Gone => self.removed |= self.members().contains(from),
+            Content::Rest { term, index } => self.rest_with(from, term, index, turn.effects),
+            Content::Resting { term, index } if leads_in(term) => self.rests(from, index),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn receive_message<S: Store>(
+        &mut self,
+        from: PeerId,
+        mut message: Message,
+        payloads: Vec<Payload>,
+        soft: u64,
+        turn: &mut Turn<'_, S>,
+    ) -> Result<(), LogError> {
+        (message.from, message.to) = (from.0, self.own);
+        let (kind, term) = (message.get_msg_type(), message.term);
+        if !self.is_acceptable(&message, &payloads)
+            || (kind == MessageType::MsgTimeoutNow && !self.may_stand())
+        {
+            return Ok(());
+        }
+        let indices = message.entries.iter().map(|entry| entry.index);
+        self.received = indices.zip(payloads).collect();
+        // What consensus will not hear of is as if it had been lost.
+        drop(self.node.step(message));
+        let raft = &self.node.raft;
+        let is_from_leader = raft.term == term && raft.leader_id == from.0 && from.0 != self.own;
+        if is_from_leader && matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
+            let known = if self.told.0 == term { self.told.1 } else { 0 };
+            self.told = (term, soft.max(known));
+        }
+        self.save(turn)?;
+        self.received.clear();
+        if is_from_leader && kind == MessageType::MsgHeartbeat {
+            self.answer_heartbeat(from, term, turn.effects);
+        }
+        Ok(())
+    }
+
+    /// What a follower tells a leader besides what consensus does.
+    fn answer_heartbeat(&mut self, leader: PeerId, term: u64, effects: &mut Effects) {
+        if self.void {
+            self.mail(leader.0, &Content::NeedsRows { term }, effects);
+        }
+        let outline = self.node.store();
+        let start = outline.start();
+        if start > 0 && start == outline.last() && self.verified.0 != term && !self.is_unsynced() {
+            // The log begins with a copy of rows, of which the leader's consensus knows nothing. Up
+            // to there everything is durable here, and was committed before it was copied.
+            let mut message = Message { term, index: start, commit: start, ..Message::default() };
+            message.set_msg_type(MessageType::MsgAppendResponse);
+            self.mail(leader.0, &Content::Consensus { message, payloads: Vec::new(), soft: 0 }, effects);
+        }
+    }
+
+    /// Tells the leader what has been appended here, when soft entries wait for that.
+    pub(super) fn tell_received(&mut self, effects: &mut Effects, synced: u64) {
+        let raft = &self.node.raft;
+        let follows = raft.state == StateRole::Follower && raft.leader_id != 0;
+        // A term that is not durable could be forgotten, and another leader's entries be put here.
+        if !self.owes_received || !follows || self.term_append > synced {
+            return;
+        }
+        let (term, leader, index) = (raft.term, raft.leader_id, self.verified_here());
+        self.owes_received = false;
+        if index > 0 {
+            self.mail(leader, &Content::Received { term, index }, effects);
+        }
+    }
+
+    /// Whether consensus can be given the message: what no working replica would write is refused,
+    /// since consensus takes it for a fault of this program.
+    fn is_acceptable(&self, message: &Message, payloads: &[Payload]) -> bool {
+        let (log, outline) = (&self.node.raft.raft_log, self.node.store());
+        let last = log.last_index();
+        match message.get_msg_type() {
+            MessageType::MsgAppend => {
+                let base = outline.term_at(log.committed).unwrap_or(0);
+                let behind = message.index < log.committed;
+                let mut term = message.log_term;
+                let terms_grow = message.entries.iter().all(|entry| {
+                    let grows = entry.term >= term && entry.term <= message.term;
+                    term = entry.term;
+                    grows
+                });
+                let whole = |payload: &Payload| {
+                    payload.0 != EntryKind::Members || MemberChange::decode(&payload.1).is_some()
+                };
+                (behind || message.log_term >= base) && terms_grow && payloads.iter().all(whole)
+            }
+            // Only this replica could have said that it had so much: it has lost what it had.
+            MessageType::MsgHeartbeat => {
+                let lost = message.commit > last && message.term >= self.node.raft.term;
+                if lost {
+                    let (group, commit) = (self.id.0, message.commit);
+                    tracing::error!(group, last, commit, "this replica has lost what it had acknowledged");
+                }
+                !lost
+            }
+            MessageType::MsgAppendResponse => message.reject || message.index <= last,
+            _ => true,
+        }
+    }
+}
+
+/// Some entries of an append, with what they hold.
+struct Part {
+    entries: Vec<raft::eraftpb::Entry>,
+    payloads: Vec<Payload>,
+    bytes: usize,
+}
+
+impl Part {
+    /// The same message with only these entries, which follow position `index`.
+    fn into_content(self, whole: &Message, index: u64, log_term: Option<u64>) -> Content {
+        let log_term = if index == whole.index { whole.log_term } else { log_term.unwrap_or(whole.log_term) };
+        let Message { to, from, term, commit, .. } = *whole;
+        let mut message =
+            Message { to, from, term, commit, index, log_term, entries: self.entries, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        Content::Consensus { message, payloads: self.payloads, soft: 0 }
+    }
+}
+
+impl Content {
+    fn with_soft(self, told: u64) -> Content {
+        match self {
+            Content::Consensus { message, payloads, .. } => {
+                Content::Consensus { message, payloads, soft: told }
+            }
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! What replicas write to each other: one letter's bytes, and how they are checked.
+//! docs/formats/letter.md.
+//!
+//! Total on any bytes: nothing here panics, whatever a link delivers.
+
+use bytes::Bytes;
+use raft::eraftpb::{Entry, EntryType, Message, MessageType};
+
+use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
+
+/// The version this program writes, and the only one it reads.
+const VERSION: u8 = 1;
+/// No position and no term is as large: arithmetic on them never overflows.
+const NUMBER_MAX: u64 = 1 << 62;
+/// The longest context of a message.
+const CONTEXT_BYTES_MAX: usize = 64;
+/// Bytes of an entry before its payload.
+pub(crate) const ENTRY_HEAD_BYTES: usize = 13;
+
+const KIND_CONSENSUS: u8 = 1;
+const KIND_RECEIVED: u8 = 2;
+const KIND_NEEDS_ROWS: u8 = 3;
+const KIND_GONE: u8 = 4;
+const KIND_REST: u8 = 5;
+const KIND_RESTING: u8 = 6;
+
+/// An entry's kind and what was proposed. Consensus does not see these.
+pub(crate) type Payload = (EntryKind, Bytes);
+
+/// What a letter says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Content {
+    /// A message of consensus.
+    Consensus {
+        /// The message. Its entries are empty.
+        message: Message,
+        /// What its entries hold, one for each.
+        payloads: Vec<Payload>,
+        /// From a leader: its soft position.
+        soft: u64,
+    },
+    /// The follower has written the leader's log of `term` up to `index`.
+    Received { term: u64, index: u64 },
+    /// The rows of the replica that writes this are void.
+    NeedsRows { term: u64 },
+    /// The replica this is for was removed.
+    Gone,
+    /// From a leader: everything up to `index` is committed, and nothing more will come for now.
+    Rest { term: u64, index: u64 },
+    /// The answer to a rest: the follower will not miss the leader.
+    Resting { term: u64, index: u64 },
+}
+
+/// Every type of message that replicas write to each other, with its number on the wire.
+const TYPES: [(u8, MessageType); 9] = [
+    (1, MessageType::MsgAppend),
+    (2, MessageType::MsgAppendResponse),
+    (3, MessageType::MsgRequestVote),
+    (4, MessageType::MsgRequestVoteResponse),
+    (5, MessageType::MsgHeartbeat),
+    (6, MessageType::MsgHeartbeatResponse),
+    (7, MessageType::MsgTimeoutNow),
+    (8, MessageType::MsgRequestPreVote),
+    (9, MessageType::MsgRequestPreVoteResponse),
+];
+
+/// Whether replicas write messages of this type to each other.
+pub(crate) fn is_sent(message: &Message) -> bool {
+    TYPES.iter().any(|(_, known)| *known == message.get_msg_type())
+}
+
+impl Content {
+    /// Its bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![VERSION];
+        match self {
+            Content::Consensus { message, payloads, soft } => {
+                let payload_bytes: usize =
+                    payloads.iter().map(|(_, bytes)| ENTRY_HEAD_BYTES + bytes.len()).sum();
+                out.reserve(payload_bytes + 128);
+                out.push(KIND_CONSENSUS);
+                encode_message(message, payloads, *soft, &mut out);
+            }
+            Content::Received { term, index } => numbers(KIND_RECEIVED, &[*term, *index], &mut out),
+            Content::NeedsRows { term } => numbers(KIND_NEEDS_ROWS, &[*term], &mut out),
+            Content::Gone => out.push(KIND_GONE),
+            Content::Rest { term, index } => numbers(KIND_REST, &[*term, *index], &mut out),
+            Content::Resting { term, index } => numbers(KIND_RESTING, &[*term, *index], &mut out),
+        }
+        Bytes::from(out)
+    }
+
+    /// Reads a letter's body; `None` if it is not one. Payloads share the body's memory.
+    pub fn decode(body: &Bytes) -> Option<Content> {
+        let mut reader = Reader { body, at: 0 };
+        if reader.byte()? != VERSION {
+            return None;
+        }
+        let content = match reader.byte()? {
+            KIND_CONSENSUS => decode_message(&mut reader)?,
+            KIND_RECEIVED => Content::Received { term: reader.number()?, index: reader.number()? },
+            KIND_NEEDS_ROWS => Content::NeedsRows { term: reader.number()? },
+            KIND_GONE => Content::Gone,
+            KIND_REST => Content::Rest { term: reader.number()?, index: reader.number()? },
+            KIND_RESTING => Content::Resting { term: reader.number()?, index: reader.number()? },
+            _ => return None,
+        };
+        (reader.at == body.len()).then_some(content)
+    }
+}
+
+fn numbers(kind: u8, numbers: &[u64], out: &mut Vec<u8>) {
+    out.push(kind);
+    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+fn encode_message(message: &Message, payloads: &[Payload], soft: u64, out: &mut Vec<u8>) {
+    let kind = TYPES.iter().find(|(_, known)| *known == message.get_msg_type());
+    let kind = kind.map_or(0, |(number, _)| *number);
+    let Message { term, log_term, index, commit, commit_term, reject_hint, .. } = *message;
+    numbers(kind, &[term, log_term, index, commit, commit_term, reject_hint, soft], out);
+    out.push(u8::from(message.reject));
+    out.push(message.context.len() as u8);
+    out.extend_from_slice(&message.context);
+    out.extend_from_slice(&(payloads.len() as u32).to_le_bytes());
+    for (entry, (kind, payload)) in message.entries.iter().zip(payloads) {
+        out.extend_from_slice(&entry.term.to_le_bytes());
+        out.push(kind.flags());
+        out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        out.extend_from_slice(payload);
+    }
+}
+
+fn decode_message(reader: &mut Reader<'_>) -> Option<Content> {
+    let kind = reader.byte()?;
+    let (_, kind) = TYPES.iter().find(|(number, _)| *number == kind)?;
+    let mut message = Message::default();
+    message.set_msg_type(*kind);
+    for field in [
+        &mut message.term,
+        &mut message.log_term,
+        &mut message.index,
+        &mut message.commit,
+        &mut message.commit_term,
+        &mut message.reject_hint,
+    ] {
+        *field = reader.number()?;
+    }
+    let soft = reader.number()?;
+    message.reject = match reader.byte()? {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    let context_bytes = usize::from(reader.byte()?);
+    if context_bytes > CONTEXT_BYTES_MAX {
+        return None;
+    }
+    message.context = reader.bytes(context_bytes)?.to_vec();
+    let count = reader.word()? as usize;
+    if count > 0 && *kind != MessageType::MsgAppend {
+        return None;
+    }
+    let mut payloads = Vec::new();
+    for nth in 0..count {
+        let term = reader.number()?;
+        let kind = EntryKind::from_flags(reader.byte()?)?;
+        let payload_bytes = reader.word()? as usize;
+        if payload_bytes > PAYLOAD_BYTES_MAX {
+            return None;
+        }
+        payloads.push((kind, reader.bytes(payload_bytes)?));
+        message.entries.push(empty_entry(message.index + 1 + nth as u64, term, kind));
+    }
+    Some(Content::Consensus { message, payloads, soft })
+}
+
+/// An entry as consensus sees it.
+pub(crate) fn empty_entry(index: u64, term: u64, kind: EntryKind) -> Entry {
+    let mut entry = Entry { index, term, ..Entry::default() };
+    if kind == EntryKind::Members {
+        entry.set_entry_type(EntryType::EntryConfChange);
+    }
+    entry
+}
+
+struct Reader<'a> {
+    body: &'a Bytes,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn bytes(&mut self, count: usize) -> Option<Bytes> {
+        let end = self.at.checked_add(count).filter(|end| *end <= self.body.len())?;
+        let bytes = self.body.slice(self.at..end);
+        self.at = end;
+        Some(bytes)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let bytes = self.body.get(self.at..)?.first_chunk()?;
+        self.at += N;
+        Some(*bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.array().map(|[byte]| byte)
+    }
+
+    fn word(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes).filter(|number| *number < NUMBER_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use io::Random;
+    use io::sim::SimRandom;
+
+    use super::*;
+    use crate::lsn::Durability;
+
+    fn append() -> Content {
+        let mut message = Message { term: 3, log_term: 2, index: 6, commit: 5, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        let kinds = [
+            EntryKind::Proposed(Durability::Hard),
+            EntryKind::Proposed(Durability::Soft),
+            EntryKind::Election,
+            EntryKind::Members,
+        ];
+        let mut payloads = Vec::new();
+        for (nth, kind) in kinds.into_iter().enumerate() {
+            message.entries.push(empty_entry(7 + nth as u64, 3, kind));
+            payloads.push((kind, Bytes::from(vec![nth as u8; nth])));
+        }
+        Content::Consensus { message, payloads, soft: 4 }
+    }
+
+    fn one_of_each() -> Vec<Content> {
+        let mut vote = Message { term: 9, context: b"CampaignTransfer".to_vec(), ..Message::default() };
+        vote.set_msg_type(MessageType::MsgRequestVote);
+        vote.reject = true;
+        vec![
+            append(),
+            Content::Consensus { message: vote, payloads: Vec::new(), soft: 0 },
+            Content::Received { term: 1, index: 2 },
+            Content::NeedsRows { term: 3 },
+            Content::Gone,
+            Content::Rest { term: 4, index: 5 },
+            Content::Resting { term: 4, index: 5 },
+        ]
+    }
+
+    #[test]
+    fn a_letter_reads_back_and_a_cut_one_is_none() {
+        for content in one_of_each() {
+            let bytes = content.encode();
+            assert_eq!(Content::decode(&bytes), Some(content));
+            for len in 0..bytes.len() {
+                assert_eq!(Content::decode(&bytes.slice(..len)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_panic() {
+        let random = SimRandom::new(1);
+        let letters = one_of_each();
+        for _ in 0..50_000 {
+            let whole = letters[random.below(letters.len() as u64) as usize].encode();
+            let mut bytes = whole.to_vec();
+            for _ in 0..=random.below(4) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] = random.next_u64() as u8;
+            }
+            drop(Content::decode(&Bytes::from(bytes)));
+        }
+    }
+}

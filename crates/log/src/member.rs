@@ -1,0 +1,237 @@
+//! Who the replicas of a group are, how one comes to be, and how their set changes.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::lsn::{Lsn, Term};
+
+/// One replica of one group: drawn at random when it is put on a node, and never used again. A
+/// replica that was removed and comes back to the same node is somebody else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u64);
+
+/// How a group comes to be on this node. Only read when the store does not know the group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Birth {
+    /// A group of one; its peer is drawn here.
+    Alone,
+    /// One of the first members. All of them are told the same voters.
+    Founder {
+        /// The replica on this node, which is one of `voters`.
+        own: PeerId,
+        /// All first members.
+        voters: Vec<PeerId>,
+    },
+    /// Knows nothing yet. Its rows come by [`Log::finish_restore`](crate::Log::finish_restore), and
+    /// a leader adds it as a learner.
+    Joiner {
+        /// The replica on this node.
+        own: PeerId,
+    },
+}
+
+/// One step from one set of members to the next. Applied one at a time, each when it is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberChange {
+    /// Adds a replica that gets everything and has no vote. Nothing changes if it has a vote.
+    AddLearner(PeerId),
+    /// Gives a learner a vote. Do it once the learner has caught up.
+    Promote(PeerId),
+    /// Removes a replica for good. Removing the leader makes it hand over first, if it can.
+    Remove(PeerId),
+}
+
+/// The members of a group after a position of its log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// The entry that made them so; zero for the first members.
+    pub at: Lsn,
+    /// Those who vote.
+    pub voters: Vec<PeerId>,
+    /// Those who only get everything.
+    pub learners: Vec<PeerId>,
+}
+
+/// What a replica's log begins with when its rows came as a copy: everything up to `at` is in the
+/// rows. Given by [`Log::origin`](crate::Log::origin) of the replica that was copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The position of the rows.
+    pub at: Lsn,
+    /// The term of the entry there.
+    pub term: Term,
+    /// The members, which may be those of a later position.
+    pub members: Members,
+}
+
+/// What part a replica plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It orders entries. Everything of earlier terms is applied here.
+    Leader {
+        /// Since when: no other replica ever leads in this term.
+        term: Term,
+    },
+    /// It follows, or does not know whom to follow.
+    Follower {
+        /// The newest term it knows.
+        term: Term,
+        /// Who leads in it, as far as is known.
+        leader: Option<PeerId>,
+    },
+}
+
+/// What a leader knows of another replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// The replica.
+    pub peer: PeerId,
+    /// It has durably everything up to here.
+    pub matched: Lsn,
+    /// Whether it answered lately.
+    pub active: bool,
+}
+
+/// The state of a group on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// The replica on this node.
+    pub own: PeerId,
+    /// Its part.
+    pub role: Role,
+    /// The last position in its log.
+    pub last: Lsn,
+    /// The last position known to be durable on a majority.
+    pub committed: Lsn,
+    /// The last position handed to the applier.
+    pub applied: Lsn,
+    /// Whether the rows are void until [`Log::finish_restore`](crate::Log::finish_restore).
+    pub needs_rows: bool,
+    /// The members it knows.
+    pub members: Members,
+    /// On the leader, the other replicas, by peer id.
+    pub peers: Vec<PeerStatus>,
+}
+
+impl fmt::Display for PeerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl MemberChange {
+    /// Its bytes in an entry: one for the kind, eight for the peer. docs/formats/log.md.
+    pub(crate) fn encode(self) -> Bytes {
+        let (kind, peer) = match self {
+            MemberChange::AddLearner(peer) => (1_u8, peer),
+            MemberChange::Promote(peer) => (2, peer),
+            MemberChange::Remove(peer) => (3, peer),
+        };
+        [kind].into_iter().chain(peer.0.to_le_bytes()).collect()
+    }
+
+    /// Reads what [`MemberChange::encode`] wrote; `None` for anything else.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<MemberChange> {
+        let (kind, peer) = bytes.split_first()?;
+        let peer = PeerId(u64::from_le_bytes(peer.try_into().ok()?));
+        match kind {
+            1 => Some(MemberChange::AddLearner(peer)),
+            2 => Some(MemberChange::Promote(peer)),
+            3 => Some(MemberChange::Remove(peer)),
+            _ => None,
+        }
+    }
+}
+
+impl Members {
+    /// The members after `change`; `None` if that changes nothing.
+    pub(crate) fn changed(&self, change: MemberChange) -> Option<Members> {
+        let mut members = self.clone();
+        let without = |peers: &mut Vec<PeerId>, peer| peers.retain(|other| *other != peer);
+        match change {
+            MemberChange::AddLearner(peer) => members.learners.push(peer),
+            MemberChange::Promote(peer) => {
+                without(&mut members.learners, peer);
+                members.voters.push(peer);
+            }
+            MemberChange::Remove(peer) => {
+                without(&mut members.learners, peer);
+                without(&mut members.voters, peer);
+            }
+        }
+        let changes = match change {
+            MemberChange::AddLearner(peer) => !self.contains(peer),
+            MemberChange::Promote(peer) => !self.voters.contains(&peer),
+            MemberChange::Remove(peer) => self.contains(peer),
+        };
+        changes.then_some(members)
+    }
+
+    /// The first members of a group.
+    pub fn first(voters: Vec<PeerId>) -> Members {
+        Members { at: Lsn(0), voters, learners: Vec::new() }
+    }
+
+    /// Whether `peer` is one of them, with or without a vote.
+    pub fn contains(&self, peer: PeerId) -> bool {
+        self.voters.contains(&peer) || self.learners.contains(&peer)
+    }
+
+    /// Their bytes: the position, the number of voters, the voters, the learners; each a
+    /// little-endian word. docs/formats/log.md.
+    pub fn encode(&self) -> Vec<u8> {
+        let peers = self.voters.iter().chain(&self.learners).map(|peer| peer.0);
+        let words = [self.at.0, self.voters.len() as u64].into_iter().chain(peers);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Reads what [`Members::encode`] wrote; `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Members> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        let [at, voters, peers @ ..] = &words[..] else { return None };
+        let voters = usize::try_from(*voters).ok().filter(|voters| *voters <= peers.len())?;
+        let (voters, learners) = peers.split_at(voters);
+        let peers = |words: &[u64]| words.iter().map(|word| PeerId(*word)).collect();
+        let members = Members { at: Lsn(*at), voters: peers(voters), learners: peers(learners) };
+        rest.is_empty().then_some(members)
+    }
+}
+
+impl Origin {
+    /// Its bytes, for the way to the replica that is restored: position, term, members.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = [self.at.0, self.term.0].map(u64::to_le_bytes).concat();
+        bytes.extend_from_slice(&self.members.encode());
+        bytes
+    }
+
+    /// Reads what [`Origin::encode`] wrote; `None` for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Origin> {
+        let (at, rest) = bytes.split_first_chunk()?;
+        let (term, rest) = rest.split_first_chunk()?;
+        let (at, term) = (Lsn(u64::from_le_bytes(*at)), Term(u64::from_le_bytes(*term)));
+        Some(Origin { at, term, members: Members::decode(rest)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_reads_back_and_no_other_length_does() {
+        let members = Members { at: Lsn(3), voters: vec![PeerId(1), PeerId(2)], learners: vec![PeerId(9)] };
+        let origin = Origin { at: Lsn(7), term: Term(2), members };
+        let bytes = origin.encode();
+        assert_eq!(Origin::decode(&bytes), Some(origin));
+        for len in 0..bytes.len() {
+            let cut = Origin::decode(&bytes[..len]);
+            assert!(cut.is_none_or(|cut| cut.members.learners.is_empty()), "cut at {len}");
+        }
+        let mut forged = bytes;
+        forged[24] = 200;
+        assert_eq!(Origin::decode(&forged), None, "more voters than there are bytes");
+    }
+}

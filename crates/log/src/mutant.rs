@@ -1,0 +1,40 @@
+//! Faults that tests plant, to show that the simulation would notice them.
+
+use std::cell::Cell;
+
+/// What is done wrong on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mutant {
+    /// Nothing is.
+    Nothing,
+    /// Answers that promise durability leave before the fsync.
+    AckBeforeFsync,
+    /// The vote is not written down.
+    ForgetVote,
+    /// Some entries are applied twice.
+    ApplyTwice,
+    /// A linearizable read is not confirmed by a majority.
+    SkipReadIndex,
+    /// A soft position is believed although nobody has the entries.
+    SoftAlone,
+    /// A replica whose applied entries were replaced goes on with its rows.
+    KeepVoidRows,
+    /// A replica that was removed comes back under its old peer id.
+    ReusePeer,
+    /// A copy of the rows lacks the last row.
+    DropRow,
+}
+
+thread_local! {
+    static PLANTED: Cell<Mutant> = const { Cell::new(Mutant::Nothing) };
+}
+
+/// Plants a fault on this thread.
+pub(crate) fn plant(mutant: Mutant) {
+    PLANTED.set(mutant);
+}
+
+/// Whether this fault is planted.
+pub(crate) fn is(mutant: Mutant) -> bool {
+    PLANTED.get() == mutant
+}
