@@ -79,6 +79,13 @@ impl Group {
         }
     }
 
+    /// The term in which this replica was elected, whether or not it takes proposals yet.
+    #[cfg(test)]
+    pub fn elected(&self) -> Option<Term> {
+        let raft = &self.node.raft;
+        (raft.state == StateRole::Leader).then_some(Term(raft.term))
+    }
+
     /// Who leads, as far as is known.
     pub fn leader(&self) -> Option<PeerId> {
         Some(PeerId(self.node.raft.leader_id)).filter(|leader| *leader != PeerId(0))

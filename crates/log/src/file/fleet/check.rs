@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::node::{Event, Rows, hold};
 use super::world::{Copy, GROUP, World};
 use crate::lsn::{Durability, Lsn};
-use crate::member::Role;
+use crate::member::{Birth, Role};
 use crate::proposal::Ask;
 
 /// After healing, a leader must be there and entries be taken within so many rounds of 50 ms.
@@ -25,6 +25,13 @@ impl World {
             }
         }
         for (nth, node) in self.nodes.iter().enumerate() {
+            let elected = node.life.as_ref().and_then(|life| life.runner.elected(GROUP));
+            if let (Some(term), Some(peer)) = (elected, node.peer) {
+                let first = *self.leaders.entry(term).or_insert(peer);
+                if first != peer {
+                    return Err(format!("{first} and {peer} were elected in term {term}"));
+                }
+            }
             if let Some(cause) = node.life.as_ref().and_then(|life| life.runner.failure()) {
                 return Err(format!("the log of node {nth} has stopped: {cause}"));
             }
@@ -45,7 +52,10 @@ impl World {
                     }
                 }
             }
-            Event::NeedsRows => node.needs_rows = true,
+            Event::NeedsRows => {
+                node.needs_rows = true;
+                self.voided += u64::from(matches!(node.birth, Birth::Founder { .. }));
+            }
             Event::Removed => return self.forget_replica(nth),
             Event::WantsSnapshot(to) => {
                 let rows = hold(&node.engine.memory).clone();
@@ -121,17 +131,28 @@ impl World {
             if round % 40 == 0 && self.leads(nth) {
                 self.propose_on(nth, Durability::Hard);
             }
+        }
+        self.exchange()
+    }
+
+    /// Everybody does what is to be done, and all letters arrive.
+    pub(super) fn exchange(&mut self) -> Result<(), String> {
+        for nth in 0..self.nodes.len() {
             self.turn(nth);
             self.begin_sync(nth);
             self.nodes[nth].end_sync();
         }
+        self.deliver_all();
+        self.pass_exactly(50);
+        self.look()?;
+        self.carry_copies()
+    }
+
+    pub(super) fn deliver_all(&mut self) {
         self.collect();
         for letter in std::mem::take(&mut self.flying) {
             self.hand_over(letter);
         }
-        self.pass_exactly(50);
-        self.look()?;
-        self.carry_copies()
     }
 
     /// Whether there is a leader, nothing is on its way, and all members have what it has.

@@ -65,6 +65,8 @@ pub(super) struct World {
     expelled: BTreeSet<PeerId>,
     // What was acknowledged last before everything was healed.
     pub(super) healed_after: Lsn,
+    // Founders whose rows were void.
+    pub(super) voided: u64,
     pub(super) trace: u64,
 }
 
@@ -89,6 +91,7 @@ impl World {
             tempo_ms: [30, 100, 400][random.below(3) as usize],
             expelled: BTreeSet::new(),
             healed_after: Lsn(0),
+            voided: 0,
             trace: 0,
             random,
         };
@@ -163,8 +166,8 @@ impl World {
             65..=74 => self.begin_sync(nth),
             75..=82 => self.nodes[nth].end_sync(),
             83..=88 => self.pass_time(self.tempo_ms),
-            89 => self.read(nth),
-            90 => self.flush(nth),
+            89 | 90 => self.read(nth),
+            99 => self.flush(nth),
             91 => self.cut_or_heal(),
             92 => self.change_members(),
             93 | 94 => return self.carry_copies(),
@@ -177,7 +180,9 @@ impl World {
     }
 
     fn propose(&mut self, nth: usize) {
-        let leader = (0..self.nodes.len()).find(|nth| self.leads(*nth));
+        // An old leader may not know that there is a new one.
+        let leaders: Vec<usize> = (0..self.nodes.len()).filter(|nth| self.leads(*nth)).collect();
+        let leader = leaders.get(self.random.below(leaders.len() as u64) as usize).copied();
         let nth = leader.filter(|_| !self.random.one_in(8)).unwrap_or(nth);
         let durability = if self.random.one_in(2) { Durability::Hard } else { Durability::Soft };
         self.propose_on(nth, durability);
@@ -426,6 +431,24 @@ impl World {
             if let Some(life) = &mut self.nodes[nth].life {
                 life.runner.ask(Ask::Campaign(GROUP));
             }
+        }
+        if self.random.one_in(2) {
+            return;
+        }
+        // While they do, somebody starts anew between two letters, and has it all on the disk.
+        for _ in 0..self.random.below(20) {
+            self.deliver();
+        }
+        for node in 0..self.nodes.len() {
+            self.begin_sync(node);
+            self.nodes[node].end_sync();
+        }
+        let third = self.random.below(self.nodes.len() as u64) as usize;
+        if third != nth && third != other && self.nodes[third].life.is_some() {
+            self.nodes[third].life = None;
+            self.nodes[third].files.end_process();
+            // Its disk is fine, so it starts; if not, the next look finds it stopped.
+            drop(self.start(third));
         }
     }
 

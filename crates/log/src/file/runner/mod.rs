@@ -440,6 +440,12 @@ impl<S: Store> Runner<S> {
         stats
     }
 
+    /// The term in which consensus has elected this node's replica, if it has.
+    #[cfg(test)]
+    pub fn elected(&self, id: GroupId) -> Option<crate::lsn::Term> {
+        self.driver.group(id)?.elected()
+    }
+
     /// Why the log has stopped, if it has.
     #[cfg(test)]
     pub fn failure(&self) -> Option<&Doubt> {
