@@ -71,6 +71,9 @@ pub enum ArrivalsFlag {
     Poisson,
 }
 
+/// Connections of a run that does not say how many.
+const CONNECTIONS_DEFAULT: usize = 128;
+
 /// How operations are sent.
 #[derive(Args, Clone, Debug)]
 pub struct LoopFlags {
@@ -113,7 +116,7 @@ pub struct LoopFlags {
 impl LoopFlags {
     /// The plan these flags describe against `site`.
     pub fn plan(&self, site: &Site, seed: u64) -> anyhow::Result<Plan> {
-        let connections = self.connections.unwrap_or(128).max(1);
+        let connections = self.connections.unwrap_or(CONNECTIONS_DEFAULT).max(1);
         let cores = facts::cores();
         let threads = match site.is_local {
             true => (cores / 2).max(1),

@@ -88,6 +88,10 @@ fn a_load_a_run_and_the_analytic_query_agree() {
         let flags = format!("--operations 640 --connections 128 --durability {durability}");
         assert_eq!(lab.bench(&format!("ycsb run a {flags}")).published.map(|p| p.workload), beside);
     }
+    let flags = "--operations 640 --connections 128";
+    let soft_table = lab.bench(&format!("ycsb run a {flags}"));
+    assert_eq!(soft_table.published, None, "the table was made soft");
+    assert_eq!(soft_table.settings["durability"], "soft");
     let recounted = lab.bench("analytic --runs 1");
     assert!(recounted.checks[0].ok && recounted.checks[0].source.contains("recount"));
 }
@@ -180,6 +184,11 @@ fn nonsense_is_refused_before_anything_is_measured() {
         lab.fails(&format!("ycsb run c {flag} 0"), "0");
     }
     lab.fails("blocks --units 0", "at least 1");
+    lab.fails("blocks --tx 0", "at least 1");
+    lab.fails("blocks --block-bytes 0", "at least 1");
+    lab.fails("ycsb load --batch 0", "at least 1");
+    lab.fails("ycsb load -p batch.size=0 --drop", "at least 1");
+    lab.fails("ycsb run c -p threadcount=0", "at least 1");
     lab.fails("analytic --runs 0", "at least 1");
     lab.fails("ycsb run c --server-pid 4294967295", "no such process");
     lab.fails("ycsb run", "no workload named");

@@ -52,6 +52,7 @@ enum IdsFlag {
 
 /// Inserts blocks of BigchainDB, one after the other on every write unit
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("connections", |arg| arg.help("The same as --units, which wins [default: 64]")))]
 pub struct BlocksArgs {
     /// Write units: connections that insert one block at a time [default: 64]
     #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
@@ -60,16 +61,16 @@ pub struct BlocksArgs {
     #[arg(long, value_enum, default_value = "0.0.1")]
     schema: SchemaFlag,
     /// Transactions per block
-    #[arg(long, value_name = "N", conflicts_with = "block_bytes")]
+    #[arg(long, value_name = "N", conflicts_with = "block_bytes", value_parser = at_least_one::<usize>)]
     tx: Option<usize>,
     /// Bytes of JSON per block [default: 900000]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     block_bytes: Option<usize>,
     /// Where block ids come from
     #[arg(long, value_enum, default_value = "fresh")]
     ids: IdsFlag,
     /// Keys of the federation in every block
-    #[arg(long, value_name = "N", default_value_t = 32)]
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one::<usize>)]
     voters: usize,
     /// Durability of the inserts: soft, hard, or table for the table's own
     #[arg(long, default_value = "soft", value_parser = ["soft", "hard", "table"])]

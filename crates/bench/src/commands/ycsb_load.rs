@@ -12,6 +12,7 @@ use crate::assemble::{About, Extras, assemble};
 use crate::drive::session::{Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan};
+use crate::limits::at_least_one;
 use crate::result::RunResult;
 use crate::site::Site;
 use crate::terminal::{Goal, ProgressLine};
@@ -24,6 +25,8 @@ const RECORDS_DEFAULT: u64 = 1_000;
 /// A load ends when everything is acknowledged, however long the last batch takes.
 const DRAIN: Duration = Duration::from_secs(600);
 const CONNECTIONS_DEFAULT: usize = 16;
+/// Documents per insert when nobody says how many.
+const BATCH_DEFAULT: u64 = 200;
 
 /// Creates the table and fills it with documents
 #[derive(Args, Clone, Debug)]
@@ -32,7 +35,7 @@ pub struct LoadArgs {
     #[command(flatten)]
     properties: PropertyFlags,
     /// Documents per insert
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>)]
     batch: Option<u64>,
     /// Drop the table first
     #[arg(long)]
@@ -61,7 +64,7 @@ pub fn run(mut args: LoadArgs) -> anyhow::Result<ExitCode> {
     let drop_first = args.drop || chosen.properties.flag("dropdata", false);
     table::prepare_for_load(&mut admin, &chosen.settings, &layout, drop_first)?;
 
-    let batch = args.batch.or(chosen.properties.parsed("batch.size", "a number")?).unwrap_or(200);
+    let batch = args.batch.or(chosen.properties.positive("batch.size")?).unwrap_or(BATCH_DEFAULT);
     args.pacing.connections.get_or_insert(CONNECTIONS_DEFAULT);
     let plan = Plan { drain: DRAIN, ..args.pacing.plan(&site, seed)? };
     let progress = Arc::new(LoadProgress::new(start..end));
@@ -69,7 +72,7 @@ pub fn run(mut args: LoadArgs) -> anyhow::Result<ExitCode> {
     let make = |_, _| -> Box<dyn Workload> {
         Box::new(Loading::new(queries.clone(), Arc::clone(&progress), batch, seed))
     };
-    let batches = (end - start).div_ceil(batch.max(1));
+    let batches = (end - start).div_ceil(batch);
     let mut line = ProgressLine::new(args.output.quiet, Some(Goal::Operations(batches)));
     let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
     line.end();

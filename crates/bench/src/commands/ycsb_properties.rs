@@ -120,7 +120,7 @@ impl Chosen {
         }
         let number = "a number";
         server.port = server.port.or(properties.parsed("rethinkdb.port", number)?);
-        pacing.connections = pacing.connections.or(properties.parsed("threadcount", number)?);
+        pacing.connections = pacing.connections.or(properties.positive("threadcount")?);
         pacing.target = pacing.target.or(properties.parsed("target", number)?);
         pacing.warmup = pacing.warmup.or(properties.parsed("warmuptime", number)?);
         let seconds: Option<f64> = properties.parsed("maxexecutiontime", number)?;

@@ -71,6 +71,7 @@ pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
         table::mark_changed(&mut admin, &chosen.settings.table)?;
     }
 
+    let durability = table::durability(&mut admin, &chosen.settings)?;
     let plan = args.pacing.plan(&site, seed)?;
     let integrity = Arc::new(IntegrityCounters::default());
     let inserts = Arc::new(AcknowledgedCounter::new(records));
@@ -93,7 +94,7 @@ pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
         echo,
         ..Extras::default()
     };
-    let about = about(&args, &chosen, &plan, &site, started);
+    let about = about(&args, &chosen, &plan, &Measured { durability, servers: site.servers }, started);
     let result = assemble(about, &plan, &site, NAMES, driven, extras);
     args.output.finish(&result)
 }
@@ -139,7 +140,15 @@ pub fn measure_echo(plan: &Plan, driven: &Driven) -> anyhow::Result<EchoBaseline
     Ok(echo::measure(plan, sizes, ECHO_SECONDS)?.baseline)
 }
 
-fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: SystemTime) -> About {
+/// What was run against.
+struct Measured {
+    /// How durable acknowledged writes are, whoever said so.
+    durability: String,
+    /// How many servers there are.
+    servers: usize,
+}
+
+fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, measured: &Measured, started: SystemTime) -> About {
     let mut settings = chosen.settings.describe();
     settings.extend(describe_plan(plan));
     let given = [("shards", args.properties.shards), ("replicas", args.properties.replicas)];
@@ -147,6 +156,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: Sys
         settings.insert(name.to_owned(), number.map_or(Value::Null, Value::from));
     }
     settings.insert("workload".to_owned(), json!(chosen.workload));
+    settings.insert("durability".to_owned(), json!(measured.durability));
     let mut notes = chosen.notes.clone();
     if chosen.settings.mix.scan > 0.0 && chosen.settings.readallfields {
         notes.push(
@@ -155,7 +165,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: Sys
                 .to_owned(),
         );
     }
-    let published = candidate(&chosen.settings, plan, site.servers).and_then(|c| c.settle(&mut notes));
+    let published = candidate(&chosen.settings, plan, measured).and_then(|c| c.settle(&mut notes));
     let workload = chosen.workload.to_lowercase();
     let name = match workload.len() {
         0 => "YCSB run".to_owned(),
@@ -176,7 +186,7 @@ fn about(args: &RunArgs, chosen: &Chosen, plan: &Plan, site: &Site, started: Sys
 }
 
 /// The published series with the same operations, whatever the scale.
-fn candidate(settings: &Settings, plan: &Plan, servers: usize) -> Option<Candidate> {
+fn candidate(settings: &Settings, plan: &Plan, measured: &Measured) -> Option<Candidate> {
     if settings.distribution != Distribution::Zipfian {
         return None;
     }
@@ -187,9 +197,10 @@ fn candidate(settings: &Settings, plan: &Plan, servers: usize) -> Option<Candida
         (1.0, _, None | Some("single")) => "c-sync",
         _ => return None,
     };
-    let mut candidate = Candidate::new("rethinkdb-2.1.5", workload, servers);
-    let is_soft = settings.durability.as_deref() == Some("soft");
-    candidate.depart(workload == "a" && is_soft, "durability soft instead of hard");
+    let mut candidate = Candidate::new("rethinkdb-2.1.5", workload, measured.servers);
+    let durability = &measured.durability;
+    candidate
+        .depart(workload == "a" && durability != "hard", format!("durability {durability} instead of hard"));
     candidate.compare_pacing(plan);
     Some(candidate)
 }

@@ -196,6 +196,19 @@ impl Properties {
         value.parse().map(Some).map_err(|_| self.bad(name, expected))
     }
 
+    /// A property as a whole number of at least 1.
+    pub fn positive<T: std::str::FromStr + PartialOrd + From<u8>>(
+        &self,
+        name: &str,
+    ) -> Result<Option<T>, PropertyError> {
+        const EXPECTED: &str = "a whole number of at least 1";
+        let number = self.parsed::<T>(name, EXPECTED)?;
+        if number.as_ref().is_some_and(|number| *number < T::from(1)) {
+            return Err(self.bad(name, EXPECTED));
+        }
+        Ok(number)
+    }
+
     /// A property as yes or no; YCSB takes anything but `true` for no.
     pub fn flag(&self, name: &str, default: bool) -> bool {
         self.text(name).map_or(default, |value| value.eq_ignore_ascii_case("true"))

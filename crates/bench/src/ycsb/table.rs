@@ -104,6 +104,20 @@ pub fn apply_layout(admin: &mut Admin, db: &str, table: &str, layout: &Layout) -
     Ok(())
 }
 
+/// How durable the writes of `settings` are: as they ask, or else as the table is configured;
+/// `unknown` to a user who may not see that.
+pub fn durability(admin: &mut Admin, settings: &Settings) -> anyhow::Result<String> {
+    if let Some(asked) = &settings.durability {
+        return Ok(asked.clone());
+    }
+    let config = match admin.ask(&terms::config(terms::table(DATABASE, &settings.table))) {
+        Ok(config) => config,
+        Err(AskError::Failed(_)) => Value::Null,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(config["durability"].as_str().unwrap_or("unknown").to_owned())
+}
+
 /// Records that were written, as the side table keeps them.
 #[derive(Clone, Debug)]
 pub struct Piece {

@@ -17,6 +17,8 @@ type Rows = BTreeMap<String, Value>;
 #[derive(Default)]
 pub struct Store {
     databases: BTreeMap<String, BTreeMap<String, (String, Rows)>>,
+    /// Durability of the tables that were given one.
+    durability: BTreeMap<(String, String), Value>,
     generated: u64,
 }
 
@@ -146,6 +148,8 @@ impl Store {
                 let key = options["primary_key"].as_str().unwrap_or("id").to_owned();
                 let tables = self.databases.get_mut(&db).ok_or("no such database")?;
                 tables.insert(text(&args[1]), (key, Rows::new()));
+                let durability = options.get("durability").cloned().unwrap_or(json!("hard"));
+                self.durability.insert((db, text(&args[1])), durability);
                 Ok(Out::Value(json!({"tables_created": 1})))
             }
             Some(61) => {
@@ -154,6 +158,12 @@ impl Store {
                 tables.remove(&text(&args[1]));
                 Ok(Out::Value(json!({"tables_dropped": 1})))
             }
+            Some(174) => match self.eval(&args[0])? {
+                Out::Table(db, table) => {
+                    Ok(Out::Value(json!({"durability": self.durability.get(&(db, table))})))
+                }
+                _ => Err("the configuration of something else".to_owned()),
+            },
             Some(177) => Ok(Out::Value(json!({"ready": 1}))),
             Some(2) => {
                 let each = args.iter().map(|arg| Ok(value_of(self.eval(arg)?)));
