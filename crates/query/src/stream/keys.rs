@@ -7,9 +7,10 @@ use datum::{Datum, PrimaryKey};
 use reql::stream::Items;
 use reql::{Env, EvalError};
 
+use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::read;
-use crate::table::StoredTable;
+use crate::table::{StoredTable, TableRef};
 
 /// The rows under some keys, each as many times as its key was named.
 pub(crate) struct KeySource {
@@ -25,8 +26,9 @@ pub(crate) struct KeySource {
 const AHEAD_MAX: usize = 256;
 
 impl KeySource {
-    /// The rows of `table` under `keys`, in their order.
+    /// The rows of `table` under `keys`, in their order. Fails if whoever asks may not read them.
     pub fn new(cx: &Cx, table: StoredTable, keys: Vec<(PrimaryKey, usize)>) -> Result<KeySource, EvalError> {
+        access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(table.clone())))?;
         let waiting = keys.into_iter();
         Ok(KeySource { cx: cx.shared()?, table, waiting, ready: VecDeque::new(), ahead: 1 })
     }
