@@ -177,7 +177,7 @@ mod tests {
             ("throw 'up'", "up"),
             ("throw {toString: function() { throw 1 }}", "the script threw something that has no string"),
             ("({get a() { throw new Error('got') }})", "Error: got"),
-            ("({$reql_type$: 'NONSENSE'})", "Unknown $reql_type$ `NONSENSE`."),
+            ("({$reql_type$: 'NONSENSE'})", "Unknown $reql_type$ `PTYPE<NONSENSE>`."),
         ] {
             assert_eq!(eval(source), format!("error {expected}"), "{source}");
         }

@@ -4,6 +4,7 @@
 use datum::{Datum, ObjectBuilder, Text, Time, pseudo};
 use rquickjs::function::Constructor;
 use rquickjs::object::{Filter, Property};
+use rquickjs::prelude::This;
 use rquickjs::{Array, Ctx, Error, Function, Object, Value};
 
 /// How deep a value may be nested, so that a circle ends.
@@ -78,77 +79,91 @@ fn object<'js>(ctx: &Ctx<'js>, fields: &datum::Object, depth: usize) -> Result<V
 
 /// What a script answered. An array may have `items_max` items.
 pub(super) fn from_js<'js>(ctx: &Ctx<'js>, value: &Value<'js>, items_max: usize) -> Result<Datum, Bad> {
-    read(ctx, value, items_max, DEPTH_MAX)
+    let reader = Reader { date: prototype(ctx, "Date")?, regexp: prototype(ctx, "RegExp")?, items_max };
+    reader.read(value, DEPTH_MAX)
 }
 
-fn read<'js>(ctx: &Ctx<'js>, value: &Value<'js>, items_max: usize, depth: usize) -> Result<Datum, Bad> {
-    let Some(below) = depth.checked_sub(1) else { return Err(too_deep()) };
-    if let Some(text) = value.as_string() {
-        return Ok(text.to_string()?.into());
-    }
-    if let Some(number) = value.as_number() {
-        return match number.is_finite() {
-            true => Ok(Datum::Number(number)),
-            false => Err(Bad::said("Number return value is not finite.")),
-        };
-    }
-    if let Some(flag) = value.as_bool() {
-        return Ok(Datum::Bool(flag));
-    }
-    if value.is_null() {
-        return Ok(Datum::Null);
-    }
-    if value.is_undefined() {
-        return Err(Bad::said("Cannot convert javascript `undefined` to ql::datum_t."));
-    }
-    if value.is_function() {
-        return Err(Bad::said("Cannot convert function to ql::datum_t."));
-    }
-    if let Some(array) = value.as_array() {
-        return items(ctx, array, items_max, below);
-    }
-    match value.as_object() {
-        Some(object) => fields(ctx, object, items_max, below),
-        None => Err(Bad::said("Unhandled value type when converting to ql::datum_t.")),
-    }
-}
-
-fn items<'js>(ctx: &Ctx<'js>, array: &Array<'js>, items_max: usize, depth: usize) -> Result<Datum, Bad> {
-    let length = array.len();
-    if length > items_max {
-        return Err(Bad::said(reql::EvalError::array_limit(items_max).message()));
-    }
-    let mut items = Vec::with_capacity(length);
-    for i in 0..length {
-        items.push(read(ctx, &array.get::<Value<'js>>(i)?, items_max, depth)?);
-    }
-    Ok(items.into())
-}
-
-fn fields<'js>(ctx: &Ctx<'js>, object: &Object<'js>, items_max: usize, depth: usize) -> Result<Datum, Bad> {
-    if is_a(ctx, object, "RegExp")? {
-        return Err(Bad::said("Cannot convert RegExp to ql::datum_t."));
-    }
-    if is_a(ctx, object, "Date")? {
-        let value_of: Function<'js> = object.get("valueOf")?;
-        let millis: f64 = value_of.call((rquickjs::prelude::This(object.clone()),))?;
-        return match millis.is_finite() {
-            true => Ok(Datum::Time(Time::new(millis / 1000.0, 0))),
-            false => Err(Bad::said("Invalid Date in JS environment")),
-        };
-    }
-    let mut out = ObjectBuilder::new();
-    for pair in object.own_props::<String, Value<'js>>(Filter::new().string().enum_only()) {
-        let (name, value) = pair?;
-        out.insert(Text::from(name), read(ctx, &value, items_max, depth)?);
-    }
-    pseudo::from_object(out.build()).map_err(Bad::said)
-}
-
-/// Whether the global constructor of that name made the object.
-fn is_a<'js>(ctx: &Ctx<'js>, object: &Object<'js>, name: &str) -> Result<bool, Bad> {
+/// What all objects of a global constructor have behind them, if it is one.
+fn prototype<'js>(ctx: &Ctx<'js>, name: &str) -> Result<Option<Value<'js>>, Bad> {
     let constructor: Value<'js> = ctx.globals().get(name)?;
-    Ok(constructor.is_constructor() && object.is_instance_of(constructor))
+    match constructor.as_object() {
+        Some(constructor) => Ok(Some(constructor.get("prototype")?)),
+        None => Ok(None),
+    }
+}
+
+/// Reads a value; knows what dates and expressions look like.
+struct Reader<'js> {
+    date: Option<Value<'js>>,
+    regexp: Option<Value<'js>>,
+    items_max: usize,
+}
+
+impl<'js> Reader<'js> {
+    fn read(&self, value: &Value<'js>, depth: usize) -> Result<Datum, Bad> {
+        let Some(below) = depth.checked_sub(1) else { return Err(too_deep()) };
+        if let Some(text) = value.as_string() {
+            return Ok(text.to_string()?.into());
+        }
+        if let Some(number) = value.as_number() {
+            return match number.is_finite() {
+                true => Ok(Datum::Number(number)),
+                false => Err(Bad::said("Number return value is not finite.")),
+            };
+        }
+        if let Some(flag) = value.as_bool() {
+            return Ok(Datum::Bool(flag));
+        }
+        if value.is_null() {
+            return Ok(Datum::Null);
+        }
+        if value.is_undefined() {
+            return Err(Bad::said("Cannot convert javascript `undefined` to ql::datum_t."));
+        }
+        if value.is_function() {
+            return Err(Bad::said("Cannot convert function to ql::datum_t."));
+        }
+        if let Some(array) = value.as_array() {
+            return self.items(array, below);
+        }
+        match value.as_object() {
+            Some(object) => self.fields(object, below),
+            None => Err(Bad::said("Unhandled value type when converting to ql::datum_t.")),
+        }
+    }
+
+    fn items(&self, array: &Array<'js>, depth: usize) -> Result<Datum, Bad> {
+        let length = array.len();
+        if length > self.items_max {
+            return Err(Bad::said(reql::EvalError::array_limit(self.items_max).message()));
+        }
+        let mut items = Vec::with_capacity(length);
+        for i in 0..length {
+            items.push(self.read(&array.get::<Value<'js>>(i)?, depth)?);
+        }
+        Ok(items.into())
+    }
+
+    fn fields(&self, object: &Object<'js>, depth: usize) -> Result<Datum, Bad> {
+        let behind = object.get_prototype().map(Object::into_value);
+        if behind.is_some() && behind == self.regexp {
+            return Err(Bad::said("Cannot convert RegExp to ql::datum_t."));
+        }
+        if behind.is_some() && behind == self.date {
+            let value_of: Function<'js> = object.get("valueOf")?;
+            let millis: f64 = value_of.call((This(object.clone()),))?;
+            return match millis.is_finite() {
+                true => Ok(Datum::Time(Time::new(millis / 1000.0, 0))),
+                false => Err(Bad::said("Invalid Date in JS environment")),
+            };
+        }
+        let mut out = ObjectBuilder::new();
+        for pair in object.own_props::<String, Value<'js>>(Filter::new().string().enum_only()) {
+            let (name, value) = pair?;
+            out.insert(Text::from(name), self.read(&value, depth)?);
+        }
+        pseudo::from_object(out.build()).map_err(Bad::said)
+    }
 }
 
 fn too_deep() -> Bad {
