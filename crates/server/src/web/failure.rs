@@ -37,9 +37,6 @@ impl Trouble {
             Error::Protocol(_) => Trouble::Passing("error when receiving data"),
             Error::Rustls(error) => Trouble::of_tls(&error),
             Error::Tls(why) => Trouble::failed(why),
-            Error::BodyExceedsLimit(bytes) => {
-                Trouble::failed(format!("the body is larger than {bytes} bytes"))
-            }
             Error::BadUri(_) | Error::Http(_) => {
                 Trouble::failed("URL using bad/illegal format or missing URL")
             }

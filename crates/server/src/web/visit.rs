@@ -1,5 +1,6 @@
 //! One request until its last answer: tries, redirections, challenges.
 
+use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -210,8 +211,20 @@ impl<'a> Attempt<'a> {
         let headers = head.headers.iter();
         let headers =
             headers.map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes()))).collect();
-        let body = body.into_with_config().limit(self.request.body_bytes_max).read_to_vec();
-        Ok(HttpResponse { status: head.status.as_u16(), headers, body: body.map_err(Trouble::of)? })
+        let body = unpacked(body, self.request.body_bytes_max)?;
+        Ok(HttpResponse { status: head.status.as_u16(), headers, body })
+    }
+}
+
+/// A body of at most `bytes_max` bytes. They are counted as they come out of it: a few packed ones may
+/// hold any number.
+fn unpacked(body: Body, bytes_max: u64) -> Result<Vec<u8>, Trouble> {
+    let mut bytes = Vec::new();
+    let mut reader = body.into_with_config().reader().take(bytes_max.saturating_add(1));
+    reader.read_to_end(&mut bytes).map_err(|error| Trouble::of(error.into()))?;
+    match u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
+        true => Ok(bytes),
+        false => Err(Trouble::failed(format!("the body is larger than {bytes_max} bytes"))),
     }
 }
 
