@@ -107,8 +107,10 @@ class Scripts(unittest.TestCase):
 
     def test_a_sandbox_that_dies_is_an_error_of_its_query_only(self):
         self.assertEqual(self.run_query(r.js("1")), 1)
-        for pid in sandboxes(self.node):
+        killed = sandboxes(self.node)
+        for pid in killed:
             os.kill(pid, 9)
+        self.wait_until(lambda: not set(killed) & set(sandboxes(self.node)), "a sandbox outlived its end")
         self.assertEqual(self.run_query(r.js("1")), 1)
 
     def test_a_closed_connection_ends_the_script(self):
