@@ -1,20 +1,16 @@
 //! Changes to databases and tables. Each is one entry of the catalog's log.
 
-use std::sync::Arc;
-
-use datum::{Bytes, KeyBound, KeyRange, PrimaryKey, Text};
-use engine::Batch;
-use log::{Durability, GroupId, LogError};
+use datum::{PrimaryKey, Text};
+use log::Durability;
 use reql::StoredFunc;
-use shard::Shard;
-use storage::{Part, Table, TableId};
+use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
+use crate::change::Draft;
 use crate::indexes::TableIndexes;
-use crate::placement::{SHARDS_MAX, even_starts};
-use crate::{
-    AdminError, Catalog, DbConfig, DbId, Node, Scope, ShardConfig, TableConfig, TableHandle, WriteAcks,
-};
+use crate::node::Core;
+use crate::placement::{ShardPlaces, Wanted};
+use crate::{AdminError, Catalog, DbConfig, DbId, Scope, TableConfig, TableHandle, WriteAcks};
 
 /// What a new table may be given.
 #[derive(Clone, Debug)]
@@ -25,8 +21,27 @@ pub struct TableOptions {
     pub durability: Durability,
     /// How many replicas must hold a write.
     pub write_acks: WriteAcks,
-    /// Into how many key ranges it is divided, at least 1.
-    pub shards: usize,
+    /// Into how many key ranges it is divided, and where their replicas are.
+    pub shards: ShardsWanted,
+}
+
+/// What shards a table is to have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ShardsWanted {
+    /// So many, placed by the cluster.
+    Placed(Wanted),
+    /// Exactly these.
+    Named(Vec<ShardPlaces>),
+}
+
+impl ShardsWanted {
+    /// So many shards with one replica each, on servers with the tag `default`.
+    #[must_use]
+    pub fn count(shards: usize) -> ShardsWanted {
+        let tag = Text::from_static("default");
+        let replicas = [(tag.clone(), 1)].into();
+        ShardsWanted::Placed(Wanted { shards, replicas, primary_tag: tag, nonvoting_tags: Vec::new() })
+    }
 }
 
 impl Default for TableOptions {
@@ -35,7 +50,7 @@ impl Default for TableOptions {
             primary_key: Text::from_static("id"),
             durability: Durability::Hard,
             write_acks: WriteAcks::Majority,
-            shards: 1,
+            shards: ShardsWanted::count(1),
         }
     }
 }
@@ -49,113 +64,102 @@ pub struct TableChange {
     pub durability: Option<Durability>,
     /// How many replicas must hold a write.
     pub write_acks: Option<WriteAcks>,
-    /// Into how many key ranges it is divided.
-    pub shards: Option<usize>,
+    /// Into how many key ranges it is divided, and where their replicas are.
+    pub shards: Option<ShardsWanted>,
     /// Its write hook; `Some(None)` takes it away.
     pub write_hook: Option<Option<StoredFunc>>,
 }
 
-impl Node {
+impl Core {
     /// Creates a database. Fails when the name is taken.
     pub fn create_db(&self, name: &str) -> Result<DbConfig, AdminError> {
-        let _one_at_a_time = self.changing.lock();
-        let mut catalog = (*self.catalog()).clone();
-        if catalog.database(name).is_some() {
-            return Err(AdminError::DbExists(name.into()));
-        }
         let db = DbConfig { id: DbId(self.new_uuid()), name: name.into() };
-        catalog.put_database(db.clone());
-        self.commit(&[CatalogRow::Db(db.clone())], &[], catalog)?;
-        Ok(db)
+        self.change(|catalog, draft| {
+            if catalog.database(name).is_some() {
+                return Err(AdminError::DbExists(name.into()));
+            }
+            draft.put(CatalogRow::Db(db.clone()));
+            Ok(db.clone())
+        })
     }
 
     /// Renames a database. Fails when it is not there or the new name is taken.
     pub fn rename_db(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
-        let _one_at_a_time = self.changing.lock();
-        let mut catalog = (*self.catalog()).clone();
-        let mut db = find_db(&catalog, name)?;
-        if name != new_name && catalog.database(new_name).is_some() {
-            return Err(AdminError::DbExists(new_name.into()));
-        }
-        db.name = new_name.into();
-        catalog.put_database(db.clone());
-        self.commit(&[CatalogRow::Db(db)], &[], catalog)
+        self.change(|catalog, draft| {
+            let mut db = find_db(catalog, name)?;
+            if name != new_name && catalog.database(new_name).is_some() {
+                return Err(AdminError::DbExists(new_name.into()));
+            }
+            db.name = new_name.into();
+            draft.put(CatalogRow::Db(db));
+            Ok(())
+        })
     }
 
     /// Drops a database with all its tables; returns it and their configurations.
     pub fn drop_db(&self, name: &str) -> Result<(DbConfig, Vec<TableConfig>), AdminError> {
-        let _one_at_a_time = self.changing.lock();
-        let mut catalog = (*self.catalog()).clone();
-        let db = find_db(&catalog, name)?;
-        let handles: Vec<_> =
-            catalog.database(name).into_iter().flat_map(|db| db.tables()).cloned().collect();
-        let tables: Vec<TableConfig> = handles.iter().map(|table| table.config.clone()).collect();
-        catalog.remove_database(name);
-        let drops: Vec<CatalogRow> = tables.iter().map(dropped).collect();
-        let mut gone: Vec<PrimaryKey> =
-            tables.iter().map(|table| CatalogRow::Table(table.clone()).key()).collect();
-        gone.push(CatalogRow::Db(db.clone()).key());
-        gone.extend(drop_grants(&mut catalog, |scope| match scope {
-            Scope::Global => false,
-            Scope::Database(id) | Scope::Table(id, _) => id == db.id,
-        }));
-        self.commit(&drops, &gone, catalog)?;
-        handles.iter().for_each(retire);
-        for row in &drops {
-            self.finish_drop(row)?;
-        }
-        Ok((db, tables))
+        self.change(|catalog, draft| {
+            let db = find_db(catalog, name)?;
+            let tables: Vec<TableConfig> = catalog
+                .database(name)
+                .into_iter()
+                .flat_map(|db| db.tables())
+                .map(|table| table.config.clone())
+                .collect();
+            for table in &tables {
+                draft.delete(CatalogRow::Table(table.clone()).key());
+            }
+            draft.delete(CatalogRow::Db(db.clone()).key());
+            drop_grants(catalog, draft, |scope| match scope {
+                Scope::Global => false,
+                Scope::Database(id) | Scope::Table(id, _) => id == db.id,
+            });
+            Ok((db, tables))
+        })
     }
 
-    /// Creates a table and returns when it can be used.
+    /// Creates a table and returns when this node has it.
     pub fn create_table(
         &self,
         db: &str,
         name: &str,
         options: TableOptions,
     ) -> Result<TableConfig, AdminError> {
-        let _one_at_a_time = self.changing.lock();
-        let mut catalog = (*self.catalog()).clone();
-        let db = find_db(&catalog, db)?;
-        if catalog.table(&db.name, name).is_some() {
-            return Err(AdminError::TableExists { db: db.name, table: name.into() });
-        }
-        let shards = self.new_shards(&mut catalog, even_starts_checked(options.shards)?);
-        let config = TableConfig {
-            id: TableId::from_uuid(self.new_uuid()),
-            db: db.id,
-            name: name.into(),
-            primary_key: options.primary_key,
-            durability: options.durability,
-            write_acks: options.write_acks,
-            indexes: TableIndexes::default(),
-            write_hook: None,
-            shards,
-        };
-        let handle = Arc::new(TableHandle::new(db, config.clone(), self.open_shards(&config)?));
-        catalog.put_table(handle);
-        let groups = CatalogRow::Groups(catalog.group_next);
-        self.commit(&[CatalogRow::Table(config.clone()), groups], &[], catalog)?;
-        Ok(config)
+        let id = TableId::from_uuid(self.new_uuid());
+        self.change(|catalog, draft| {
+            let db = find_db(catalog, db)?;
+            if catalog.table(&db.name, name).is_some() {
+                return Err(AdminError::TableExists { db: db.name, table: name.into() });
+            }
+            let places = self.places(catalog, &options.shards, None)?;
+            let config = TableConfig {
+                id,
+                db: db.id,
+                name: name.into(),
+                primary_key: options.primary_key.clone(),
+                durability: options.durability,
+                write_acks: options.write_acks,
+                indexes: TableIndexes::default(),
+                write_hook: None,
+                shards: self.founded(draft, crate::starts::even_starts(places.len()), &places),
+            };
+            draft.put(CatalogRow::Table(config.clone()));
+            Ok(config)
+        })
     }
 
     /// Drops a table; returns what it was.
     pub fn drop_table(&self, db: &str, name: &str) -> Result<TableConfig, AdminError> {
-        let _one_at_a_time = self.changing.lock();
-        let mut catalog = (*self.catalog()).clone();
-        let handle = find_table(&catalog, db, name)?;
-        let config = handle.config.clone();
-        catalog.remove_table(config.id);
-        let row = dropped(&config);
-        let mut gone = vec![CatalogRow::Table(config.clone()).key()];
-        gone.extend(drop_grants(
-            &mut catalog,
-            |scope| matches!(scope, Scope::Table(_, table) if table == config.id),
-        ));
-        self.commit(std::slice::from_ref(&row), &gone, catalog)?;
-        retire(&handle);
-        self.finish_drop(&row)?;
-        Ok(config)
+        self.change(|catalog, draft| {
+            let config = find_table(catalog, db, name)?.config.clone();
+            draft.delete(CatalogRow::Table(config.clone()).key());
+            drop_grants(
+                catalog,
+                draft,
+                |scope| matches!(scope, Scope::Table(_, table) if table == config.id),
+            );
+            Ok(config)
+        })
     }
 
     /// Changes a table's settings; returns the configuration before and after.
@@ -165,186 +169,95 @@ impl Node {
         change: &TableChange,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
         let _one_at_a_time = self.changing.lock();
-        let catalog = (*self.catalog()).clone();
-        let handle = catalog.table_by_id(id).cloned().ok_or_else(|| AdminError::TableMissing {
-            db: Text::new(),
-            table: id.uuid().to_string().into(),
-        })?;
-        let before = handle.config.clone();
-        let mut after = before.clone();
-        if let Some(name) = &change.name {
-            if *name != before.name && catalog.table(&handle.db.name, name).is_some() {
-                return Err(AdminError::RenameTaken { from: before.name, to: name.clone() });
+        let divided = self.divided(id, change)?;
+        let outcome = self.change_held(|catalog, draft| {
+            let handle = table_by_id(catalog, id)?;
+            let before = handle.config.clone();
+            let mut after = before.clone();
+            if let Some(name) = &change.name {
+                if *name != before.name && catalog.table(&handle.db.name, name).is_some() {
+                    return Err(AdminError::RenameTaken { from: before.name, to: name.clone() });
+                }
+                after.name = name.clone();
             }
-            after.name = name.clone();
-        }
-        after.durability = change.durability.unwrap_or(before.durability);
-        after.write_acks = change.write_acks.unwrap_or(before.write_acks);
-        if let Some(hook) = &change.write_hook {
-            after.write_hook.clone_from(hook);
-        }
-        match change.shards {
-            Some(shards) if shards != before.shards.len() => {
-                let starts = self.learned_starts(&handle, shards)?;
-                self.divide(catalog, &handle, after, starts).map(|after| (before, after))
+            after.durability = change.durability.unwrap_or(before.durability);
+            after.write_acks = change.write_acks.unwrap_or(before.write_acks);
+            if let Some(hook) = &change.write_hook {
+                after.write_hook.clone_from(hook);
             }
-            _ => {
-                let mut catalog = catalog;
-                catalog.put_table(Arc::new(handle.with_config(after.clone())));
-                self.commit(&[CatalogRow::Table(after.clone())], &[], catalog)?;
-                Ok((before, after))
+            match (&divided, &change.shards) {
+                (Some(division), _) => self.put_division(draft, division, &mut after)?,
+                (None, Some(wanted)) => {
+                    let places = self.places(catalog, wanted, Some(handle))?;
+                    self.replace_replicas(&mut after, &places)?;
+                }
+                (None, None) => {}
             }
+            if after != before {
+                draft.put(CatalogRow::Table(after.clone()));
+            }
+            Ok((before, after))
+        });
+        match (divided, &outcome) {
+            (Some(division), Err(error)) if !error.is_indeterminate() => division.undo(),
+            (Some(division), Ok(_)) => self.keep_built(id, &division)?,
+            _ => {}
         }
+        outcome
     }
 
     /// Divides a table anew at evenly spaced keys; returns whether anything changed.
     pub fn rebalance(&self, id: TableId) -> Result<bool, AdminError> {
         let _one_at_a_time = self.changing.lock();
-        let catalog = (*self.catalog()).clone();
-        let Some(handle) = catalog.table_by_id(id).cloned() else { return Ok(false) };
-        let shards = handle.config.shards.len();
-        let rows: u64 = handle.shards().iter().map(|shard| shard.count()).sum();
+        let catalog = self.catalog();
+        let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };
+        let shards = handle.shards().len();
+        let rows: u64 = handle.shards().iter().filter_map(|shard| Some(shard.near()?.count())).sum();
         if rows < shards as u64 || rows == 0 {
             return Ok(false);
         }
         if shards > 1 {
-            let starts = self.learned_starts(&handle, shards)?;
-            self.divide(catalog, &handle, handle.config.clone(), starts)?;
+            let division = self.divide(handle, crate::places_of(&handle.config.shards))?;
+            let outcome = self.change_held(|catalog, draft| {
+                let mut after = table_by_id(catalog, id)?.config.clone();
+                self.put_division(draft, &division, &mut after)?;
+                draft.put(CatalogRow::Table(after));
+                Ok(())
+            });
+            match outcome {
+                Ok(()) => self.keep_built(id, &division)?,
+                Err(error) => {
+                    if !error.is_indeterminate() {
+                        division.undo();
+                    }
+                    return Err(error);
+                }
+            }
         }
         Ok(true)
     }
-
-    /// Gives the table new shards that begin at `starts`. No row moves: rows are stored under
-    /// the table, so only the groups that order its writes are new ones.
-    fn divide(
-        &self,
-        mut catalog: Catalog,
-        handle: &Arc<TableHandle>,
-        mut config: TableConfig,
-        starts: Vec<Bytes>,
-    ) -> Result<TableConfig, AdminError> {
-        let old = CatalogRow::Dropped {
-            table: config.id,
-            groups: handle.config.shards.iter().map(|shard| shard.group).collect(),
-            rows: false,
-        };
-        config.shards = self.new_shards(&mut catalog, starts);
-        // From here on writers are sent back and ask again until the new shards are published.
-        retire(handle);
-        for shard in handle.shards() {
-            shard.sync().wait()?;
-        }
-        // The old groups are not replayed again, so what they applied must be on disk.
-        self.engine().flush()?;
-        let shards = self.open_shards(&config)?;
-        for index in handle.built_indexes() {
-            // The entries are under the table too, and so there already.
-            shards.iter().map(|shard| shard.set_built(index)).try_for_each(|set| set.wait().map(drop))?;
-        }
-        catalog.put_table(Arc::new(TableHandle::new(handle.db.clone(), config.clone(), shards)));
-        let rows = [CatalogRow::Table(config.clone()), CatalogRow::Groups(catalog.group_next), old.clone()];
-        self.commit(&rows, &[], catalog)?;
-        self.finish_drop(&old)?;
-        Ok(config)
-    }
-
-    /// Removes what a dropped table or shard set left: groups first, then rows, then the note.
-    pub(crate) fn finish_drop(&self, row: &CatalogRow) -> Result<(), AdminError> {
-        let CatalogRow::Dropped { table, groups, rows } = row else { return Ok(()) };
-        for group in groups {
-            self.close_group(*table, *group)?;
-        }
-        let mut batch = Batch::new();
-        groups.iter().for_each(|group| storage::forget_group(&mut batch, *table, *group));
-        if *rows {
-            storage::drop_table(&mut batch, *table);
-        }
-        self.engine().write(batch)?;
-        let catalog = (*self.catalog()).clone();
-        self.commit(&[], &[row.key()], catalog)
-    }
-
-    /// Leaves a tombstone for the group. One that a crash kept from being closed is opened first.
-    fn close_group(&self, table: TableId, group: GroupId) -> Result<(), AdminError> {
-        let closed = match self.log.close_group(group) {
-            Err(LogError::NotOpen(_)) => {
-                match Shard::open(self.replicas(), self.log.clone(), table, group, KeyRange::all()) {
-                    Ok(_) => self.log.close_group(group),
-                    Err(shard::OpenError::Log(error)) => Err(error),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            other => other,
-        };
-        match closed {
-            Ok(()) | Err(LogError::Tombstone(_)) => {
-                self.replicas().forget(group);
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Start keys that divide the table's present rows evenly, or the space of generated keys
-    /// when there are too few rows to learn from.
-    fn learned_starts(&self, table: &TableHandle, shards: usize) -> Result<Vec<Bytes>, AdminError> {
-        let even = even_starts_checked(shards)?;
-        let Some(first) = table.shards().first() else { return Ok(even) };
-        // One view over all shards; whose count it would show does not matter here.
-        let whole = Part { range: KeyRange::all(), group: first.group() };
-        let rows = Table::new(self.replicas().store().clone(), table.config.id).snapshot(whole)?;
-        let pieces = rows.split(&KeyRange::all(), shards)?;
-        let starts: Vec<Bytes> = pieces
-            .iter()
-            .map(|piece| match &piece.start {
-                KeyBound::Included(key) | KeyBound::Excluded(key) => Bytes::copy_from_slice(key.as_bytes()),
-                KeyBound::Unbounded => Bytes::new(),
-            })
-            .collect();
-        Ok(if starts.len() == shards { starts } else { even })
-    }
-
-    fn new_shards(&self, catalog: &mut Catalog, starts: Vec<Bytes>) -> Vec<ShardConfig> {
-        let first = catalog.group_next;
-        catalog.group_next += starts.len() as u64;
-        starts.into_iter().zip(first..).map(|(start, n)| ShardConfig { group: GroupId(n), start }).collect()
-    }
 }
 
-fn find_db(catalog: &Catalog, name: &str) -> Result<DbConfig, AdminError> {
+pub(crate) fn find_db(catalog: &Catalog, name: &str) -> Result<DbConfig, AdminError> {
     let db = catalog.database(name).ok_or_else(|| AdminError::DbMissing(name.into()))?;
     Ok(db.config.clone())
 }
 
-fn find_table(catalog: &Catalog, db: &str, name: &str) -> Result<Arc<TableHandle>, AdminError> {
+fn find_table<'a>(catalog: &'a Catalog, db: &str, name: &str) -> Result<&'a TableHandle, AdminError> {
     let db = catalog.database(db).ok_or_else(|| AdminError::DbMissing(db.into()))?;
     let missing = || AdminError::TableMissing { db: db.config.name.clone(), table: name.into() };
-    db.table(name).cloned().ok_or_else(missing)
+    db.table(name).map(|table| &**table).ok_or_else(missing)
 }
 
-fn dropped(table: &TableConfig) -> CatalogRow {
-    let groups = table.shards.iter().map(|shard| shard.group).collect();
-    CatalogRow::Dropped { table: table.id, groups, rows: true }
+pub(crate) fn table_by_id(catalog: &Catalog, id: TableId) -> Result<&TableHandle, AdminError> {
+    let missing = || AdminError::TableMissing { db: Text::new(), table: id.uuid().to_string().into() };
+    catalog.table_by_id(id).map(|table| &**table).ok_or_else(missing)
 }
 
-fn retire(table: &Arc<TableHandle>) {
-    table.shards().iter().for_each(|shard| shard.retire());
-}
-
-/// Takes the grants at the scopes that go out of the catalog; returns their row keys.
-fn drop_grants(catalog: &mut Catalog, goes: impl Fn(Scope) -> bool) -> Vec<PrimaryKey> {
-    let gone: Vec<_> = catalog.grants().iter().filter(|grant| goes(grant.scope)).cloned().collect();
-    gone.into_iter()
-        .map(|grant| {
-            catalog.remove_grant(&grant.user, grant.scope);
-            crate::catalog_row::grant_key(&grant.user, grant.scope)
-        })
-        .collect()
-}
-
-fn even_starts_checked(shards: usize) -> Result<Vec<Bytes>, AdminError> {
-    if shards > SHARDS_MAX {
-        return Err(AdminError::TooManyShards(SHARDS_MAX));
-    }
-    Ok(even_starts(shards.max(1)))
+/// Deletes the grants at the scopes that go.
+fn drop_grants(catalog: &Catalog, draft: &mut Draft, goes: impl Fn(Scope) -> bool) {
+    let gone = catalog.grants().iter().filter(|grant| goes(grant.scope));
+    let keys: Vec<PrimaryKey> =
+        gone.map(|grant| crate::catalog_row::grant_key(&grant.user, grant.scope)).collect();
+    keys.into_iter().for_each(|key| draft.delete(key));
 }

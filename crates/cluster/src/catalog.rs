@@ -1,12 +1,12 @@
 //! The catalog: an immutable picture of every database, table, user and permission.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use datum::Text;
 use storage::TableId;
 
-use crate::{DbConfig, DbId, Grant, Scope, TableHandle, User};
+use crate::{DbConfig, DbId, Grant, Scope, ServerConfig, ServerId, TableHandle, User};
 
 /// A database and its tables by name.
 #[derive(Clone)]
@@ -38,7 +38,10 @@ pub struct Catalog {
     databases: HashMap<Text, Database>,
     users: HashMap<Text, User>,
     grants: Vec<Grant>,
+    servers: BTreeMap<ServerId, ServerConfig>,
+    removed: BTreeSet<ServerId>,
     pub(crate) group_next: u64,
+    pub(crate) version: u64,
 }
 
 impl Catalog {
@@ -100,6 +103,41 @@ impl Catalog {
         &self.grants
     }
 
+    /// All servers, by name.
+    #[must_use]
+    pub fn servers(&self) -> Vec<&ServerConfig> {
+        let mut servers: Vec<_> = self.servers.values().collect();
+        servers.sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        servers
+    }
+
+    /// The server with that identity.
+    #[must_use]
+    pub fn server(&self, id: ServerId) -> Option<&ServerConfig> {
+        self.servers.get(&id)
+    }
+
+    /// The server of that name; of several, any.
+    #[must_use]
+    pub fn server_named(&self, name: &str) -> Option<&ServerConfig> {
+        self.servers.values().find(|server| server.name == name)
+    }
+
+    /// Whether the server was removed for good.
+    #[must_use]
+    pub fn is_removed(&self, id: ServerId) -> bool {
+        self.removed.contains(&id)
+    }
+
+    pub(crate) fn put_server(&mut self, server: ServerConfig) {
+        self.servers.insert(server.id, server);
+    }
+
+    pub(crate) fn remove_server(&mut self, id: ServerId) {
+        self.servers.remove(&id);
+        self.removed.insert(id);
+    }
+
     pub(crate) fn put_database(&mut self, config: DbConfig) {
         let tables = self.database_by_id(config.id).map(|old| (old.config.name.clone(), old.tables.clone()));
         let tables = match tables {
@@ -114,10 +152,6 @@ impl Catalog {
             .map(|(name, table)| (name, Arc::new(table.renamed_db(config.clone()))))
             .collect();
         self.databases.insert(config.name.clone(), Database { config, tables });
-    }
-
-    pub(crate) fn remove_database(&mut self, name: &str) {
-        self.databases.remove(name);
     }
 
     pub(crate) fn put_table(&mut self, table: Arc<TableHandle>) {
@@ -137,11 +171,6 @@ impl Catalog {
 
     pub(crate) fn put_user(&mut self, user: User) {
         self.users.insert(user.name.clone(), user);
-    }
-
-    pub(crate) fn remove_user(&mut self, name: &str) {
-        self.users.remove(name);
-        self.grants.retain(|grant| grant.user != name);
     }
 
     pub(crate) fn put_grant(&mut self, grant: Grant) {

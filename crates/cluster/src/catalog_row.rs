@@ -10,7 +10,10 @@ use uuid::Uuid;
 use crate::config::durability_name;
 use crate::indexes::TableIndexes;
 use crate::users::User;
-use crate::{DbConfig, DbId, Grant, OpenError, Permissions, Scope, ShardConfig, TableConfig, WriteAcks};
+use crate::{
+    DbConfig, DbId, Grant, OpenError, PeerId, Permissions, ReplicaConfig, Scope, ServerConfig, ServerId,
+    ShardConfig, TableConfig, WriteAcks,
+};
 
 /// Space for names that are hashed into row keys, so that a long name cannot exceed a key.
 const NAMES: Uuid = Uuid::from_u128(0x6f5d_8c1e_31a7_4b52_9d0e_7f2b_64c8_a913);
@@ -24,6 +27,11 @@ pub(crate) enum CatalogRow {
     Grant(Grant),
     /// The next group number to hand out.
     Groups(u64),
+    /// How often the catalog was changed: a change names the version that it was made from.
+    Version(u64),
+    Server(ServerConfig),
+    /// A server that was removed for good and is not let in again.
+    Removed(ServerId),
     /// A dropped table or shard set whose rows and groups are still being removed.
     /// `rows` says whether the table's rows go too.
     Dropped {
@@ -42,6 +50,9 @@ impl CatalogRow {
             CatalogRow::User(user) => key("user", named(&user.name)),
             CatalogRow::Grant(grant) => grant_key(&grant.user, grant.scope),
             CatalogRow::Groups(_) => key("groups", Uuid::nil()),
+            CatalogRow::Version(_) => key("version", Uuid::nil()),
+            CatalogRow::Server(server) => server_key(server.id),
+            CatalogRow::Removed(server) => key("removed", server.0),
             CatalogRow::Dropped { table, groups, .. } => {
                 let first = groups.first().map_or(0, |group| group.0);
                 key("dropped", Uuid::new_v5(&table.uuid(), &first.to_le_bytes()))
@@ -60,6 +71,9 @@ impl CatalogRow {
             ],
             CatalogRow::Grant(grant) => grant_fields(grant),
             CatalogRow::Groups(next) => vec![("next", number(*next))],
+            CatalogRow::Version(version) => vec![("version", number(*version))],
+            CatalogRow::Server(server) => server_fields(server),
+            CatalogRow::Removed(server) => vec![("uuid", uuid(server.0))],
             CatalogRow::Dropped { table, groups, rows } => vec![
                 ("table", uuid(table.uuid())),
                 ("groups", groups.iter().map(|group| number(group.0)).collect::<Vec<_>>().into()),
@@ -83,6 +97,9 @@ impl CatalogRow {
             }),
             "grant" => CatalogRow::Grant(grant_from(&row)?),
             "groups" => CatalogRow::Groups(row.number("next")?),
+            "version" => CatalogRow::Version(row.number("version")?),
+            "server" => CatalogRow::Server(server_from(&row)?),
+            "removed" => CatalogRow::Removed(ServerId(row.uuid("uuid")?)),
             "dropped" => CatalogRow::Dropped {
                 table: TableId::from_uuid(row.uuid("table")?),
                 groups: row.array("groups")?.iter().map(|n| group(&row, n)).collect::<Result<_, _>>()?,
@@ -99,6 +116,9 @@ impl CatalogRow {
             CatalogRow::User(_) => "user",
             CatalogRow::Grant(_) => "grant",
             CatalogRow::Groups(_) => "groups",
+            CatalogRow::Version(_) => "version",
+            CatalogRow::Server(_) => "server",
+            CatalogRow::Removed(_) => "removed",
             CatalogRow::Dropped { .. } => "dropped",
         }
     }
@@ -107,6 +127,11 @@ impl CatalogRow {
 /// The key of the user of that name.
 pub(crate) fn user_key(name: &str) -> PrimaryKey {
     key("user", named(name))
+}
+
+/// The key of that server's row.
+pub(crate) fn server_key(server: ServerId) -> PrimaryKey {
+    key("server", server.0)
 }
 
 /// The key of the grant to that user at that scope.
@@ -146,9 +171,18 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         .shards
         .iter()
         .map(|shard| {
-            let fields = [("group", number(shard.group.0)), ("start", Datum::Binary(shard.start.clone()))];
-            let object: Object = fields.into_iter().map(|(k, v)| (Text::from_static(k), v)).collect();
-            object.into()
+            let list = |replicas: &[ReplicaConfig]| replicas.iter().map(replica_to).collect::<Vec<_>>();
+            fields_to([
+                ("group", number(shard.group.0)),
+                ("start", Datum::Binary(shard.start.clone())),
+                ("replicas", list(&shard.replicas).into()),
+                ("leaving", list(&shard.leaving).into()),
+                ("primary", uuid(shard.primary.0)),
+                (
+                    "founders",
+                    shard.founders.iter().map(|peer| peer.to_string().into()).collect::<Vec<_>>().into(),
+                ),
+            ])
         })
         .collect();
     let hook = table.write_hook.as_ref().map(|hook| ("write_hook", hook.text().clone().into()));
@@ -216,7 +250,90 @@ fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError>
     let (Some(number), Some(Datum::Binary(start))) = (shard.get("group"), shard.get("start")) else {
         return Err(row.wrong("a shard without group or start".to_owned()));
     };
-    Ok(ShardConfig { group: group(row, &number)?, start: Bytes::copy_from_slice(&start) })
+    let list = |name: &str| -> Result<Vec<ReplicaConfig>, OpenError> {
+        match shard.get(name) {
+            Some(Datum::Array(replicas)) => replicas.iter().map(|r| replica_from(row, r)).collect(),
+            _ => Ok(Vec::new()),
+        }
+    };
+    let (replicas, leaving) = (list("replicas")?, list("leaving")?);
+    let primary = match shard.get("primary") {
+        Some(Datum::String(text)) => ServerId(row.parse_uuid("primary", &text)?),
+        _ => ServerId(Uuid::nil()),
+    };
+    let founders = match shard.get("founders") {
+        Some(Datum::Array(peers)) => {
+            peers.iter().map(|peer| peer_from(row, peer)).collect::<Result<_, _>>()?
+        }
+        _ => Vec::new(),
+    };
+    let (group, start) = (group(row, &number)?, Bytes::copy_from_slice(&start));
+    Ok(ShardConfig { group, start, replicas, leaving, primary, founders })
+}
+
+fn fields_to<const N: usize>(fields: [(&'static str, Datum); N]) -> Datum {
+    let object: Object = fields.into_iter().map(|(k, v)| (Text::from_static(k), v)).collect();
+    object.into()
+}
+
+/// A peer id has 64 bits, more than a number of the catalog can hold: hexadecimal text.
+fn replica_to(replica: &ReplicaConfig) -> Datum {
+    fields_to([
+        ("server", uuid(replica.server.0)),
+        ("peer", replica.peer.to_string().into()),
+        ("voting", replica.voting.into()),
+    ])
+}
+
+fn replica_from(row: &Fields<'_>, replica: &Datum) -> Result<ReplicaConfig, OpenError> {
+    let Datum::Object(replica) = replica else {
+        return Err(row.wrong("a replica that is no object".to_owned()));
+    };
+    let replica = Fields(replica);
+    Ok(ReplicaConfig {
+        server: ServerId(replica.uuid("server")?),
+        peer: peer_from(row, &replica.0.get("peer").unwrap_or(Datum::Null))?,
+        voting: replica.flag("voting")?,
+    })
+}
+
+fn peer_from(row: &Fields<'_>, peer: &Datum) -> Result<PeerId, OpenError> {
+    let number = match peer {
+        Datum::String(text) => u64::from_str_radix(text, 16).ok(),
+        _ => None,
+    };
+    number.map(PeerId).ok_or_else(|| row.wrong(format!("{} is not a peer", peer.to_json_string())))
+}
+
+fn server_fields(server: &ServerConfig) -> Vec<(&'static str, Datum)> {
+    let texts = |texts: &[Text]| texts.iter().cloned().map(Datum::String).collect::<Vec<_>>().into();
+    vec![
+        ("uuid", uuid(server.id.0)),
+        ("name", server.name.clone().into()),
+        ("tags", texts(&server.tags)),
+        ("cache_size_mb", server.cache_size_mb.map_or(Datum::Null, number)),
+        ("addresses", texts(&server.addresses)),
+        ("catalog", replica_to(&server.catalog)),
+    ]
+}
+
+fn server_from(row: &Fields<'_>) -> Result<ServerConfig, OpenError> {
+    let texts = |name: &str| -> Result<Vec<Text>, OpenError> {
+        let text = |datum: &Datum| match datum {
+            Datum::String(text) => Ok(text.clone()),
+            _ => Err(row.wrong(format!("field {name:?} holds something that is not a string"))),
+        };
+        row.array(name)?.iter().map(text).collect()
+    };
+    let catalog = row.0.get("catalog").unwrap_or(Datum::Null);
+    Ok(ServerConfig {
+        id: ServerId(row.uuid("uuid")?),
+        name: row.text("name")?,
+        tags: texts("tags")?,
+        cache_size_mb: if row.is_null("cache_size_mb") { None } else { Some(row.number("cache_size_mb")?) },
+        addresses: texts("addresses")?,
+        catalog: replica_from(row, &catalog)?,
+    })
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
@@ -272,8 +389,11 @@ impl Fields<'_> {
     }
 
     fn uuid(&self, name: &str) -> Result<Uuid, OpenError> {
-        Uuid::parse_str(&self.text(name)?)
-            .map_err(|e| self.wrong(format!("field {name:?} is not a uuid: {e}")))
+        self.parse_uuid(name, &self.text(name)?)
+    }
+
+    fn parse_uuid(&self, name: &str, text: &str) -> Result<Uuid, OpenError> {
+        Uuid::parse_str(text).map_err(|e| self.wrong(format!("field {name:?} is not a uuid: {e}")))
     }
 
     fn flag(&self, name: &str) -> Result<bool, OpenError> {

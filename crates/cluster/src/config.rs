@@ -6,7 +6,7 @@ use datum::{Bytes, Text};
 use uuid::Uuid;
 
 use log::Durability;
-pub use log::GroupId;
+pub use log::{GroupId, PeerId};
 use reql::StoredFunc;
 use storage::TableId;
 
@@ -61,6 +61,17 @@ impl WriteAcks {
     }
 }
 
+/// One replica of a shard: on which server, and its name among the members of the group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaConfig {
+    /// The server that holds it.
+    pub server: ServerId,
+    /// Its name in the group, drawn when it is placed and never used again.
+    pub peer: PeerId,
+    /// Whether it counts in majorities and may lead.
+    pub voting: bool,
+}
+
 /// One key range of a table and the log group that orders its writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
@@ -69,6 +80,32 @@ pub struct ShardConfig {
     /// The first encoded primary key of the range; empty for the first shard. The range
     /// ends where the next shard starts.
     pub start: Bytes,
+    /// Its replicas, each on another server. Empty in catalogs written before there were several
+    /// servers: the only server has the only replica.
+    pub replicas: Vec<ReplicaConfig>,
+    /// Replicas on their way out: they serve until the others have everything.
+    pub leaving: Vec<ReplicaConfig>,
+    /// The server that leads when it can.
+    pub primary: ServerId,
+    /// The voters that the group began with; whoever comes later joins them.
+    pub founders: Vec<PeerId>,
+}
+
+/// A server of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Its identity.
+    pub id: ServerId,
+    /// Its present name.
+    pub name: Text,
+    /// Its tags, in the order they were given.
+    pub tags: Vec<Text>,
+    /// Its cache in megabytes; `None` chooses by the machine's memory.
+    pub cache_size_mb: Option<u64>,
+    /// Where its cluster port can be reached, `host:port`, the best first.
+    pub addresses: Vec<Text>,
+    /// Its replica of the catalog.
+    pub catalog: ReplicaConfig,
 }
 
 /// A table as `table_config` describes it.

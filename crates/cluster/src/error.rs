@@ -78,8 +78,50 @@ pub enum AdminError {
     /// `admin` stays.
     #[error("The user `admin` can't be deleted.")]
     AdminStays,
-    /// The catalog's log refused or may have refused the change.
+    /// What is wanted cannot be placed on the servers there are.
+    #[error("{0}")]
+    Placement(#[from] crate::PlacementError),
+    /// The shards of the table are on several servers and their number cannot be changed.
+    #[error(
+        "Changing the number of shards of a table with replicas on several servers is not supported yet."
+    )]
+    SharedShards,
+    /// A replica is wanted where another of the same shard is on its way out.
+    #[error("A replica on server {0} is still being removed; try again when it has gone.")]
+    StillLeaving(crate::ServerId),
+    /// No such server.
+    #[error("There is no server with UUID `{0}`.")]
+    ServerMissing(crate::ServerId),
+    /// Another server has the name.
+    #[error("Cannot rename server `{from}` to `{to}` because server `{to}` already exists.")]
+    ServerNameTaken {
+        /// The name it has.
+        from: Text,
+        /// The name that is taken.
+        to: Text,
+    },
+    /// A server that is there cannot be removed for good.
+    #[error("Server `{0}` is connected; stop it before it is removed for good.")]
+    ServerConnected(crate::ServerId),
+    /// Rows would be lost with the server.
+    #[error("Server `{server}` has the only replica of a shard of table `{table}`.")]
+    OnlyReplica {
+        /// The server.
+        server: crate::ServerId,
+        /// The table.
+        table: Text,
+    },
+    /// Nobody leads the catalog: fewer than half of its voters are connected.
+    #[error("The server(s) hosting the catalog have no majority; nothing was changed.")]
+    NoCatalog,
+    /// The leader of the catalog did not take the change.
     #[error("the catalog could not be written: {0}")]
+    Refused(String),
+    /// It is not known whether the change took place.
+    #[error("the catalog may or may not have been changed: {0}")]
+    InDoubt(String),
+    /// A shard could not make its writes durable.
+    #[error("a shard could not be written: {0}")]
     Write(#[from] WriteError),
     /// The engine failed while rows or catalog were read or removed.
     #[error("the storage engine failed: {0}")]
@@ -87,6 +129,9 @@ pub enum AdminError {
     /// A row of the catalog or of a table could not be read.
     #[error("a stored row could not be read: {0}")]
     Read(#[from] shard::ReadError),
+    /// Rows of a replica that is not here any more could not be removed.
+    #[error("the rows of a shard could not be removed: {0}")]
+    Clear(#[from] shard::RestoreError),
     /// A shard could not be opened.
     #[error("a shard could not be opened: {0}")]
     Open(#[from] shard::OpenError),
@@ -99,7 +144,11 @@ impl AdminError {
     /// Whether it is unknown if the change took effect.
     #[must_use]
     pub fn is_indeterminate(&self) -> bool {
-        matches!(self, AdminError::Write(error) if !error.is_definite())
+        match self {
+            AdminError::Write(error) => !error.is_definite(),
+            AdminError::InDoubt(_) => true,
+            _ => false,
+        }
     }
 }
 
@@ -125,6 +174,9 @@ pub enum OpenError {
     /// A file could not be read or written.
     #[error("a file of the data directory could not be read or written: {0}")]
     Io(#[from] std::io::Error),
+    /// The cluster did not let this server in.
+    #[error("the cluster could not be joined: {0}")]
+    Join(String),
     /// Something an administrative change can meet as well.
     #[error(transparent)]
     Admin(#[from] AdminError),

@@ -1,33 +1,176 @@
-//! One handle for a shard, wherever it lives.
+//! One handle for a shard, wherever it lives, and who leads it now.
+//!
+//! A handle is of one version of the catalog; what it knows of the leader is shared by all versions
+//! and changes while it is held. Whoever has a handle asks it for a [`Route`] each time, and tells it
+//! what the other side said when the route was wrong.
 
-use std::ops::Deref;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use datum::KeyRange;
+use log::GroupId;
+use parking_lot::{Condvar, Mutex};
 use shard::Shard;
+use storage::TableId;
 
-/// How to reach a shard. Nearby shards are called; those of other nodes will be asked
-/// over the cluster's network with the same verbs.
-#[derive(Clone)]
-pub enum ShardHandle {
+use crate::{ReplicaConfig, ServerId, ShardConfig};
+
+/// How to reach a replica at this moment. It may be wrong when it is used: the replica says so.
+#[derive(Clone, Copy)]
+pub enum Route<'a> {
     /// A replica in this process.
-    Near(Arc<Shard>),
+    Near(&'a Arc<Shard>),
+    /// A replica on another server; ask it.
+    Far(ServerId),
 }
 
-impl ShardHandle {
-    /// This node's own replica, if it has one.
+/// A shard of a table: where its replicas are and which of them leads.
+#[derive(Clone)]
+pub struct ShardHandle(Arc<Place>);
+
+struct Place {
+    table: TableId,
+    group: GroupId,
+    range: KeyRange,
+    replicas: Vec<ReplicaConfig>,
+    own: ServerId,
+    near: Option<Arc<Shard>>,
+    lead: Arc<Lead>,
+}
+
+/// Who leads one group, as far as this node knows: shared by every handle of the group.
+#[derive(Default)]
+pub struct Lead {
+    known: Mutex<Known>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Known {
+    leader: Option<ServerId>,
+    // Counts the changes, so that nobody sleeps through one.
+    news: u64,
+}
+
+impl Lead {
+    /// The server that leads, if one is known.
     #[must_use]
-    pub fn near(&self) -> Option<&Arc<Shard>> {
-        match self {
-            ShardHandle::Near(shard) => Some(shard),
+    pub fn leader(&self) -> Option<ServerId> {
+        self.known.lock().leader
+    }
+
+    /// Notes who leads; `None` when nobody does. Wakes those who wait for news.
+    pub fn set(&self, leader: Option<ServerId>) {
+        let mut known = self.known.lock();
+        if known.leader != leader {
+            known.leader = leader;
+            known.news += 1;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Wakes those who wait for news although the leader is the same.
+    pub fn stir(&self) {
+        self.known.lock().news += 1;
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        let mut known = self.known.lock();
+        let before = known.news;
+        while known.news == before {
+            if self.changed.wait_until(&mut known, deadline).timed_out() {
+                return;
+            }
         }
     }
 }
 
-impl Deref for ShardHandle {
-    type Target = Shard;
-    fn deref(&self) -> &Shard {
-        match self {
-            ShardHandle::Near(shard) => shard,
+impl ShardHandle {
+    pub(crate) fn new(
+        own: ServerId,
+        shard: &ShardConfig,
+        table: TableId,
+        range: KeyRange,
+        near: Option<Arc<Shard>>,
+        lead: Arc<Lead>,
+    ) -> ShardHandle {
+        let (group, replicas) = (shard.group, shard.replicas.clone());
+        ShardHandle(Arc::new(Place { table, group, range, replicas, own, near, lead }))
+    }
+
+    /// The table.
+    #[must_use]
+    pub fn table(&self) -> TableId {
+        self.0.table
+    }
+
+    /// The group that orders its writes. With the table, its name among nodes.
+    #[must_use]
+    pub fn group(&self) -> GroupId {
+        self.0.group
+    }
+
+    /// The keys it answers for.
+    #[must_use]
+    pub fn range(&self) -> &KeyRange {
+        &self.0.range
+    }
+
+    /// Where the catalog puts its replicas.
+    #[must_use]
+    pub fn replicas(&self) -> &[ReplicaConfig] {
+        &self.0.replicas
+    }
+
+    /// This node's own replica, whatever its role.
+    #[must_use]
+    pub fn near(&self) -> Option<&Arc<Shard>> {
+        self.0.near.as_ref()
+    }
+
+    /// Who leads, shared by all versions of this handle.
+    #[must_use]
+    pub fn lead(&self) -> &Arc<Lead> {
+        &self.0.lead
+    }
+
+    /// The replica that leads: for writes and for reads that must be up to date. `None` when no
+    /// leader is known: [`ShardHandle::wait_for_news`], or ask any replica, which may know.
+    #[must_use]
+    pub fn leader(&self) -> Option<Route<'_>> {
+        match self.near() {
+            Some(near) if near.is_leader() => Some(Route::Near(near)),
+            // A near replica that does not lead was named by old news.
+            _ => self.0.lead.leader().filter(|leader| *leader != self.0.own).map(Route::Far),
         }
+    }
+
+    /// Any replica, the own one first, for reads that may be outdated; `is_connected` tells which
+    /// servers can be asked. `None` when none can.
+    #[must_use]
+    pub fn nearest(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
+        if let Some(near) = self.near().filter(|near| !near.is_void()) {
+            return Some(Route::Near(near));
+        }
+        let leader = self.0.lead.leader();
+        let mut servers = leader.into_iter().chain(self.0.replicas.iter().map(|replica| replica.server));
+        servers.find(|server| *server != self.0.own && is_connected(*server)).map(Route::Far)
+    }
+
+    /// `server` was asked as the leader and said that it does not lead, but that `leader` does, or
+    /// could not be reached. Does nothing if newer news came meanwhile.
+    pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
+        let lead = &self.0.lead;
+        let known = lead.leader();
+        if known.is_none() || known == Some(server) {
+            lead.set(leader.filter(|leader| *leader != server));
+        }
+    }
+
+    /// Sleeps until something about the leader changed, `patience` at most.
+    pub fn wait_for_news(&self, patience: Duration) {
+        self.0.lead.wait(patience);
     }
 }

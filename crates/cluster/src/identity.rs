@@ -6,7 +6,7 @@ use datum::{Datum, Object, Text, json};
 use io::Files;
 use uuid::Uuid;
 
-use crate::{OpenError, ServerId};
+use crate::{OpenError, PeerId, ServerId};
 
 const FILE: &str = "identity.json";
 const VERSION: f64 = 1.0;
@@ -18,6 +18,8 @@ pub struct Identity {
     pub server: ServerId,
     /// The cluster it belongs to; servers of another cluster are strangers.
     pub cluster: Uuid,
+    /// Its replica of the catalog, when it joined a cluster; the server that made the cluster has none.
+    pub joined: Option<PeerId>,
 }
 
 impl Identity {
@@ -43,7 +45,14 @@ impl Identity {
             Some(Datum::String(text)) => Uuid::parse_str(&text).map_err(|e| wrong(format!("{name}: {e}"))),
             _ => Err(wrong(format!("field {name:?} is missing"))),
         };
-        Ok(Some(Identity { server: ServerId(id("server")?), cluster: id("cluster")? }))
+        let joined = match object.get("joined") {
+            Some(Datum::String(text)) => {
+                let peer = u64::from_str_radix(&text, 16);
+                Some(PeerId(peer.map_err(|e| wrong(format!("joined: {e}")))?))
+            }
+            _ => None,
+        };
+        Ok(Some(Identity { server: ServerId(id("server")?), cluster: id("cluster")?, joined }))
     }
 
     /// Writes the identity into `dir`, whole or not at all, and waits until it is on disk.
@@ -53,8 +62,9 @@ impl Identity {
             ("server", self.server.to_string().into()),
             ("cluster", self.cluster.to_string().into()),
         ];
+        let joined = self.joined.map(|peer| ("joined", peer.to_string().into()));
         let object: Object =
-            fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect();
+            fields.into_iter().chain(joined).map(|(name, value)| (Text::from_static(name), value)).collect();
         let text = Datum::from(object).to_json_string();
         let new = dir.join("identity.json.new");
         match files.remove(&new) {

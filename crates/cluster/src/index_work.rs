@@ -11,11 +11,12 @@ use log::GroupId;
 use shard::{IndexBuild, IndexBuilder, IndexId, Shard};
 
 use crate::news::News;
+use crate::node::Core;
 use crate::{Catalog, Node};
 
 /// The builds that are under way. One of a node at a time.
 pub struct IndexWork {
-    node: Weak<Node>,
+    node: Weak<Core>,
     builders: HashMap<GroupId, IndexBuilder>,
     foreign: u64,
 }
@@ -40,7 +41,7 @@ impl IndexWork {
     /// The builds of `node`.
     #[must_use]
     pub fn new(node: &Arc<Node>) -> IndexWork {
-        IndexWork { node: Arc::downgrade(node), builders: HashMap::new(), foreign: 0 }
+        IndexWork { node: Arc::downgrade(node.core()), builders: HashMap::new(), foreign: 0 }
     }
 
     /// One step for every shard that has something to build: some hundred rows of each.
@@ -49,6 +50,8 @@ impl IndexWork {
         let catalog = node.catalog();
         let tables = catalog.tables().into_iter();
         let near = tables.flat_map(|table| table.shards()).filter_map(|shard| shard.near());
+        // The entries of an index are made by the leader; the others get them through the log.
+        let near = near.filter(|shard| shard.is_leader());
         let unbuilt: Vec<&Arc<Shard>> = near.filter(|shard| !is_built(shard)).collect();
         self.builders.retain(|group, _| unbuilt.iter().any(|shard| shard.group() == *group));
         let mut stuck = false;
@@ -76,7 +79,7 @@ impl IndexWork {
 }
 
 /// Notes which builds are under way, for those who ask since when.
-fn note_builds(node: &Node, catalog: &Catalog, unbuilt: &[&Arc<Shard>]) {
+fn note_builds(node: &Core, catalog: &Catalog, unbuilt: &[&Arc<Shard>]) {
     let mut builds = Vec::new();
     for table in catalog.tables().into_iter().filter(|_| !unbuilt.is_empty()) {
         for shard in

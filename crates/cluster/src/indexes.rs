@@ -1,6 +1,5 @@
 //! Secondary indexes: what the catalog knows of them, and how they come, change and go.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use datum::{Datum, Object, Text};
@@ -12,7 +11,8 @@ use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::error::IndexName;
-use crate::{AdminError, Node, TableHandle};
+use crate::node::Core;
+use crate::{AdminError, TableHandle};
 
 /// An index as the catalog knows it.
 #[derive(Clone, Debug, PartialEq)]
@@ -135,7 +135,7 @@ impl TableHandle {
     #[must_use]
     pub fn index_progress(&self, index: IndexId) -> IndexProgress {
         let (mut done, mut all, mut ready) = (0, 0, true);
-        for shard in self.shards() {
+        for shard in self.shards().iter().filter_map(|shard| shard.near()) {
             let rows = shard.count();
             match shard.index_build(index) {
                 IndexBuild::Ready => done += rows,
@@ -176,7 +176,7 @@ pub enum Overwrite {
     Yes,
 }
 
-impl Node {
+impl Core {
     /// Creates an index. An [`crate::IndexWork`] builds it.
     pub fn create_index(
         &self,
@@ -189,7 +189,7 @@ impl Node {
             if indexes.find(name).is_some() {
                 return Err(AdminError::IndexExists(place.index(name)));
             }
-            indexes.add(name.clone(), function, kind);
+            indexes.add(name.clone(), function.clone(), kind);
             Ok(None)
         })
     }
@@ -247,39 +247,54 @@ impl Node {
     fn change_indexes(
         &self,
         id: TableId,
-        change: impl FnOnce(&IndexPlace, &mut TableIndexes) -> Result<Option<IndexId>, AdminError>,
+        change: impl Fn(&IndexPlace, &mut TableIndexes) -> Result<Option<IndexId>, AdminError>,
     ) -> Result<(), AdminError> {
-        let _one_at_a_time = self.changing.lock();
-        let mut catalog = (*self.catalog()).clone();
-        let handle = catalog.table_by_id(id).cloned().ok_or_else(|| AdminError::TableMissing {
-            db: Text::new(),
-            table: id.uuid().to_string().into(),
+        let gone = self.change(|catalog, draft| {
+            let handle = crate::admin::table_by_id(catalog, id)?;
+            let mut config = handle.config.clone();
+            let place = IndexPlace { db: handle.db.name.clone(), table: config.name.clone() };
+            let gone = change(&place, &mut config.indexes)?;
+            draft.put(CatalogRow::Table(config));
+            Ok(gone)
         })?;
-        let mut config = handle.config.clone();
-        let place = IndexPlace { db: handle.db.name.clone(), table: config.name.clone() };
-        let gone = change(&place, &mut config.indexes)?;
-        let handle = Arc::new(handle.with_config(config.clone()));
-        catalog.put_table(handle.clone());
-        self.commit(&[CatalogRow::Table(config.clone())], &[], catalog)?;
-        handle.shards().iter().for_each(|shard| shard.set_indexes(config.indexes.defs()));
         self.index_news.tell();
-        match gone {
-            Some(index) => self.erase_index(&handle, index),
-            None => Ok(()),
+        let catalog = self.catalog();
+        match (gone, catalog.table_by_id(id)) {
+            (Some(index), Some(handle)) => self.erase_index(handle, index),
+            _ => Ok(()),
         }
     }
 
     /// Removes the entries of an index that is not in the catalog any more. Should a crash come first,
     /// [`Node::sweep_indexes`] finds them.
     fn erase_index(&self, table: &TableHandle, index: IndexId) -> Result<(), AdminError> {
-        for shard in table.shards() {
-            // What was proposed with entries of it comes before.
-            shard.sync().wait()?;
+        for near in table.shards().iter().filter_map(|shard| shard.near()) {
+            // What was proposed with entries of it comes before. A follower gets that later; what it
+            // leaves behind is swept away at the next start.
+            if near.is_leader() {
+                near.sync().wait()?;
+            }
         }
         let groups: Vec<_> = table.config.shards.iter().map(|shard| shard.group).collect();
         let mut batch = Batch::new();
         storage::drop_index(&mut batch, table.config.id, index, &groups);
         Ok(self.engine().write(batch)?)
+    }
+
+    /// Removes the entries of indexes that somebody dropped.
+    pub(crate) fn erase_lost_indexes(
+        &self,
+        before: &crate::Catalog,
+        after: &crate::Catalog,
+    ) -> Result<(), AdminError> {
+        for table in after.tables() {
+            let Some(old) = before.table_by_id(table.config.id) else { continue };
+            let is_known = |id| table.config.indexes.list.iter().any(|index| index.id == id);
+            for lost in old.config.indexes.list.iter().filter(|index| !is_known(index.id)) {
+                self.erase_index(table, lost.id)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes entries of indexes that the catalog does not know: a crash came between the two.

@@ -1,40 +1,51 @@
-//! A node: its engine, its log, the catalog in group zero and every shard it holds.
+//! A node: its engine, its log, the catalog in group zero and every replica that the catalog places
+//! here.
 
+use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
-use datum::{KeyRange, Object, PrimaryKey, Text};
-use engine::{Batch, Engine};
+use datum::{KeyRange, Object, Text};
+use engine::Engine;
 use io::{Clock, Files, Random};
-use log::{Durability, GroupId, Log};
-use parking_lot::Mutex;
-use shard::{Decision, Replicas, Shard};
+use log::{Birth, GroupId, Log, PeerId};
+use parking_lot::{Condvar, Mutex};
+use shard::{Replicas, Shard};
 use storage::TableId;
 use uuid::Uuid;
 
-use crate::catalog_row::CatalogRow;
+use crate::copy::Copies;
+use crate::hosted::Hosted;
 use crate::news::News;
-use crate::{
-    AdminError, Catalog, DbConfig, DbId, Identity, OpenError, ServerId, TableConfig, TableHandle, User,
-};
+use crate::post::{Event, Post};
+use crate::{AdminError, Catalog, Identity, OpenError, Serve, ServerId};
 
 /// The catalog's own group and table.
-const CATALOG_GROUP: GroupId = GroupId(0);
-const CATALOG_TABLE: Uuid = Uuid::nil();
+pub(crate) const CATALOG_GROUP: GroupId = GroupId(0);
+pub(crate) const CATALOG_TABLE: Uuid = Uuid::nil();
 
 /// What a node is opened with.
 pub struct NodeOptions {
     /// Its data directory, which exists and is locked by the caller.
     pub dir: PathBuf,
-    /// The name shown in `server_config`.
+    /// The name of a new server.
     pub server_name: Text,
-    /// The tags shown there.
+    /// The tags of a new server.
     pub server_tags: Vec<Text>,
+    /// The cache of a new server in megabytes; `None` chooses.
+    pub cache_size_mb: Option<u64>,
+    /// Where other servers reach this one, `host:port`.
+    pub addresses: Vec<Text>,
     /// Every shard of the engine, as the log applies to them.
     pub replicas: Arc<Replicas>,
-    /// The log of all groups.
+    /// The log of all groups, which sends through `post` and is watched by it.
     pub log: Arc<dyn Log>,
+    /// Letters and news.
+    pub post: Arc<Post>,
     /// The clock queries see.
     pub clock: Arc<dyn Clock>,
     /// The files of the data directory.
@@ -45,63 +56,144 @@ pub struct NodeOptions {
     pub admin_password: (Object, bool),
 }
 
-/// One server of the cluster and everything it holds.
+/// One server of the cluster and everything it holds. Dropping it ends its thread; the log and the
+/// engine end with their last owner.
 pub struct Node {
-    identity: Identity,
-    name: Text,
-    tags: Vec<Text>,
-    replicas: Arc<Replicas>,
+    core: Arc<Core>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// What a node's own thread and its users share.
+pub struct Core {
+    pub(crate) identity: Identity,
+    pub(crate) at_start: AtStart,
+    pub(crate) replicas: Arc<Replicas>,
     pub(crate) log: Arc<dyn Log>,
+    pub(crate) post: Arc<Post>,
     clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    catalog_shard: Arc<Shard>,
-    catalog: ArcSwap<Catalog>,
-    /// Held while the catalog changes: one change at a time.
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) catalog_shard: Arc<Shard>,
+    pub(crate) catalog_peer: PeerId,
+    pub(crate) catalog: ArcSwap<Catalog>,
+    /// Held while this node changes the catalog: one change at a time.
     pub(crate) changing: Mutex<()>,
+    pub(crate) published: Condvar,
+    pub(crate) waiting: Mutex<()>,
+    pub(crate) publishing: Mutex<()>,
+    pub(crate) hosted: Mutex<HashMap<GroupId, Hosted>>,
+    pub(crate) copies: Copies,
+    pub(crate) queries: OnceLock<Arc<dyn Serve>>,
+    pub(crate) stopping: AtomicBool,
     pub(crate) index_news: Arc<News>,
 }
 
+/// What a server that is new to the catalog says of itself.
+pub(crate) struct AtStart {
+    pub(crate) name: Text,
+    pub(crate) tags: Vec<Text>,
+    pub(crate) cache_size_mb: Option<u64>,
+    pub(crate) addresses: Vec<Text>,
+}
+
+impl Deref for Node {
+    type Target = Core;
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.core.stopping.store(true, Ordering::Release);
+        self.core.post.tell(Event::Stop);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // A panic was already reported on its own thread.
+            drop(thread.join());
+        }
+    }
+}
+
 impl Node {
-    /// Opens the node: its identity (made in a new directory), the catalog, every shard, and
-    /// finishes the removal of tables dropped before a crash.
+    /// Opens the node: its identity (made in a new directory), the catalog, every replica that is
+    /// placed here, and removes what is left of those that are not.
     ///
-    /// Blocks while the log is replayed. Fails when anything stored cannot be read.
+    /// Blocks while the log is replayed. Fails when anything stored cannot be read. A node that has
+    /// joined and does not have the catalog yet opens without one: [`Core::await_catalog`].
     pub fn open(options: NodeOptions) -> Result<Arc<Node>, OpenError> {
         let random = options.random.clone();
         let identity = match Identity::load(&*options.files, &options.dir)? {
             Some(identity) => identity,
             None => {
-                let identity =
-                    Identity { server: ServerId(random_uuid(&*random)), cluster: random_uuid(&*random) };
+                let (server, cluster) = (ServerId(random_uuid(&*random)), random_uuid(&*random));
+                let identity = Identity { server, cluster, joined: None };
                 identity.store(&*options.files, &options.dir)?;
                 identity
             }
         };
-        let catalog_shard = Shard::open(
-            &options.replicas,
-            options.log.clone(),
-            TableId::from_uuid(CATALOG_TABLE),
-            CATALOG_GROUP,
-            KeyRange::all(),
-        )
-        .map_err(AdminError::from)?;
-        let node = Node {
+        options.post.set_own(identity.server);
+        let birth = match identity.joined {
+            Some(own) => Birth::Joiner { own },
+            None => Birth::Alone,
+        };
+        let table = TableId::from_uuid(CATALOG_TABLE);
+        let (replicas, log) = (options.replicas, options.log);
+        let catalog_shard = Shard::open(&replicas, log.clone(), table, CATALOG_GROUP, KeyRange::all(), birth)
+            .map_err(AdminError::from)?;
+        let catalog_peer = log.group_status(CATALOG_GROUP).map_err(AdminError::from)?.own;
+        let post = options.post.clone();
+        catalog_shard.on_applied(Box::new(move |_| post.tell(Event::Catalog)));
+        let core = Arc::new(Core {
             identity,
-            name: options.server_name,
-            tags: options.server_tags,
-            replicas: options.replicas,
-            log: options.log,
+            at_start: AtStart {
+                name: options.server_name,
+                tags: options.server_tags,
+                cache_size_mb: options.cache_size_mb,
+                addresses: options.addresses,
+            },
+            replicas,
+            log,
+            post: options.post,
             clock: options.clock,
             random,
             catalog_shard,
+            catalog_peer,
             catalog: ArcSwap::from_pointee(Catalog::default()),
             changing: Mutex::new(()),
+            published: Condvar::new(),
+            waiting: Mutex::new(()),
+            publishing: Mutex::new(()),
+            hosted: Mutex::default(),
+            copies: Copies::default(),
+            queries: OnceLock::new(),
+            stopping: AtomicBool::new(false),
             index_news: Arc::default(),
+        });
+        core.publish()?;
+        let start = |name: &str, work: fn(&Arc<Core>)| {
+            let core = Arc::clone(&core);
+            std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&core))
         };
-        node.load_catalog(options.admin_password)?;
-        Ok(Arc::new(node))
+        let threads = vec![start("keeper", Core::keep)?, start("tender", |core| core.keep_tending())?];
+        let node = Arc::new(Node { core, threads });
+        if node.identity.joined.is_none() && node.catalog().user("admin").is_none() {
+            node.first_rows(options.admin_password)?;
+        }
+        node.describe_myself()?;
+        if node.catalog().user("admin").is_some() {
+            node.sweep_left_behind()?;
+        }
+        Ok(node)
     }
+}
 
+impl Node {
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl Core {
     /// The catalog at this moment.
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
@@ -114,7 +206,7 @@ impl Node {
         self.catalog.load()
     }
 
-    /// Returns once the change of the catalog that is under way, if there is one, is published or
+    /// Returns once the change of the catalog that this node makes, if there is one, is published or
     /// given up. Whoever was sent away by a retired shard waits here before asking again.
     pub fn await_change(&self) {
         drop(self.changing.lock());
@@ -126,16 +218,11 @@ impl Node {
         &self.identity
     }
 
-    /// The server's name.
+    /// The server's present name.
     #[must_use]
-    pub fn name(&self) -> &Text {
-        &self.name
-    }
-
-    /// The server's tags.
-    #[must_use]
-    pub fn tags(&self) -> &[Text] {
-        &self.tags
+    pub fn name(&self) -> Text {
+        let catalog = self.catalog_guard();
+        catalog.server(self.identity.server).map_or_else(|| self.at_start.name.clone(), |s| s.name.clone())
     }
 
     /// The clock queries see.
@@ -168,112 +255,27 @@ impl Node {
         &self.replicas
     }
 
+    /// Whether questions reach `server` now; a node always reaches itself.
+    #[must_use]
+    pub fn is_connected(&self, server: ServerId) -> bool {
+        server == self.identity.server || self.post.wire().is_some_and(|wire| wire.is_connected(server))
+    }
+
+    /// The server that a replica is on, as far as this node knows.
+    #[must_use]
+    pub fn server_of(&self, peer: PeerId) -> Option<ServerId> {
+        self.post.server_of(peer)
+    }
+
     /// A random UUID of version 4.
     #[must_use]
     pub fn new_uuid(&self) -> Uuid {
         random_uuid(&*self.random)
     }
 
-    fn load_catalog(&self, admin_password: (Object, bool)) -> Result<(), OpenError> {
-        let rows = self.catalog_rows()?;
-        let mut catalog = Catalog::default();
-        catalog.group_next = CATALOG_GROUP.0 + 1;
-        let mut unfinished = Vec::new();
-        for row in rows {
-            match row {
-                CatalogRow::Db(db) => catalog.put_database(db),
-                CatalogRow::Groups(next) => catalog.group_next = next,
-                CatalogRow::User(user) => catalog.put_user(user),
-                CatalogRow::Grant(grant) => catalog.put_grant(grant),
-                CatalogRow::Table(config) => catalog.put_table(self.open_table(&catalog, config)?),
-                CatalogRow::Dropped { .. } => unfinished.push(row),
-            }
-        }
-        self.catalog.store(Arc::new(catalog));
-        if self.catalog().user("admin").is_none() {
-            self.first_rows(admin_password)?;
-        }
-        for row in unfinished {
-            self.finish_drop(&row)?;
-        }
-        self.sweep()?;
-        Ok(self.sweep_indexes()?)
-    }
-
-    /// Removes rows of tables that the catalog does not know: their removal was noted as done
-    /// and then lost with the engine's memory.
-    fn sweep(&self) -> Result<(), AdminError> {
-        let catalog = self.catalog();
-        let mut batch = Batch::new();
-        for table in storage::tables_present(&self.engine().snapshot()?)? {
-            if table.uuid() != CATALOG_TABLE && catalog.table_by_id(table).is_none() {
-                storage::drop_table(&mut batch, table);
-            }
-        }
-        Ok(self.engine().write(batch)?)
-    }
-
-    /// The rows of the catalog, databases first, so that tables find theirs.
-    fn catalog_rows(&self) -> Result<Vec<CatalogRow>, OpenError> {
-        let snapshot = self.catalog_shard.snapshot().map_err(AdminError::from)?;
-        let mut scan = snapshot.scan(&KeyRange::all(), storage::Direction::Ascending);
-        let mut rows = Vec::new();
-        while let Some((_, object)) = scan.next().map_err(AdminError::from)? {
-            rows.push(CatalogRow::from_object(&object)?);
-        }
-        rows.sort_by_key(|row| !matches!(row, CatalogRow::Db(_)));
-        Ok(rows)
-    }
-
-    /// What a new cluster begins with: the user `admin` and the database `test`.
-    fn first_rows(&self, (password, has_password): (Object, bool)) -> Result<(), AdminError> {
-        let admin = User { name: Text::from_static("admin"), password, has_password };
-        let test = DbConfig { id: DbId(self.new_uuid()), name: Text::from_static("test") };
-        let mut catalog = (*self.catalog()).clone();
-        catalog.put_user(admin.clone());
-        catalog.put_database(test.clone());
-        let groups = CatalogRow::Groups(catalog.group_next);
-        self.commit(&[CatalogRow::User(admin), CatalogRow::Db(test), groups], &[], catalog)
-    }
-
-    pub(crate) fn open_table(
-        &self,
-        catalog: &Catalog,
-        config: TableConfig,
-    ) -> Result<Arc<TableHandle>, OpenError> {
-        let db = catalog.database_by_id(config.db).map(|db| db.config.clone()).ok_or_else(|| {
-            OpenError::CatalogRow {
-                key: config.name.to_string(),
-                why: "its database is not there".to_owned(),
-            }
-        })?;
-        let shards = self.open_shards(&config)?;
-        Ok(Arc::new(TableHandle::new(db, config, shards)))
-    }
-
-    pub(crate) fn open_shards(&self, config: &TableConfig) -> Result<Vec<Arc<Shard>>, AdminError> {
-        let open = |(i, shard): (usize, &crate::ShardConfig)| {
-            let range = crate::router::shard_range(&config.shards, i);
-            let shard = Shard::open(&self.replicas, self.log.clone(), config.id, shard.group, range)?;
-            shard.set_indexes(config.indexes.defs());
-            Ok(shard)
-        };
-        config.shards.iter().enumerate().map(open).collect()
-    }
-
-    /// Writes catalog rows in one entry, waits until they are on disk, and publishes `catalog`.
-    pub(crate) fn commit(
-        &self,
-        put: &[CatalogRow],
-        delete: &[PrimaryKey],
-        catalog: Catalog,
-    ) -> Result<(), AdminError> {
-        let puts = put.iter().map(|row| (row.key(), Decision::Put(row.to_object())));
-        let deletes = delete.iter().map(|key| (key.clone(), Decision::Delete));
-        let ticket = self.catalog_shard.write_rows(puts.chain(deletes).collect(), Durability::Hard);
-        ticket.wait()?;
-        self.catalog.store(Arc::new(catalog));
-        Ok(())
+    /// A name for a new replica.
+    pub(crate) fn new_peer(&self) -> PeerId {
+        PeerId((self.random.next_u64() >> 1) | 1)
     }
 }
 

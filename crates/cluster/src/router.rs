@@ -1,9 +1,6 @@
 //! From a table and a key to the shard that holds it.
 
-use std::sync::Arc;
-
 use datum::{KeyBound, KeyRange, PrimaryKey};
-use shard::Shard;
 
 use crate::{DbConfig, ShardConfig, ShardHandle, TableConfig};
 
@@ -17,20 +14,14 @@ pub struct TableHandle {
 }
 
 impl TableHandle {
-    pub(crate) fn new(db: DbConfig, config: TableConfig, shards: Vec<Arc<Shard>>) -> TableHandle {
-        assert_eq!(config.shards.len(), shards.len(), "every configured shard is open");
-        TableHandle { db, config, shards: shards.into_iter().map(ShardHandle::Near).collect() }
+    pub(crate) fn new(db: DbConfig, config: TableConfig, shards: Vec<ShardHandle>) -> TableHandle {
+        assert_eq!(config.shards.len(), shards.len(), "every configured shard has its handle");
+        TableHandle { db, config, shards }
     }
 
     /// The same table in a database that has another name now.
     pub(crate) fn renamed_db(&self, db: DbConfig) -> TableHandle {
         TableHandle { db, config: self.config.clone(), shards: self.shards.clone() }
-    }
-
-    /// The same shards under a changed configuration.
-    pub(crate) fn with_config(&self, config: TableConfig) -> TableHandle {
-        assert_eq!(config.shards, self.config.shards, "shards change only with their replicas");
-        TableHandle { db: self.db.clone(), config, shards: self.shards.clone() }
     }
 
     /// The shard that holds `key`.

@@ -14,7 +14,8 @@ use io::sim::{SimClock, SimFiles, SimRandom};
 use log::Durability;
 use log::file::{FileLog, FileLogOptions};
 use rekindle_cluster::{
-    IndexProgress, IndexWork, Node, NodeOptions, Overwrite, TableChange, TableHandle, TableOptions, Worked,
+    IndexProgress, IndexWork, Node, NodeOptions, Overwrite, Post, ShardsWanted, TableChange, TableHandle,
+    TableOptions, Worked,
 };
 use reql::StoredFunc;
 use shard::{Bounds, Decision, IndexId, IndexKind, IndexQuery, Replicas, RowOrder};
@@ -36,7 +37,8 @@ impl Machine {
         let replicas = Replicas::new(self.engine.clone()).unwrap();
         let clock = Arc::new(SimClock::new());
         let dir = PathBuf::from("data");
-        let options = FileLogOptions::default();
+        let post = Post::new(replicas.clone());
+        let options = FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
         let log =
             FileLog::open(self.files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
         Node::open(NodeOptions {
@@ -45,6 +47,9 @@ impl Machine {
             server_tags: vec![Text::from_static("default")],
             replicas,
             log: Arc::new(log.unwrap()),
+            post,
+            cache_size_mb: None,
+            addresses: Vec::new(),
             clock,
             files: self.files.clone(),
             random: Arc::new(SimRandom::new(7)),
@@ -75,7 +80,13 @@ fn fill(node: &Node, rows: i32) {
         let id = Datum::from(format!("{n:08}"));
         let fields = [(Text::from_static("id"), id.clone()), (Text::from_static("a"), (n % 7).into())];
         let (key, row) = (PrimaryKey::encode(&id).unwrap(), fields.into_iter().collect());
-        table.shard(&key).write_rows(vec![(key, Decision::Put(row))], Durability::Soft).wait().unwrap();
+        table
+            .shard(&key)
+            .near()
+            .unwrap()
+            .write_rows(vec![(key, Decision::Put(row))], Durability::Soft)
+            .wait()
+            .unwrap();
     }
 }
 
@@ -100,14 +111,23 @@ fn threes(node: &Node, name: &str) -> u64 {
     let index = table.config.indexes.find(name).unwrap().id;
     let wanted = [(Bounds::one(3.into()), 1)].into();
     let query = IndexQuery { index, wanted, order: RowOrder::Any, sorted_max: 10 };
-    table.shards().iter().map(|shard| shard.read_index(&query).unwrap().count().unwrap()).sum()
+    table
+        .shards()
+        .iter()
+        .map(|shard| shard.near().unwrap().read_index(&query).unwrap().count().unwrap())
+        .sum()
 }
 
 #[test]
 fn an_index_is_built_and_is_there_after_opening_again() {
     let machine = Machine::new();
     let node = machine.open();
-    node.create_table("test", "t", TableOptions { shards: 2, ..TableOptions::default() }).unwrap();
+    node.create_table(
+        "test",
+        "t",
+        TableOptions { shards: ShardsWanted::count(2), ..TableOptions::default() },
+    )
+    .unwrap();
     fill(&node, 1400);
     create(&node, "a");
     assert!(matches!(progress(&node, "a"), IndexProgress::Under(_)));
@@ -138,7 +158,7 @@ fn new_shards_have_the_entries_of_the_old_ones() {
     fill(&node, 700);
     create(&node, "a");
     build(&node);
-    let change = TableChange { shards: Some(3), ..TableChange::default() };
+    let change = TableChange { shards: Some(ShardsWanted::count(3)), ..TableChange::default() };
     node.change_table(table(&node).config.id, &change).unwrap();
     assert_eq!(progress(&node, "a"), IndexProgress::Ready);
     assert_eq!(threes(&node, "a"), 100);

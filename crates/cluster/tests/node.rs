@@ -10,7 +10,7 @@ use io::Files;
 use io::sim::{SimClock, SimFiles, SimRandom};
 use log::Durability;
 use log::file::{FileLog, FileLogOptions};
-use rekindle_cluster::{Node, NodeOptions, TableChange, TableOptions};
+use rekindle_cluster::{Node, NodeOptions, Post, ShardsWanted, TableChange, TableOptions};
 use shard::{Decision, Replicas};
 
 struct Machine {
@@ -27,6 +27,7 @@ impl Machine {
 
     fn open(&self) -> Arc<Node> {
         let replicas = Replicas::new(self.engine.clone()).unwrap();
+        let post = Post::new(replicas.clone());
         let clock = Arc::new(SimClock::new());
         let dir = PathBuf::from("data");
         let log = FileLog::open(
@@ -34,7 +35,7 @@ impl Machine {
             clock.clone(),
             &dir.join("log"),
             replicas.clone(),
-            FileLogOptions::default(),
+            FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() },
         );
         Node::open(NodeOptions {
             dir,
@@ -42,6 +43,9 @@ impl Machine {
             server_tags: vec![Text::from_static("default")],
             replicas,
             log: Arc::new(log.unwrap()),
+            post,
+            cache_size_mb: None,
+            addresses: Vec::new(),
             clock,
             files: self.files.clone(),
             random: Arc::new(SimRandom::new(7)),
@@ -62,14 +66,20 @@ fn fill(node: &Node, rows: i32) {
     let table = catalog.table("test", "t").unwrap();
     for n in 0..rows {
         let (key, object) = row(n * 0x0010_0000);
-        table.shard(&key).write_rows(vec![(key, Decision::Put(object))], Durability::Soft).wait().unwrap();
+        table
+            .shard(&key)
+            .near()
+            .unwrap()
+            .write_rows(vec![(key, Decision::Put(object))], Durability::Soft)
+            .wait()
+            .unwrap();
     }
 }
 
 fn counts(node: &Node) -> Vec<u64> {
     let catalog = node.catalog();
     let table = catalog.table("test", "t").unwrap();
-    table.shards().iter().map(|shard| shard.snapshot().unwrap().count().unwrap()).collect()
+    table.shards().iter().map(|shard| shard.near().unwrap().snapshot().unwrap().count().unwrap()).collect()
 }
 
 #[test]
@@ -115,19 +125,22 @@ fn dividing_a_table_moves_no_row_and_keeps_every_count() {
     let node = machine.open();
     let id = node.create_table("test", "t", TableOptions::default()).unwrap().id;
     fill(&node, 40);
-    let (_, after) =
-        node.change_table(id, &TableChange { shards: Some(4), ..TableChange::default() }).unwrap();
+    let (_, after) = node
+        .change_table(id, &TableChange { shards: Some(ShardsWanted::count(4)), ..TableChange::default() })
+        .unwrap();
     assert_eq!(after.shards.len(), 4);
     assert_eq!(counts(&node).iter().sum::<u64>(), 40);
     assert!(counts(&node).iter().all(|count| *count > 0), "{:?}", counts(&node));
-    node.change_table(id, &TableChange { shards: Some(3), ..TableChange::default() }).unwrap();
+    node.change_table(id, &TableChange { shards: Some(ShardsWanted::count(3)), ..TableChange::default() })
+        .unwrap();
     assert!(counts(&node).iter().all(|count| *count > 8), "evenly: {:?}", counts(&node));
     fill(&node, 41);
     drop(node);
     let node = machine.open();
     assert_eq!(counts(&node).iter().sum::<u64>(), 41);
-    let (_, after) =
-        node.change_table(id, &TableChange { shards: Some(1), ..TableChange::default() }).unwrap();
+    let (_, after) = node
+        .change_table(id, &TableChange { shards: Some(ShardsWanted::count(1)), ..TableChange::default() })
+        .unwrap();
     assert_eq!(after.shards.len(), 1);
     assert_eq!(counts(&node), [41]);
 }

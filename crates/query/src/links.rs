@@ -44,7 +44,8 @@ impl From<AskError> for Trouble {
         match error {
             AskError::NotConnected(_) => Trouble::NotConnected,
             AskError::NoAnswer(_) => Trouble::NoAnswer,
-            AskError::Refused { .. } => Trouble::Eval(EvalError::internal(error.to_string())),
+            // Nothing was done: a server that is still starting refuses everything.
+            AskError::Refused { .. } => Trouble::NotConnected,
         }
     }
 }

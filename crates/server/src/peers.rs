@@ -1,76 +1,164 @@
-//! The links of this server to others: the thread that drives them, and what they are told.
+//! The links to other servers: started before the data is opened, because a server that is new to a
+//! cluster hears from it who it is.
 
 use std::io;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver as Inbox, Sender, channel};
-use std::thread;
+use std::time::Duration;
 
 use ::io::real::{NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
-use bytes::Bytes;
-use cluster::link::{Book, Letter, LinkOptions, LinkTimings, Links, Me, PeerInfo, QueueLimits, Receiver};
-use cluster::{Node, Reply, Serve, ServerId};
+use cluster::link::{Book, LinkOptions, LinkTimings, Links, Me, QueueLimits};
+use cluster::{Identity, JoinOptions, OpenError, PENDING, Post, Reception, ServerId, Wire};
+use datum::Text;
+use log::Log;
 use uuid::Uuid;
 
 use crate::config::{Config, TlsFiles};
 use crate::start_error::StartError;
 
-/// What the links of a server need of its machine.
-pub(crate) struct Ground {
-    pub(crate) directory: PathBuf,
-    pub(crate) files: Arc<dyn Files>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) random: Arc<dyn Random>,
+/// How long a cluster is looked for before that is said in the log once more.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What links need of the node.
+pub struct Surroundings<'a> {
+    /// How the server was started.
+    pub config: &'a Config,
+    /// Its data directory.
+    pub dir: &'a Path,
+    /// Its name.
+    pub name: &'a str,
+    /// Its cache in megabytes, if that was given.
+    pub cache_size_mb: Option<u64>,
+    /// Where others reach it.
+    pub addresses: Vec<String>,
+    /// The cluster port that was taken.
+    pub port: u16,
+    /// Letters and news.
+    pub post: &'a Arc<Post>,
+    /// The log.
+    pub log: &'a Arc<dyn Log>,
+    /// The machine.
+    pub files: &'a Arc<dyn Files>,
+    /// The machine.
+    pub clock: &'a Arc<dyn Clock>,
+    /// The machine.
+    pub random: &'a Arc<dyn Random>,
 }
 
-/// The links of this server, until it is dropped.
-pub(crate) struct Peers {
-    /// The handle.
-    pub(crate) links: Links,
+/// Links that run.
+pub struct Peers {
+    /// What hands over what arrives.
+    pub reception: Arc<Reception>,
+    /// The links.
+    pub links: Links,
     thread: NetworkThread,
 }
 
 impl Peers {
-    /// Begins to accept links on `listeners` and to look for the servers known from before.
-    pub(crate) fn start(
-        config: &Config,
-        node: &Node,
-        ground: Ground,
-        addresses: Vec<String>,
-        port: u16,
-        listeners: Vec<TcpListener>,
+    /// Starts the links, and makes sure that the data directory says which server of which cluster
+    /// this is: one without `--join` makes a cluster of its own.
+    pub fn start(
+        around: &Surroundings<'_>,
+        listeners: Vec<std::net::TcpListener>,
     ) -> Result<Peers, StartError> {
-        let tls = config.peers.tls.as_ref().map(load_tls).transpose()?;
-        let me = Me {
-            cluster: Some(node.identity().cluster),
-            server: node.identity().server,
-            name: node.name().to_string(),
-            tags: node.tags().iter().map(ToString::to_string).collect(),
-            addresses,
-            port,
+        let known = Identity::load(&**around.files, around.dir)?;
+        let wants_in = !around.config.peers.join.is_empty();
+        let identity = match known {
+            Some(identity) => Some(identity),
+            None if wants_in => None,
+            None => {
+                let (server, cluster) = (ServerId(around.uuid()), around.uuid());
+                let identity = Identity { server, cluster, joined: None };
+                identity.store(&**around.files, around.dir)?;
+                Some(identity)
+            }
         };
-        let reconnect_timeout = config.peers.reconnect_timeout;
-        let links = Links::new(LinkOptions {
-            me,
-            join: config.peers.join.clone(),
-            book: load_book(&*ground.files, &ground.directory)?,
-            timings: LinkTimings { reconnect_timeout, ..LinkTimings::default() },
-            limits: QueueLimits::default(),
-            clock: ground.clock.clone(),
-            random: ground.random,
-        });
-        let alone = Arc::new(Alone { books: keep_books(ground.files, ground.directory)? });
-        let party = links.party(alone).ok_or_else(|| io::Error::other("the links have a driver already"))?;
-        let thread = NetworkThread::start("links", party, links.bell(), listeners, tls, ground.clock)?;
-        Ok(Peers { links, thread })
+        let server = identity.as_ref().map_or_else(|| ServerId(around.uuid()), |identity| identity.server);
+        let newcomer = identity.is_none().then_some(server);
+        let reception = Reception::new(
+            around.post.clone(),
+            around.log.clone(),
+            around.files.clone(),
+            around.dir.to_owned(),
+            newcomer,
+        )?;
+        let links = Links::new(around.options(server, identity.as_ref().map(|known| known.cluster))?);
+        around.post.connect(Arc::new(links.clone()) as Arc<dyn Wire>);
+        let tls = around.config.peers.tls.as_ref().map(load_tls).transpose()?;
+        let Some(party) = links.party(reception.clone()) else {
+            return Err(OpenError::Join("the links are in use".to_owned()).into());
+        };
+        let thread =
+            NetworkThread::start("links", party, links.bell(), listeners, tls, around.clock.clone())?;
+        let links = Peers { reception, links, thread };
+        let cluster = match &identity {
+            Some(identity) if identity.joined == Some(PENDING) => Some(identity.cluster),
+            Some(_) => None,
+            None => Some(links.await_cluster(around)),
+        };
+        if let Some(cluster) = cluster {
+            links.join(around, server, cluster)?;
+        }
+        Ok(links)
     }
 
     /// Takes leave of every other server.
-    pub(crate) fn stop(self) {
+    pub fn stop(self) {
         self.links.close();
         drop(self.thread);
+    }
+
+    fn await_cluster(&self, around: &Surroundings<'_>) -> Uuid {
+        loop {
+            if let Some(cluster) = self.reception.await_cluster(PATIENCE) {
+                return cluster;
+            }
+            tracing::info!("Looking for a cluster at {}...", around.config.peers.join.join(", "));
+        }
+    }
+
+    fn join(&self, around: &Surroundings<'_>, server: ServerId, cluster: Uuid) -> Result<(), StartError> {
+        let options = JoinOptions {
+            server,
+            cluster,
+            name: Text::from(around.name),
+            tags: around.config.server_tags.iter().map(|tag| Text::from(tag.as_str())).collect(),
+            cache_size_mb: around.cache_size_mb,
+            addresses: around.addresses.iter().map(|at| Text::from(at.as_str())).collect(),
+        };
+        let members = || self.reception.members();
+        let patience = PATIENCE * 30;
+        cluster::join(&options, around.post, members, &**around.files, around.dir, patience)?;
+        Ok(())
+    }
+}
+
+impl Surroundings<'_> {
+    fn uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.random.fill(&mut bytes);
+        uuid::Builder::from_random_bytes(bytes).into_uuid()
+    }
+
+    fn options(&self, server: ServerId, cluster: Option<Uuid>) -> Result<LinkOptions, StartError> {
+        let reconnect_timeout = self.config.peers.reconnect_timeout;
+        Ok(LinkOptions {
+            me: Me {
+                cluster,
+                server,
+                name: self.name.to_owned(),
+                tags: self.config.server_tags.clone(),
+                addresses: self.addresses.clone(),
+                port: self.port,
+            },
+            join: self.config.peers.join.clone(),
+            book: load_book(&**self.files, self.dir)?,
+            timings: LinkTimings { reconnect_timeout, ..LinkTimings::default() },
+            limits: QueueLimits::default(),
+            clock: self.clock.clone(),
+            random: self.random.clone(),
+        })
     }
 }
 
@@ -86,56 +174,5 @@ fn load_book(files: &dyn Files, directory: &Path) -> Result<Book, StartError> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Book::default()),
         Err(error) => Err(error.into()),
-    }
-}
-
-/// A thread that writes the address book: the disk must not keep the links waiting.
-fn keep_books(files: Arc<dyn Files>, directory: PathBuf) -> io::Result<Sender<String>> {
-    let (sender, inbox) = channel();
-    thread::Builder::new()
-        .name("address-book".to_owned())
-        .spawn(move || write_books(&*files, &directory, &inbox))?;
-    Ok(sender)
-}
-
-fn write_books(files: &dyn Files, directory: &Path, inbox: &Inbox<String>) {
-    while let Ok(mut text) = inbox.recv() {
-        // Only the last one counts.
-        while let Ok(later) = inbox.try_recv() {
-            text = later;
-        }
-        if let Err(error) = Book::store(files, directory, &text) {
-            tracing::warn!("the address book cannot be kept in {}: {error}", directory.display());
-        }
-    }
-}
-
-/// A server that shares nothing with others: it knows them, and that is all.
-struct Alone {
-    books: Sender<String>,
-}
-
-impl Serve for Alone {
-    fn serve(&self, _from: ServerId, _question: Bytes, reply: Reply) {
-        reply(Err("this version of rekindle answers no questions of other servers".to_owned()));
-    }
-}
-
-impl Receiver for Alone {
-    fn letters(&self, _from: ServerId, _letters: Vec<Letter>) {}
-
-    fn connected(&self, _info: &PeerInfo) {}
-
-    fn silent(&self, _server: ServerId) {}
-
-    fn back(&self, _server: ServerId) {}
-
-    fn may_adopt(&self, _cluster: Uuid, _by: &PeerInfo) -> Result<(), String> {
-        Err("it belongs to a cluster".to_owned())
-    }
-
-    fn keep_book(&self, text: &str) {
-        // The thread ends with this sender, so it is there.
-        drop(self.books.send(text.to_owned()));
     }
 }

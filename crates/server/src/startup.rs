@@ -6,8 +6,9 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
+use std::time::Duration;
 
-use cluster::{IndexThread, Node, NodeOptions};
+use cluster::{IndexThread, Node, NodeOptions, Post};
 use datum::Text;
 use engine::Engine;
 use engine::rocks::{EngineOptions, RocksEngine};
@@ -27,7 +28,7 @@ use crate::log_lines::LogLines;
 use crate::node_service::NodeService;
 use crate::outside;
 use crate::password;
-use crate::peers::{Ground, Peers};
+use crate::peers::{Peers, Surroundings};
 use crate::pid_file::PidFile;
 use crate::server_name;
 use crate::start_error::StartError;
@@ -36,6 +37,11 @@ use crate::worker::Workers;
 /// What V1_0 drivers are told. They look at it to know what the server can do, so it names the
 /// release of RethinkDB whose protocol and language are spoken.
 const PROTOCOL_RELEASE: &str = concat!("2.4.4-rekindle-", env!("CARGO_PKG_VERSION"));
+
+/// How long the catalog is waited for before that is said in the log once more.
+const CATALOG_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server that stops waits for others to lead in its place.
+const HAND_OVER: Duration = Duration::from_secs(3);
 
 /// Rows that were read lately take this part of the cache's size; the engine's blocks take the rest.
 const ROW_CACHE_DIVISOR: u64 = 2;
@@ -49,7 +55,8 @@ pub fn create(config: &Config) -> Result<(), StartError> {
     let _lines = LogLines::start();
     let directory = DataDirectory::take(&config.directory, Opening::Create, Box::new(RealFiles))?;
     let machine = Machine::new();
-    let (node, _) = machine.open(config, &directory)?;
+    let stores = machine.open_stores(config, &directory)?;
+    let node = machine.open_node(config, &directory, stores, &[])?;
     set_initial_password(&node, config, &machine)?;
     tracing::info!("Created directory {} and a metadata file inside it.", shown(directory.path()));
     Ok(())
@@ -80,12 +87,20 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     pages.health.enter(Stage::Starting("reading the log and opening the tables"));
 
     let machine = Machine::new();
-    let (node, engine) = machine.open(config, &directory)?;
+    let stores = machine.open_stores(config, &directory)?;
+    let addresses = cluster_addresses(config, &ports.cluster);
+    let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
+    let engine = stores.engine.clone();
+    let node = machine.open_node(config, &directory, stores, &addresses)?;
+    peers.reception.open(&node);
+    while !node.await_catalog(CATALOG_PATIENCE) {
+        tracing::info!("Waiting for the cluster's catalog...");
+    }
+    node.sweep_left_behind()?;
     set_initial_password(&node, config, &machine)?;
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     let indexes = IndexThread::start(&node)?;
     let running = Running::start(config, &machine, &node, &announcement, argv)?;
-    let peers = link(config, &node, &machine, &directory, ports.cluster)?;
     pages.sources.observe(Observed {
         links: peers.links.clone(),
         counters: running.workers.counters(),
@@ -101,6 +116,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
 
     runtime.block_on(crate::shutdown::asked())?;
     pages.health.enter(Stage::ShuttingDown);
+    node.hand_over(HAND_OVER);
     running.stop(runtime);
     peers.stop();
     drop(indexes);
@@ -110,24 +126,6 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     drop(engine);
     tracing::info!("Storage engine shut down.");
     Ok(())
-}
-
-/// Lets other servers connect.
-fn link(
-    config: &Config,
-    node: &Node,
-    machine: &Machine,
-    directory: &DataDirectory,
-    cluster: Bound,
-) -> Result<Peers, StartError> {
-    let ground = Ground {
-        directory: directory.path().to_owned(),
-        files: machine.files.clone(),
-        clock: machine.clock.clone(),
-        random: machine.random.clone(),
-    };
-    let (addresses, port) = (cluster_addresses(config, &cluster), cluster.port);
-    Peers::start(config, node, ground, addresses, port, listening("cluster", cluster)?)
 }
 
 /// Where others reach this server: as it was told, or else where it listens.
@@ -180,12 +178,8 @@ impl Machine {
         }
     }
 
-    /// Opens everything in `directory`: the engine, the log, and what was not applied yet.
-    fn open(
-        &self,
-        config: &Config,
-        directory: &DataDirectory,
-    ) -> Result<(Arc<Node>, Arc<dyn Engine>), StartError> {
+    /// Opens the engine and the log in `directory`.
+    fn open_stores(&self, config: &Config, directory: &DataDirectory) -> Result<Stores, StartError> {
         let dir = directory.path();
         let failed =
             |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
@@ -194,22 +188,77 @@ impl Machine {
         let engine: Arc<dyn Engine> =
             Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config))?);
         let replicas = Replicas::with_row_cache(engine.clone(), row_cache_bytes(config))?;
-        let options = FileLogOptions { random: self.random.clone(), ..FileLogOptions::default() };
+        let post = Post::new(replicas.clone());
+        let options = FileLogOptions {
+            random: self.random.clone(),
+            mail: post.clone(),
+            watch: post.clone(),
+            ..FileLogOptions::default()
+        };
         let (files, clock) = (self.files.clone(), self.clock.clone());
         let log: Arc<dyn Log> =
             Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
-        let node = Node::open(NodeOptions {
-            dir: dir.to_owned(),
-            server_name: Text::from(name),
-            server_tags: config.server_tags.iter().map(|tag| Text::from(tag.as_str())).collect(),
-            replicas,
-            log,
+        Ok(Stores { name, engine, replicas, post, log })
+    }
+
+    /// Opens the node over `stores`, and what was not applied yet.
+    fn open_node(
+        &self,
+        config: &Config,
+        directory: &DataDirectory,
+        stores: Stores,
+        addresses: &[String],
+    ) -> Result<Arc<Node>, StartError> {
+        let texts = |texts: &[String]| texts.iter().map(|text| Text::from(text.as_str())).collect();
+        Ok(Node::open(NodeOptions {
+            dir: directory.path().to_owned(),
+            server_name: Text::from(stores.name),
+            server_tags: texts(&config.server_tags),
+            cache_size_mb: configured_mb(config),
+            addresses: texts(addresses),
+            replicas: stores.replicas,
+            log: stores.log,
+            post: stores.post,
             clock: self.clock.clone(),
             files: self.files.clone(),
             random: self.random.clone(),
             admin_password: password::record("", None, &*self.random),
-        })?;
-        Ok((node, engine))
+        })?)
+    }
+}
+
+/// What a data directory holds, opened, and the way letters take.
+struct Stores {
+    name: String,
+    engine: Arc<dyn Engine>,
+    replicas: Arc<Replicas>,
+    post: Arc<Post>,
+    log: Arc<dyn Log>,
+}
+
+impl Stores {
+    fn link(
+        &self,
+        config: &Config,
+        directory: &DataDirectory,
+        machine: &Machine,
+        addresses: Vec<String>,
+        cluster: Bound,
+    ) -> Result<Peers, StartError> {
+        let around = Surroundings {
+            config,
+            dir: directory.path(),
+            name: &self.name,
+            cache_size_mb: configured_mb(config),
+            addresses,
+            port: cluster.port,
+            post: &self.post,
+            log: &self.log,
+            files: &machine.files,
+            clock: &machine.clock,
+            random: &machine.random,
+        };
+        Peers::start(&around, listening("cluster", cluster)?)
     }
 }
 
@@ -325,6 +374,10 @@ impl Running {
             web: outside::web(config),
             scripts: outside::scripts(config),
         });
+        node.answer_queries(Arc::new(query::QuestionDesk::new(queries.clone())));
+        if let Some(wire) = node.query_wire() {
+            queries.links().set(wire);
+        }
         let service = Arc::new(NodeService::new(node.clone(), queries));
         let house = Arc::new(House::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?);
         let workers = Arc::new(Workers::start(&house, config.cores)?);
@@ -348,6 +401,13 @@ impl Running {
     }
 }
 
+fn configured_mb(config: &Config) -> Option<u64> {
+    match config.cache {
+        crate::config::CacheSize::Auto => None,
+        crate::config::CacheSize::Megabytes(megabytes) => Some(megabytes),
+    }
+}
+
 fn facts(config: &Config, machine: &Machine, ports: &Announcement, argv: Vec<String>) -> query::ServerFacts {
     let cache = |bytes: u64| bytes >> 20;
     query::ServerFacts {
@@ -359,10 +419,7 @@ fn facts(config: &Config, machine: &Machine, ports: &Announcement, argv: Vec<Str
         argv: argv.into_iter().map(Text::from).collect(),
         pid: std::process::id(),
         cache_mb: cache(config.cache.bytes(available_bytes())),
-        cache_mb_configured: match config.cache {
-            crate::config::CacheSize::Auto => None,
-            crate::config::CacheSize::Megabytes(megabytes) => Some(megabytes),
-        },
+        cache_mb_configured: configured_mb(config),
         // rethinkdb-dump and its kin work only with a server that begins so.
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix: machine.clock.unix(),

@@ -34,7 +34,10 @@ impl Progress {
         sequence: u64,
         mut dependencies: impl Iterator<Item = u64>,
     ) -> Verdict {
-        if incarnation != self.incarnation {
+        if incarnation < self.incarnation {
+            return Verdict::Skip;
+        }
+        if incarnation > self.incarnation {
             *self = Progress { incarnation, ..Progress::default() };
         }
         if sequence > self.sequence {
@@ -157,6 +160,14 @@ mod tests {
         check(&mut progress, 9, &[3], Verdict::Skip);
         assert_eq!(progress.admit(2, 1, std::iter::empty()), Verdict::Apply);
         assert_eq!(progress, Progress { incarnation: 2, sequence: 1, missing: vec![] });
+    }
+
+    #[test]
+    fn an_older_incarnation_is_skipped() {
+        let mut progress = Progress::default();
+        assert_eq!(progress.admit(3, 1, std::iter::empty()), Verdict::Apply);
+        assert_eq!(progress.admit(2, 9, std::iter::empty()), Verdict::Skip);
+        assert_eq!(progress, Progress { incarnation: 3, sequence: 1, missing: vec![] });
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod latch;
 mod proposal;
 mod replica;
 mod replicas;
+mod restore;
 mod shard;
 mod ticket;
 
@@ -34,6 +35,7 @@ pub use index::{
     IndexRow, IndexRows, RowOrder, Side,
 };
 pub use replicas::Replicas;
+pub use restore::{CopyEnd, RestoreError};
 pub use shard::Shard;
 pub use storage::{Direction, IndexBuild, IndexId, ReadError, TableSnapshot};
 pub use ticket::WriteTicket;

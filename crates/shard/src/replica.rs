@@ -2,20 +2,36 @@
 //! applies entries.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use engine::Batch;
-use log::{GroupId, Lsn};
+use log::{GroupId, Lsn, PeerId, Role, Term};
 use parking_lot::Mutex;
 use storage::{Applied, Changes, Count, IndexBuild, IndexId, Part, ReadError, Store, Table, TableId};
 
 use crate::chain::{Progress, Verdict};
 use crate::entry::{BadEntry, Entry, Item};
 
+/// What part the replica plays now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Office {
+    /// The term in which it leads; 0 when it does not.
+    pub(crate) term: Term,
+    /// Who leads otherwise.
+    pub(crate) leader: Option<PeerId>,
+}
+
 /// The applied state of one group.
 pub(crate) struct Replica {
     pub(crate) group: GroupId,
     table: TableId,
+    // 0 when another leads: looked at by every read and write.
+    term: AtomicU64,
+    // `None` until a part was told.
+    leader: Mutex<Option<Option<PeerId>>>,
+    void: AtomicBool,
+    told: OnceLock<Box<dyn Fn(Lsn) + Send + Sync>>,
     applied: AtomicU64,
     rows: AtomicU64,
     behind: Mutex<Behind>,
@@ -71,6 +87,10 @@ impl Replica {
         Ok(Replica {
             group,
             table: table.id(),
+            term: AtomicU64::new(0),
+            leader: Mutex::new(None),
+            void: AtomicBool::new(false),
+            told: OnceLock::new(),
             applied: AtomicU64::new(behind.lsn.0),
             rows: AtomicU64::new(behind.rows),
             behind: Mutex::new(behind),
@@ -79,6 +99,30 @@ impl Replica {
             highest_index: AtomicU32::new(builds.iter().map(|(index, _)| index.0).max().unwrap_or(0)),
             builds: Mutex::new(builds.into_iter().collect()),
         })
+    }
+
+    pub(crate) fn is_void(&self) -> bool {
+        self.void.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn make_void(&self) {
+        self.void.store(true, Ordering::Release);
+    }
+
+    /// Takes the state that the engine has now: its rows were replaced by a copy.
+    pub(crate) fn reload(&self, store: &Store, table: &Table, part: &Part) -> Result<(), ReadError> {
+        let Replica { behind, builds, registrations, highest_index, .. } = Replica::load(store, table, part)?;
+        let behind = behind.into_inner();
+        *self.builds.lock() = builds.into_inner();
+        self.highest_index.store(highest_index.into_inner(), Ordering::Release);
+        // Never the number of before, or it would go unnoticed that there are others.
+        let told = self.registrations.load(Ordering::Acquire) + registrations.into_inner() + 1;
+        self.registrations.store(told, Ordering::Release);
+        self.rows.store(behind.rows, Ordering::Release);
+        self.applied.store(behind.lsn.0, Ordering::Release);
+        *self.behind.lock() = behind;
+        self.void.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// The last position that reads show.
@@ -111,9 +155,49 @@ impl Replica {
         IndexId(self.highest_index.load(Ordering::Acquire))
     }
 
-    /// From now on remembers skipped proposals of `incarnation`, for those who wait for them.
-    pub(crate) fn lead(&self, incarnation: u64) {
-        self.skips.lock().incarnation = Some(incarnation);
+    /// The part this replica plays.
+    pub(crate) fn office(&self) -> Office {
+        match self.term.load(Ordering::Acquire) {
+            0 => Office { term: Term(0), leader: self.leader.lock().flatten() },
+            term => Office { term: Term(term), leader: None },
+        }
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.term.load(Ordering::Acquire) != 0
+    }
+
+    /// Takes note of a new part. A leader remembers skipped proposals of its term, for those who wait
+    /// for them.
+    pub(crate) fn take_office(&self, role: Role) {
+        self.enter(&mut self.leader.lock(), role);
+    }
+
+    /// As [`Replica::take_office`], unless a part was told already, which is newer.
+    pub(crate) fn take_first_office(&self, role: Role) {
+        let mut leader = self.leader.lock();
+        if leader.is_none() {
+            self.enter(&mut leader, role);
+        }
+    }
+
+    fn enter(&self, known: &mut Option<Option<PeerId>>, role: Role) {
+        match role {
+            Role::Leader { term } => {
+                *known = Some(None);
+                self.skips.lock().incarnation = Some(incarnation(term));
+                self.term.store(term.0, Ordering::Release);
+            }
+            Role::Follower { leader, .. } => {
+                *known = Some(leader);
+                self.term.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Calls `told` with the position whenever entries were applied. Only the first one is kept.
+    pub(crate) fn tell(&self, told: Box<dyn Fn(Lsn) + Send + Sync>) {
+        drop(self.told.set(told));
     }
 
     /// Whether proposal `sequence`, which is in the log, was not carried out. True once.
@@ -180,6 +264,9 @@ impl Replica {
             }
             self.registrations.store(builds.len() as u64, Ordering::Release);
         }
+        if let Some(told) = self.told.get() {
+            told(self.applied());
+        }
         if !step.skipped.is_empty() {
             let mut skips = self.skips.lock();
             let leading = skips.incarnation;
@@ -187,6 +274,11 @@ impl Replica {
             skips.sequences.extend(own.map(|(_, sequence)| sequence));
         }
     }
+}
+
+/// What the entries of a leader of `term` carry: docs/formats/entry.md.
+pub(crate) fn incarnation(term: Term) -> u64 {
+    term.0 | 1 << 63
 }
 
 impl Behind {

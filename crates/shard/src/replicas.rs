@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::Engine;
-use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn};
+use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn, Role};
 use parking_lot::RwLock;
 use storage::{Applied, Changes, FormatError, Store};
 
@@ -53,6 +53,20 @@ impl Replicas {
     /// Lets go of a shard whose group is closed: no entry of it will come any more.
     pub fn forget(&self, group: GroupId) {
         self.groups.write().remove(&group);
+    }
+
+    /// The log says what part the group's replica plays now.
+    pub fn take_office(&self, group: GroupId, role: Role) {
+        if let Some(replica) = self.groups.read().get(&group) {
+            replica.take_office(role);
+        }
+    }
+
+    /// The log says that the group's rows are void until they are replaced by a copy.
+    pub fn make_void(&self, group: GroupId) {
+        if let Some(replica) = self.groups.read().get(&group) {
+            replica.make_void();
+        }
     }
 
     fn find(&self, group: GroupId) -> Result<Arc<Replica>, ApplyError> {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
-use log::{Birth, Durability, GroupId, Log, Lsn, ProposeError};
+use log::{Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
 use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::draft::{Decision, Draft};
 use crate::index::{IndexDef, IndexDefs, IndexError, IndexQuery, IndexRows, KeptIndexes};
 use crate::latch::{Held, Latches};
 use crate::proposal::{Answers, Proposal};
-use crate::replica::Replica;
+use crate::replica::{Replica, incarnation};
 use crate::ticket;
 use crate::{OpenError, Replicas, WriteError, WriteRefusal, WriteTicket};
 
@@ -20,8 +20,6 @@ pub struct Shard {
     log: Arc<dyn Log>,
     table: Table,
     part: Part,
-    // The position applied when this shard began to propose: docs/formats/entry.md.
-    incarnation: u64,
     sequence_last: AtomicU64,
     retired: AtomicBool,
     indexes: KeptIndexes,
@@ -31,29 +29,31 @@ pub struct Shard {
 
 impl Shard {
     /// Opens the shard of `table` that `group` orders, for the keys in `range`: replays what the log
-    /// has and the engine has not. Blocks meanwhile.
+    /// has and the engine has not. Blocks meanwhile. `birth` says how a new group begins.
+    ///
+    /// It takes writes when [`Replicas::take_office`] says that it leads.
     pub fn open(
         replicas: &Arc<Replicas>,
         log: Arc<dyn Log>,
         table: TableId,
         group: GroupId,
         range: KeyRange,
+        birth: Birth,
     ) -> Result<Arc<Shard>, OpenError> {
         let table = Table::new(Arc::clone(replicas.store()), table);
         let part = Part { range, group };
         let replica = Arc::new(Replica::load(replicas.store(), &table, &part)?);
         replicas.add(Arc::clone(&replica));
-        if let Err(error) = log.open_group(group, replica.applied(), Birth::Alone) {
+        if let Err(error) = log.open_group(group, replica.applied(), birth) {
             replicas.forget(group);
             return Err(error.into());
         }
-        let incarnation = replica.applied().0;
-        replica.lead(incarnation);
+        // A log that nobody watches does not tell.
+        replica.take_first_office(log.group_status(group)?.role);
         Ok(Arc::new(Shard {
             log,
             table,
             part,
-            incarnation,
             sequence_last: AtomicU64::new(0),
             retired: AtomicBool::new(false),
             indexes: KeptIndexes::default(),
@@ -87,6 +87,52 @@ impl Shard {
         self.answers.replica.applied()
     }
 
+    /// Whether this replica leads: it takes writes, and its applied state is the newest there is.
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        self.answers.replica.leads()
+    }
+
+    /// The replica that leads, as far as this one knows; `None` also when it is this one.
+    #[must_use]
+    pub fn leader(&self) -> Option<PeerId> {
+        self.answers.replica.office().leader
+    }
+
+    /// Calls `told` with the position whenever entries were applied, on the log's thread: it must not
+    /// wait. Only the first one is kept.
+    pub fn on_applied(&self, told: Box<dyn Fn(Lsn) + Send + Sync>) {
+        self.answers.replica.tell(told);
+    }
+
+    /// A ticket that resolves once a majority has confirmed that this replica leads, and everything
+    /// acknowledged before this call is applied here: reads that follow are linearizable.
+    pub fn confirm(&self) -> WriteTicket {
+        let (sender, ticket) = ticket::pair();
+        let done = move |outcome: Result<Lsn, ProposeError>| sender.send(outcome.map_err(Into::into));
+        self.log.read_index(self.part.group, Box::new(done));
+        ticket
+    }
+
+    /// Takes the state that the engine has now: the rows were replaced by a copy.
+    pub(crate) fn reload(&self) -> Result<(), ReadError> {
+        self.answers.replica.reload(self.table.store(), &self.table, &self.part)
+    }
+
+    /// Whether the rows are void until they are replaced by a copy: nobody may read them.
+    #[must_use]
+    pub fn is_void(&self) -> bool {
+        self.answers.replica.is_void()
+    }
+
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    pub(crate) fn part(&self) -> &Part {
+        &self.part
+    }
+
     /// The keys this shard answers for.
     #[must_use]
     pub fn range(&self) -> &KeyRange {
@@ -111,13 +157,13 @@ impl Shard {
         durability: Durability,
         decide: impl FnOnce(Option<&Object>) -> (Decision, R),
     ) -> Result<(R, WriteTicket), WriteError> {
-        let held = self.hold(std::slice::from_ref(key))?;
+        let (held, term) = self.hold(std::slice::from_ref(key))?;
         let indexes = self.indexes.kept(&self.answers.replica)?;
         let mut draft = Draft::default();
         let old = self.newest(key, &held, &mut draft)?;
         let (decision, answer) = decide(old.as_ref());
         draft.add(key, old.as_ref(), decision, &indexes);
-        Ok((answer, self.propose(draft, held, durability).1))
+        Ok((answer, self.propose(draft, held, term, durability).1))
     }
 
     /// Writes several rows in one entry: all of them or none. `decide` is called once per key in the
@@ -132,7 +178,7 @@ impl Shard {
         durability: Durability,
         mut decide: impl FnMut(usize, Option<&Object>) -> (Decision, R),
     ) -> Result<(Vec<R>, WriteTicket), WriteError> {
-        let held = self.hold(keys)?;
+        let (held, term) = self.hold(keys)?;
         let mut draft = Draft::default();
         let indexes = self.indexes.kept(&self.answers.replica)?;
         let mut answers = Vec::with_capacity(keys.len());
@@ -142,7 +188,7 @@ impl Shard {
             draft.add(key, old.as_ref(), decision, &indexes);
             answers.push(answer);
         }
-        Ok((answers, self.propose(draft, held, durability).1))
+        Ok((answers, self.propose(draft, held, term, durability).1))
     }
 
     /// Writes rows whatever was there before, in one entry. What goes wrong is in the ticket.
@@ -234,7 +280,7 @@ impl Shard {
         after: Option<u64>,
         durability: Durability,
     ) -> Result<(u64, WriteTicket), WriteError> {
-        let held = self.hold(keys)?;
+        let (held, term) = self.hold(keys)?;
         let mut draft = Draft::default();
         after.into_iter().for_each(|sequence| draft.depend_on(sequence));
         let mut indexes = self.indexes().to_vec();
@@ -247,7 +293,7 @@ impl Shard {
         for (index, build) in builds {
             draft.add_build(index, build);
         }
-        Ok(self.propose(draft, held, durability))
+        Ok(self.propose(draft, held, term, durability))
     }
 
     /// Returns when every write that is between reading and proposing now is proposed.
@@ -255,16 +301,26 @@ impl Shard {
         self.answers.latches.wait_for_writers();
     }
 
-    fn hold(&self, keys: &[PrimaryKey]) -> Result<Held<'_>, WriteRefusal> {
+    /// Takes writes again after [`Shard::retire`]: nobody took over.
+    pub fn reinstate(&self) {
+        self.retired.store(false, Ordering::Release);
+    }
+
+    /// The latches of `keys`, and the term in which what is read under them is the newest.
+    fn hold(&self, keys: &[PrimaryKey]) -> Result<(Held<'_>, Term), WriteRefusal> {
         let group = self.part.group;
         if let Some(key) = keys.iter().find(|key| !self.part.range.contains(key)) {
             return Err(WriteRefusal::Elsewhere { key: key.clone(), group });
         }
         let held = self.answers.latches.hold(keys.iter());
+        let office = self.answers.replica.office();
+        if office.term == Term(0) {
+            return Err(Refusal::NotLeader { leader: office.leader }.into());
+        }
         if self.retired.load(Ordering::Acquire) {
             return Err(WriteRefusal::Retired { group });
         }
-        Ok(held)
+        Ok((held, office.term))
     }
 
     /// The row the next change of `key` is evaluated on.
@@ -301,16 +357,22 @@ impl Shard {
     }
 
     /// Proposes what is in `draft`; also the number it has.
-    fn propose(&self, draft: Draft, mut held: Held<'_>, durability: Durability) -> (u64, WriteTicket) {
+    fn propose(
+        &self,
+        draft: Draft,
+        mut held: Held<'_>,
+        term: Term,
+        durability: Durability,
+    ) -> (u64, WriteTicket) {
         if draft.is_nothing() {
             return (0, WriteTicket::known(Ok(self.applied())));
         }
         let sequence = self.sequence_last.fetch_add(1, Ordering::Relaxed) + 1;
-        let entry = draft.encode(self.incarnation, sequence);
+        let entry = draft.encode(incarnation(term), sequence);
         let keys = draft.publish(&mut held, sequence);
         let (proposal, ticket) = Proposal::new(Arc::clone(&self.answers), keys, sequence);
         // Still under the latches: the log's order is the order of evaluation.
-        self.log.propose(self.part.group, entry, durability, proposal.done());
+        self.log.propose_in(self.part.group, Some(term), entry, durability, proposal.done());
         drop(held);
         proposal.let_go();
         (sequence, ticket)

@@ -20,9 +20,16 @@ pub struct Applied {
 impl Applied {
     /// The group's record, if any entry of it was ever applied.
     pub fn read(engine: &dyn Engine, group: GroupId) -> Result<Option<Applied>, ReadError> {
-        let Some(stored) = engine.get(Space::Meta, &applied_key(group))? else {
-            return Ok(None);
-        };
+        Applied::decode(engine.get(Space::Meta, &applied_key(group))?, group)
+    }
+
+    /// The record in a snapshot.
+    pub fn read_at(snapshot: &dyn Snapshot, group: GroupId) -> Result<Option<Applied>, ReadError> {
+        Applied::decode(snapshot.get(Space::Meta, &applied_key(group))?, group)
+    }
+
+    fn decode(stored: Option<Bytes>, group: GroupId) -> Result<Option<Applied>, ReadError> {
+        let Some(stored) = stored else { return Ok(None) };
         let (lsn, _) = stored.split_first_chunk().ok_or_else(|| corrupt_meta(format!("group {group}")))?;
         Ok(Some(Applied { lsn: Lsn(u64::from_le_bytes(*lsn)), progress: stored.slice(8..) }))
     }

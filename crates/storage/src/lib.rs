@@ -46,6 +46,6 @@ pub use row_cache::RowCacheStats;
 pub use scan::RowScan;
 pub use snapshot::TableSnapshot;
 pub use store::Store;
-pub use sweep::{drop_index, drop_table, forget_group, indexes_present, tables_present};
+pub use sweep::{drop_index, drop_table, forget_group, groups_present, indexes_present, tables_present};
 pub use table::Table;
 pub use table_id::TableId;

@@ -8,7 +8,7 @@ use engine::{Direction, Snapshot, Space};
 
 use crate::layout::{RowKey, RowSpan};
 use crate::row::decode;
-use crate::{Count, IndexId, IndexScan, IndexSpan, Part, ReadError, RowScan, TableId};
+use crate::{Applied, Count, IndexId, IndexScan, IndexSpan, Part, ReadError, RowScan, TableId};
 
 /// A read-only view of a part of a table. Later writes are not seen. Cheap to clone; keeps
 /// overwritten rows alive for as long as it lives.
@@ -60,6 +60,11 @@ impl TableSnapshot {
         let (start, end) = span.within(self.table, index);
         let span = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
         Ok(self.view.bytes_in(Space::Index, span)?)
+    }
+
+    /// How far the log of this part's group is contained in the view.
+    pub fn applied(&self) -> Result<Applied, ReadError> {
+        Ok(Applied::read_at(&*self.view, self.part.group)?.unwrap_or_default())
     }
 
     /// The number of rows of this part. Reads one record, not the rows.

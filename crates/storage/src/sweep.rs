@@ -86,3 +86,17 @@ pub fn tables_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<TableId>, Read
     }
     Ok(tables)
 }
+
+/// The groups that the engine remembers something of.
+pub fn groups_present(snapshot: &Arc<dyn Snapshot>) -> Result<Vec<GroupId>, ReadError> {
+    let (first, last) = (applied_key(GroupId(0)), applied_key(GroupId(u64::MAX)));
+    let span = (Bound::Included(&first[..]), Bound::Included(&last[..]));
+    let mut scan = Arc::clone(snapshot).scan(Space::Meta, span, Direction::Ascending);
+    let mut groups = Vec::new();
+    while let Some((key, _)) = scan.next()? {
+        let number = key.get(1..).and_then(|bytes| bytes.try_into().ok());
+        let number = number.ok_or_else(|| corrupt_meta("a group's key"))?;
+        groups.push(GroupId(u64::from_be_bytes(number)));
+    }
+    Ok(groups)
+}

@@ -24,6 +24,12 @@ impl Table {
         Table { store, id }
     }
 
+    /// The store it is in.
+    #[must_use]
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
     /// The table's id.
     #[must_use]
     pub fn id(&self) -> TableId {

@@ -2,25 +2,9 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use log::GroupId;
+pub use log::{Letter, PeerId};
 
 use super::frame::Damage;
-
-/// Names one replica, never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PeerId(pub u64);
-
-/// Bytes from one replica of a group to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
-    /// The group.
-    pub group: GroupId,
-    /// The replica that wrote it.
-    pub from: PeerId,
-    /// The replica it is for.
-    pub to: PeerId,
-    /// What it says.
-    pub body: Bytes,
-}
 
 /// Bytes of a letter beside its body.
 pub(super) const ENVELOPE_BYTES: usize = 28;

@@ -40,10 +40,9 @@ pub(crate) fn stop_elsewhere(cx: &Cx, id: Uuid) {
 
 /// The other servers that can be asked now.
 fn others(cx: &Cx) -> Vec<ServerId> {
-    cx.service
-        .links()
-        .elsewhere()
-        .into_iter()
-        .filter(|server| cx.service.links().is_connected(*server))
-        .collect()
+    let (links, own) = (cx.service.links(), cx.node().identity().server);
+    let catalog = cx.catalog();
+    let known = catalog.servers().into_iter().map(|server| server.id).filter(|server| *server != own);
+    let others = links.elsewhere().into_iter().chain(known);
+    others.filter(|server| links.is_connected(*server)).collect()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ServerId, ShardHandle};
+use cluster::{Route, ServerId, ShardHandle};
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use reql::EvalError;
 use shard::Shard;
@@ -26,6 +26,15 @@ pub(crate) enum Site<'a> {
     Far(ServerId),
 }
 
+impl<'a> From<Route<'a>> for Site<'a> {
+    fn from(route: Route<'a>) -> Site<'a> {
+        match route {
+            Route::Near(near) => Site::Near(near),
+            Route::Far(server) => Site::Far(server),
+        }
+    }
+}
+
 impl Service {
     /// The replica that leads `shard`: for writes, and for reads that must be up to date. `None`
     /// while nobody is known to lead.
@@ -33,16 +42,22 @@ impl Service {
         if let Some(server) = self.links().elsewhere() {
             return Some(Site::Far(server));
         }
-        match shard {
-            ShardHandle::Near(near) => Some(Site::Near(near)),
-        }
+        shard.leader().map(Site::from)
     }
 
     /// A replica that may answer reads of `mode`.
     pub(crate) fn reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Site<'a>> {
+        if let Some(server) = self.links().elsewhere() {
+            return Some(Site::Far(server));
+        }
         match mode {
             ReadMode::Single | ReadMode::Majority => self.leader(shard),
-            ReadMode::Outdated | ReadMode::DebugDirect => self.leader(shard),
+            ReadMode::Outdated => shard.nearest(|server| self.links().is_connected(server)).map(Site::from),
+            // Whoever asks wants what is here, if anything is.
+            ReadMode::DebugDirect => match shard.near() {
+                Some(near) => Some(Site::Near(near)),
+                None => self.leader(shard),
+            },
         }
     }
 }
@@ -83,8 +98,12 @@ impl Patience {
 /// `table` as the catalog has it now. Fails if it was dropped.
 pub(crate) fn fresh(cx: &Cx, table: &StoredTable) -> Result<StoredTable, EvalError> {
     let (db, name) = (&table.handle.db.name, &table.handle.config.name);
-    match cx.node().catalog_guard().table_by_id(table.handle.config.id) {
-        Some(handle) => Ok(StoredTable { handle: handle.clone(), read_mode: table.read_mode }),
+    let found = cx.node().catalog_guard().table_by_id(table.handle.config.id).cloned();
+    match found {
+        Some(handle) => {
+            cx.node().find_leaders(&handle);
+            Ok(StoredTable { handle, read_mode: table.read_mode })
+        }
         None => Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist."))),
     }
 }

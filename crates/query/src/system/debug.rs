@@ -45,7 +45,7 @@ impl SystemTable for Stats {
         let node = cx.node();
         Ok(vec![object([
             ("id", node.identity().server.to_string().into()),
-            ("name", Datum::String(node.name().clone())),
+            ("name", Datum::String(node.name())),
             ("stats", Datum::Object(Object::default())),
         ])])
     }

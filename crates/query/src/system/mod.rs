@@ -10,13 +10,14 @@ mod logs;
 mod permissions;
 mod server_config;
 mod server_status;
+mod shard_places;
 mod stats;
 mod table_config;
 mod table_status;
 mod users;
 
 pub(crate) use db_config::db_row;
-pub(crate) use table_config::config_row;
+pub(crate) use table_config::{config_row, shard_rows};
 pub(crate) use table_status::status_row;
 
 use crate::ids::NAMES;

@@ -1,13 +1,19 @@
-//! `rethinkdb.server_config`: name, tags and cache size of each server.
+//! `rethinkdb.server_config`: name, tags and cache size of each server. Deleting the row of a server
+//! that is gone removes it for good.
 
-use datum::{Datum, Object};
+use cluster::ServerId;
+use datum::{Datum, Object, Text};
 use reql::EvalError;
+use uuid::Uuid;
 
-use super::fields::{object, strings};
+use super::fields::{object, only, string, strings};
 use crate::context::Cx;
+use crate::failure::admin_failed;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct ServerConfig;
+
+const WRONG: &str = "The row you're trying to put into `rethinkdb.server_config` has the wrong format. ";
 
 impl SystemTable for ServerConfig {
     fn name(&self) -> &'static str {
@@ -15,32 +21,79 @@ impl SystemTable for ServerConfig {
     }
 
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
-        let node = cx.node();
-        let cache = match cx.service.facts.cache_mb_configured {
-            None => "auto".into(),
-            Some(mb) => Datum::Number(mb as f64),
+        let catalog = cx.catalog();
+        let row = |server: &&cluster::ServerConfig| {
+            object([
+                ("id", server.id.to_string().into()),
+                ("name", Datum::String(server.name.clone())),
+                ("tags", strings(server.tags.iter().cloned())),
+                (
+                    "cache_size_mb",
+                    server.cache_size_mb.map_or_else(|| "auto".into(), |mb| Datum::Number(mb as f64)),
+                ),
+            ])
         };
-        Ok(vec![object([
-            ("id", node.identity().server.to_string().into()),
-            ("name", Datum::String(node.name().clone())),
-            ("tags", strings(node.tags().iter().cloned())),
-            ("cache_size_mb", cache),
-        ])])
+        Ok(catalog.servers().iter().map(row).collect())
     }
 
-    fn write(&self, _cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
-        let verb = match (edit.old, edit.new) {
-            (None, _) => "insert new rows into",
-            (_, None) => "delete rows from",
-            (Some(old), Some(new)) if old == new => return Ok(()),
-            _ => {
-                return Err(EvalError::op_failed(
-                    "Changing `rethinkdb.server_config` while the server runs is not supported; use its command line.",
-                ));
-            }
-        };
-        Err(EvalError::op_failed(format!(
-            "It's illegal to {verb} the `rethinkdb.server_config` system table."
-        )))
+    fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
+        match (edit.old, edit.new) {
+            (None, _) => Err(EvalError::op_failed(
+                "It's illegal to insert new rows into the `rethinkdb.server_config` system table.",
+            )),
+            (Some(old), None) => cx.node().remove_server(id_of(old)?).map_err(admin_failed),
+            (Some(old), Some(new)) => change(cx, old, new).map_err(|error| error.prefixed(WRONG))?,
+        }
     }
+}
+
+/// Checks the row; what comes of carrying it out is inside.
+fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, EvalError> {
+    only(new, &["id", "name", "tags", "cache_size_mb"])?;
+    let name = string(new, "name")?;
+    if let Err(error) = crate::names::check_name("Server", &name) {
+        return Err(error.prefixed("In `name`: "));
+    }
+    let tags = tags(new)?;
+    let cache = match new.get("cache_size_mb") {
+        Some(Datum::String(text)) if text == "auto" => None,
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
+        Some(Datum::Number(n)) if n >= 0.0 && n.is_finite() => Some(n as u64),
+        Some(other) => {
+            let shown = other.pretty();
+            return Err(EvalError::op_failed(format!(
+                "In `cache_size_mb`: Expected a number or 'auto', got {shown}"
+            )));
+        }
+        None => return Err(EvalError::op_failed("Expected a field named `cache_size_mb`.")),
+    };
+    Ok(cx.node().change_server(id_of(old)?, &name, &tags, cache).map_err(admin_failed))
+}
+
+fn tags(row: &Object) -> Result<Vec<Text>, EvalError> {
+    let wrong = |what: &str, value: &Datum| {
+        let shown = value.pretty();
+        EvalError::op_failed(format!("In `tags`: Expected {what}, got {shown}"))
+    };
+    match row.get("tags") {
+        Some(Datum::Array(items)) => {
+            let mut tags: Vec<Text> = Vec::new();
+            for item in items.iter() {
+                let Datum::String(tag) = item else { return Err(wrong("a server tag", item)) };
+                crate::names::check_name("Server tag", tag).map_err(|error| error.prefixed("In `tags`: "))?;
+                if !tags.contains(tag) {
+                    tags.push(tag.clone());
+                }
+            }
+            Ok(tags)
+        }
+        Some(other) => Err(wrong("an array", &other)),
+        None => Err(EvalError::op_failed("Expected a field named `tags`.")),
+    }
+}
+
+fn id_of(row: &Object) -> Result<ServerId, EvalError> {
+    let text = string(row, "id")?;
+    let uuid = Uuid::parse_str(&text).map_err(|_| EvalError::op_failed("In `id`: Expected a UUID."))?;
+    Ok(ServerId(uuid))
 }

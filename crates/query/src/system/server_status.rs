@@ -23,7 +23,7 @@ impl SystemTable for ServerStatus {
         let (node, facts) = (cx.node(), &cx.service.facts);
         Ok(vec![object([
             ("id", node.identity().server.to_string().into()),
-            ("name", Datum::String(node.name().clone())),
+            ("name", Datum::String(node.name())),
             ("network", Datum::Object(network(facts))),
             ("process", Datum::Object(process(facts))),
         ])])

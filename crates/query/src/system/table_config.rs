@@ -1,6 +1,9 @@
 //! `rethinkdb.table_config`: one row per table; writing it creates, changes and drops.
 
-use cluster::{DbId, TableChange, TableHandle, TableOptions, WriteAcks, durability_name};
+use cluster::{
+    Catalog, DbId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions, WriteAcks,
+    durability_name, places_of,
+};
 use datum::{Datum, Object, Text};
 use log::Durability;
 use reql::EvalError;
@@ -8,6 +11,7 @@ use storage::TableId;
 use uuid::Uuid;
 
 use super::fields::{object, only, string, strings};
+use super::shard_places::shard_places;
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::hook::described_hook;
@@ -23,14 +27,6 @@ const FIELDS: [&str; 9] =
 /// The row of a table.
 pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
     let config = &table.config;
-    let server = server_name(cx, identifiers);
-    let shard = |_| {
-        Datum::Object(object([
-            ("primary_replica", Datum::String(server.clone())),
-            ("replicas", strings([server.clone()])),
-            ("nonvoting_replicas", Datum::empty_array()),
-        ]))
-    };
     object([
         ("id", config.id.uuid().to_string().into()),
         ("name", Datum::String(config.name.clone())),
@@ -40,14 +36,42 @@ pub(crate) fn config_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers)
         ("write_acks", config.write_acks.name().into()),
         ("indexes", strings(config.indexes.all().into_iter().map(|index| index.name.clone()))),
         ("write_hook", described_hook(config)),
-        ("shards", config.shards.iter().map(shard).collect::<Vec<_>>().into()),
+        ("shards", shard_rows(cx, &places_of(&config.shards), identifiers)),
     ])
+}
+
+/// Shards as rows show them.
+pub(crate) fn shard_rows(cx: &Cx, places: &[ShardPlaces], identifiers: Identifiers) -> Datum {
+    let catalog = cx.catalog();
+    let shown = |server: ServerId| named_server(&catalog, server, identifiers);
+    let sorted = |mut names: Vec<Text>| {
+        names.sort();
+        strings(names)
+    };
+    let shard = |place: &ShardPlaces| {
+        let all = place.replicas.iter().map(|(server, _)| shown(*server));
+        let nonvoting = place.replicas.iter().filter(|(_, voting)| !voting).map(|(server, _)| shown(*server));
+        Datum::Object(object([
+            ("primary_replica", Datum::String(shown(place.primary))),
+            ("replicas", sorted(all.collect())),
+            ("nonvoting_replicas", sorted(nonvoting.collect())),
+        ]))
+    };
+    places.iter().map(shard).collect::<Vec<_>>().into()
+}
+
+/// A server as rows show it.
+pub(super) fn named_server(catalog: &Catalog, server: ServerId, identifiers: Identifiers) -> Text {
+    match (identifiers, catalog.server(server)) {
+        (Identifiers::Name, Some(server)) => server.name.clone(),
+        _ => server.to_string().into(),
+    }
 }
 
 /// This server as rows show it.
 pub(super) fn server_name(cx: &Cx, identifiers: Identifiers) -> Text {
     match identifiers {
-        Identifiers::Name => cx.node().name().clone(),
+        Identifiers::Name => cx.node().name(),
         Identifiers::Uuid => cx.node().identity().server.to_string().into(),
     }
 }
@@ -78,28 +102,28 @@ impl SystemTable for TableConfigTable {
                  auto-generated primary key.",
             )),
             (None, Some(new)) => create(cx, new, edit.identifiers),
-            (Some(old), Some(new)) => change(cx, old, new),
+            (Some(old), Some(new)) => change(cx, old, new, edit.identifiers),
             (Some(old), None) => drop_table(cx, old),
         }
     }
 }
 
 fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
-    let row = read(new).map_err(|error| error.prefixed(WRONG))?;
+    let row = read(cx, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
     let db = db_named(cx, row.db, identifiers);
     let defaults = TableOptions::default();
     let options = TableOptions {
         primary_key: optional_string(new, "primary_key").unwrap_or(defaults.primary_key),
         durability: row.durability.unwrap_or(defaults.durability),
         write_acks: row.write_acks.unwrap_or(defaults.write_acks),
-        shards: row.shards.unwrap_or(defaults.shards),
+        shards: row.shards.map_or(defaults.shards, ShardsWanted::Named),
     };
     check_name("Table", &row.name)?;
     cx.node().create_table(&db, &row.name, options).map(drop).map_err(admin_failed)
 }
 
-fn change(cx: &Cx, old: &Object, new: &Object) -> Result<(), EvalError> {
-    let row = read(new).map_err(|error| error.prefixed(WRONG))?;
+fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
+    let row = read(cx, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
     for (field, why) in [
         ("primary_key", "It's illegal to change a table's primary key"),
         ("db", "It's illegal to change a table's database"),
@@ -122,7 +146,7 @@ fn change(cx: &Cx, old: &Object, new: &Object) -> Result<(), EvalError> {
         name: Some(row.name),
         durability: row.durability,
         write_acks: row.write_acks,
-        shards: row.shards,
+        shards: row.shards.filter(|_| old.get("shards") != new.get("shards")).map(ShardsWanted::Named),
         write_hook: None,
     };
     cx.node().change_table(id_of(old)?, &change).map(drop).map_err(admin_failed)
@@ -157,17 +181,17 @@ struct Settings {
     db: Text,
     durability: Option<Durability>,
     write_acks: Option<WriteAcks>,
-    shards: Option<usize>,
+    shards: Option<Vec<ShardPlaces>>,
 }
 
-fn read(row: &Object) -> Result<Settings, EvalError> {
+fn read(cx: &Cx, row: &Object, identifiers: Identifiers) -> Result<Settings, EvalError> {
     only(row, &FIELDS)?;
     Ok(Settings {
         name: string(row, "name")?,
         db: string(row, "db")?,
         durability: row.get("durability").map(|value| read_durability(&value)).transpose()?,
         write_acks: row.get("write_acks").map(|value| read_acks(&value)).transpose()?,
-        shards: row.get("shards").map(|value| read_shards(&value)).transpose()?,
+        shards: row.get("shards").map(|value| read_shards(cx, &value, identifiers)).transpose()?,
     })
 }
 
@@ -195,12 +219,18 @@ fn read_acks(value: &Datum) -> Result<WriteAcks, EvalError> {
     }
 }
 
-fn read_shards(value: &Datum) -> Result<usize, EvalError> {
+fn read_shards(cx: &Cx, value: &Datum, identifiers: Identifiers) -> Result<Vec<ShardPlaces>, EvalError> {
     match value {
         Datum::Array(shards) if shards.is_empty() => {
             Err(EvalError::op_failed("In `shards`: You must specify at least one shard."))
         }
-        Datum::Array(shards) => Ok(shards.len()),
+        Datum::Array(shards) => {
+            let catalog = cx.catalog();
+            let one = |shard: &Datum| {
+                shard_places(&catalog, shard, identifiers).map_err(|error| error.prefixed("In `shards`: "))
+            };
+            shards.iter().map(one).collect()
+        }
         other => {
             let shown = other.pretty();
             Err(EvalError::op_failed(format!("In `shards`: Expected an array, got {shown}")))

@@ -1,11 +1,11 @@
 //! `rethinkdb.table_status`: whether tables can be read and written, replica by replica.
 
-use cluster::TableHandle;
+use cluster::{ReplicaState, ServerId, ShardState, TableHandle, readiness};
 use datum::{Datum, Object};
 use reql::EvalError;
 
-use super::fields::{object, strings};
-use super::table_config::{db_name, server_name};
+use super::fields::object;
+use super::table_config::{db_name, named_server};
 use crate::context::Cx;
 use crate::table::{Identifiers, SystemTable};
 
@@ -13,27 +13,33 @@ pub(super) struct TableStatus;
 
 /// The row of a table.
 pub(crate) fn status_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
-    let server = server_name(cx, identifiers);
-    let shard = |_| {
-        let replica = object([("server", Datum::String(server.clone())), ("state", "ready".into())]);
+    let catalog = cx.catalog();
+    let shown = |server: ServerId| Datum::String(named_server(&catalog, server, identifiers));
+    let shards = cx.node().table_state(table);
+    let shard = |state: &ShardState| {
+        let replica = |(server, state): &(ServerId, ReplicaState)| {
+            Datum::Object(object([("server", shown(*server)), ("state", state.name().into())]))
+        };
         Datum::Object(object([
-            ("primary_replicas", strings([server.clone()])),
-            ("replicas", vec![Datum::Object(replica)].into()),
+            ("primary_replicas", state.leader.map(shown).into_iter().collect::<Vec<_>>().into()),
+            ("replicas", state.replicas.iter().map(replica).collect::<Vec<_>>().into()),
         ]))
     };
+    let ready = readiness(&shards);
     let status = object([
-        ("all_replicas_ready", true.into()),
-        ("ready_for_outdated_reads", true.into()),
-        ("ready_for_reads", true.into()),
-        ("ready_for_writes", true.into()),
+        ("all_replicas_ready", ready.all_replicas.into()),
+        ("ready_for_outdated_reads", ready.outdated_reads.into()),
+        ("ready_for_reads", ready.reads.into()),
+        ("ready_for_writes", ready.writes.into()),
     ]);
+    let leader = shards.first().and_then(|shard| shard.leader);
     object([
         ("id", table.config.id.uuid().to_string().into()),
         ("name", Datum::String(table.config.name.clone())),
         ("db", Datum::String(db_name(table, identifiers))),
-        ("raft_leader", Datum::String(server.clone())),
+        ("raft_leader", leader.map_or(Datum::Null, shown)),
         ("status", Datum::Object(status)),
-        ("shards", table.config.shards.iter().map(shard).collect::<Vec<_>>().into()),
+        ("shards", shards.iter().map(shard).collect::<Vec<_>>().into()),
     ])
 }
 

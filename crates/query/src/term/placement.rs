@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::Node;
+use cluster::{ShardsWanted, Wanted};
 use datum::{Datum, Text};
 use reql::EvalError;
 
@@ -11,18 +11,10 @@ use crate::args::Args;
 
 /// The tag every new server has.
 const DEFAULT_TAG: &str = "default";
-/// The most shards a table may have.
-const SHARDS_MAX: usize = 64;
 
 /// Shards, and replicas by server tag.
 #[derive(Debug)]
-pub(crate) struct Placement {
-    /// The number of shards, at least 1.
-    pub shards: usize,
-    replicas: BTreeMap<Text, usize>,
-    primary_tag: Text,
-    nonvoting_tags: Vec<Text>,
-}
+pub(crate) struct Placement(Wanted);
 
 impl Placement {
     /// What `table_create` asks for; everything has a default.
@@ -73,49 +65,14 @@ impl Placement {
                 return Err(EvalError::typed(&other, why));
             }
         };
-        Ok(Placement { shards, replicas, primary_tag, nonvoting_tags: nonvoting_tags.unwrap_or_default() })
+        let nonvoting_tags = nonvoting_tags.unwrap_or_default();
+        Ok(Placement(Wanted { shards, replicas, primary_tag, nonvoting_tags }))
     }
 
-    /// Fails unless the servers there are can hold what is asked for.
-    pub fn check(&self, node: &Node) -> Result<(), EvalError> {
-        if self.replicas.values().sum::<usize>() == 0 {
-            return Err(EvalError::op_failed(
-                "You must set `replicas` to at least one. `replicas` includes the primary replica; if there are \
-                 zero replicas, there is nowhere to put the data.",
-            ));
-        }
-        let primary = &self.primary_tag;
-        if self.replicas.get(primary).copied().unwrap_or(0) == 0 {
-            return Err(EvalError::op_failed(format!(
-                "Can't use server tag `{primary}` for primary replicas because you specified no replicas in server \
-                 tag `{primary}`."
-            )));
-        }
-        if let Some(tag) = self.nonvoting_tags.iter().find(|tag| !self.replicas.contains_key(*tag)) {
-            return Err(EvalError::op_failed(format!(
-                "You specified that the replicas in server tag `{tag}` should be non-voting, but you didn't specify \
-                 a number of replicas in server tag `{tag}`."
-            )));
-        }
-        if self.shards > SHARDS_MAX {
-            return Err(EvalError::op_failed(format!("Maximum number of shards is {SHARDS_MAX}.")));
-        }
-        self.replicas.iter().try_for_each(|(tag, wanted)| check_tag(node, tag, *wanted))
+    /// What the cluster is asked for.
+    pub fn wanted(self) -> ShardsWanted {
+        ShardsWanted::Placed(self.0)
     }
-}
-
-fn check_tag(node: &Node, tag: &Text, wanted: usize) -> Result<(), EvalError> {
-    let servers = usize::from(node.tags().contains(tag));
-    if wanted == 0 || wanted <= servers {
-        return Ok(());
-    }
-    if servers == 0 {
-        return Err(EvalError::op_failed(format!("Could not find any servers with server tag `{tag}`.")));
-    }
-    Err(EvalError::op_failed(format!(
-        "Can't put {wanted} replicas on servers with the tag `{tag}` because there are only {servers} servers with \
-         the tag `{tag}`. It's impossible to have more replicas of the data than there are servers."
-    )))
 }
 
 fn one_per_table(replicas: usize) -> BTreeMap<Text, usize> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::{TableChange, TableHandle};
+use cluster::{ShardsWanted, TableChange, TableHandle};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 use storage::TableId;
@@ -11,7 +11,7 @@ use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::admin_failed;
-use crate::system::{config_row, status_row};
+use crate::system::{config_row, shard_rows, status_row};
 use crate::table::{Identifiers, TableRef};
 use crate::term::db_admin::{change, special};
 use crate::term::placement::Placement;
@@ -26,10 +26,10 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
     let placement = Placement::of_reconfigure(&args)?;
     let dry_run = args.flag("dry_run")?;
-    placement.check(args.cx.node())?;
+    let wanted = placement.wanted();
     let mut report = Report::default();
     for table in target.tables {
-        reconfigure_table(args.cx, &table, placement.shards, dry_run, &mut report)?;
+        reconfigure_table(args.cx, &table, &wanted, dry_run, &mut report)?;
     }
     Ok(report.into_value("reconfigured", !dry_run, true))
 }
@@ -109,18 +109,21 @@ fn emergency_repair(args: &Args<'_>, target: &Target, mode: &Datum) -> Result<Va
 fn reconfigure_table(
     cx: &Cx,
     table: &Arc<TableHandle>,
-    shards: usize,
+    wanted: &ShardsWanted,
     dry_run: bool,
     report: &mut Report,
 ) -> Result<(), EvalError> {
     let (config, status) =
         (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
     if dry_run {
-        let after = with_shards(&config, shards);
-        report.config(config, after);
+        let catalog = cx.catalog();
+        let places = cx.node().places(&catalog, wanted, Some(table)).map_err(admin_failed)?;
+        let mut after = config.to_builder();
+        after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
+        report.config(config, Datum::Object(after.build()));
         return Ok(());
     }
-    let change = TableChange { shards: Some(shards), ..TableChange::default() };
+    let change = TableChange { shards: Some(wanted.clone()), ..TableChange::default() };
     cx.node().change_table(table.config.id, &change).map_err(admin_failed)?;
     report.count += 1;
     report.config(config, current(cx, table.config.id, config_row));
@@ -132,16 +135,6 @@ fn reconfigure_table(
 fn current(cx: &Cx, id: TableId, row: fn(&Cx, &TableHandle, Identifiers) -> Object) -> Datum {
     let catalog = cx.catalog();
     catalog.table_by_id(id).map_or(Datum::Null, |table| Datum::Object(row(cx, table, Identifiers::Name)))
-}
-
-/// A table's configuration as it would be with so many shards.
-fn with_shards(config: &Object, shards: usize) -> Datum {
-    let mut after = config.to_builder();
-    if let Some(Datum::Array(present)) = config.get("shards") {
-        let shard = present.first().cloned().unwrap_or(Datum::Null);
-        after.insert(Text::from_static("shards"), vec![shard; shards].into());
-    }
-    Datum::Object(after.build())
 }
 
 /// What is answered: a count, and rows before and after.

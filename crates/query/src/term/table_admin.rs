@@ -32,12 +32,11 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         primary_key,
         durability: durability_of(&args)?.unwrap_or(defaults.durability),
         write_acks: defaults.write_acks,
-        shards: placement.shards,
+        shards: placement.wanted(),
     };
     if db.id.is_none() {
         return Err(special("create new tables in it"));
     }
-    placement.check(args.cx.node())?;
     args.cx.node().create_table(&db.name, &name, options).map_err(admin_failed)?;
     let catalog = args.cx.catalog();
     let row = catalog

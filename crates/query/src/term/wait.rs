@@ -1,28 +1,72 @@
-//! `wait`: until tables can be used. On one node they always can.
+//! `wait`: until tables can be used.
 
+use std::time::{Duration, Instant};
+
+use cluster::{Readiness, TableHandle, readiness};
 use datum::{Datum, Text};
 use reql::EvalError;
 
 use crate::args::Args;
+use crate::context::Cx;
 use crate::term::reconfigure::target_tables;
 use crate::value::Value;
 
-const STATES: [&str; 4] =
-    ["ready_for_outdated_reads", "ready_for_reads", "ready_for_writes", "all_replicas_ready"];
+/// How often a table that is not ready is looked at.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// `wait`: the number of tables that are ready.
 pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
-    if let Some(state) = args.optional_string("wait_for")?
-        && !STATES.contains(&state.as_ref())
-    {
-        return Err(EvalError::logic(format!(
-            "Unknown table readiness state: '{state}', must be one of 'ready_for_outdated_reads', \
-                 'ready_for_reads', 'ready_for_writes', or 'all_replicas_ready'"
-        )));
-    }
-    args.optional_number("timeout")?;
+    let wanted = match args.optional_string("wait_for")? {
+        Some(state) => wanted(&state)?,
+        None => |ready: &Readiness| ready.all_replicas,
+    };
+    let timeout = args.optional_number("timeout")?;
+    let deadline = timeout
+        .and_then(|seconds| Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0.0)).ok()?));
     let (tables, _) = target_tables(&mut args, "wait", "wait for the tables in it")?;
+    for table in &tables {
+        until_ready(args.cx, table, wanted, deadline)?;
+    }
     let ready = Datum::Number(tables.len() as f64);
     let object = [(Text::from_static("ready"), ready)].into_iter().collect();
     Ok(Value::Datum(Datum::Object(object)))
+}
+
+fn wanted(state: &str) -> Result<fn(&Readiness) -> bool, EvalError> {
+    Ok(match state {
+        "ready_for_outdated_reads" => |ready| ready.outdated_reads,
+        "ready_for_reads" => |ready| ready.reads,
+        "ready_for_writes" => |ready| ready.writes,
+        "all_replicas_ready" => |ready| ready.all_replicas,
+        _ => {
+            return Err(EvalError::logic(format!(
+                "Unknown table readiness state: '{state}', must be one of 'ready_for_outdated_reads', \
+                 'ready_for_reads', 'ready_for_writes', or 'all_replicas_ready'"
+            )));
+        }
+    })
+}
+
+/// Returns when the table, as it is configured then, is as wanted.
+fn until_ready(
+    cx: &Cx,
+    table: &TableHandle,
+    wanted: fn(&Readiness) -> bool,
+    deadline: Option<Instant>,
+) -> Result<(), EvalError> {
+    loop {
+        let catalog = cx.catalog();
+        let Some(table) = catalog.table_by_id(table.config.id) else {
+            let (db, name) = (&table.db.name, &table.config.name);
+            return Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist.")));
+        };
+        if wanted(&readiness(&cx.node().table_state(table))) {
+            return Ok(());
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return Err(EvalError::op_failed("Timed out while waiting for tables."));
+        }
+        cx.check_cancel()?;
+        std::thread::sleep(PAUSE);
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use cluster::{ServerId, ShardHandle, TableHandle};
 use datum::{Datum, Object, PrimaryKey, Text};
+use log::Refusal;
 use reql::EvalError;
 use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 
@@ -271,8 +272,13 @@ fn settled(ticket: WriteTicket) -> Result<(), EvalError> {
 
 /// Whether the row belongs to another shard now.
 pub(crate) fn has_moved(error: &WriteError) -> bool {
-    use WriteRefusal::{Elsewhere, IndexesBehind, Retired};
-    matches!(error, WriteError::Definite { cause: Elsewhere { .. } | Retired { .. } | IndexesBehind { .. } })
+    use WriteRefusal::{Elsewhere, IndexesBehind, Log, Retired};
+    let WriteError::Definite { cause } = error else { return false };
+    match cause {
+        Elsewhere { .. } | Retired { .. } | IndexesBehind { .. } => true,
+        Log(refusal) => matches!(refusal, Refusal::NotLeader { .. } | Refusal::NotOpen(_)),
+        _ => false,
+    }
 }
 
 /// What the shard is to do so that a report comes true.

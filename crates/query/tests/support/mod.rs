@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Answered, Ask, AskError, Node, NodeOptions, Serve, ServerId};
+use cluster::{Answered, Ask, AskError, Node, NodeOptions, Post, Serve, ServerId};
 use datum::{Datum, Object, Text};
 use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimFiles, SimRandom};
@@ -91,12 +91,16 @@ impl House {
         files.create_dir_all(&dir).unwrap();
         let replicas = Replicas::new(Arc::new(MemoryEngine::new())).unwrap();
         let log = Arc::new(MemoryLog::new(replicas.clone()));
+        let post = Post::new(replicas.clone());
         let node = Node::open(NodeOptions {
             dir,
             server_name: Text::from_static("here"),
             server_tags: vec![Text::from_static("default")],
+            cache_size_mb: None,
+            addresses: Vec::new(),
             replicas,
             log,
+            post,
             clock: Arc::new(SimClock::new()),
             files,
             random: Arc::new(SimRandom::new(7)),

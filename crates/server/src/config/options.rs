@@ -94,7 +94,15 @@ pub const OPTIONS: &[OptionSpec] = &[
     option("http-port", One("PORT"), NETWORK, "Port for HTTP [default: 8080]"),
     short('o', option("port-offset", One("NUMBER"), NETWORK, "Added to every port")),
     option("no-http-admin", Nothing, NETWORK, "No HTTP port"),
-    short('j', option("join", Many("HOST[:PORT]"), NETWORK, "")),
+    short(
+        'j',
+        option(
+            "join",
+            Many("HOST[:PORT]"),
+            NETWORK,
+            "Cluster port of a server to join or to find again; may be given several times",
+        ),
+    ),
     option(
         "canonical-address",
         Many("HOST[:PORT]"),
@@ -130,7 +138,7 @@ pub const OPTIONS: &[OptionSpec] = &[
 
 /// Options of RethinkDB that this version does not have, and what to do instead.
 pub const MISSING: &[(&str, &str)] = &[
-    ("join-delay", "this version runs a single server; leave it out"),
+    ("join-delay", "a server joins as soon as it can; leave it out"),
     ("daemon", "let a service manager such as systemd start the server"),
     ("runuser", "let a service manager such as systemd choose the user"),
     ("rungroup", "let a service manager such as systemd choose the group"),

@@ -58,10 +58,6 @@ fn peers(given: &Settings, cluster_port: u16) -> Result<Peers, ConfigError> {
     };
     let join = given.many("join").map(|setting| value::place(setting, CLUSTER_PORT));
     let join = join.collect::<Result<Vec<_>, _>>()?;
-    // The links are there; what would be shared over them is not yet.
-    if let Some(setting) = given.one("join") {
-        return Err(setting.wrong("not supported: this version runs a single server; leave it out"));
-    }
     let canonical = given.many("canonical-address").map(|setting| value::place(setting, cluster_port));
     Ok(Peers {
         join,
@@ -256,10 +252,8 @@ mod tests {
             &[("http-port", "1"), ("http-port", "2")],
             "--http-port 2: already given (--http-port 1); keep one",
         );
-        refused(
-            &[("join", "a:1")],
-            "--join a:1: not supported: this version runs a single server; leave it out",
-        );
+        let help = "expected a host, or host:port, such as db1.example.com or 10.0.0.1:29015";
+        refused(&[("join", "a:b")], &format!("--join a:b: {help}"));
     }
 
     #[test]

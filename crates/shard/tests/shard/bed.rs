@@ -106,7 +106,7 @@ impl Bed {
     }
 
     pub fn shard_of(&self, group: GroupId, range: KeyRange) -> Arc<Shard> {
-        Shard::open(&self.replicas, Arc::clone(&self.log) as _, TABLE, group, range).unwrap()
+        Shard::open(&self.replicas, Arc::clone(&self.log) as _, TABLE, group, range, Birth::Alone).unwrap()
     }
 
     /// Turns the machine off and on: the engine keeps what it had flushed, the log everything.

@@ -37,7 +37,9 @@ impl Life {
         let middle = key("m");
         let low = KeyRange { start: KeyBound::Unbounded, end: KeyBound::Excluded(middle.clone()) };
         let high = KeyRange { start: KeyBound::Included(middle), end: KeyBound::Unbounded };
-        let open = |group, range| Shard::open(&replicas, Arc::clone(&log) as _, TABLE, GroupId(group), range);
+        let open = |group, range| {
+            Shard::open(&replicas, Arc::clone(&log) as _, TABLE, GroupId(group), range, log::Birth::Alone)
+        };
         let shards = [open(1, low).unwrap(), open(2, high).unwrap()];
         Life { engine, log, shards }
     }

@@ -1,0 +1,190 @@
+//! Changes of the catalog, from any node: worked out on the own copy, carried out by the leader of
+//! group zero if nothing changed in between, else worked out again.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use datum::{Object, PrimaryKey};
+use log::{Doubt, Durability, GroupId, Refusal};
+use shard::{Decision, WriteError, WriteRefusal};
+
+use crate::catalog_row::CatalogRow;
+use crate::node::Core;
+use crate::question::{CommitAnswer, Question};
+use crate::{AdminError, AskError, Catalog, ServerId};
+
+/// How long a change looks for the leader of the catalog.
+const SEARCH: Duration = Duration::from_secs(10);
+/// How long one attempt may take on another server.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Rows of the catalog that are to be written together.
+pub(crate) struct Draft {
+    put: Vec<CatalogRow>,
+    delete: Vec<PrimaryKey>,
+    group_next: u64,
+    group_first: u64,
+}
+
+impl Draft {
+    fn of(catalog: &Catalog) -> Draft {
+        let group_next = catalog.group_next;
+        Draft { put: Vec::new(), delete: Vec::new(), group_next, group_first: group_next }
+    }
+
+    pub(crate) fn put(&mut self, row: CatalogRow) {
+        self.put.push(row);
+    }
+
+    pub(crate) fn delete(&mut self, key: PrimaryKey) {
+        self.delete.push(key);
+    }
+
+    /// A group number that was never used.
+    pub(crate) fn new_group(&mut self) -> GroupId {
+        self.group_next += 1;
+        GroupId(self.group_next - 1)
+    }
+
+    fn into_rows(mut self) -> Vec<(PrimaryKey, Option<Object>)> {
+        if self.group_next != self.group_first {
+            self.put.push(CatalogRow::Groups(self.group_next));
+        }
+        let puts = self.put.into_iter().map(|row| (row.key(), Some(row.to_object())));
+        puts.chain(self.delete.into_iter().map(|key| (key, None))).collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.put.is_empty() && self.delete.is_empty()
+    }
+}
+
+/// Why one attempt to commit did not succeed.
+enum Attempt {
+    /// The catalog has changed meanwhile.
+    Stale,
+    /// The one that was asked does not lead, or is not there; nothing happened.
+    Elsewhere,
+    /// Anything else.
+    Failed(AdminError),
+}
+
+impl Core {
+    /// Changes the catalog: `edit` works out the rows on the present one, maybe several times, and
+    /// what it returns at last is returned once the change is durable and this node shows it.
+    pub(crate) fn change<T>(
+        &self,
+        edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let _one_at_a_time = self.changing.lock();
+        self.change_held(edit)
+    }
+
+    /// As [`Core::change`], for whoever holds `changing`.
+    pub(crate) fn change_held<T>(
+        &self,
+        mut edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let deadline = Instant::now() + SEARCH;
+        loop {
+            let catalog = self.catalog();
+            let mut draft = Draft::of(&catalog);
+            let answer = edit(&catalog, &mut draft)?;
+            if draft.is_empty() {
+                return Ok(answer);
+            }
+            match self.commit(catalog.version, &draft.into_rows()) {
+                Ok(()) => {
+                    self.await_version(catalog.version + 1, SEARCH);
+                    return Ok(answer);
+                }
+                Err(Attempt::Failed(error)) => return Err(error),
+                Err(_) if Instant::now() > deadline => return Err(AdminError::NoCatalog),
+                Err(Attempt::Stale) => drop(self.await_version(catalog.version + 1, PAUSE)),
+                Err(Attempt::Elsewhere) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn commit(&self, base: u64, rows: &[(PrimaryKey, Option<Object>)]) -> Result<(), Attempt> {
+        if self.catalog_shard.is_leader() {
+            return match self.commit_here(base, rows) {
+                CommitAnswer::Done => Ok(()),
+                CommitAnswer::Stale => Err(Attempt::Stale),
+                CommitAnswer::NotLeader => Err(Attempt::Elsewhere),
+                CommitAnswer::Refused(why) => Err(Attempt::Failed(AdminError::Refused(why))),
+                CommitAnswer::Doubt(why) => Err(Attempt::Failed(AdminError::InDoubt(why))),
+            };
+        }
+        let lead = self.post.lead(crate::node::CATALOG_GROUP);
+        let leader = lead.leader().filter(|leader| *leader != self.identity.server);
+        let Some(leader) = leader else { return Err(Attempt::Elsewhere) };
+        let question = Question::Commit { base, rows: rows.to_vec() }.encode();
+        match self.ask(leader, question, PATIENCE) {
+            Ok(answer) => match CommitAnswer::decode(&answer) {
+                Some(CommitAnswer::Done) => Ok(()),
+                Some(CommitAnswer::Stale) => Err(Attempt::Stale),
+                Some(CommitAnswer::NotLeader) => Err(Attempt::Elsewhere),
+                Some(CommitAnswer::Refused(why)) => Err(Attempt::Failed(AdminError::Refused(why))),
+                Some(CommitAnswer::Doubt(why)) => Err(Attempt::Failed(AdminError::InDoubt(why))),
+                None => Err(Attempt::Failed(AdminError::InDoubt("the answer makes no sense".to_owned()))),
+            },
+            Err(AskError::NoAnswer(_)) => Err(Attempt::Failed(AdminError::InDoubt(
+                "the leader of the catalog did not answer".to_owned(),
+            ))),
+            Err(AskError::NotConnected(_) | AskError::Refused { .. }) => Err(Attempt::Elsewhere),
+        }
+    }
+
+    /// Writes rows of the catalog, as its leader, if its version is still `base`. Waits for the disk.
+    pub(crate) fn commit_here(&self, base: u64, rows: &[(PrimaryKey, Option<Object>)]) -> CommitAnswer {
+        let version = CatalogRow::Version(base + 1);
+        let keys: Vec<PrimaryKey> =
+            std::iter::once(version.key()).chain(rows.iter().map(|(key, _)| key.clone())).collect();
+        let mut fits = false;
+        let decide = |at: usize, old: Option<&Object>| {
+            if at == 0 {
+                let present = old.map_or(Some(0), |row| match CatalogRow::from_object(row) {
+                    Ok(CatalogRow::Version(present)) => Some(present),
+                    _ => None,
+                });
+                fits = present == Some(base);
+            }
+            let decision = match at.checked_sub(1) {
+                _ if !fits => Decision::Unchanged,
+                None => Decision::Put(version.to_object()),
+                Some(at) => rows[at].1.clone().map_or(Decision::Delete, Decision::Put),
+            };
+            (decision, ())
+        };
+        let written = self.catalog_shard.write_many(&keys, Durability::Hard, decide);
+        match written.and_then(|(_, ticket)| ticket.wait()) {
+            Ok(_) if fits => CommitAnswer::Done,
+            Ok(_) => CommitAnswer::Stale,
+            Err(WriteError::Definite { cause: WriteRefusal::Log(Refusal::NotLeader { .. }) }) => {
+                CommitAnswer::NotLeader
+            }
+            Err(WriteError::Definite { cause: WriteRefusal::Dependency }) => CommitAnswer::Stale,
+            Err(WriteError::Definite { cause }) => CommitAnswer::Refused(cause.to_string()),
+            Err(WriteError::Indeterminate { cause: Doubt::Disk(why) | Doubt::Apply(why) }) => {
+                CommitAnswer::Doubt(why)
+            }
+            Err(WriteError::Indeterminate { cause }) => CommitAnswer::Doubt(cause.to_string()),
+        }
+    }
+
+    /// Asks another server and waits for the answer.
+    pub(crate) fn ask(
+        &self,
+        server: ServerId,
+        question: Bytes,
+        patience: Duration,
+    ) -> Result<Bytes, AskError> {
+        let Some(wire) = self.post.wire() else { return Err(AskError::NotConnected(server)) };
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let answered = Box::new(move |answer| drop(sender.send(answer)));
+        wire.ask(server, question, patience, answered);
+        receiver.recv().unwrap_or(Err(AskError::NoAnswer(server)))
+    }
+}

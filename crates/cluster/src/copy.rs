@@ -1,0 +1,216 @@
+//! Copies of a replica's rows: given by a leader from one snapshot, piece by piece at the pace of the
+//! one who asks, and put in place of the rows of a replica that has none that count.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use datum::{KeyBound, KeyRange, PrimaryKey};
+use log::{GroupId, Origin};
+use parking_lot::Mutex;
+use shard::{CopyEnd, RestoreError, Shard};
+use storage::{Direction, TableSnapshot};
+
+use crate::node::{CATALOG_GROUP, Core};
+use crate::question::{CopyAnswer, CopyRows, Question, decode_rows};
+use crate::{AskError, ServerId};
+
+/// Bytes of rows in one answer.
+const PIECE_BYTES: usize = 1 << 20;
+/// A copy that nobody asked for during this time is forgotten.
+const COPY_LIFE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Pause between attempts to get a copy.
+const PAUSE: Duration = Duration::from_millis(300);
+/// Pause after each piece, so that a copy leaves room for clients.
+const BREATH: Duration = Duration::from_millis(2);
+
+/// The copies that this node gives, and the groups it is getting.
+#[derive(Default)]
+pub(crate) struct Copies {
+    given: Mutex<HashMap<u64, Given>>,
+    getting: Mutex<HashMap<GroupId, Getting>>,
+}
+
+struct Given {
+    snapshot: TableSnapshot,
+    used: Instant,
+}
+
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Getting {
+    /// Where the rows come from; nobody at first.
+    pub source: Option<ServerId>,
+    /// Rows that arrived.
+    pub rows: u64,
+    /// Rows there will be, about.
+    pub rows_total: u64,
+}
+
+/// Why a copy is not complete. It is begun again.
+#[derive(Debug, thiserror::Error)]
+enum CopyError {
+    #[error("nobody who leads the group was found")]
+    Nobody,
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error("the answer makes no sense")]
+    Nonsense,
+    #[error(transparent)]
+    Log(#[from] log::LogError),
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
+}
+
+impl Core {
+    /// The groups whose rows are being copied to this node.
+    #[must_use]
+    pub fn copies_under_way(&self) -> Vec<(GroupId, Getting)> {
+        self.copies.getting.lock().iter().map(|(group, getting)| (*group, *getting)).collect()
+    }
+
+    /// Keeps a snapshot of a group that this node leads, for whoever asks for its rows.
+    pub(crate) fn give_copy(&self, group: GroupId) -> Result<CopyAnswer, String> {
+        let shard = self.shard_of(group).ok_or("the group is not here")?;
+        if !shard.is_leader() {
+            return Err("this server does not lead the group".to_owned());
+        }
+        let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
+        let applied = snapshot.applied().map_err(|error| error.to_string())?;
+        let rows = snapshot.count().map_err(|error| error.to_string())?;
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.log.origin(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
+        let origin =
+            receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
+        let copy = self.random.next_u64();
+        let mut given = self.copies.given.lock();
+        given.retain(|_, given| given.used.elapsed() < COPY_LIFE);
+        given.insert(copy, Given { snapshot, used: Instant::now() });
+        let builds = shard.builds().map_err(|error| error.to_string())?;
+        Ok(CopyAnswer { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
+    }
+
+    /// The rows of a copy after `after`.
+    pub(crate) fn give_rows(&self, copy: u64, after: Option<PrimaryKey>) -> Result<CopyRows, String> {
+        let snapshot = {
+            let mut given = self.copies.given.lock();
+            let given = given.get_mut(&copy).ok_or("the copy is not kept any more")?;
+            given.used = Instant::now();
+            given.snapshot.clone()
+        };
+        let start = after.map_or(KeyBound::Unbounded, KeyBound::Excluded);
+        let range = KeyRange { start, end: KeyBound::Unbounded };
+        let mut scan = snapshot.scan(&range, Direction::Ascending).to_the_end();
+        let (mut rows, mut bytes) = (CopyRows::new(), 0);
+        while bytes < PIECE_BYTES {
+            let Some(batch) = scan.next_batch().map_err(|error| error.to_string())? else { break };
+            for i in 0..batch.len() {
+                // Damage must not travel.
+                batch.object(i).map_err(|error| error.to_string())?;
+                let (key, row) = (batch.key(i), batch.row_bytes(i));
+                bytes += key.as_bytes().len() + row.len();
+                rows.push((key, row));
+            }
+        }
+        if rows.is_empty() {
+            self.copies.given.lock().remove(&copy);
+        }
+        Ok(rows)
+    }
+
+    /// Gets the rows of a group whose own are void, on a thread of its own.
+    pub(crate) fn begin_copy(self: &Arc<Self>, group: GroupId) {
+        let begun = Getting { source: None, rows: 0, rows_total: 0 };
+        if self.copies.getting.lock().insert(group, begun).is_some() {
+            return;
+        }
+        let core = Arc::downgrade(self);
+        let work = move || loop {
+            let Some(core) = core.upgrade() else { return };
+            match core.get_copy(group) {
+                Ok(()) => {
+                    core.copies.getting.lock().remove(&group);
+                    return;
+                }
+                Err(error) => tracing::warn!("the rows of group {group} could not be copied yet: {error}"),
+            }
+            let is_wanted = core.log.group_status(group).is_ok_and(|status| status.needs_rows);
+            if !is_wanted {
+                core.copies.getting.lock().remove(&group);
+                return;
+            }
+            drop(core);
+            std::thread::sleep(PAUSE);
+        };
+        if let Err(error) = std::thread::Builder::new().name("copy".to_owned()).spawn(work) {
+            tracing::error!("no thread for a copy: {error}");
+            self.copies.getting.lock().remove(&group);
+        }
+    }
+
+    fn get_copy(&self, group: GroupId) -> Result<(), CopyError> {
+        let shard = self.shard_of(group).ok_or(CopyError::Nobody)?;
+        let (source, answer) = self.find_source(group)?;
+        let origin = Origin::decode(&answer.origin).ok_or(CopyError::Nonsense)?;
+        self.note(group, |getting| {
+            getting.source = Some(source);
+            getting.rows_total = answer.rows;
+        });
+        self.log.begin_restore(group)?;
+        shard.clear(&KeyRange::all())?;
+        let mut after = None;
+        let mut count = 0;
+        loop {
+            let question = Question::CopyNext { copy: answer.copy, after: after.take() }.encode();
+            let rows = decode_rows(self.ask(source, question, PATIENCE)?).ok_or(CopyError::Nonsense)?;
+            let Some((last, _)) = rows.last() else { break };
+            after = Some(PrimaryKey(Bytes::copy_from_slice(last.as_bytes())));
+            count += rows.len() as u64;
+            shard.restore_rows(rows)?;
+            self.note(group, |getting| getting.rows = count);
+            std::thread::sleep(BREATH);
+        }
+        let (at, progress, builds) = (origin.at, answer.progress.clone(), answer.builds.clone());
+        shard.finish_restore(&CopyEnd { at, progress, rows: count, builds })?;
+        self.log.finish_restore(group, origin)?;
+        if group == CATALOG_GROUP {
+            self.post.tell(crate::post::Event::Catalog);
+        }
+        Ok(())
+    }
+
+    /// Whoever leads the group and keeps a copy of it for us.
+    fn find_source(&self, group: GroupId) -> Result<(ServerId, CopyAnswer), CopyError> {
+        let leader = self.post.lead(group).leader();
+        let mut failed = CopyError::Nobody;
+        for server in leader.into_iter().chain(self.post.servers()) {
+            if server == self.identity.server || !self.is_connected(server) {
+                continue;
+            }
+            let answer = self.ask(server, Question::CopyBegin { group }.encode(), PATIENCE);
+            match answer.map(CopyAnswer::decode) {
+                Ok(Some(answer)) => return Ok((server, answer)),
+                Ok(None) => failed = CopyError::Nonsense,
+                Err(error) => failed = error.into(),
+            }
+        }
+        Err(failed)
+    }
+
+    fn note(&self, group: GroupId, change: impl FnOnce(&mut Getting)) {
+        if let Some(getting) = self.copies.getting.lock().get_mut(&group) {
+            change(getting);
+        }
+    }
+
+    /// The replica of a group on this node.
+    #[must_use]
+    pub fn shard_of(&self, group: GroupId) -> Option<Arc<Shard>> {
+        if group == CATALOG_GROUP {
+            return Some(Arc::clone(&self.catalog_shard));
+        }
+        self.hosted.lock().get(&group).map(|open| Arc::clone(&open.shard))
+    }
+}

@@ -1,0 +1,80 @@
+//! How a server with an empty directory comes into a cluster: it asks any server that is in it, and
+//! writes down who it is before it opens anything.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datum::Text;
+use io::Files;
+use uuid::Uuid;
+
+use crate::post::{Post, Wire};
+use crate::serve::{join_answer, join_question};
+use crate::{AskError, Identity, OpenError, PeerId, ReplicaConfig, ServerConfig, ServerId};
+
+const PATIENCE: Duration = Duration::from_secs(15);
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// What a server says of itself when it joins.
+pub struct JoinOptions {
+    /// Which server it is.
+    pub server: ServerId,
+    /// The cluster it is to be in.
+    pub cluster: Uuid,
+    /// Its name.
+    pub name: Text,
+    /// Its tags.
+    pub tags: Vec<Text>,
+    /// Its cache in megabytes; `None` chooses.
+    pub cache_size_mb: Option<u64>,
+    /// Where others reach it, `host:port`.
+    pub addresses: Vec<Text>,
+}
+
+/// Asks the servers that `members` names to let this one into their cluster, again and again until
+/// `patience` is over, and keeps what they say in `dir`.
+pub fn join(
+    options: &JoinOptions,
+    post: &Arc<Post>,
+    members: impl Fn() -> Vec<ServerId>,
+    files: &dyn Files,
+    dir: &Path,
+    patience: Duration,
+) -> Result<Identity, OpenError> {
+    let Some(wire) = post.wire() else { return Err(OpenError::Join("there is no network".to_owned())) };
+    let deadline = Instant::now() + patience;
+    let mut why = "no server of it could be reached".to_owned();
+    while Instant::now() < deadline {
+        for member in members() {
+            match ask(&**wire, member, options) {
+                Ok(bytes) => {
+                    let answer = join_answer(bytes)?;
+                    post.learn(answer.places);
+                    let (server, cluster) = (options.server, options.cluster);
+                    let identity = Identity { server, cluster, joined: Some(answer.own) };
+                    identity.store(files, dir)?;
+                    return Ok(identity);
+                }
+                Err(error) => why = error.to_string(),
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(OpenError::Join(why))
+}
+
+fn ask(wire: &dyn Wire, member: ServerId, options: &JoinOptions) -> Result<bytes::Bytes, AskError> {
+    let question = join_question(ServerConfig {
+        id: options.server,
+        name: options.name.clone(),
+        tags: options.tags.clone(),
+        cache_size_mb: options.cache_size_mb,
+        addresses: options.addresses.clone(),
+        // Drawn by those who let it in.
+        catalog: ReplicaConfig { server: options.server, peer: PeerId(0), voting: false },
+    });
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    wire.ask(member, question, PATIENCE, Box::new(move |answer| drop(sender.send(answer))));
+    receiver.recv().unwrap_or(Err(AskError::NoAnswer(member)))
+}

@@ -1,0 +1,224 @@
+//! The node's own thread: keeps what this node holds as the catalog says, whoever changed it.
+//!
+//! The catalog is what group zero has applied here. Whenever that moves, the rows are read, replicas
+//! are opened and discarded, and the new picture is published. All other work of this thread repeats
+//! itself until nothing is left to do, so a failure is only put off.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use datum::{KeyRange, Object, Text};
+use storage::TableId;
+
+use crate::catalog_row::CatalogRow;
+use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
+use crate::post::Event;
+use crate::tend::Settled;
+use crate::{
+    AdminError, Catalog, DbConfig, DbId, OpenError, ReplicaConfig, ServerConfig, TableConfig, TableHandle,
+    User,
+};
+
+/// How often groups are looked at without news.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Core {
+    /// Works until the node is dropped.
+    pub(crate) fn keep(self: &Arc<Self>) {
+        loop {
+            let events = self.post.next(LOOK);
+            if events.contains(&Event::Stop) {
+                return;
+            }
+            for event in &events {
+                let done = match *event {
+                    Event::Catalog => self.publish(),
+                    Event::Removed(group) => self.forget_removed(group).map_err(OpenError::from),
+                    Event::NeedsRows(group) => {
+                        self.begin_copy(group);
+                        Ok(())
+                    }
+                    Event::Role(_) | Event::Stop => Ok(()),
+                };
+                if let Err(error) = done {
+                    tracing::error!("the node could not follow its catalog: {error}");
+                    self.post.tell(*event);
+                    std::thread::sleep(LOOK);
+                }
+            }
+        }
+    }
+
+    /// Brings the members of groups about until the node is dropped.
+    pub(crate) fn keep_tending(&self) {
+        let mut settled = Settled::default();
+        while !self.stopping.load(Ordering::Acquire) {
+            self.tend(&mut settled);
+            std::thread::park_timeout(LOOK);
+        }
+    }
+
+    /// Reads the catalog as it is applied here, opens and discards replicas, and shows the new
+    /// picture to everybody.
+    pub(crate) fn publish(&self) -> Result<(), OpenError> {
+        let _one_at_a_time = self.publishing.lock();
+        let before = self.catalog();
+        let mut catalog = Catalog::default();
+        catalog.group_next = CATALOG_GROUP.0 + 1;
+        for row in self.catalog_rows()? {
+            match row {
+                CatalogRow::Db(db) => catalog.put_database(db),
+                CatalogRow::Groups(next) => catalog.group_next = next,
+                CatalogRow::Version(version) => catalog.version = version,
+                CatalogRow::User(user) => catalog.put_user(user),
+                CatalogRow::Grant(grant) => catalog.put_grant(grant),
+                CatalogRow::Table(config) => {
+                    let table = self.table_handle(&before, &catalog, config)?;
+                    catalog.put_table(table);
+                }
+                CatalogRow::Server(server) => catalog.put_server(server),
+                CatalogRow::Removed(server) => catalog.remove_server(server),
+                CatalogRow::Dropped { .. } => {}
+            }
+        }
+        let catalogs = catalog.servers().into_iter().map(|server| (server.catalog.peer, server.id));
+        self.post.learn(catalogs.collect::<Vec<_>>());
+        let catalog = Arc::new(catalog);
+        {
+            // Under the lock, so that nobody who waits misses it.
+            let _waiting = self.waiting.lock();
+            self.catalog.store(Arc::clone(&catalog));
+        }
+        self.published.notify_all();
+        self.index_news.tell();
+        self.erase_lost_indexes(&before, &catalog)?;
+        Ok(self.discard_strays(&catalog)?)
+    }
+
+    /// Returns once this node shows the catalog's `version` or a later one; false when that takes
+    /// longer than `patience`.
+    pub(crate) fn await_version(&self, version: u64, patience: Duration) -> bool {
+        let deadline = std::time::Instant::now() + patience;
+        let mut waiting = self.waiting.lock();
+        while self.catalog.load().version < version {
+            if self.published.wait_until(&mut waiting, deadline).timed_out() {
+                return self.catalog.load().version >= version;
+            }
+        }
+        true
+    }
+
+    /// Returns once this node has a catalog in which it stands itself; false when that takes longer
+    /// than `patience`. Only a node that has just joined has none.
+    pub fn await_catalog(&self, patience: Duration) -> bool {
+        let deadline = std::time::Instant::now() + patience;
+        let mut waiting = self.waiting.lock();
+        let is_there = || {
+            let catalog = self.catalog.load();
+            catalog.server(self.identity.server).is_some() && catalog.user("admin").is_some()
+        };
+        while !is_there() {
+            if self.published.wait_until(&mut waiting, deadline).timed_out() {
+                return is_there();
+            }
+        }
+        true
+    }
+
+    fn table_handle(
+        &self,
+        before: &Catalog,
+        catalog: &Catalog,
+        mut config: TableConfig,
+    ) -> Result<Arc<TableHandle>, OpenError> {
+        let db = catalog.database_by_id(config.db).map(|db| db.config.clone()).ok_or_else(|| {
+            OpenError::CatalogRow {
+                key: config.name.to_string(),
+                why: "its database is not there".to_owned(),
+            }
+        })?;
+        if let Some(known) = before.table_by_id(config.id)
+            && known.config == config
+            && known.db == db
+        {
+            return Ok(Arc::clone(known));
+        }
+        let shards = self.open_shards(&mut config)?;
+        Ok(Arc::new(TableHandle::new(db, config, shards)))
+    }
+
+    /// The rows of the catalog, databases first, so that tables find theirs.
+    fn catalog_rows(&self) -> Result<Vec<CatalogRow>, OpenError> {
+        let snapshot = self.catalog_shard.snapshot().map_err(AdminError::from)?;
+        let mut scan = snapshot.scan(&KeyRange::all(), storage::Direction::Ascending);
+        let mut rows = Vec::new();
+        while let Some((_, object)) = scan.next().map_err(AdminError::from)? {
+            rows.push(CatalogRow::from_object(&object)?);
+        }
+        rows.sort_by_key(|row| !matches!(row, CatalogRow::Db(_)));
+        Ok(rows)
+    }
+
+    /// What a new cluster begins with: the user `admin` and the database `test`.
+    pub(crate) fn first_rows(&self, (password, has_password): (Object, bool)) -> Result<(), AdminError> {
+        let admin = User { name: Text::from_static("admin"), password, has_password };
+        let test = DbConfig { id: DbId(self.new_uuid()), name: Text::from_static("test") };
+        self.change(|_, draft| {
+            draft.put(CatalogRow::User(admin.clone()));
+            draft.put(CatalogRow::Db(test.clone()));
+            Ok(())
+        })
+    }
+
+    /// Gives the server that made the cluster its row, and the present addresses to every server's.
+    pub(crate) fn describe_myself(&self) -> Result<(), AdminError> {
+        let own = self.identity.server;
+        let addresses = self.at_start.addresses.clone();
+        match self.catalog().server(own) {
+            Some(server) if server.addresses == addresses || addresses.is_empty() => Ok(()),
+            // A server that joined is described by those who let it in; the address book has the rest.
+            Some(_) => Ok(()),
+            None if self.identity.joined.is_some() => Ok(()),
+            None => self.change(|_, draft| {
+                let catalog = ReplicaConfig { server: own, peer: self.catalog_peer, voting: true };
+                draft.put(CatalogRow::Server(ServerConfig {
+                    id: own,
+                    name: self.at_start.name.clone(),
+                    tags: self.at_start.tags.clone(),
+                    cache_size_mb: self.at_start.cache_size_mb,
+                    addresses: addresses.clone(),
+                    catalog,
+                }));
+                Ok(())
+            }),
+        }
+    }
+
+    fn forget_removed(&self, group: log::GroupId) -> Result<(), AdminError> {
+        if group == CATALOG_GROUP {
+            tracing::error!("this server was removed from its cluster");
+            return Ok(());
+        }
+        let table = self.hosted.lock().get(&group).map(|open| open.table);
+        match table {
+            Some(table) if table.uuid() != CATALOG_TABLE => {
+                self.discard(&self.catalog(), table, group, true)?;
+                self.republish(table)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a new handle for a table, because a replica here has gone.
+    fn republish(&self, table: TableId) -> Result<(), AdminError> {
+        let _one_at_a_time = self.publishing.lock();
+        let mut catalog = (*self.catalog()).clone();
+        let Some(handle) = catalog.table_by_id(table).cloned() else { return Ok(()) };
+        let mut config = handle.config.clone();
+        let shards = self.open_shards(&mut config)?;
+        catalog.put_table(Arc::new(TableHandle::new(handle.db.clone(), config, shards)));
+        self.catalog.store(Arc::new(catalog));
+        Ok(())
+    }
+}

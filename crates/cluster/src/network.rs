@@ -1,0 +1,164 @@
+//! The links of a node and the node itself, joined: what arrives goes to the log, to the desk, or tells
+//! which replicas can be reached.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use io::Files;
+use log::{Letter, Log};
+use parking_lot::{Condvar, Mutex};
+use uuid::Uuid;
+
+use crate::link::{Book, Links, PeerInfo, Receiver};
+use crate::post::{Post, Wire};
+use crate::{Desk, Identity, Node, PeerId, Reply, Serve, ServerId};
+
+impl Wire for Links {
+    fn mail(&self, to: ServerId, letters: Vec<Letter>) {
+        Links::mail(self, to, letters);
+    }
+}
+
+/// What the links of a node hand to it.
+pub struct Reception {
+    post: Arc<Post>,
+    log: Arc<dyn Log>,
+    desk: OnceLock<Desk>,
+    files: Arc<dyn Files>,
+    dir: PathBuf,
+    newcomer: Option<ServerId>,
+    books: Sender<String>,
+    met: Mutex<Met>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Met {
+    cluster: Option<Uuid>,
+    members: BTreeSet<ServerId>,
+}
+
+impl Reception {
+    /// The reception of a node whose data directory is `dir`. `newcomer` is the server's id when it
+    /// has never been in a cluster and wants into one.
+    ///
+    /// Fails when the system has no thread to give.
+    pub fn new(
+        post: Arc<Post>,
+        log: Arc<dyn Log>,
+        files: Arc<dyn Files>,
+        dir: PathBuf,
+        newcomer: Option<ServerId>,
+    ) -> std::io::Result<Arc<Reception>> {
+        let (desk, met, changed) = (OnceLock::new(), Mutex::default(), Condvar::new());
+        let books = keep_books(files.clone(), dir.clone())?;
+        Ok(Arc::new(Reception { post, log, desk, files, dir, newcomer, books, met, changed }))
+    }
+
+    /// From now on questions are answered by `node`.
+    pub fn open(&self, node: &Node) {
+        drop(self.desk.set(node.desk()));
+    }
+
+    /// The cluster that a newcomer has met, once there is one; waits at most `patience`.
+    pub fn await_cluster(&self, patience: std::time::Duration) -> Option<Uuid> {
+        let mut met = self.met.lock();
+        if met.cluster.is_none() || met.members.is_empty() {
+            self.changed.wait_for(&mut met, patience);
+        }
+        met.cluster.filter(|_| !met.members.is_empty())
+    }
+
+    /// The servers that are linked now.
+    #[must_use]
+    pub fn members(&self) -> Vec<ServerId> {
+        self.met.lock().members.iter().copied().collect()
+    }
+}
+
+impl Serve for Reception {
+    fn serve(&self, from: ServerId, question: Bytes, reply: Reply) {
+        match self.desk.get() {
+            Some(desk) => desk.serve(from, question, reply),
+            None => reply(Err("this server is still starting".to_owned())),
+        }
+    }
+}
+
+impl Receiver for Reception {
+    fn letters(&self, from: ServerId, letters: Vec<Letter>) {
+        self.post.arrived(from, letters, &*self.log);
+    }
+
+    fn connected(&self, info: &PeerInfo) {
+        tracing::info!("Connected to server \"{}\" {}", info.name, info.server);
+        self.met.lock().members.insert(info.server);
+        self.changed.notify_all();
+        self.log.peers_back(self.post.peers_on(info.server));
+    }
+
+    fn silent(&self, server: ServerId) {
+        tracing::info!("Disconnected from server {server}");
+        self.met.lock().members.remove(&server);
+        self.log.peers_silent(self.post.peers_on(server));
+    }
+
+    fn back(&self, server: ServerId) {
+        tracing::info!("Server {server} answers again");
+        self.met.lock().members.insert(server);
+        self.log.peers_back(self.post.peers_on(server));
+    }
+
+    fn may_adopt(&self, cluster: Uuid, by: &PeerInfo) -> Result<(), String> {
+        let Some(server) = self.newcomer else {
+            return Err("this server has data of its own and cannot join another cluster".to_owned());
+        };
+        let mut met = self.met.lock();
+        match met.cluster {
+            Some(known) if known != cluster => {
+                return Err(format!("this server has begun to join another cluster ({known})"));
+            }
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        let identity = Identity { server, cluster, joined: Some(PENDING) };
+        identity.store(&*self.files, &self.dir).map_err(|error| error.to_string())?;
+        tracing::info!("Joining the cluster of server \"{}\"", by.name);
+        met.cluster = Some(cluster);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn removed(&self) {
+        tracing::error!("The other servers say that this one was removed from the cluster for good.");
+    }
+
+    fn keep_book(&self, text: &str) {
+        // The thread ends with this sender, so it is there.
+        drop(self.books.send(text.to_owned()));
+    }
+}
+
+/// Stands for the replica of a server that was let into a cluster and does not know its own yet.
+pub const PENDING: PeerId = PeerId(0);
+
+/// A thread that writes the address book: the disk must not keep the links waiting.
+fn keep_books(files: Arc<dyn Files>, dir: PathBuf) -> std::io::Result<Sender<String>> {
+    let (sender, inbox) = std::sync::mpsc::channel::<String>();
+    let work = move || {
+        while let Ok(mut text) = inbox.recv() {
+            // Only the last one counts.
+            while let Ok(later) = inbox.try_recv() {
+                text = later;
+            }
+            if let Err(error) = Book::store(&*files, &dir, &text) {
+                tracing::warn!("the address book cannot be kept in {}: {error}", dir.display());
+            }
+        }
+    };
+    std::thread::Builder::new().name("address-book".to_owned()).spawn(work)?;
+    Ok(sender)
+}

@@ -1,0 +1,190 @@
+//! The node's post: letters between replicas find the server of a replica, and what the log tells of
+//! its groups finds those who wait for it.
+//!
+//! Made before the log, which sends through it and tells it everything on its own thread; so nothing
+//! here waits.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use log::{GroupId, Letter, Log, Mail, PeerId, Role, Watch};
+use parking_lot::{Condvar, Mutex, RwLock};
+use shard::Replicas;
+
+use crate::handle::Lead;
+use crate::{Ask, ServerId};
+
+/// Carries questions and letters to other servers.
+pub trait Wire: Ask {
+    /// Sends letters to replicas on `to`. They may be lost.
+    fn mail(&self, to: ServerId, letters: Vec<Letter>);
+}
+
+/// Something about a group that the node must act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Its part changed.
+    Role(GroupId),
+    /// Its rows are void.
+    NeedsRows(GroupId),
+    /// It is no longer a member, and closed.
+    Removed(GroupId),
+    /// The catalog's rows changed.
+    Catalog,
+    /// The node goes.
+    Stop,
+}
+
+/// Letters in and out, and news of groups.
+pub struct Post {
+    replicas: Arc<Replicas>,
+    wire: OnceLock<Arc<dyn Wire>>,
+    own: OnceLock<ServerId>,
+    servers: RwLock<HashMap<PeerId, ServerId>>,
+    leads: RwLock<HashMap<GroupId, Arc<Lead>>>,
+    events: Mutex<Vec<Event>>,
+    rung: Condvar,
+}
+
+impl Post {
+    /// The post of a node whose shards are `replicas`. It has no wire yet: letters are dropped.
+    #[must_use]
+    pub fn new(replicas: Arc<Replicas>) -> Arc<Post> {
+        Arc::new(Post {
+            replicas,
+            wire: OnceLock::new(),
+            own: OnceLock::new(),
+            servers: RwLock::default(),
+            leads: RwLock::default(),
+            events: Mutex::default(),
+            rung: Condvar::new(),
+        })
+    }
+
+    /// Sets what carries letters and questions to other servers. Only the first one counts.
+    pub fn connect(&self, wire: Arc<dyn Wire>) {
+        drop(self.wire.set(wire));
+    }
+
+    /// What carries questions to other servers; `None` on a node that is alone.
+    #[must_use]
+    pub fn wire(&self) -> Option<&Arc<dyn Wire>> {
+        self.wire.get()
+    }
+
+    pub(crate) fn set_own(&self, own: ServerId) {
+        self.own.get_or_init(|| own);
+    }
+
+    /// Where a replica is.
+    pub(crate) fn server_of(&self, peer: PeerId) -> Option<ServerId> {
+        self.servers.read().get(&peer).copied()
+    }
+
+    /// Notes where replicas are.
+    pub(crate) fn learn(&self, places: impl IntoIterator<Item = (PeerId, ServerId)>) {
+        self.servers.write().extend(places);
+    }
+
+    /// Every server that has a replica somewhere.
+    pub(crate) fn servers(&self) -> Vec<ServerId> {
+        let mut servers: Vec<ServerId> = self.servers.read().values().copied().collect();
+        servers.sort_unstable();
+        servers.dedup();
+        servers
+    }
+
+    /// Letters have arrived from `from`: the log gets them, and where their writers are is known now.
+    pub fn arrived(&self, from: ServerId, letters: Vec<Letter>, log: &dyn Log) {
+        let is_new = {
+            let servers = self.servers.read();
+            letters.iter().any(|letter| servers.get(&letter.from) != Some(&from))
+        };
+        if is_new {
+            self.learn(letters.iter().map(|letter| (letter.from, from)));
+        }
+        letters.into_iter().for_each(|letter| log.step(letter));
+    }
+
+    /// Replicas on a server that went silent or came back.
+    #[must_use]
+    pub fn peers_on(&self, server: ServerId) -> Vec<PeerId> {
+        let servers = self.servers.read();
+        servers.iter().filter(|(_, at)| **at == server).map(|(peer, _)| *peer).collect()
+    }
+
+    /// Who leads the group, for all who want to know.
+    pub(crate) fn lead(&self, group: GroupId) -> Arc<Lead> {
+        if let Some(lead) = self.leads.read().get(&group) {
+            return Arc::clone(lead);
+        }
+        Arc::clone(self.leads.write().entry(group).or_default())
+    }
+
+    pub(crate) fn forget(&self, group: GroupId) {
+        self.leads.write().remove(&group);
+    }
+
+    /// Remembers an event until [`Post::next`].
+    pub(crate) fn tell(&self, event: Event) {
+        let mut events = self.events.lock();
+        if !events.contains(&event) {
+            events.push(event);
+            self.rung.notify_all();
+        }
+    }
+
+    /// The events since the last call; waits for one, `patience` at most.
+    pub(crate) fn next(&self, patience: std::time::Duration) -> Vec<Event> {
+        let mut events = self.events.lock();
+        if events.is_empty() {
+            self.rung.wait_for(&mut events, patience);
+        }
+        std::mem::take(&mut *events)
+    }
+}
+
+impl Mail for Post {
+    fn send(&self, letters: Vec<Letter>) {
+        let Some(wire) = self.wire.get() else { return };
+        let mut by_server: Vec<(ServerId, Vec<Letter>)> = Vec::new();
+        {
+            let servers = self.servers.read();
+            for letter in letters {
+                let Some(server) = servers.get(&letter.to) else { continue };
+                match by_server.iter_mut().find(|(known, _)| known == server) {
+                    Some((_, letters)) => letters.push(letter),
+                    None => by_server.push((*server, vec![letter])),
+                }
+            }
+        }
+        for (server, letters) in by_server {
+            wire.mail(server, letters);
+        }
+    }
+}
+
+impl Watch for Post {
+    fn role(&self, id: GroupId, role: Role) {
+        self.replicas.take_office(id, role);
+        let leader = match role {
+            Role::Leader { .. } => self.own.get().copied(),
+            Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
+        };
+        self.lead(id).set(leader);
+        self.tell(Event::Role(id));
+    }
+
+    fn wants_snapshot(&self, _id: GroupId, _to: PeerId) {
+        // Whoever needs a copy asks for it.
+    }
+
+    fn needs_rows(&self, id: GroupId) {
+        self.replicas.make_void(id);
+        self.tell(Event::NeedsRows(id));
+    }
+
+    fn removed(&self, id: GroupId) {
+        self.tell(Event::Removed(id));
+    }
+}

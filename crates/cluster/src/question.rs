@@ -1,0 +1,355 @@
+//! What nodes ask each other about the cluster itself, as bytes: docs/formats/cluster-question.md.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use datum::{Object, PrimaryKey, row};
+use log::{GroupId, PeerId};
+use storage::{IndexBuild, IndexId};
+use uuid::Uuid;
+
+use crate::ServerId;
+
+/// The first byte of a question: whose it is.
+pub(crate) const FOR_CLUSTER: u8 = 0;
+/// The same, for the questions of queries.
+pub(crate) const FOR_QUERIES: u8 = 1;
+
+const VERSION: u8 = 1;
+
+/// A question about the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Question {
+    /// To the leader of the catalog: write these rows if its version is `base`.
+    Commit { base: u64, rows: Vec<(PrimaryKey, Option<Object>)> },
+    /// Let this server in; the row says who it is.
+    Join { server: Object },
+    /// To the leader of a group: how are its replicas?
+    State { group: GroupId },
+    /// To the leader of a group: let this replica lead.
+    HandOver { group: GroupId, to: PeerId },
+    /// To the leader of a group: keep a copy of its rows for me.
+    CopyBegin { group: GroupId },
+    /// The rows of a copy after `after`.
+    CopyNext { copy: u64, after: Option<PrimaryKey> },
+}
+
+/// What came of [`Question::Commit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CommitAnswer {
+    Done,
+    Stale,
+    NotLeader,
+    Refused(String),
+    Doubt(String),
+}
+
+/// What came of [`Question::Join`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JoinAnswer {
+    /// The replica of the catalog on the new server.
+    pub(crate) own: PeerId,
+    /// Where the others are.
+    pub(crate) places: Vec<(PeerId, ServerId)>,
+}
+
+/// What came of [`Question::CopyBegin`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyAnswer {
+    pub(crate) copy: u64,
+    pub(crate) rows: u64,
+    pub(crate) origin: Bytes,
+    pub(crate) progress: Bytes,
+    pub(crate) builds: Vec<(IndexId, IndexBuild)>,
+}
+
+/// Rows of a copy; the last ones if there are none.
+pub(crate) type CopyRows = Vec<(PrimaryKey, Bytes)>;
+
+impl Question {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u8(FOR_CLUSTER);
+        bytes.put_u8(VERSION);
+        match self {
+            Question::Commit { base, rows } => {
+                bytes.put_u8(1);
+                bytes.put_u64_le(*base);
+                bytes.put_u32_le(rows.len() as u32);
+                for (key, object) in rows {
+                    put(&mut bytes, key.as_bytes());
+                    match object {
+                        Some(object) => put(&mut bytes, &row::encode(object)),
+                        None => put(&mut bytes, &[]),
+                    }
+                }
+            }
+            Question::Join { server } => {
+                bytes.put_u8(2);
+                put(&mut bytes, &row::encode(server));
+            }
+            Question::CopyBegin { group } => {
+                bytes.put_u8(3);
+                bytes.put_u64_le(group.0);
+            }
+            Question::State { group } => {
+                bytes.put_u8(6);
+                bytes.put_u64_le(group.0);
+            }
+            Question::HandOver { group, to } => {
+                bytes.put_u8(5);
+                bytes.put_u64_le(group.0);
+                bytes.put_u64_le(to.0);
+            }
+            Question::CopyNext { copy, after } => {
+                bytes.put_u8(4);
+                bytes.put_u64_le(*copy);
+                bytes.put_u8(u8::from(after.is_some()));
+                put(&mut bytes, after.as_ref().map_or(&[], PrimaryKey::as_bytes));
+            }
+        }
+        bytes.freeze()
+    }
+
+    /// Reads what [`Question::encode`] wrote, without its first byte.
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<Question> {
+        if take_u8(&mut bytes)? != VERSION {
+            return None;
+        }
+        let question = match take_u8(&mut bytes)? {
+            1 => {
+                let base = take_u64(&mut bytes)?;
+                let count = take_u32(&mut bytes)?;
+                let mut rows = Vec::new();
+                for _ in 0..count {
+                    let key = PrimaryKey(take(&mut bytes)?);
+                    let stored = take(&mut bytes)?;
+                    let object = if stored.is_empty() { None } else { Some(row::decode(stored).ok()?) };
+                    rows.push((key, object));
+                }
+                Question::Commit { base, rows }
+            }
+            2 => Question::Join { server: row::decode(take(&mut bytes)?).ok()? },
+            3 => Question::CopyBegin { group: GroupId(take_u64(&mut bytes)?) },
+            4 => {
+                let copy = take_u64(&mut bytes)?;
+                let has_after = take_u8(&mut bytes)? == 1;
+                let after = PrimaryKey(take(&mut bytes)?);
+                Question::CopyNext { copy, after: has_after.then_some(after) }
+            }
+            6 => Question::State { group: GroupId(take_u64(&mut bytes)?) },
+            5 => Question::HandOver {
+                group: GroupId(take_u64(&mut bytes)?),
+                to: PeerId(take_u64(&mut bytes)?),
+            },
+            _ => return None,
+        };
+        bytes.is_empty().then_some(question)
+    }
+}
+
+impl CommitAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let (kind, why) = match self {
+            CommitAnswer::Done => (0, ""),
+            CommitAnswer::Stale => (1, ""),
+            CommitAnswer::NotLeader => (2, ""),
+            CommitAnswer::Refused(why) => (3, why.as_str()),
+            CommitAnswer::Doubt(why) => (4, why.as_str()),
+        };
+        [&[kind], why.as_bytes()].concat().into()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<CommitAnswer> {
+        let (kind, why) = bytes.split_first()?;
+        let why = String::from_utf8_lossy(why).into_owned();
+        Some(match kind {
+            0 => CommitAnswer::Done,
+            1 => CommitAnswer::Stale,
+            2 => CommitAnswer::NotLeader,
+            3 => CommitAnswer::Refused(why),
+            4 => CommitAnswer::Doubt(why),
+            _ => return None,
+        })
+    }
+}
+
+impl JoinAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64_le(self.own.0);
+        for (peer, server) in &self.places {
+            bytes.put_u64_le(peer.0);
+            bytes.put_slice(server.0.as_bytes());
+        }
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<JoinAnswer> {
+        let own = PeerId(take_u64(&mut bytes)?);
+        let mut places = Vec::new();
+        while !bytes.is_empty() {
+            let peer = PeerId(take_u64(&mut bytes)?);
+            if bytes.len() < 16 {
+                return None;
+            }
+            let server = Uuid::from_slice(&bytes.split_to(16)).ok()?;
+            places.push((peer, ServerId(server)));
+        }
+        Some(JoinAnswer { own, places })
+    }
+}
+
+impl CopyAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64_le(self.copy);
+        bytes.put_u64_le(self.rows);
+        put(&mut bytes, &self.origin);
+        put(&mut bytes, &self.progress);
+        for (index, build) in &self.builds {
+            bytes.put_u32_le(index.0);
+            put(&mut bytes, &build.encode());
+        }
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<CopyAnswer> {
+        let (copy, rows) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
+        let (origin, progress) = (take(&mut bytes)?, take(&mut bytes)?);
+        let mut builds = Vec::new();
+        while !bytes.is_empty() {
+            let index = IndexId(take_u32(&mut bytes)?);
+            builds.push((index, IndexBuild::decode(&take(&mut bytes)?)?));
+        }
+        Some(CopyAnswer { copy, rows, origin, progress, builds })
+    }
+}
+
+/// What came of [`Question::State`]: who leads, when it is another; else the replicas that are ready.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StateAnswer {
+    Elsewhere(Option<ServerId>),
+    Ready(Vec<PeerId>),
+}
+
+impl StateAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        match self {
+            StateAnswer::Elsewhere(leader) => {
+                bytes.put_u8(0);
+                bytes.put_slice(
+                    leader.map(|leader| leader.0.into_bytes()).as_ref().map_or(&[][..], |id| &id[..]),
+                );
+            }
+            StateAnswer::Ready(peers) => {
+                bytes.put_u8(1);
+                peers.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+            }
+        }
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<StateAnswer> {
+        match take_u8(&mut bytes)? {
+            0 if bytes.is_empty() => Some(StateAnswer::Elsewhere(None)),
+            0 => Some(StateAnswer::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
+            1 => {
+                let mut peers = Vec::new();
+                while !bytes.is_empty() {
+                    peers.push(PeerId(take_u64(&mut bytes)?));
+                }
+                Some(StateAnswer::Ready(peers))
+            }
+            _ => None,
+        }
+    }
+}
+
+pub(crate) fn encode_rows(rows: &CopyRows) -> Bytes {
+    let mut bytes = BytesMut::new();
+    for (key, stored) in rows {
+        put(&mut bytes, key.as_bytes());
+        put(&mut bytes, stored);
+    }
+    bytes.freeze()
+}
+
+pub(crate) fn decode_rows(mut bytes: Bytes) -> Option<CopyRows> {
+    let mut rows = Vec::new();
+    while !bytes.is_empty() {
+        rows.push((PrimaryKey(take(&mut bytes)?), take(&mut bytes)?));
+    }
+    Some(rows)
+}
+
+fn put(bytes: &mut BytesMut, part: &[u8]) {
+    bytes.put_u32_le(part.len() as u32);
+    bytes.put_slice(part);
+}
+
+fn take(bytes: &mut Bytes) -> Option<Bytes> {
+    let len = take_u32(bytes)? as usize;
+    (len <= bytes.len()).then(|| bytes.split_to(len))
+}
+
+fn take_u8(bytes: &mut Bytes) -> Option<u8> {
+    (!bytes.is_empty()).then(|| bytes.get_u8())
+}
+
+fn take_u32(bytes: &mut Bytes) -> Option<u32> {
+    (bytes.len() >= 4).then(|| bytes.get_u32_le())
+}
+
+fn take_u64(bytes: &mut Bytes) -> Option<u64> {
+    (bytes.len() >= 8).then(|| bytes.get_u64_le())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datum::Text;
+
+    fn questions() -> Vec<Question> {
+        let object: Object = [(Text::from_static("a"), 1.into())].into_iter().collect();
+        let key = |text: &'static str| PrimaryKey(Bytes::from_static(text.as_bytes()));
+        vec![
+            Question::Commit { base: 7, rows: vec![(key("x"), Some(object.clone())), (key("y"), None)] },
+            Question::Join { server: object },
+            Question::CopyBegin { group: GroupId(3) },
+            Question::CopyNext { copy: 9, after: Some(key("k")) },
+            Question::CopyNext { copy: 9, after: None },
+            Question::HandOver { group: GroupId(3), to: PeerId(4) },
+            Question::State { group: GroupId(3) },
+        ]
+    }
+
+    #[test]
+    fn a_question_reads_back_and_no_part_of_one_does() {
+        for question in questions() {
+            let bytes = question.encode();
+            assert_eq!(Question::decode(bytes.slice(1..)), Some(question));
+            for len in 1..bytes.len() {
+                assert_eq!(Question::decode(bytes.slice(1..len)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn answers_read_back() {
+        let join = JoinAnswer { own: PeerId(5), places: vec![(PeerId(7), ServerId(Uuid::from_u128(9)))] };
+        assert_eq!(JoinAnswer::decode(join.encode()), Some(join));
+        let (origin, progress) = (Bytes::from_static(b"o"), Bytes::from_static(b"p"));
+        let builds = vec![(IndexId(1), IndexBuild::Ready)];
+        let copy = CopyAnswer { copy: 1, rows: 2, origin, progress, builds };
+        assert_eq!(CopyAnswer::decode(copy.encode()), Some(copy));
+        for state in [
+            StateAnswer::Elsewhere(None),
+            StateAnswer::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
+            StateAnswer::Ready(vec![PeerId(3), PeerId(4)]),
+        ] {
+            assert_eq!(StateAnswer::decode(state.encode()), Some(state));
+        }
+        let doubt = CommitAnswer::Doubt("why".to_owned());
+        assert_eq!(CommitAnswer::decode(&doubt.encode()), Some(doubt));
+    }
+}

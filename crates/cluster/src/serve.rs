@@ -1,0 +1,136 @@
+//! Questions of other servers: those about the cluster are answered here, those of queries are handed
+//! on.
+
+use std::sync::{Arc, Weak};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::catalog_row::CatalogRow;
+use crate::node::{Core, Node};
+use crate::post::Post;
+use crate::question::{FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, encode_rows};
+use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
+
+/// The most voters of the catalog.
+const VOTERS_MAX: usize = 5;
+
+/// Answers questions for a node, for as long as it lives.
+pub struct Desk(Weak<Core>);
+
+impl Node {
+    /// Who answers the questions of other servers.
+    #[must_use]
+    pub fn desk(&self) -> Desk {
+        Desk(Arc::downgrade(self.core()))
+    }
+}
+
+impl Core {
+    /// Sets who answers the questions of other servers' queries. Only the first one counts.
+    pub fn answer_queries(&self, queries: Arc<dyn Serve>) {
+        drop(self.queries.set(queries));
+    }
+
+    /// Takes questions to the queries of other servers; `None` on a node that is alone.
+    #[must_use]
+    pub fn query_wire(&self) -> Option<Arc<dyn Ask>> {
+        self.post.wire()?;
+        Some(Arc::new(QueryWire(Arc::clone(&self.post))))
+    }
+
+    /// Lets a server into the catalog, or tells one that is in it already who it is.
+    fn let_in(&self, object: &datum::Object) -> Result<JoinAnswer, AdminError> {
+        let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
+        let CatalogRow::Server(wanted) = row? else {
+            return Err(AdminError::Refused("that is no server".to_owned()));
+        };
+        let fresh = self.new_peer();
+        let own = self.change(|catalog, draft| {
+            if catalog.is_removed(wanted.id) {
+                return Err(AdminError::Refused(
+                    "the server was removed from the cluster for good".to_owned(),
+                ));
+            }
+            if let Some(known) = catalog.server(wanted.id) {
+                return Ok(known.catalog.peer);
+            }
+            let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
+            let replica = ReplicaConfig { server: wanted.id, peer: fresh, voting: voters < VOTERS_MAX };
+            draft.put(CatalogRow::Server(ServerConfig { catalog: replica, ..wanted.clone() }));
+            Ok(fresh)
+        })?;
+        let places = self.catalog().servers().iter().map(|s| (s.catalog.peer, s.id)).collect();
+        Ok(JoinAnswer { own, places })
+    }
+
+    fn answer(&self, question: Question) -> Result<Bytes, String> {
+        match question {
+            Question::Commit { base, rows } => Ok(self.commit_here(base, &rows).encode()),
+            Question::Join { server } => {
+                self.let_in(&server).map(|answer| answer.encode()).map_err(|error| error.to_string())
+            }
+            Question::State { group } => Ok(self.state_here(group).encode()),
+            Question::HandOver { group, to } => {
+                self.log.transfer(group, to);
+                Ok(Bytes::new())
+            }
+            Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
+            Question::CopyNext { copy, after } => self.give_rows(copy, after).map(|rows| encode_rows(&rows)),
+        }
+    }
+}
+
+impl Serve for Desk {
+    fn serve(&self, from: ServerId, mut question: Bytes, reply: Reply) {
+        let Some(core) = self.0.upgrade() else { return };
+        let first = if question.is_empty() { None } else { Some(question.split_to(1)[0]) };
+        match first {
+            Some(FOR_QUERIES) => match core.queries.get() {
+                Some(queries) => queries.serve(from, question, reply),
+                None => reply(Err("this server does not answer queries yet".to_owned())),
+            },
+            Some(FOR_CLUSTER) => match Question::decode(question) {
+                Some(question) => answer_aside(core, question, reply),
+                None => reply(Err("the question makes no sense".to_owned())),
+            },
+            _ => reply(Err("the question is for nobody here".to_owned())),
+        }
+    }
+}
+
+/// Answers on a thread of its own: these questions are rare, and wait for the disk.
+fn answer_aside(core: Arc<Core>, question: Question, reply: Reply) {
+    let work = move || reply(core.answer(question));
+    if let Err(error) = std::thread::Builder::new().name("cluster".to_owned()).spawn(work) {
+        tracing::error!("no thread to answer a server: {error}");
+    }
+}
+
+/// Marks questions as those of queries.
+struct QueryWire(Arc<Post>);
+
+impl Ask for QueryWire {
+    fn ask(&self, server: ServerId, question: Bytes, patience: std::time::Duration, answered: Answered) {
+        let Some(wire) = self.0.wire() else {
+            return answered(Err(crate::AskError::NotConnected(server)));
+        };
+        let mut marked = BytesMut::with_capacity(1 + question.len());
+        marked.put_u8(FOR_QUERIES);
+        marked.put_slice(&question);
+        wire.ask(server, marked.freeze(), patience, answered);
+    }
+
+    fn is_connected(&self, server: ServerId) -> bool {
+        self.0.wire().is_some_and(|wire| wire.is_connected(server))
+    }
+}
+
+/// The row with which a new server asks to be let in.
+pub(crate) fn join_question(server: ServerConfig) -> Bytes {
+    Question::Join { server: CatalogRow::Server(server).to_object() }.encode()
+}
+
+/// What the answer to that says.
+pub(crate) fn join_answer(bytes: Bytes) -> Result<JoinAnswer, OpenError> {
+    JoinAnswer::decode(bytes).ok_or_else(|| OpenError::Join("the answer makes no sense".to_owned()))
+}

@@ -1,0 +1,188 @@
+//! How the replicas of a shard are: what `table_status` and `wait` tell.
+
+use std::time::Duration;
+
+use log::{GroupId, Lsn, Role};
+
+use crate::node::Core;
+use crate::question::{Question, StateAnswer};
+use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
+
+/// How long a leader may take to say how its replicas are.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often another is asked because the first was not the leader.
+const HOPS: usize = 3;
+/// A replica this close to the end of the log is ready.
+const CLOSE: u64 = 1024;
+
+/// The state of one replica, in the words of `table_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaState {
+    /// It has everything.
+    Ready,
+    /// It is on its way in or out.
+    Transitioning,
+    /// It is getting rows.
+    Backfilling,
+    /// Its server is not connected.
+    Disconnected,
+    /// Nobody leads, though enough could vote.
+    WaitingForPrimary,
+    /// Too few voters are connected.
+    WaitingForQuorum,
+}
+
+impl ReplicaState {
+    /// The word used in `table_status`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            ReplicaState::Ready => "ready",
+            ReplicaState::Transitioning => "transitioning",
+            ReplicaState::Backfilling => "backfilling",
+            ReplicaState::Disconnected => "disconnected",
+            ReplicaState::WaitingForPrimary => "waiting_for_primary",
+            ReplicaState::WaitingForQuorum => "waiting_for_quorum",
+        }
+    }
+}
+
+/// The state of one shard.
+#[derive(Clone, Debug)]
+pub struct ShardState {
+    /// The server that leads.
+    pub leader: Option<ServerId>,
+    /// Every replica.
+    pub replicas: Vec<(ServerId, ReplicaState)>,
+}
+
+/// What a table can be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Readiness {
+    /// Some replica of each shard can be read.
+    pub outdated_reads: bool,
+    /// Each shard has a leader.
+    pub reads: bool,
+    /// Each shard has a leader and enough replicas.
+    pub writes: bool,
+    /// Every replica has everything.
+    pub all_replicas: bool,
+}
+
+impl ShardState {
+    fn readiness(&self) -> Readiness {
+        let leads = self.leader.is_some();
+        let gone = |(_, state): &(ServerId, ReplicaState)| {
+            matches!(state, ReplicaState::Disconnected | ReplicaState::Backfilling)
+        };
+        Readiness {
+            outdated_reads: self.replicas.iter().any(|replica| !gone(replica)),
+            reads: leads,
+            writes: leads,
+            all_replicas: leads && self.replicas.iter().all(|(_, state)| *state == ReplicaState::Ready),
+        }
+    }
+}
+
+/// What all of these shards can be used for together.
+#[must_use]
+pub fn readiness(shards: &[ShardState]) -> Readiness {
+    let all = Readiness { outdated_reads: true, reads: true, writes: true, all_replicas: true };
+    shards.iter().map(ShardState::readiness).fold(all, |all, one| Readiness {
+        outdated_reads: all.outdated_reads && one.outdated_reads,
+        reads: all.reads && one.reads,
+        writes: all.writes && one.writes,
+        all_replicas: all.all_replicas && one.all_replicas,
+    })
+}
+
+impl Core {
+    /// How the shards of a table are, in key order. Asks their leaders.
+    #[must_use]
+    pub fn table_state(&self, table: &TableHandle) -> Vec<ShardState> {
+        let shards = table.config.shards.iter().zip(table.shards());
+        shards.map(|(config, handle)| self.shard_state(config, handle)).collect()
+    }
+
+    /// Asks who leads the shards of a table that have no replica here: nobody tells this node when
+    /// that changes.
+    pub fn find_leaders(&self, table: &TableHandle) {
+        for handle in table.shards().iter().filter(|handle| handle.near().is_none()) {
+            if self.ask_leader(handle).is_none() {
+                handle.lead().set(None);
+            }
+        }
+    }
+
+    fn shard_state(&self, config: &ShardConfig, handle: &ShardHandle) -> ShardState {
+        let (leader, ready) = match self.ask_leader(handle) {
+            Some((leader, ready)) => (Some(leader), ready),
+            None => (None, Vec::new()),
+        };
+        let voters = || config.replicas.iter().filter(|replica| replica.voting);
+        let connected = voters().filter(|replica| self.is_connected(replica.server)).count();
+        let has_quorum = connected * 2 > voters().count();
+        let state = |replica: &crate::ReplicaConfig| match leader {
+            _ if !self.is_connected(replica.server) => ReplicaState::Disconnected,
+            None if has_quorum => ReplicaState::WaitingForPrimary,
+            None => ReplicaState::WaitingForQuorum,
+            Some(_) if ready.contains(&replica.peer) => ReplicaState::Ready,
+            Some(_) => ReplicaState::Backfilling,
+        };
+        let staying = config.replicas.iter().map(|replica| (replica.server, state(replica)));
+        let leaving = config.leaving.iter().map(|replica| {
+            let is_there = self.is_connected(replica.server);
+            (replica.server, if is_there { ReplicaState::Transitioning } else { ReplicaState::Disconnected })
+        });
+        ShardState { leader, replicas: staying.chain(leaving).collect() }
+    }
+
+    /// Who leads a shard and which of its replicas are ready.
+    fn ask_leader(&self, handle: &ShardHandle) -> Option<(ServerId, Vec<log::PeerId>)> {
+        if let StateAnswer::Ready(ready) = self.state_here(handle.group()) {
+            return Some((self.identity.server, ready));
+        }
+        let mut asked = Vec::new();
+        let mut next = handle.lead().leader();
+        for _ in 0..HOPS {
+            let others = || handle.replicas().iter().map(|replica| replica.server);
+            let fits = |server: &ServerId| !asked.contains(server) && self.is_connected(*server);
+            let own = self.identity.server;
+            let server = next.into_iter().chain(others()).filter(|s| *s != own).find(fits)?;
+            asked.push(server);
+            let answer = self.ask(server, Question::State { group: handle.group() }.encode(), PATIENCE);
+            match answer.ok().and_then(StateAnswer::decode) {
+                Some(StateAnswer::Ready(ready)) => {
+                    if handle.near().is_none() {
+                        handle.lead().set(Some(server));
+                    }
+                    return Some((server, ready));
+                }
+                Some(StateAnswer::Elsewhere(leader)) => next = leader,
+                None => next = None,
+            }
+        }
+        None
+    }
+
+    /// What this node knows of a group's replicas.
+    pub(crate) fn state_here(&self, group: GroupId) -> StateAnswer {
+        let elsewhere = || StateAnswer::Elsewhere(self.post.lead(group).leader());
+        let leads = self.shard_of(group).is_some_and(|shard| shard.is_leader());
+        if !leads {
+            return match self.shard_of(group) {
+                Some(_) => elsewhere(),
+                None => StateAnswer::Elsewhere(None),
+            };
+        }
+        let Ok(status) = self.log.group_status(group) else { return elsewhere() };
+        if !matches!(status.role, Role::Leader { .. }) {
+            return elsewhere();
+        }
+        let close = status
+            .peers
+            .iter()
+            .filter(|peer| peer.active && peer.matched > Lsn(0) && peer.matched.0 + CLOSE >= status.last.0);
+        StateAnswer::Ready(std::iter::once(status.own).chain(close.map(|peer| peer.peer)).collect())
+    }
+}

@@ -1,0 +1,240 @@
+//! What the leader of a group does so that its members become those of the catalog: new replicas
+//! learn, then vote, then old ones go; and leadership goes to where the catalog wants it.
+//!
+//! One step at a time, again and again, from what is there: an interrupted change goes on wherever the
+//! next leader is.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use log::{GroupId, GroupStatus, Lsn, MemberChange, PeerId, Role};
+
+use crate::catalog_row::CatalogRow;
+use crate::node::{CATALOG_GROUP, Core};
+use crate::{AdminError, ReplicaConfig, TableConfig};
+
+/// How long one step may take before it is tried again.
+const STEP: Duration = Duration::from_secs(5);
+/// A learner this close to the end of the log may vote.
+const CLOSE: u64 = 256;
+
+/// A group that was as it should be is looked at again after this long.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// The groups that were as they should be, in which version of the catalog, and when.
+#[derive(Default)]
+pub(crate) struct Settled {
+    groups: HashMap<GroupId, (u64, Instant)>,
+    led_since: HashMap<GroupId, Instant>,
+}
+
+impl Settled {
+    fn is(&self, group: GroupId, version: u64) -> bool {
+        self.groups.get(&group).is_some_and(|(at, when)| *at == version && when.elapsed() < AGAIN)
+    }
+}
+
+/// How long a replica leads before it hands over to the preferred one.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Who should be in a group.
+struct Wanted {
+    replicas: Vec<ReplicaConfig>,
+    primary: Option<PeerId>,
+    is_leaving: bool,
+}
+
+impl Core {
+    /// Takes one step for each group that this node leads and whose members are not as they should be.
+    pub(crate) fn tend(&self, settled: &mut Settled) {
+        let catalog = self.catalog();
+        let version = catalog.version;
+        if self.catalog_shard.is_leader() {
+            let replicas = catalog.servers().into_iter().map(|server| server.catalog).collect();
+            self.tend_group(CATALOG_GROUP, &Wanted { replicas, primary: None, is_leaving: false });
+        }
+        for table in catalog.tables() {
+            for (shard, handle) in table.config.shards.iter().zip(table.shards()) {
+                let leads = handle.near().is_some_and(|near| near.is_leader());
+                if !leads {
+                    settled.led_since.remove(&shard.group);
+                    continue;
+                }
+                let since = *settled.led_since.entry(shard.group).or_insert_with(Instant::now);
+                if settled.is(shard.group, version) {
+                    continue;
+                }
+                let primary = shard.replicas.iter().find(|replica| replica.server == shard.primary);
+                let wanted = Wanted {
+                    replicas: shard.replicas.clone(),
+                    // Whoever has just handed over, to stop, is not asked to lead again at once.
+                    primary: primary.map(|replica| replica.peer).filter(|_| since.elapsed() > SETTLE),
+                    is_leaving: !shard.leaving.is_empty(),
+                };
+                if !self.tend_group(shard.group, &wanted) {
+                    continue;
+                }
+                if !wanted.is_leaving && since.elapsed() > SETTLE {
+                    settled.groups.insert(shard.group, (version, Instant::now()));
+                } else if wanted.is_leaving
+                    && let Err(error) = self.let_go(&table.config, shard.group)
+                {
+                    tracing::warn!("replicas that have gone are still in the catalog: {error}");
+                }
+            }
+        }
+    }
+
+    /// Hands the groups that this node leads over to other replicas, because it stops. Waits until they
+    /// lead, `patience` at most.
+    pub fn hand_over(&self, patience: Duration) {
+        let deadline = Instant::now() + patience;
+        self.stopping.store(true, std::sync::atomic::Ordering::Release);
+        loop {
+            let mut groups: Vec<GroupId> = self.hosted.lock().keys().copied().collect();
+            groups.push(CATALOG_GROUP);
+            let mut waits = false;
+            for group in groups {
+                if !self.shard_of(group).is_some_and(|shard| shard.is_leader()) {
+                    continue;
+                }
+                let Ok(status) = self.log.group_status(group) else { continue };
+                let heirs = status
+                    .peers
+                    .iter()
+                    .filter(|peer| peer.active && status.members.voters.contains(&peer.peer));
+                if let Some(heir) = heirs.max_by_key(|peer| peer.matched) {
+                    waits = true;
+                    self.log.transfer(group, heir.peer);
+                }
+            }
+            if !waits || Instant::now() > deadline {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Takes one step; true when the members are as they should be.
+    fn tend_group(&self, group: GroupId, wanted: &Wanted) -> bool {
+        if wanted.replicas.is_empty() {
+            return true;
+        }
+        if let [only] = &wanted.replicas[..]
+            && !wanted.is_leaving
+            && self.is_alone(group, only)
+        {
+            return true;
+        }
+        let Ok(status) = self.log.group_status(group) else { return false };
+        if !matches!(status.role, Role::Leader { .. }) {
+            return false;
+        }
+        match next_step(&status, wanted) {
+            Step::Nothing => true,
+            Step::Wait => false,
+            Step::Transfer(to) => {
+                self.log.transfer(group, to);
+                // Where it leads does not keep replicas from leaving, unless it is one of them.
+                wanted.replicas.iter().any(|replica| replica.peer == status.own)
+            }
+            Step::Change(change) => {
+                if self.change_members(group, change) {
+                    // The next step need not wait.
+                    std::thread::current().unpark();
+                }
+                false
+            }
+        }
+    }
+
+    /// A group of one that should be one needs no look into the log.
+    fn is_alone(&self, group: GroupId, only: &ReplicaConfig) -> bool {
+        group != CATALOG_GROUP && only.server == self.identity.server
+            || group == CATALOG_GROUP && self.post.wire().is_none()
+    }
+
+    fn change_members(&self, group: GroupId, change: MemberChange) -> bool {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));
+        let outcome = receiver.recv_timeout(STEP);
+        match &outcome {
+            Ok(Ok(_)) => tracing::info!("group {group}: {change:?} is done"),
+            Ok(Err(error)) => tracing::debug!("group {group}: {change:?}: {error}"),
+            Err(_) => tracing::debug!("group {group}: {change:?} takes long"),
+        }
+        matches!(outcome, Ok(Ok(_)))
+    }
+
+    /// The replicas that were on their way out have gone: the catalog forgets them.
+    fn let_go(&self, table: &TableConfig, group: GroupId) -> Result<(), AdminError> {
+        let id = table.id;
+        self.change(|catalog, draft| {
+            let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
+            let mut config = table.config.clone();
+            for shard in &mut config.shards {
+                if shard.group == group {
+                    shard.leaving.clear();
+                }
+            }
+            draft.put(CatalogRow::Table(config));
+            Ok(())
+        })
+    }
+}
+
+enum Step {
+    Nothing,
+    /// Something must happen elsewhere first.
+    Wait,
+    Change(MemberChange),
+    Transfer(PeerId),
+}
+
+fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
+    let members = &status.members;
+    if let Some(new) = wanted.replicas.iter().find(|replica| !members.contains(replica.peer)) {
+        return Step::Change(MemberChange::AddLearner(new.peer));
+    }
+    let is_close = |peer: PeerId, distance: u64| {
+        peer == status.own
+            || status.peers.iter().any(|known| {
+                known.peer == peer
+                    && known.active
+                    && known.matched > Lsn(0)
+                    && known.matched.0 + distance >= status.last.0
+            })
+    };
+    let mut waits = false;
+    for replica in wanted.replicas.iter().filter(|replica| replica.voting) {
+        if members.learners.contains(&replica.peer) {
+            if is_close(replica.peer, CLOSE) {
+                return Step::Change(MemberChange::Promote(replica.peer));
+            }
+            waits = true;
+        }
+    }
+    if waits {
+        return Step::Wait;
+    }
+    let is_wanted = |peer: PeerId| wanted.replicas.iter().any(|replica| replica.peer == peer);
+    let stranger = members.voters.iter().chain(&members.learners).copied().find(|peer| !is_wanted(*peer));
+    let heir = || {
+        let voters = wanted.replicas.iter().filter(|r| r.voting && r.peer != status.own);
+        let preferred = voters.clone().find(|replica| Some(replica.peer) == wanted.primary);
+        preferred.into_iter().chain(voters).find(|replica| is_close(replica.peer, CLOSE)).map(|r| r.peer)
+    };
+    match stranger {
+        Some(own) if own == status.own => return heir().map_or(Step::Wait, Step::Transfer),
+        Some(other) => return Step::Change(MemberChange::Remove(other)),
+        None => {}
+    }
+    match wanted.primary {
+        Some(primary)
+            if primary != status.own && members.voters.contains(&primary) && is_close(primary, CLOSE) =>
+        {
+            Step::Transfer(primary)
+        }
+        _ => Step::Nothing,
+    }
+}
