@@ -17,6 +17,7 @@ mod deep;
 mod env;
 mod error;
 mod eval;
+pub mod geo;
 mod group;
 pub mod op;
 mod operation;

@@ -330,7 +330,7 @@ terms! {
     Time 136 "TIME" 4..7 [] Closed
     // Geometry.
     Geojson 157 "GEOJSON" 1..1 [] Shape
-    ToGeojson 158 "TO_GEOJSON" 1..1 [] Shape
+    ToGeojson 158 "TO_GEOJSON" 1..1 [] Closed
     Point 159 "POINT" 2..2 [] Closed
     Line 160 "LINE" 2.. [] Shape
     Polygon 161 "POLYGON" 3.. [] Shape

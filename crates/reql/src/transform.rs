@@ -9,6 +9,7 @@ use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::op::field::{field_of, object_of};
+use crate::op::geo::ShapeTest;
 use crate::op::merge::{merge_datums, merge_item};
 use crate::op::pathspec::PathSpec;
 use crate::op::project::{item_has_fields, pluck_item, without_item};
@@ -40,6 +41,8 @@ pub enum Transform {
     HasFields(PathSpec),
     /// `with_fields`: the items that have them, with nothing else.
     WithFields(PathSpec),
+    /// `intersects` and `includes`: the shapes for which it holds.
+    Shape(ShapeTest),
     /// `merge`; the first argument is a place for the item.
     Merge(Vec<Arg>),
     /// `zip`: the right side of a join laid over the left.
@@ -90,6 +93,10 @@ impl Transform {
                 other => one(field_of(other, name, term)),
             },
             Transform::HasFields(spec) => Ok(keep(item_has_fields(&item, spec)?, item)),
+            Transform::Shape(test) => match test.holds(&item) {
+                Err(error) if error.is_non_existence() => Ok(Emitted::None),
+                holds => Ok(keep(holds?, item)),
+            },
             Transform::WithFields(spec) => {
                 if item_has_fields(&item, spec)? {
                     one(pluck_item(&item, spec))
@@ -111,6 +118,7 @@ impl Transform {
             Transform::Pluck(spec) => pluck_item(item, spec),
             Transform::Without(spec) => without_item(item, spec),
             Transform::HasFields(spec) => item_has_fields(item, spec).map(Datum::Bool),
+            Transform::Shape(test) => test.holds(item).map(Datum::Bool),
             Transform::WithFields(spec) => {
                 let has_them = item_has_fields(item, spec)?;
                 pluck_item(&Datum::Bool(has_them), spec)

@@ -78,7 +78,7 @@ fn stepped(seq: Seq, step: Transform) -> Seq {
 }
 
 fn keeps_rows(step: &Transform) -> bool {
-    matches!(step, Transform::Filter(_) | Transform::HasFields(_))
+    matches!(step, Transform::Filter(_) | Transform::HasFields(_) | Transform::Shape(_))
 }
 
 /// A term over rows that were read as a whole: what it means for arrays, but rows stay rows of

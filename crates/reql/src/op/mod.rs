@@ -13,6 +13,7 @@ pub mod coerce;
 mod comparison;
 pub mod field;
 mod format;
+pub mod geo;
 mod inspect;
 mod iso8601;
 pub mod json;
@@ -36,7 +37,7 @@ use datum::Datum;
 
 use crate::args::Args;
 use crate::error::EvalError;
-use crate::signature::{self, Nature, Op};
+use crate::signature::Op;
 
 /// A leaf term.
 pub type Leaf = fn(&Args<'_>) -> Result<Datum, EvalError>;
@@ -49,6 +50,7 @@ pub fn leaf(op: Op) -> Option<Leaf> {
         .or_else(|| object_leaf(op))
         .or_else(|| array_leaf(op))
         .or_else(|| time_leaf(op))
+        .or_else(|| geo::leaf(op))
         .or_else(|| constant_leaf(op))
 }
 
@@ -175,10 +177,4 @@ fn constant_leaf(op: Op) -> Option<Leaf> {
         Op::December => |_| Ok(Datum::Number(12.0)),
         _ => return None,
     })
-}
-
-/// Whether a term is one over shapes, which are not there yet.
-#[must_use]
-pub fn is_shape(op: Op) -> bool {
-    op == Op::Point || signature::of(op).nature == Nature::Shape
 }

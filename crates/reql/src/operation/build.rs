@@ -7,6 +7,7 @@ use crate::args::{Arg, Args};
 use crate::closure::Closure;
 use crate::error::EvalError;
 use crate::group::GroupBy;
+use crate::op::geo::{Relation, ShapeTest};
 use crate::op::pathspec::PathSpec;
 use crate::order::Order;
 use crate::select::{Filter, OnMissing, Predicate, Selector};
@@ -41,6 +42,7 @@ pub fn build(op: Op, args: &Args<'_>, extras: Extras) -> Result<Option<Operation
         Op::Map | Op::ConcatMap | Op::Filter | Op::Zip => step(op, args, extras)?,
         Op::GetField | Op::Bracket => field(op, args)?,
         Op::Pluck | Op::Without | Op::HasFields | Op::WithFields | Op::Merge => object_step(op, args)?,
+        Op::Intersects | Op::Includes => shape_test(op, args)?,
         Op::Count | Op::Sum | Op::Avg | Op::Min | Op::Max | Op::Reduce | Op::Distinct => terminal(op, args)?,
         Op::Group => group(args, extras.indexed)?,
         Op::OrderBy => order_by(args, extras)?,
@@ -80,6 +82,8 @@ pub fn is_operation(op: Op) -> bool {
             | Op::HasFields
             | Op::WithFields
             | Op::Merge
+            | Op::Intersects
+            | Op::Includes
             | Op::Count
             | Op::Sum
             | Op::Avg
@@ -146,6 +150,11 @@ fn object_step(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
         Op::HasFields => Transform::HasFields(spec),
         _ => Transform::WithFields(spec),
     }))
+}
+
+fn shape_test(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
+    let relation = if op == Op::Intersects { Relation::Intersects } else { Relation::Includes };
+    Ok(Operation::Step(Transform::Shape(ShapeTest::new(relation, args.datum(1)?))))
 }
 
 fn terminal(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {

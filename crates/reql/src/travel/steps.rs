@@ -7,6 +7,7 @@ use crate::args::Arg;
 use crate::closure::Closure;
 use crate::error::EvalError;
 use crate::group::GroupBy;
+use crate::op::geo::{Relation, ShapeTest};
 use crate::op::pathspec::PathSpec;
 use crate::select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 use crate::transform::Transform;
@@ -33,6 +34,10 @@ impl Travel for Transform {
             Transform::WithFields(spec) => tagged(8, spec, out),
             Transform::Merge(layers) => tagged(9, layers, out),
             Transform::Zip => out.byte(10),
+            Transform::Shape(test) => match test.relation() {
+                Relation::Intersects => tagged(11, test.argument(), out),
+                Relation::Includes => tagged(12, test.argument(), out),
+            },
         }
     }
 
@@ -53,6 +58,8 @@ impl Travel for Transform {
             8 => Transform::WithFields(PathSpec::unpack(from)?),
             9 => Transform::Merge(Vec::<Arg>::unpack(from)?),
             10 => Transform::Zip,
+            11 => Transform::Shape(ShapeTest::new(Relation::Intersects, &Datum::unpack(from)?)),
+            12 => Transform::Shape(ShapeTest::new(Relation::Includes, &Datum::unpack(from)?)),
             _ => return Err(from.garbled("a step")),
         })
     }

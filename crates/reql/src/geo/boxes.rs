@@ -1,0 +1,87 @@
+//! Which edges of two sets can meet at all: a sweep over the boxes around them.
+
+use super::sphere::Point;
+
+/// Below this many pairs, looking at all of them is quicker than a sweep.
+const PAIRS_TRIED_AT_MOST: usize = 4_096;
+/// Edges longer than this part of all of them together are looked at one by one.
+const WINDOWS: f64 = 64.0;
+/// Room for rounding around a box.
+const MARGIN: f64 = 1e-15;
+
+/// Whether to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Search {
+    /// With the next pair.
+    Continue,
+    /// No: the answer is known.
+    Done,
+}
+
+/// Edges given by their ends.
+pub(super) type Edges = Vec<(Point, Point)>;
+
+/// Calls `visit` with the numbers of each edge of `a` and edge of `b` that may meet, until it has
+/// seen enough. Pairs whose boxes lie apart are left out; the order is no particular one.
+pub(super) fn for_each_near(a: &Edges, b: &Edges, mut visit: impl FnMut(usize, usize) -> Search) {
+    if a.len().saturating_mul(b.len()) <= PAIRS_TRIED_AT_MOST {
+        for i in 0..a.len() {
+            for j in 0..b.len() {
+                if visit(i, j) == Search::Done {
+                    return;
+                }
+            }
+        }
+        return;
+    }
+    let boxes: Vec<(usize, Bounds)> = b.iter().map(Bounds::of).enumerate().collect();
+    let (axis, spread) = widest_axis(&boxes);
+    // A few long edges must not make the window of all others wide.
+    let length_max = spread / WINDOWS;
+    let (mut short, long): (Vec<_>, Vec<_>) =
+        boxes.into_iter().partition(|(_, x)| x.high[axis] - x.low[axis] <= length_max);
+    short.sort_by(|(_, x), (_, y)| x.low[axis].total_cmp(&y.low[axis]));
+    for (i, edge) in a.iter().enumerate() {
+        let bounds = Bounds::of(edge);
+        let from = short.partition_point(|(_, x)| x.low[axis] < bounds.low[axis] - length_max);
+        let to = short.partition_point(|(_, x)| x.low[axis] <= bounds.high[axis]);
+        let window = short.get(from..to).unwrap_or_default();
+        for (j, other) in window.iter().chain(&long) {
+            if bounds.meets(other) && visit(i, *j) == Search::Done {
+                return;
+            }
+        }
+    }
+}
+
+/// The axis along which the boxes are spread the most, and how far.
+fn widest_axis(boxes: &[(usize, Bounds)]) -> (usize, f64) {
+    let spread = |axis: usize| {
+        let low = boxes.iter().map(|(_, x)| x.low[axis]).fold(f64::INFINITY, f64::min);
+        let high = boxes.iter().map(|(_, x)| x.high[axis]).fold(f64::NEG_INFINITY, f64::max);
+        (axis, high - low)
+    };
+    let spreads = [spread(0), spread(1), spread(2)];
+    spreads.into_iter().max_by(|x, y| x.1.total_cmp(&y.1)).unwrap_or((0, 0.0))
+}
+
+/// A box around an edge.
+struct Bounds {
+    low: [f64; 3],
+    high: [f64; 3],
+}
+
+impl Bounds {
+    /// The box around the chord, widened by as much as the arc rises above it.
+    fn of((a, b): &(Point, Point)) -> Self {
+        let half_chord_squared = (a - b).norm2() / 4.0;
+        let rise = 1.0 - (1.0 - half_chord_squared).max(0.0).sqrt() + MARGIN;
+        let around = |x: f64, y: f64| (x.min(y) - rise, x.max(y) + rise);
+        let (x, y, z) = (around(a.x, b.x), around(a.y, b.y), around(a.z, b.z));
+        Bounds { low: [x.0, y.0, z.0], high: [x.1, y.1, z.1] }
+    }
+
+    fn meets(&self, other: &Bounds) -> bool {
+        (0..3).all(|axis| self.low[axis] <= other.high[axis] && other.low[axis] <= self.high[axis])
+    }
+}

@@ -1,0 +1,243 @@
+//! A closed chain of edges, and the side of it that lies to the left.
+
+use std::collections::HashSet;
+use std::f64::consts::PI;
+
+use super::ShapeError;
+use super::boxes::{Edges, Search, for_each_near};
+use super::sphere::Point;
+use super::turn::{Corners, Crosser, Crossing, Overlap, crossing, in_order, turn_angle};
+
+/// A turn may be so much less than none for a ring around half of the sphere, in radians.
+const HALF_SPHERE_ERROR: f64 = 1e-14;
+
+/// A closed chain of at least three edges that do not cross, without the repeated first vertex.
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    vertices: Vec<Point>,
+    /// Whether the fixed point that crossings are counted from lies inside.
+    has_origin: bool,
+}
+
+/// How one ring lies to another whose union with it does not cover the sphere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nesting {
+    /// Their edges cross.
+    Crosses,
+    /// The second lies inside the first.
+    Contains,
+    /// Neither.
+    Outside,
+}
+
+impl Ring {
+    /// The ring through these points, with the smaller side inside whichever way they go around.
+    /// Fails if there are fewer than three, two are the same or edges cross.
+    pub(super) fn new(vertices: Vec<Point>) -> Result<Self, ShapeError> {
+        let ring = Ring::oriented(vertices);
+        if !ring.is_simple() {
+            return Err(ShapeError::InvalidRing);
+        }
+        Ok(ring.smaller_side())
+    }
+
+    /// The ring as its points go around, unchecked.
+    pub(super) fn oriented(vertices: Vec<Point>) -> Self {
+        let mut ring = Ring { vertices, has_origin: false };
+        if ring.vertices.len() >= 3 {
+            // The fixed point is outside unless that gives the wrong answer for a vertex.
+            let (before, vertex, after) = (ring.vertex(0), ring.vertex(1), ring.vertex(2));
+            let is_inside = in_order(&vertex.ortho(), before, after, vertex);
+            ring.has_origin = is_inside != ring.contains_point(vertex);
+        }
+        ring
+    }
+
+    /// The same edges with the smaller side inside.
+    pub(super) fn smaller_side(self) -> Self {
+        if self.is_narrow() || self.turning() >= -HALF_SPHERE_ERROR { self } else { self.inverted() }
+    }
+
+    /// The same edges with the other side inside.
+    pub(super) fn inverted(mut self) -> Self {
+        self.vertices.reverse();
+        self.has_origin = !self.has_origin;
+        self
+    }
+
+    /// The vertices, in order.
+    pub(super) fn vertices(&self) -> &[Point] {
+        &self.vertices
+    }
+
+    /// Vertex `i`, counted around.
+    pub(super) fn vertex(&self, i: usize) -> &Point {
+        &self.vertices[i % self.vertices.len()]
+    }
+
+    /// The edges, in order.
+    pub(super) fn edges(&self) -> Edges {
+        (0..self.vertices.len()).map(|i| (*self.vertex(i), *self.vertex(i + 1))).collect()
+    }
+
+    fn is_simple(&self) -> bool {
+        let count = self.vertices.len();
+        let different: HashSet<_> = self.vertices.iter().map(bits).collect();
+        if count < 3 || different.len() < count {
+            return false;
+        }
+        let edges = self.edges();
+        let mut crosses = false;
+        for_each_near(&edges, &edges, |i, j| {
+            if j <= i + 1 {
+                return Search::Continue;
+            }
+            let ((a, b), (c, d)) = (&edges[i], &edges[j]);
+            crosses = crossing(a, b, c, d) == Crossing::Proper;
+            if crosses { Search::Done } else { Search::Continue }
+        });
+        !crosses
+    }
+
+    /// Whether the inside lies within fewer than 180 degrees of longitude, away from the poles: then
+    /// it is the smaller side, which the turns of a sliver cannot tell.
+    fn is_narrow(&self) -> bool {
+        let longitudes =
+            self.vertices.iter().chain(self.vertices.first()).map(|vertex| vertex.y.atan2(vertex.x));
+        let (mut at, mut west, mut east, mut last) = (0.0_f64, 0.0_f64, 0.0_f64, None);
+        for longitude in longitudes {
+            let step = longitude - last.unwrap_or(longitude);
+            at += if step > PI {
+                step - 2.0 * PI
+            } else if step < -PI {
+                step + 2.0 * PI
+            } else {
+                step
+            };
+            (west, east, last) = (west.min(at), east.max(at), Some(longitude));
+        }
+        east - west < PI && !self.contains_point(&Point::new(0.0, 0.0, 1.0))
+    }
+
+    /// The sum of the turns at all vertices: 2π less the area inside.
+    fn turning(&self) -> f64 {
+        let count = self.vertices.len();
+        (0..count).map(|i| turn_angle(self.vertex(i), self.vertex(i + 1), self.vertex(i + 2))).sum()
+    }
+
+    /// Whether the point lies inside. Of rings that share an edge, exactly one has each point of it.
+    pub(super) fn contains_point(&self, point: &Point) -> bool {
+        // Crossings are counted from here. S2 fixed it; any point would do.
+        let origin = Point::new(0.00457, 1.0, 0.0321).normalize();
+        let mut crosser = Crosser::new(&origin, point, self.vertex(0));
+        let passes = (1..=self.vertices.len()).filter(|i| crosser.passes(self.vertex(*i))).count();
+        self.has_origin ^ (passes % 2 == 1)
+    }
+
+    fn has_vertex(&self, point: &Point) -> bool {
+        self.vertices.contains(point)
+    }
+
+    /// Looks at every corner that the rings have in common. Whether edges cross before it is done.
+    fn compare(&self, other: &Ring, mut corner: impl FnMut(Corners<'_>) -> Search) -> bool {
+        let (mine, others) = (self.edges(), other.edges());
+        let mut crosses = false;
+        for_each_near(&mine, &others, |i, j| {
+            let ((a, b), (c, d)) = (&mine[i], &others[j]);
+            match crossing(c, d, a, b) {
+                Crossing::Apart => Search::Continue,
+                Crossing::Proper => {
+                    crosses = true;
+                    Search::Done
+                }
+                // Each vertex in common is looked at once, where both edges end in it.
+                Crossing::AtVertex if b == d => {
+                    corner(Corners { at: b, a: (a, self.vertex(i + 2)), b: (c, other.vertex(j + 2)) })
+                }
+                Crossing::AtVertex => Search::Continue,
+            }
+        });
+        crosses
+    }
+
+    /// Whether everything inside `other` is inside.
+    pub(super) fn contains(&self, other: &Ring) -> bool {
+        let first = other.vertex(0);
+        if !self.contains_point(first) && !self.has_vertex(first) {
+            return false;
+        }
+        let mut has_all = true;
+        let crosses = self.compare(other, |corners| {
+            has_all = corners.contains();
+            if has_all { Search::Continue } else { Search::Done }
+        });
+        if crosses || !has_all {
+            return false;
+        }
+        // Two rings may have each other's edges inside and cover the sphere together.
+        let mine = self.vertex(0);
+        !other.contains_point(mine) || other.has_vertex(mine)
+    }
+
+    /// Whether the insides have something in common.
+    pub(super) fn intersects(&self, other: &Ring) -> bool {
+        let first = other.vertex(0);
+        if self.contains_point(first) && !self.has_vertex(first) {
+            return true;
+        }
+        let mut has_common = false;
+        let crosses = self.compare(other, |corners| {
+            has_common = corners.intersects();
+            if has_common { Search::Done } else { Search::Continue }
+        });
+        if crosses || has_common {
+            return true;
+        }
+        let mine = self.vertex(0);
+        other.contains_point(mine) && !other.has_vertex(mine)
+    }
+
+    /// Whether the other ring lies inside, crosses, or neither.
+    pub(super) fn nesting(&self, other: &Ring) -> Nesting {
+        let (mut contains, mut contained, mut disjoint, mut partial) = (false, false, false, false);
+        let crosses = self.compare(other, |corners| {
+            match corners.overlap() {
+                Overlap::Partial => partial = true,
+                Overlap::Contains => contains = true,
+                Overlap::Contained => contained = true,
+                Overlap::Disjoint => disjoint = true,
+                Overlap::Equal => {}
+            }
+            partial |= contains && contained;
+            if partial { Search::Done } else { Search::Continue }
+        });
+        if crosses || partial {
+            return Nesting::Crosses;
+        }
+        let first = other.vertex(0);
+        if disjoint || contained || !(self.contains_point(first) || self.has_vertex(first)) {
+            return Nesting::Outside;
+        }
+        Nesting::Contains
+    }
+
+    /// Whether `other` lies inside, of two rings that do not cross and share no edge.
+    pub(super) fn has_nested(&self, other: &Ring) -> bool {
+        let vertex = other.vertex(1);
+        let Some(i) = self.vertices.iter().position(|mine| mine == vertex) else {
+            return self.contains_point(vertex);
+        };
+        let before = i + self.vertices.len() - 1;
+        let corners = Corners {
+            at: vertex,
+            a: (self.vertex(before), self.vertex(i + 1)),
+            b: (other.vertex(0), other.vertex(2)),
+        };
+        corners.contains()
+    }
+}
+
+/// A point as something that can be looked up; both zeros are one.
+pub(super) fn bits(point: &Point) -> [u64; 3] {
+    [point.x, point.y, point.z].map(|number| (number + 0.0).to_bits())
+}

@@ -1,0 +1,212 @@
+//! From datums to shapes.
+//!
+//! A geometry value holds GeoJSON: a `type`, `coordinates` in degrees east and north, perhaps a null
+//! `crs`. What is stored was not checked when it was written as a literal object, so that everything
+//! that uses a shape reads it with all checks. Source: reql reference section 17.
+
+use datum::{Array, Datum, Object, pseudo};
+
+use super::sphere::{LonLat, Point};
+use super::{Path, Polygon, ShapeError};
+use crate::error::EvalError;
+
+/// A valid shape.
+#[derive(Clone, Debug)]
+pub enum Shape {
+    /// One point.
+    Point(Point),
+    /// A line.
+    Line(Path),
+    /// An area.
+    Polygon(Polygon),
+}
+
+impl Shape {
+    /// The shape that a geometry is. Fails if the value is not a pseudotype, or not a valid shape.
+    pub fn of(value: &Datum) -> Result<Self, EvalError> {
+        Shape::of_object(&members(value)?)
+    }
+
+    /// The shape of an object with the members of a geometry; other members are not looked at.
+    pub fn of_object(object: &Object) -> Result<Self, EvalError> {
+        let kind = kind(object)?;
+        let coordinates = object.get("coordinates");
+        let coordinates =
+            coordinates.ok_or_else(|| EvalError::no_attribute(&"coordinates".into(), object))?;
+        match &*kind {
+            "Point" => Ok(Shape::Point(checked(&coordinates)?)),
+            "LineString" => line(&coordinates).map(Shape::Line),
+            "Polygon" => polygon(&coordinates).map(Shape::Polygon),
+            "MultiPoint" | "MultiLineString" | "MultiPolygon" | "GeometryCollection" | "Feature"
+            | "FeatureCollection" => Err(ShapeError::UnsupportedKind(kind).into()),
+            _ => Err(ShapeError::UnknownKind(kind).into()),
+        }
+    }
+
+    /// The shape of an object, which may not name a reference system.
+    pub fn validate(object: &Object) -> Result<Self, EvalError> {
+        match object.get("crs") {
+            None | Some(Datum::Null) => Shape::of_object(object),
+            Some(_) => Err(ShapeError::ReferenceSystem.into()),
+        }
+    }
+
+    /// The polygon that a geometry must be.
+    pub fn polygon(value: &Datum) -> Result<Polygon, EvalError> {
+        let object = members(value)?;
+        match kind(&object)? {
+            kind if kind == "Polygon" => {}
+            found => return Err(ShapeError::OtherKind { expected: "Polygon", found }.into()),
+        }
+        match Shape::of_object(&object)? {
+            Shape::Polygon(polygon) => Ok(polygon),
+            _ => Err(EvalError::internal("a polygon is one")),
+        }
+    }
+
+    /// The point that a geometry must be.
+    pub fn point(value: &Datum) -> Result<Point, EvalError> {
+        let object = members(value)?;
+        match kind(&object)? {
+            kind if kind == "Point" => {}
+            found => return Err(ShapeError::OtherKind { expected: "Point", found }.into()),
+        }
+        match Shape::of_object(&object)? {
+            Shape::Point(point) => Ok(point),
+            _ => Err(EvalError::internal("a point is one")),
+        }
+    }
+
+    /// Whether the shapes have something in common. Areas have their border, except towards other
+    /// areas and lines that only touch it from outside.
+    #[must_use]
+    pub fn intersects(&self, other: &Shape) -> bool {
+        match (self, other) {
+            (Shape::Point(a), Shape::Point(b)) => a == b,
+            (Shape::Point(point), Shape::Line(line)) | (Shape::Line(line), Shape::Point(point)) => {
+                line.touches_point(point)
+            }
+            (Shape::Point(point), Shape::Polygon(area)) | (Shape::Polygon(area), Shape::Point(point)) => {
+                area.touches_point(point)
+            }
+            (Shape::Line(a), Shape::Line(b)) => b.intersects(a),
+            (Shape::Line(line), Shape::Polygon(area)) | (Shape::Polygon(area), Shape::Line(line)) => {
+                area.intersects_path(line)
+            }
+            (Shape::Polygon(a), Shape::Polygon(b)) => b.intersects(a),
+        }
+    }
+
+    /// Whether the shape lies in the area, border included.
+    #[must_use]
+    pub fn is_in(&self, area: &Polygon) -> bool {
+        match self {
+            Shape::Point(point) => area.touches_point(point),
+            Shape::Line(line) => area.contains_path(line),
+            Shape::Polygon(other) => area.contains(other),
+        }
+    }
+}
+
+/// The members of a pseudotype.
+pub fn members(value: &Datum) -> Result<Object, EvalError> {
+    match value {
+        Datum::Geometry(shape) => Ok(shape.clone()),
+        Datum::Time(_) | Datum::Binary(_) => Ok(pseudo::to_object(value).unwrap_or_default()),
+        other => Err(EvalError::logic(format!("Not a GEOMETRY pseudotype: `{}`.", other.truncated()))),
+    }
+}
+
+/// The `type` of a shape.
+pub fn kind(object: &Object) -> Result<String, EvalError> {
+    match object.get("type") {
+        Some(Datum::String(kind)) => Ok(kind.to_string()),
+        Some(other) => Err(EvalError::type_error("STRING", &other)),
+        None => Err(EvalError::no_attribute(&"type".into(), object)),
+    }
+}
+
+/// The place that an argument stands for: a point, or a pair of numbers. Its range is not checked.
+pub fn lon_lat_of(argument: &Datum) -> Result<LonLat, EvalError> {
+    match argument {
+        Datum::Geometry(shape) => match &*kind(shape)? {
+            "Point" => place(&shape.get("coordinates").unwrap_or(Datum::Null)),
+            found => Err(ShapeError::OtherKind { expected: "Point", found: found.to_owned() }.into()),
+        },
+        Datum::Array(pair) => match &**pair {
+            [lon, lat] => Ok(LonLat { lon: number(lon)?, lat: number(lat)? }),
+            _ => Err(EvalError::logic(format!(
+                "Expected point coordinate pair.  Got {} element array instead of a 2 element one.",
+                pair.len()
+            ))),
+        },
+        other => Err(EvalError::type_error("ARRAY", other)),
+    }
+}
+
+/// The places of an array of positions, which are not checked further.
+pub fn positions(coordinates: &Datum) -> Result<Vec<LonLat>, EvalError> {
+    array(coordinates)?.iter().map(place).collect()
+}
+
+/// The place of a GeoJSON position. Its range is not checked.
+fn place(position: &Datum) -> Result<LonLat, EvalError> {
+    let position = array(position)?;
+    match &**position {
+        [lon, lat] => Ok(LonLat { lon: number(lon)?, lat: number(lat)? }),
+        [_, _, _] => Err(ShapeError::Altitude.into()),
+        [] | [_] => Err(ShapeError::TooFewCoordinates.into()),
+        more => Err(ShapeError::TooManyCoordinates(more.len()).into()),
+    }
+}
+
+fn checked(position: &Datum) -> Result<Point, EvalError> {
+    let place = place(position)?;
+    if !(-180.0..=180.0).contains(&place.lon) {
+        return Err(ShapeError::Longitude(place.lon).into());
+    }
+    if !(-90.0..=90.0).contains(&place.lat) {
+        return Err(ShapeError::Latitude(place.lat).into());
+    }
+    Ok(place.to_point())
+}
+
+fn line(coordinates: &Datum) -> Result<Path, EvalError> {
+    let positions = array(coordinates)?;
+    if positions.len() < 2 {
+        return Err(ShapeError::ShortLine.into());
+    }
+    let points = positions.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+    Ok(Path::new(points)?)
+}
+
+fn polygon(coordinates: &Datum) -> Result<Polygon, EvalError> {
+    let rings = array(coordinates)?.iter().map(ring).collect::<Result<Vec<_>, _>>()?;
+    Ok(Polygon::new(rings)?)
+}
+
+fn ring(coordinates: &Datum) -> Result<Vec<Point>, EvalError> {
+    let positions = array(coordinates)?;
+    if positions.len() < 4 {
+        return Err(ShapeError::ShortRing.into());
+    }
+    let mut points = positions.iter().map(checked).collect::<Result<Vec<_>, _>>()?;
+    if points.pop() != points.first().copied() {
+        return Err(ShapeError::OpenRing.into());
+    }
+    Ok(points)
+}
+
+fn array(value: &Datum) -> Result<&Array, EvalError> {
+    match value {
+        Datum::Array(array) => Ok(array),
+        other => Err(EvalError::type_error("ARRAY", other)),
+    }
+}
+
+fn number(value: &Datum) -> Result<f64, EvalError> {
+    match value {
+        Datum::Number(number) => Ok(*number),
+        other => Err(EvalError::type_error("NUMBER", other)),
+    }
+}

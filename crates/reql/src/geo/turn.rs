@@ -1,0 +1,268 @@
+//! Which way three points turn, whether edges cross, and how corners lie in one another.
+//!
+//! Turns are decided exactly. Three points on one great circle are told apart as if each point had
+//! been moved by an infinitely small amount of its own, so that answers never contradict one another.
+//!
+//! Source: Edelsbrunner and Mücke, "Simulation of Simplicity"; S2's predicates.
+
+use robust::{Coord, Coord3D, orient2d, orient3d};
+use s2::r3::vector::Vector;
+
+use super::sphere::{Point, angle, normal};
+
+/// A determinant farther from zero than this has the sign that was computed.
+const DETERMINANT_ERROR: f64 = 1.6e-15;
+
+/// 1 if `abc` turns left, -1 if it turns right, 0 if and only if two of the points are the same.
+pub(super) fn turn(a: &Point, b: &Point, c: &Point) -> i32 {
+    turn_with(a, b, c, &a.cross(b))
+}
+
+fn turn_with(a: &Point, b: &Point, c: &Point, a_cross_b: &Vector) -> i32 {
+    let determinant = a_cross_b.dot(c);
+    if determinant > DETERMINANT_ERROR {
+        1
+    } else if determinant < -DETERMINANT_ERROR {
+        -1
+    } else {
+        exact_turn(a, b, c)
+    }
+}
+
+fn exact_turn(a: &Point, b: &Point, c: &Point) -> i32 {
+    if a == b || b == c || c == a {
+        return 0;
+    }
+    let mut points = [*a, *b, *c];
+    let mut swaps = 1;
+    for (i, j) in [(0, 1), (1, 2), (0, 1)] {
+        if points[i] > points[j] {
+            points.swap(i, j);
+            swaps = -swaps;
+        }
+    }
+    let [a, b, c] = points;
+    let coordinates = |v: Vector| Coord3D { x: v.x, y: v.y, z: v.z };
+    let origin = Coord3D { x: 0.0, y: 0.0, z: 0.0 };
+    let determinant = orient3d(coordinates(a), coordinates(b), coordinates(c), origin);
+    let sign = match sign(determinant) {
+        0 => perturbed_turn(&a, &b, &c),
+        sign => sign,
+    };
+    swaps * sign
+}
+
+/// The turn of three different points of one great circle, in ascending order: the first of the
+/// determinant's coefficients that is not zero, by falling size of the perturbation it belongs to.
+fn perturbed_turn(a: &Point, b: &Point, c: &Point) -> i32 {
+    let coefficients: [&dyn Fn() -> f64; 12] = [
+        &|| minor((b.x, b.y), (c.x, c.y)),
+        &|| minor((b.z, b.x), (c.z, c.x)),
+        &|| minor((b.y, b.z), (c.y, c.z)),
+        &|| minor((c.x, c.y), (a.x, a.y)),
+        &|| c.x,
+        &|| -c.y,
+        &|| minor((c.z, c.x), (a.z, a.x)),
+        &|| c.z,
+        &|| minor((a.x, a.y), (b.x, b.y)),
+        &|| -b.x,
+        &|| b.y,
+        &|| a.x,
+    ];
+    coefficients.iter().map(|coefficient| sign(coefficient())).find(|sign| *sign != 0).unwrap_or(1)
+}
+
+/// `p.0 * q.1 - p.1 * q.0`, with the exact sign.
+fn minor(p: (f64, f64), q: (f64, f64)) -> f64 {
+    let at = |(x, y)| Coord { x, y };
+    orient2d(at(p), at(q), at((0.0, 0.0)))
+}
+
+fn sign(number: f64) -> i32 {
+    i32::from(number > 0.0) - i32::from(number < 0.0)
+}
+
+/// Whether a sweep to the left around `o` that starts at `a` meets `b` no later than `c`.
+pub(super) fn in_order(a: &Point, b: &Point, c: &Point, o: &Point) -> bool {
+    let steps = [turn(b, o, a) >= 0, turn(c, o, b) >= 0, turn(a, o, c) > 0];
+    steps.into_iter().filter(|step| *step).count() >= 2
+}
+
+/// How far the path `abc` turns at `b`, in radians; positive to the left.
+pub(super) fn turn_angle(a: &Point, b: &Point, c: &Point) -> f64 {
+    let angle = angle(&normal(b, a), &normal(c, b));
+    if turn(a, b, c) > 0 { angle } else { -angle }
+}
+
+/// How two edges meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Crossing {
+    /// They do not.
+    Apart,
+    /// They have an end in common.
+    AtVertex,
+    /// Inside of both.
+    Proper,
+}
+
+/// Tests one edge against the edges of a chain.
+pub(super) struct Crosser {
+    a: Point,
+    b: Point,
+    a_cross_b: Vector,
+    c: Point,
+    /// The turn of `a`, `c`, `b`.
+    acb: i32,
+}
+
+impl Crosser {
+    /// For the edge `ab`, and a chain that begins at `c`.
+    pub(super) fn new(a: &Point, b: &Point, c: &Point) -> Self {
+        let a_cross_b = a.cross(b);
+        Crosser { a: *a, b: *b, a_cross_b, c: *c, acb: -turn_with(a, b, c, &a_cross_b) }
+    }
+
+    /// How the edge meets the chain's edge from where it was to `d`.
+    pub(super) fn crossing(&mut self, d: &Point) -> Crossing {
+        let bda = turn_with(&self.a, &self.b, d, &self.a_cross_b);
+        let crossing = if bda == 0 || self.acb == 0 {
+            Crossing::AtVertex
+        } else if bda != self.acb {
+            Crossing::Apart
+        } else {
+            self.crossing_of_sides(d)
+        };
+        self.c = *d;
+        self.acb = -bda;
+        crossing
+    }
+
+    fn crossing_of_sides(&self, d: &Point) -> Crossing {
+        let c_cross_d = self.c.cross(d);
+        let turns = |p| turn_with(&self.c, d, p, &c_cross_d);
+        if -turns(&self.b) == self.acb && turns(&self.a) == self.acb {
+            Crossing::Proper
+        } else {
+            Crossing::Apart
+        }
+    }
+
+    /// Whether the edge crosses to the other side of the chain at its edge to `d`; where only
+    /// ends meet, exactly one of the edges around the vertex counts.
+    pub(super) fn passes(&mut self, d: &Point) -> bool {
+        let c = self.c;
+        match self.crossing(d) {
+            Crossing::Apart => false,
+            Crossing::Proper => true,
+            Crossing::AtVertex => vertex_crossing(&self.a, &self.b, &c, d),
+        }
+    }
+}
+
+/// How the edges `ab` and `cd` meet.
+pub(super) fn crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> Crossing {
+    Crosser::new(a, b, c).crossing(d)
+}
+
+/// Whether edges with an end in common count as crossing there: if `ab` comes after `cd` in a
+/// sweep around that end from a fixed direction.
+pub(super) fn vertex_crossing(a: &Point, b: &Point, c: &Point, d: &Point) -> bool {
+    if a == b || c == d {
+        return false;
+    }
+    if a == d {
+        return in_order(&a.ortho(), c, b, a);
+    }
+    if b == c {
+        return in_order(&b.ortho(), d, a, b);
+    }
+    if a == c {
+        return in_order(&a.ortho(), d, b, a);
+    }
+    b == d && in_order(&b.ortho(), c, a, b)
+}
+
+/// Where the edges `ab` and `cd`, which cross properly, do.
+pub(super) fn intersection(a: &Point, b: &Point, c: &Point, d: &Point) -> Point {
+    let (ab, cd) = (normal(a, b).normalize(), normal(c, d).normalize());
+    let mut x = normal(&ab, &cd).normalize();
+    if x.dot(&((a + b) + (c + d))) < 0.0 {
+        x = x * -1.0;
+    }
+    if in_order(a, &x, b, &ab) && in_order(c, &x, d, &cd) {
+        return x;
+    }
+    // The circles are nearly one: the nearest end that lies on the other edge.
+    let ends = [
+        (a, in_order(c, a, d, &cd)),
+        (b, in_order(c, b, d, &cd)),
+        (c, in_order(a, c, b, &ab)),
+        (d, in_order(a, d, b, &ab)),
+    ];
+    let mut nearest = (10.0, x);
+    for (end, _) in ends.into_iter().filter(|(_, lies_on)| *lies_on) {
+        let distance = (x - *end).norm2();
+        if distance < nearest.0 || (distance == nearest.0 && *end < nearest.1) {
+            nearest = (distance, *end);
+        }
+    }
+    nearest.1
+}
+
+/// Two corners with the same vertex: the edges into it and out of it, of a ring `a` and a ring `b`,
+/// each with its inside on the left.
+pub(super) struct Corners<'a> {
+    /// The vertex.
+    pub(super) at: &'a Point,
+    /// Before and after it in `a`.
+    pub(super) a: (&'a Point, &'a Point),
+    /// Before and after it in `b`.
+    pub(super) b: (&'a Point, &'a Point),
+}
+
+/// How the corner of one ring lies to the corner of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overlap {
+    /// They are the same.
+    Equal,
+    /// The first has the second inside it.
+    Contains,
+    /// The second has the first inside it.
+    Contained,
+    /// Each has something the other has not, and they have something in common.
+    Partial,
+    /// They have nothing in common.
+    Disjoint,
+}
+
+impl Corners<'_> {
+    /// Whether the corner of `a` has that of `b` in it.
+    pub(super) fn contains(&self) -> bool {
+        let ((a0, a2), (b0, b2)) = (self.a, self.b);
+        in_order(a2, b2, b0, self.at) && in_order(b0, a0, a2, self.at)
+    }
+
+    /// Whether the corners have something in common.
+    pub(super) fn intersects(&self) -> bool {
+        let ((a0, a2), (b0, b2)) = (self.a, self.b);
+        !(in_order(a0, b2, b0, self.at) && in_order(b0, a2, a0, self.at))
+    }
+
+    /// How they lie to each other.
+    pub(super) fn overlap(&self) -> Overlap {
+        let ((a0, a2), (b0, b2)) = (self.a, self.b);
+        if a0 == b0 && a2 == b2 {
+            return Overlap::Equal;
+        }
+        if in_order(a0, a2, b2, self.at) {
+            if in_order(b2, b0, a0, self.at) {
+                return Overlap::Contains;
+            }
+            return if a2 == b2 { Overlap::Contained } else { Overlap::Partial };
+        }
+        if in_order(a0, b0, b2, self.at) {
+            return Overlap::Contained;
+        }
+        if in_order(a0, b0, a2, self.at) { Overlap::Disjoint } else { Overlap::Partial }
+    }
+}

@@ -1,0 +1,91 @@
+//! `intersects` and `includes`, of two shapes or as a filter of a sequence of shapes.
+
+use std::sync::Arc;
+
+use datum::{Datum, pseudo};
+
+use crate::error::EvalError;
+use crate::geo::{self, Shape};
+
+/// What is asked of two shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// `intersects`: whether they have something in common.
+    Intersects,
+    /// `includes`: whether the second lies in the first, an area.
+    Includes,
+}
+
+impl Relation {
+    fn term(self) -> &'static str {
+        match self {
+            Relation::Intersects => "intersects",
+            Relation::Includes => "includes",
+        }
+    }
+}
+
+/// A question about shapes with its second argument.
+#[derive(Clone, Debug)]
+pub struct ShapeTest {
+    relation: Relation,
+    argument: Datum,
+    /// The second argument; one that is no shape is an error once there is a first.
+    other: Arc<Result<Shape, EvalError>>,
+}
+
+impl ShapeTest {
+    /// The question with this second argument.
+    #[must_use]
+    pub fn new(relation: Relation, argument: &Datum) -> Self {
+        let other = geo::members(argument).map_err(|error| error.at(1)).and_then(|_| Shape::of(argument));
+        ShapeTest { relation, argument: argument.clone(), other: Arc::new(other) }
+    }
+
+    /// What is asked.
+    #[must_use]
+    pub fn relation(&self) -> Relation {
+        self.relation
+    }
+
+    /// The second argument.
+    #[must_use]
+    pub fn argument(&self) -> &Datum {
+        &self.argument
+    }
+
+    /// Whether it holds for `item`, which must be a shape.
+    pub fn holds(&self, item: &Datum) -> Result<bool, EvalError> {
+        match item {
+            Datum::Geometry(_) => {}
+            Datum::Object(_) => geo::members(item).map(drop).map_err(|error| error.at(0))?,
+            other => return Err(self.not_a_shape(other)),
+        }
+        let other = || self.other.as_ref().as_ref().map_err(EvalError::clone);
+        match self.relation {
+            Relation::Intersects => {
+                let shape = Shape::of(item)?;
+                Ok(shape.intersects(other()?))
+            }
+            Relation::Includes => {
+                let area = Shape::polygon(item)?;
+                Ok(other()?.is_in(&area))
+            }
+        }
+    }
+
+    fn not_a_shape(&self, item: &Datum) -> EvalError {
+        let term = self.relation.term();
+        match item {
+            Datum::Array(_) => EvalError::logic(format!("Cannot perform {term} on a sequence of sequences.")),
+            _ if pseudo::to_object(item).is_some() => {
+                let kind = item.kind().name();
+                EvalError::logic(format!("Cannot call `{term}` on objects of type `{kind}`."))
+            }
+            _ => EvalError::typed(
+                item,
+                format!("Cannot perform {term} on a non-object non-sequence `{}`.", item.truncated()),
+            ),
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! `distance`, and the options of all terms that measure.
+
+use datum::Datum;
+
+use crate::EvalError;
+use crate::args::{Args, finite, integer};
+use crate::geo::{self, Ellipsoid, LonLat, Shape, Unit};
+
+const SYSTEM: &str = "geo_system";
+const MAX_DIST: &str = "max_dist";
+const MAX_RESULTS: &str = "max_results";
+
+/// `distance`: between two shapes of which one is a point.
+pub fn distance(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let (first, second) = (args.datum(0)?, args.datum(1)?);
+    let ellipsoid = ellipsoid_of(args)?;
+    let unit = unit_of(args)?;
+    let members = geo::members(first).map_err(|error| error.at(0))?;
+    let (point, other) = if geo::kind(&members)? == "Point" { (first, second) } else { (second, first) };
+    let (point_at, other_at) = if std::ptr::eq(point, first) { (0, 1) } else { (1, 0) };
+    geo::members(point).map_err(|error| error.at(point_at))?;
+    geo::members(other).map_err(|error| error.at(other_at))?;
+    let point = Shape::point(point)?;
+    finite(unit.of_m(geo::distance(&point, &Shape::of(other)?, &ellipsoid)?))
+}
+
+/// The figure of the earth that the option `geo_system` asks for.
+pub fn ellipsoid_of(args: &Args<'_>) -> Result<Ellipsoid, EvalError> {
+    match args.optarg(SYSTEM) {
+        None => Ok(Ellipsoid::WGS84),
+        Some(Datum::Object(axes)) => {
+            let number = |name: &str| match axes.get(name) {
+                Some(Datum::Number(number)) => Ok(number),
+                Some(other) => Err(EvalError::type_error("NUMBER", &other)),
+                None => Err(EvalError::no_attribute(&name.into(), axes)),
+            };
+            let ellipsoid = Ellipsoid { equator_m: number("a")?, flattening: number("f")? };
+            if ellipsoid.equator_m <= 0.0 {
+                return Err(EvalError::logic("The equator radius `a` must be positive.").at(SYSTEM));
+            }
+            if !(0.0..1.0).contains(&ellipsoid.flattening) {
+                let message = "The flattening `f` must be in the range [0, 1).";
+                return Err(EvalError::logic(message).at(SYSTEM));
+            }
+            Ok(ellipsoid)
+        }
+        Some(Datum::String(name)) => match &**name {
+            "WGS84" => Ok(Ellipsoid::WGS84),
+            "unit_sphere" => Ok(Ellipsoid::UNIT_SPHERE),
+            other => Err(EvalError::logic(format!(
+                "Unrecognized geo system \"{other}\" (valid options: \"WGS84\", \"unit_sphere\")."
+            ))
+            .at(SYSTEM)),
+        },
+        Some(other) => Err(EvalError::type_error("STRING", other).at(SYSTEM)),
+    }
+}
+
+/// The unit of length that the option `unit` asks for.
+pub fn unit_of(args: &Args<'_>) -> Result<Unit, EvalError> {
+    match args.optional_string("unit")? {
+        None => Ok(Unit::Metre),
+        Some(name) => Ok(Unit::named(name)?),
+    }
+}
+
+/// What `get_nearest` was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NearestOptions {
+    /// Where distances are measured from.
+    pub center: LonLat,
+    /// How far away a result may be, in metres.
+    pub max_dist_m: f64,
+    /// How many results there may be.
+    pub max_results: usize,
+    /// What distances are measured on.
+    pub ellipsoid: Ellipsoid,
+    /// The unit of the distances in the answer.
+    pub unit: Unit,
+}
+
+impl NearestOptions {
+    /// Reads the options of a call whose second argument is the centre.
+    pub fn of(args: &Args<'_>) -> Result<Self, EvalError> {
+        let center = geo::lon_lat_of(args.datum(1)?)?;
+        let ellipsoid = ellipsoid_of(args)?;
+        let unit = unit_of(args)?;
+        let max_dist_m = match args.optional_number(MAX_DIST)? {
+            None => 100_000.0,
+            Some(distance) => unit.to_m(distance),
+        };
+        if max_dist_m <= 0.0 {
+            return Err(EvalError::logic("max_dist must be positive.").at(MAX_DIST));
+        }
+        let max_results = match args.optional_number(MAX_RESULTS)? {
+            None => 100,
+            Some(number) => integer(number).map_err(|error| error.at(MAX_RESULTS))?,
+        };
+        match usize::try_from(max_results) {
+            Ok(max_results) if max_results > 0 => {
+                Ok(NearestOptions { center, max_dist_m, max_results, ellipsoid, unit })
+            }
+            _ => Err(EvalError::logic("max_results must be positive.").at(MAX_RESULTS)),
+        }
+    }
+}
