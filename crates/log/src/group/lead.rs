@@ -136,6 +136,7 @@ impl Group {
         if (before.0, before.1) == (now.0, now.1) {
             return;
         }
+        self.wake();
         self.draw_election_timeout(turn);
         if before.0 != now.0 {
             // What an earlier leader's majority had written may be overwritten now.

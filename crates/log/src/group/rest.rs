@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use raft::StateRole;
+use raft::eraftpb::MessageType;
 
 use super::{ELECTION_TICKS, Group};
 use crate::error::LogError;
@@ -60,9 +61,17 @@ impl Group {
         concerned
     }
 
-    /// Any letter but one about resting ends a rest.
+    /// Letters end a rest, but for those about resting, and answers that come late.
     pub(super) fn disturb(&mut self, content: &Content) {
-        if !matches!(content, Content::Rest { .. } | Content::Resting { .. }) {
+        let is_answer = |kind| {
+            matches!(kind, MessageType::MsgHeartbeatResponse | MessageType::MsgAppendResponse)
+        };
+        let disturbs = match content {
+            Content::Rest { .. } | Content::Resting { .. } | Content::Received { .. } => false,
+            Content::Consensus { message, .. } => !is_answer(message.get_msg_type()),
+            Content::NeedsRows { .. } | Content::Gone => true,
+        };
+        if disturbs {
             self.wake();
         }
     }

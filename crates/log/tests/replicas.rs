@@ -1,0 +1,204 @@
+//! Three logs with their threads and a real clock: leaders are found, entries reach everybody, a lost
+//! leader is replaced, and groups in which nothing happens write no letters.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use io::real::RealClock;
+use io::sim::SimFiles;
+use rekindle_log::file::{FileLog, FileLogOptions};
+use rekindle_log::{
+    Applier, ApplyError, Birth, Durability, Entry, GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Watch,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+struct Engine(Mutex<BTreeMap<(GroupId, Lsn), Bytes>>);
+
+impl Applier for Engine {
+    fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+        let entries = entries.iter().map(|(group, lsn, payload)| ((*group, *lsn), payload.clone()));
+        self.0.lock().unwrap().extend(entries);
+        Ok(())
+    }
+
+    fn applied(&self, _group: GroupId) -> Lsn {
+        Lsn(0)
+    }
+
+    fn flush(&self) -> Result<(), ApplyError> {
+        Ok(())
+    }
+}
+
+/// Hands letters to the log of the node they are for, at once.
+#[derive(Default)]
+struct Network {
+    logs: OnceLock<Vec<Mutex<Option<Arc<FileLog>>>>>,
+    letters: AtomicU64,
+}
+
+impl Mail for Network {
+    fn send(&self, letters: Vec<Letter>) {
+        self.letters.fetch_add(letters.len() as u64, Ordering::Relaxed);
+        for letter in letters {
+            // The peers of a node all have its number.
+            let node = (letter.to.0 % 10) as usize;
+            let log = self.logs.get().and_then(|logs| logs[node].lock().unwrap().clone());
+            if let Some(log) = log {
+                log.step(letter);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Roles(Mutex<BTreeMap<GroupId, Role>>);
+
+impl Watch for Roles {
+    fn role(&self, id: GroupId, role: Role) {
+        self.0.lock().unwrap().insert(id, role);
+    }
+    fn wants_snapshot(&self, _id: GroupId, _to: PeerId) {}
+    fn needs_rows(&self, _id: GroupId) {}
+    fn removed(&self, _id: GroupId) {}
+}
+
+struct Fleet {
+    network: Arc<Network>,
+    engines: Vec<Arc<Engine>>,
+    roles: Vec<Arc<Roles>>,
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+impl Fleet {
+    fn of_groups(count: u64) -> Fleet {
+        let network = Arc::new(Network::default());
+        let (mut engines, mut roles, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+        for node in 0..3 {
+            let (engine, role) = (Arc::new(Engine::default()), Arc::new(Roles::default()));
+            let options = FileLogOptions {
+                mail: Arc::clone(&network) as Arc<dyn Mail>,
+                watch: Arc::clone(&role) as Arc<dyn Watch>,
+                ..FileLogOptions::default()
+            };
+            let (files, clock) = (Arc::new(SimFiles::new(node)), Arc::new(RealClock::new()));
+            let applier = Arc::clone(&engine) as Arc<dyn Applier>;
+            let log = FileLog::open(files, clock, Path::new("/log"), applier, options).unwrap();
+            logs.push(Mutex::new(Some(Arc::new(log))));
+            engines.push(engine);
+            roles.push(role);
+        }
+        assert!(network.logs.set(logs).is_ok());
+        let fleet = Fleet { network, engines, roles };
+        for group in 0..count {
+            let peers: Vec<PeerId> = (0..3).map(|node| PeerId((group + 1) * 10 + node)).collect();
+            for node in 0..3 {
+                let birth = Birth::Founder { own: peers[node], voters: peers.clone() };
+                fleet.log(node).unwrap().open_group(GroupId(group), Lsn(0), birth).unwrap();
+            }
+            fleet.log((group % 3) as usize).unwrap().campaign(GroupId(group));
+        }
+        fleet
+    }
+
+    fn log(&self, node: usize) -> Option<Arc<FileLog>> {
+        self.network.logs.get().unwrap()[node].lock().unwrap().clone()
+    }
+
+    fn leader(&self, group: GroupId) -> Option<usize> {
+        let leads = |roles: &Arc<Roles>| matches!(roles.0.lock().unwrap().get(&group), Some(Role::Leader { .. }));
+        (0..3).find(|node| self.log(*node).is_some() && leads(&self.roles[*node]))
+    }
+
+    fn wait_for_leader(&self, group: GroupId) -> usize {
+        wait_until("a leader", || self.leader(group).is_some());
+        self.leader(group).unwrap()
+    }
+
+    /// Proposes until a leader has taken it.
+    fn write(&self, group: GroupId, payload: &str, durability: Durability) -> Lsn {
+        loop {
+            let leader = self.wait_for_leader(group);
+            let (tell, told) = mpsc::channel();
+            let done = Box::new(move |result| drop(tell.send(result)));
+            let Some(log) = self.log(leader) else { continue };
+            log.propose(group, Bytes::copy_from_slice(payload.as_bytes()), durability, done);
+            match told.recv().unwrap() {
+                Ok(lsn) => return lsn,
+                Err(cause) => assert!(cause.is_definite(), "{cause}"),
+            }
+        }
+    }
+
+    fn has_everywhere(&self, group: GroupId, lsn: Lsn) -> bool {
+        let has = |node: &usize| self.engines[*node].0.lock().unwrap().contains_key(&(group, lsn));
+        (0..3).filter(|node| self.log(*node).is_some()).all(|node| has(&node))
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for node in 0..3 {
+            let log = self.network.logs.get().unwrap()[node].lock().unwrap().take();
+            drop(log);
+        }
+    }
+}
+
+#[test]
+fn entries_reach_all_replicas_and_outlive_their_leader() {
+    let fleet = Fleet::of_groups(1);
+    let group = GroupId(0);
+    let mut last = Lsn(0);
+    for nth in 0..50 {
+        let durability = if nth % 2 == 0 { Durability::Hard } else { Durability::Soft };
+        let lsn = fleet.write(group, &nth.to_string(), durability);
+        assert!(lsn > last);
+        last = lsn;
+    }
+    wait_until("the last entry everywhere", || fleet.has_everywhere(group, last));
+
+    let leader = fleet.wait_for_leader(group);
+    drop(fleet.network.logs.get().unwrap()[leader].lock().unwrap().take());
+    let lsn = fleet.write(group, "after", Durability::Hard);
+    wait_until("the entry of the next leader", || fleet.has_everywhere(group, lsn));
+    let survivor = fleet.wait_for_leader(group);
+    assert_ne!(survivor, leader);
+    let rows = fleet.engines[survivor].0.lock().unwrap();
+    assert_eq!(rows.values().filter(|payload| *payload != "after").count(), 50);
+}
+
+#[test]
+fn groups_in_which_nothing_happens_write_no_letters() {
+    const GROUPS: u64 = 100;
+    let fleet = Fleet::of_groups(GROUPS);
+    for group in 0..GROUPS {
+        fleet.write(GroupId(group), "entry", Durability::Hard);
+    }
+    let letters = || fleet.network.letters.load(Ordering::Relaxed);
+    // Eight heartbeats of any group would be noticed.
+    wait_until("rest", || {
+        let before = letters();
+        std::thread::sleep(Duration::from_millis(800));
+        letters() == before
+    });
+    // And a proposal ends the rest of its group.
+    let lsn = fleet.write(GroupId(7), "another", Durability::Hard);
+    wait_until("the entry everywhere", || fleet.has_everywhere(GroupId(7), lsn));
+}
