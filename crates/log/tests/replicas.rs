@@ -122,7 +122,8 @@ impl Fleet {
     }
 
     fn leader(&self, group: GroupId) -> Option<usize> {
-        let leads = |roles: &Arc<Roles>| matches!(roles.0.lock().unwrap().get(&group), Some(Role::Leader { .. }));
+        let leads =
+            |roles: &Arc<Roles>| matches!(roles.0.lock().unwrap().get(&group), Some(Role::Leader { .. }));
         (0..3).find(|node| self.log(*node).is_some() && leads(&self.roles[*node]))
     }
 

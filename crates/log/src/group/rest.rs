@@ -63,9 +63,8 @@ impl Group {
 
     /// Letters end a rest, but for those about resting, and answers that come late.
     pub(super) fn disturb(&mut self, content: &Content) {
-        let is_answer = |kind| {
-            matches!(kind, MessageType::MsgHeartbeatResponse | MessageType::MsgAppendResponse)
-        };
+        let is_answer =
+            |kind| matches!(kind, MessageType::MsgHeartbeatResponse | MessageType::MsgAppendResponse);
         let disturbs = match content {
             Content::Rest { .. } | Content::Resting { .. } | Content::Received { .. } => false,
             Content::Consensus { message, .. } => !is_answer(message.get_msg_type()),
