@@ -8,12 +8,13 @@ mod support;
 use std::hint::black_box;
 use std::sync::Arc;
 
+use cluster::ShardHandle;
 use datum::{Datum, Object, PrimaryKey, Text};
 use log::Durability;
 use rekindle_query::{Answer, PointAnswer};
 use reql::Cancel;
 use reql::wire::{Query, parse_query};
-use shard::Decision;
+use shard::{Decision, Shard};
 use support::House;
 
 const ROWS: u64 = 50_000;
@@ -61,8 +62,13 @@ fn fill(house: &House) {
             (key, Decision::Put(document(n)))
         });
         let rows: Vec<_> = rows.collect();
-        table.shards()[0].write_rows(rows, Durability::Soft).wait().expect("written");
+        near(&table.shards()[0]).write_rows(rows, Durability::Soft).wait().expect("written");
     }
+}
+
+/// The replica in this process, which is the only one.
+fn near(shard: &ShardHandle) -> &Shard {
+    shard.near().expect("a house has one node")
 }
 
 fn points(house: &House) {
@@ -79,7 +85,7 @@ fn points(house: &House) {
     let keys: Vec<_> = (0..ROWS).map(|n| PrimaryKey::encode(&name(n).into()).expect("a key")).collect();
     measure("shard.get", ROWS, || {
         for key in &keys {
-            black_box(table.shard(key).get(key)).expect("read");
+            black_box(near(table.shard(key)).get(key)).expect("read");
         }
     });
     measure("Session::point get, shard.get included", ROWS, || {
@@ -98,7 +104,7 @@ fn points(house: &House) {
             let decide = |old: Option<&Object>| {
                 (old.map_or(Decision::Unchanged, |old| Decision::Put(old.clone())), ())
             };
-            let (_, ticket) = table.shard(key).write(key, Durability::Soft, decide).expect("proposed");
+            let (_, ticket) = near(table.shard(key)).write(key, Durability::Soft, decide).expect("proposed");
             ticket.wait().expect("written");
         }
     });
