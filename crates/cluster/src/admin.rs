@@ -7,7 +7,7 @@ use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
-use crate::indexes::TableIndexes;
+use crate::index_config::TableIndexes;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
 use crate::{AdminError, Catalog, DbConfig, DbId, Scope, TableConfig, TableHandle, WriteAcks};

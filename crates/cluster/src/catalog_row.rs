@@ -8,7 +8,7 @@ use storage::TableId;
 use uuid::Uuid;
 
 use crate::config::durability_name;
-use crate::indexes::TableIndexes;
+use crate::index_config::TableIndexes;
 use crate::users::User;
 use crate::{
     DbConfig, DbId, Grant, OpenError, PeerId, Permissions, ReplicaConfig, Scope, ServerConfig, ServerId,

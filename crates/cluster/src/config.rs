@@ -10,7 +10,7 @@ pub use log::{GroupId, PeerId};
 use reql::StoredFunc;
 use storage::TableId;
 
-use crate::indexes::TableIndexes;
+use crate::index_config::TableIndexes;
 
 /// Names a database for as long as it exists, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

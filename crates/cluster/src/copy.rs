@@ -1,17 +1,16 @@
 //! Copies of a replica's rows: given by a leader from one snapshot, piece by piece at the pace of the
 //! one who asks, and put in place of the rows of a replica that has none that count.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{GroupId, Origin};
-use parking_lot::Mutex;
 use shard::{CopyEnd, RestoreError, Shard};
-use storage::{Direction, TableSnapshot};
+use storage::Direction;
 
+use crate::copies::{Getting, Given};
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::{CopyAnswer, CopyRows, Question, decode_rows};
 use crate::{AskError, ServerId};
@@ -25,29 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(300);
 /// Pause after each piece, so that a copy leaves room for clients.
 const BREATH: Duration = Duration::from_millis(2);
-
-/// The copies that this node gives, and the groups it is getting.
-#[derive(Default)]
-pub(crate) struct Copies {
-    given: Mutex<HashMap<u64, Given>>,
-    getting: Mutex<HashMap<GroupId, Getting>>,
-}
-
-struct Given {
-    snapshot: TableSnapshot,
-    used: Instant,
-}
-
-/// How far a copy has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Getting {
-    /// Where the rows come from; nobody at first.
-    pub source: Option<ServerId>,
-    /// Rows that arrived.
-    pub rows: u64,
-    /// Rows there will be, about.
-    pub rows_total: u64,
-}
 
 /// Why a copy is not complete. It is begun again.
 #[derive(Debug, thiserror::Error)]

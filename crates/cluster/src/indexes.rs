@@ -1,39 +1,19 @@
-//! Secondary indexes: what the catalog knows of them, and how they come, change and go.
+//! Secondary indexes: how they come, change and go.
 
 use std::time::Duration;
 
-use datum::{Datum, Object, Text};
+use datum::Text;
 use engine::Batch;
 use io::Nanos;
 use reql::StoredFunc;
-use shard::{IndexBuild, IndexDef, IndexDefs, IndexId, IndexKind};
+use shard::{IndexBuild, IndexId, IndexKind};
 use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::error::IndexName;
+use crate::index_config::{IndexConfig, TableIndexes};
 use crate::node::Core;
 use crate::{AdminError, TableHandle};
-
-/// An index as the catalog knows it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct IndexConfig {
-    /// Its identity, under which its entries are stored; never used again in this table.
-    pub id: IndexId,
-    /// Its present name, unique among the table's indexes.
-    pub name: Text,
-    /// What makes its values from a row.
-    pub function: StoredFunc,
-    /// How values become keys.
-    pub kind: IndexKind,
-}
-
-/// The indexes of a table.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TableIndexes {
-    /// Identities given out so far.
-    given: u32,
-    list: Vec<IndexConfig>,
-}
 
 /// How far an index is built in the whole table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,86 +22,6 @@ pub enum IndexProgress {
     Under(f64),
     /// Every row has its entries.
     Ready,
-}
-
-impl TableIndexes {
-    /// All of them, by name.
-    #[must_use]
-    pub fn all(&self) -> Vec<&IndexConfig> {
-        let mut all: Vec<_> = self.list.iter().collect();
-        all.sort_by(|a, b| a.name.cmp(&b.name));
-        all
-    }
-
-    /// The index of that name.
-    #[must_use]
-    pub fn find(&self, name: &str) -> Option<&IndexConfig> {
-        self.list.iter().find(|index| index.name == name)
-    }
-
-    fn add(&mut self, name: Text, function: StoredFunc, kind: IndexKind) {
-        self.given += 1;
-        self.list.push(IndexConfig { id: IndexId(self.given), name, function, kind });
-    }
-
-    fn remove(&mut self, name: &str) -> Option<IndexConfig> {
-        let at = self.list.iter().position(|index| index.name == name)?;
-        Some(self.list.remove(at))
-    }
-
-    /// What the shards are to know.
-    pub(crate) fn defs(&self) -> IndexDefs {
-        let def = |index: &IndexConfig| IndexDef::new(index.id, index.kind, &index.function);
-        IndexDefs { list: self.list.iter().map(def).collect(), given: IndexId(self.given) }
-    }
-
-    pub(crate) fn to_datum(&self) -> Datum {
-        let object = |fields: Vec<(&'static str, Datum)>| -> Datum {
-            let fields = fields.into_iter().map(|(name, value)| (Text::from_static(name), value));
-            Datum::Object(fields.collect::<Object>())
-        };
-        let index = |index: &IndexConfig| {
-            object(vec![
-                ("id", Datum::Number(f64::from(index.id.0))),
-                ("name", index.name.clone().into()),
-                ("function", index.function.text().clone().into()),
-                ("multi", (index.kind == IndexKind::Multi).into()),
-            ])
-        };
-        let list: Vec<Datum> = self.list.iter().map(index).collect();
-        object(vec![("given", Datum::Number(f64::from(self.given))), ("list", list.into())])
-    }
-
-    /// What [`TableIndexes::to_datum`] was made of, if it was made by it.
-    pub(crate) fn from_datum(datum: &Datum) -> Option<TableIndexes> {
-        let Datum::Object(object) = datum else { return None };
-        let Some(Datum::Array(list)) = object.get("list") else { return None };
-        let index = |index: &Datum| {
-            let Datum::Object(index) = index else { return None };
-            let (Some(Datum::String(name)), Some(Datum::String(function))) =
-                (index.get("name"), index.get("function"))
-            else {
-                return None;
-            };
-            let function = StoredFunc::parse(function).ok()?;
-            let kind = match index.get("multi")? {
-                Datum::Bool(true) => IndexKind::Multi,
-                Datum::Bool(false) => IndexKind::One,
-                _ => return None,
-            };
-            Some(IndexConfig { id: IndexId(number(&index.get("id")?)?), name, function, kind })
-        };
-        let list = list.iter().map(index).collect::<Option<_>>()?;
-        Some(TableIndexes { given: number(&object.get("given")?)?, list })
-    }
-}
-
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be one
-fn number(datum: &Datum) -> Option<u32> {
-    match datum {
-        Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX) => Some(*n as u32),
-        _ => None,
-    }
 }
 
 impl TableHandle {

@@ -12,12 +12,15 @@ mod catalog;
 mod catalog_row;
 mod change;
 mod config;
+mod copies;
 mod copy;
 mod division;
 mod error;
 mod handle;
 mod hosted;
+mod hosting;
 mod identity;
+mod index_config;
 mod index_work;
 mod indexes;
 mod join;
@@ -44,12 +47,13 @@ pub use config::{
     DbConfig, DbId, GroupId, PeerId, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig,
     WriteAcks, durability_name,
 };
-pub use copy::Getting;
+pub use copies::Getting;
 pub use error::{AdminError, IndexName, OpenError};
 pub use handle::{Lead, Route, ShardHandle};
 pub use identity::Identity;
+pub use index_config::{IndexConfig, TableIndexes};
 pub use index_work::{IndexThread, IndexWork, Worked};
-pub use indexes::{IndexConfig, IndexProgress, Overwrite, TableIndexes};
+pub use indexes::{IndexProgress, Overwrite};
 pub use join::{JoinOptions, join};
 pub use network::{PENDING, Reception};
 pub use node::{Core, Node, NodeOptions};

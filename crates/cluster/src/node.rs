@@ -18,7 +18,7 @@ use shard::{Replicas, Shard};
 use storage::TableId;
 use uuid::Uuid;
 
-use crate::copy::Copies;
+use crate::copies::Copies;
 use crate::hosted::Hosted;
 use crate::news::News;
 use crate::post::{Event, Post};

@@ -48,14 +48,8 @@ fn bench(name: &str, engine: Arc<dyn Engine>) {
     let replicas = Replicas::new(engine).expect("a new engine");
     let log = Arc::new(MemoryLog::stepped(MemoryEntries::default(), Arc::clone(&replicas) as _));
     let table = TableId::from_uuid(uuid::Uuid::from_u128(1));
-    let open = Shard::open(
-        &replicas,
-        Arc::clone(&log) as Arc<dyn Log>,
-        table,
-        GroupId(1),
-        KeyRange::all(),
-        log::Birth::Alone,
-    );
+    let shared = Arc::clone(&log) as Arc<dyn Log>;
+    let open = Shard::open(&replicas, shared, table, GroupId(1), KeyRange::all(), log::Birth::Alone);
     let shard = open.expect("a new shard");
     let keys: Vec<_> = (0..ROWS).map(key).collect();
     let documents: Vec<_> = (0..ROWS).map(document).collect();

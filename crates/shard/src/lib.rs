@@ -20,6 +20,7 @@ mod draft;
 mod entry;
 mod error;
 mod index;
+mod index_build;
 mod latch;
 mod proposal;
 mod replica;
@@ -31,9 +32,10 @@ mod ticket;
 pub use draft::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
 pub use index::{
-    Bounds, BuildStep, IndexBuilder, IndexDef, IndexDefs, IndexError, IndexKind, IndexPlace, IndexQuery,
-    IndexRow, IndexRows, RowOrder, Side,
+    Bounds, IndexDef, IndexDefs, IndexError, IndexKind, IndexPlace, IndexQuery, IndexRow, IndexRows,
+    RowOrder, Side,
 };
+pub use index_build::{BuildStep, IndexBuilder};
 pub use replicas::Replicas;
 pub use restore::{CopyEnd, RestoreError};
 pub use shard::Shard;

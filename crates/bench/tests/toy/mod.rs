@@ -158,12 +158,7 @@ impl Store {
                 tables.remove(&text(&args[1]));
                 Ok(Out::Value(json!({"tables_dropped": 1})))
             }
-            Some(174) => match self.eval(&args[0])? {
-                Out::Table(db, table) => {
-                    Ok(Out::Value(json!({"durability": self.durability.get(&(db, table))})))
-                }
-                _ => Err("the configuration of something else".to_owned()),
-            },
+            Some(174) => self.config(&args[0]),
             Some(177) => Ok(Out::Value(json!({"ready": 1}))),
             Some(2) => {
                 let each = args.iter().map(|arg| Ok(value_of(self.eval(arg)?)));
@@ -188,6 +183,13 @@ impl Store {
             Some(38) => self.map_field(args),
             Some(145) => self.sum_of_splits(&args[0]),
             other => Err(format!("the toy does not know term {other:?}")),
+        }
+    }
+
+    fn config(&mut self, table: &Value) -> Result<Out, String> {
+        match self.eval(table)? {
+            Out::Table(db, table) => Ok(Out::Value(json!({"durability": self.durability.get(&(db, table))}))),
+            _ => Err("the configuration of something else".to_owned()),
         }
     }
 

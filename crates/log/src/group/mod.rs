@@ -98,6 +98,21 @@ pub(crate) struct Group {
     rest: Rest,
 }
 
+/// How consensus is set up for a replica that has applied everything up to `applied`.
+fn consensus_config(id: u64, applied: u64) -> Config {
+    Config {
+        id,
+        election_tick: ELECTION_TICKS,
+        heartbeat_tick: 1,
+        applied,
+        max_size_per_msg: MESSAGE_BYTES_MAX,
+        check_quorum: true,
+        pre_vote: true,
+        batch_append: true,
+        ..Config::default()
+    }
+}
+
 impl Group {
     /// A group as it is stored. Of one who votes alone, all stored entries are applied, and it elects
     /// itself; the records of that are pushed.
@@ -115,17 +130,7 @@ impl Group {
         let known = outline.hard.commit.max(start).max(outline.members.at.0).min(last);
         outline.hard.commit = if alone { last } else { known };
         let applied = if alone { last } else { applied.0 };
-        let config = Config {
-            id: stored.peer,
-            election_tick: ELECTION_TICKS,
-            heartbeat_tick: 1,
-            applied: applied.clamp(start, outline.hard.commit.max(start)),
-            max_size_per_msg: MESSAGE_BYTES_MAX,
-            check_quorum: true,
-            pre_vote: true,
-            batch_append: true,
-            ..Config::default()
-        };
+        let config = consensus_config(stored.peer, applied.clamp(start, outline.hard.commit.max(start)));
         let term = outline.hard.term;
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let node = RawNode::new(&config, outline, &logger).map_err(fault)?;

@@ -1,12 +1,10 @@
 //! Secondary indexes of a shard: what they hold of a row, reading by them, building them.
 
-mod build;
 mod def;
 mod kept;
 mod range;
 mod read;
 
-pub use build::{BuildStep, IndexBuilder};
 pub(crate) use def::changes;
 pub use def::{IndexDef, IndexDefs, IndexKind};
 pub(crate) use kept::KeptIndexes;

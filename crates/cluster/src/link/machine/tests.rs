@@ -1,3 +1,5 @@
+//! One machine by hand: what it says to what it is told.
+
 use std::collections::BTreeMap;
 
 use io::sim::SimRandom;

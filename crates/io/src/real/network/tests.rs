@@ -1,3 +1,5 @@
+//! The network thread over real sockets.
+
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;

@@ -31,6 +31,7 @@ pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Engine {
+    /// Up to where the rows would survive a power loss.
     pub fn applied_durably(&self) -> Lsn {
         hold(&self.durable).last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn)
     }
@@ -125,6 +126,7 @@ pub(super) struct Node {
 }
 
 impl Node {
+    /// A node that was never started, with a disk of its own.
     pub fn new(seed: u64) -> Node {
         Node {
             files: SimFiles::new(seed),

@@ -71,6 +71,7 @@ pub(super) struct World {
 }
 
 impl World {
+    /// Three to five nodes and a network, all chance drawn from `seed`.
     pub fn new(seed: u64) -> World {
         let random = SimRandom::new(seed ^ 0x5eed);
         let nodes = 3 + random.below(3) as usize;
@@ -126,6 +127,7 @@ impl World {
         self.trace
     }
 
+    /// Starts every node and lets the storm go on to its end; fails with what went wrong first.
     pub fn run_steps(&mut self) -> Result<(), String> {
         for nth in 0..self.nodes.len() {
             self.start(nth)?;

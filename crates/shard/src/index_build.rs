@@ -12,8 +12,7 @@ use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::Durability;
 use storage::{Direction, IndexBuild, IndexId};
 
-use super::def::IndexDef;
-use crate::{Shard, WriteError, WriteTicket};
+use crate::{IndexDef, Shard, WriteError, WriteTicket};
 
 /// Rows whose latches are held together: few, because writers of them wait meanwhile.
 const LATCHED_ROWS: usize = 8;

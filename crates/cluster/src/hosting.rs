@@ -1,0 +1,249 @@
+//! The replicas on this node: opened when the catalog places them here, discarded when it no longer
+//! does.
+
+use std::sync::Arc;
+
+use datum::KeyRange;
+use engine::Batch;
+use log::{Birth, GroupId, LogError, PeerId};
+use shard::Shard;
+use storage::{Changes, Direction, RowChange, TableId};
+
+use crate::hosted::Hosted;
+use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
+use crate::router::shard_range;
+use crate::{AdminError, Catalog, ReplicaConfig, ShardConfig, ShardHandle, TableConfig};
+
+/// Rows deleted in one batch.
+const DELETE_ROWS: usize = 1000;
+
+impl Core {
+    /// Handles for the shards of a table, with this node's replicas open.
+    ///
+    /// A table written before there were several servers has its replicas, which it does not name,
+    /// on this one: they are added to `config`.
+    pub(crate) fn open_shards(&self, config: &mut TableConfig) -> Result<Vec<ShardHandle>, AdminError> {
+        let mut handles = Vec::with_capacity(config.shards.len());
+        for i in 0..config.shards.len() {
+            let range = shard_range(&config.shards, i);
+            let shard = &mut config.shards[i];
+            let near = self.open_replica(config.id, shard, &range)?;
+            if let Some(near) = &near {
+                near.set_indexes(config.indexes.defs());
+            }
+            let places = shard.replicas.iter().chain(&shard.leaving);
+            self.post.learn(places.map(|replica| (replica.peer, replica.server)));
+            let lead = self.post.lead(shard.group);
+            self.note_leader(&lead, shard, near.as_ref());
+            handles.push(ShardHandle::new(self.identity.server, shard, config.id, range, near, lead));
+        }
+        Ok(handles)
+    }
+
+    fn note_leader(&self, lead: &crate::Lead, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
+        match near {
+            Some(near) if near.is_leader() => lead.set(Some(self.identity.server)),
+            Some(_) => {}
+            // Nobody here hears of elections: the preferred one is a guess, to be corrected by whoever is asked.
+            None if lead.leader().is_none() => lead.set(Some(shard.primary)),
+            None => {}
+        }
+    }
+
+    fn open_replica(
+        &self,
+        table: TableId,
+        config: &mut ShardConfig,
+        range: &KeyRange,
+    ) -> Result<Option<Arc<Shard>>, AdminError> {
+        let server = self.identity.server;
+        let is_old = config.replicas.is_empty();
+        let own = config.replicas.iter().chain(&config.leaving).find(|replica| replica.server == server);
+        let birth = match own {
+            None if is_old => Birth::Alone,
+            None => return Ok(None),
+            Some(own) if config.founders.contains(&own.peer) => {
+                Birth::Founder { own: own.peer, voters: config.founders.clone() }
+            }
+            Some(own) => Birth::Joiner { own: own.peer },
+        };
+        let mut hosted = self.hosted.lock();
+        if let Some(open) = hosted.get(&config.group) {
+            name_old(config, server, open.own);
+            return Ok(Some(Arc::clone(&open.shard)));
+        }
+        let group = config.group;
+        let opened = Shard::open(&self.replicas, self.log.clone(), table, group, range.clone(), birth);
+        let shard = match opened {
+            Ok(shard) => shard,
+            // Removed from the group before the catalog here says so.
+            Err(shard::OpenError::Log(LogError::Tombstone(_) | LogError::Gone { .. })) => {
+                let mut batch = Batch::new();
+                storage::forget_group(&mut batch, table, group);
+                self.engine().write(batch)?;
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let own = self.log.group_status(group)?.own;
+        name_old(config, server, own);
+        if config.primary == server && config.founders.len() > 1 {
+            // Nothing happens if somebody leads already.
+            self.log.campaign(group);
+        }
+        hosted.insert(group, Hosted { shard: Arc::clone(&shard), table, range: range.clone(), own });
+        Ok(Some(shard))
+    }
+
+    /// Discards the replicas that `catalog` no longer places here.
+    pub(crate) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
+        let placed = |table: TableId, group: GroupId| {
+            let table = catalog.table_by_id(table)?;
+            let shard = table.config.shards.iter().find(|shard| shard.group == group)?;
+            Some(shard.replicas.iter().chain(&shard.leaving).any(|r| r.server == self.identity.server))
+        };
+        let strays: Vec<(GroupId, TableId, bool)> = {
+            let hosted = self.hosted.lock();
+            let strays = hosted.iter().filter_map(|(group, open)| match placed(open.table, *group) {
+                Some(true) => None,
+                known => Some((*group, open.table, known.is_some())),
+            });
+            strays.collect()
+        };
+        for (group, table, lives_elsewhere) in strays {
+            self.discard(catalog, table, group, lives_elsewhere)?;
+        }
+        Ok(())
+    }
+
+    /// Closes a replica for good and removes its rows, unless another shard here has them now.
+    pub(crate) fn discard(
+        &self,
+        catalog: &Catalog,
+        table: TableId,
+        group: GroupId,
+        lives_elsewhere: bool,
+    ) -> Result<(), AdminError> {
+        let open = self.hosted.lock().remove(&group);
+        if let Some(open) = &open {
+            open.shard.retire();
+        }
+        let closed = match lives_elsewhere {
+            true => self.log.leave_group(group),
+            false => self.log.close_group(group),
+        };
+        match closed {
+            Ok(()) | Err(LogError::Tombstone(_) | LogError::Gone { .. } | LogError::NotOpen(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.replicas.forget(group);
+        self.post.forget(group);
+        let mut batch = Batch::new();
+        storage::forget_group(&mut batch, table, group);
+        if catalog.table_by_id(table).is_none() {
+            storage::drop_table(&mut batch, table);
+        }
+        self.engine().write(batch)?;
+        match open {
+            Some(open) => {
+                self.each_stranger(catalog, table, &open.range, |_, part| Ok(open.shard.clear(part)?))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Calls `each` with the parts of `range` that belong to shards which are not placed here.
+    fn each_stranger(
+        &self,
+        catalog: &Catalog,
+        table: TableId,
+        range: &KeyRange,
+        mut each: impl FnMut(GroupId, &KeyRange) -> Result<(), AdminError>,
+    ) -> Result<(), AdminError> {
+        let Some(handle) = catalog.table_by_id(table) else { return Ok(()) };
+        for (i, shard) in handle.config.shards.iter().enumerate() {
+            let is_own = |replica: &ReplicaConfig| replica.server == self.identity.server;
+            let here = shard.replicas.iter().any(is_own)
+                || (shard.leaving.iter().any(is_own) && self.hosted.lock().contains_key(&shard.group));
+            let part = shard_range(&handle.config.shards, i).intersect(range);
+            if !here && !part.is_empty() {
+                each(shard.group, &part)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all rows of a range, a thousand at a time.
+    fn delete_rows(&self, table: TableId, group: GroupId, range: &KeyRange) -> Result<(), AdminError> {
+        let store = self.replicas.store();
+        let part = storage::Part { range: range.clone(), group };
+        let snapshot = storage::Table::new(store.clone(), table).snapshot(part)?;
+        let mut scan = snapshot.scan(range, Direction::Ascending).to_the_end();
+        let mut changes = Changes::default();
+        let mut pending = 0;
+        while let Some(batch) = scan.next_batch()? {
+            for i in 0..batch.len() {
+                changes.add(table, &RowChange { key: batch.key(i), row: None, existed: true });
+                pending += 1;
+                if pending >= DELETE_ROWS {
+                    store.write(std::mem::take(&mut changes))?;
+                    pending = 0;
+                }
+            }
+        }
+        Ok(store.write(changes)?)
+    }
+
+    /// Removes what a crash left of replicas, tables and indexes that are not here any more.
+    pub fn sweep_left_behind(&self) -> Result<(), AdminError> {
+        let _one_at_a_time = self.publishing.lock();
+        self.sweep()?;
+        self.sweep_indexes()
+    }
+
+    fn sweep(&self) -> Result<(), AdminError> {
+        let catalog = self.catalog();
+        for group in storage::groups_present(&self.engine().snapshot()?)? {
+            if group != CATALOG_GROUP && !self.hosted.lock().contains_key(&group) {
+                self.close_unopened(&catalog, group)?;
+            }
+        }
+        let mut batch = Batch::new();
+        for table in storage::tables_present(&self.engine().snapshot()?)? {
+            if table.uuid() == CATALOG_TABLE {
+                continue;
+            }
+            match catalog.table_by_id(table) {
+                Some(_) => self.each_stranger(&catalog, table, &KeyRange::all(), |group, part| {
+                    self.delete_rows(table, group, part)
+                })?,
+                None => storage::drop_table(&mut batch, table),
+            }
+        }
+        Ok(self.engine().write(batch)?)
+    }
+
+    /// Closes a group that the engine remembers and the catalog does not place here. To be closed it
+    /// must be opened; what it then applies goes with the rest.
+    fn close_unopened(&self, catalog: &Catalog, group: GroupId) -> Result<(), AdminError> {
+        let lives = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
+        let lives_elsewhere = lives.into_iter().any(|shard| shard.group == group);
+        let nowhere = TableId::from_uuid(uuid::Uuid::from_u128(u128::MAX - 1));
+        let opened =
+            Shard::open(&self.replicas, self.log.clone(), nowhere, group, KeyRange::all(), Birth::Alone);
+        match opened {
+            Ok(_) | Err(shard::OpenError::Log(LogError::Tombstone(_) | LogError::Gone { .. })) => {
+                self.discard(catalog, nowhere, group, lives_elsewhere)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn name_old(config: &mut ShardConfig, server: crate::ServerId, own: PeerId) {
+    if config.replicas.is_empty() {
+        config.replicas = vec![ReplicaConfig { server, peer: own, voting: true }];
+        config.founders = vec![own];
+        config.primary = server;
+    }
+}

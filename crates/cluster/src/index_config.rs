@@ -1,0 +1,106 @@
+//! What the catalog knows of a table's secondary indexes.
+
+use datum::{Datum, Object, Text};
+use reql::StoredFunc;
+use shard::{IndexDef, IndexDefs, IndexId, IndexKind};
+
+/// An index as the catalog knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexConfig {
+    /// Its identity, under which its entries are stored; never used again in this table.
+    pub id: IndexId,
+    /// Its present name, unique among the table's indexes.
+    pub name: Text,
+    /// What makes its values from a row.
+    pub function: StoredFunc,
+    /// How values become keys.
+    pub kind: IndexKind,
+}
+
+/// The indexes of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TableIndexes {
+    /// Identities given out so far.
+    pub(crate) given: u32,
+    pub(crate) list: Vec<IndexConfig>,
+}
+
+impl TableIndexes {
+    /// All of them, by name.
+    #[must_use]
+    pub fn all(&self) -> Vec<&IndexConfig> {
+        let mut all: Vec<_> = self.list.iter().collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// The index of that name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&IndexConfig> {
+        self.list.iter().find(|index| index.name == name)
+    }
+
+    pub(crate) fn add(&mut self, name: Text, function: StoredFunc, kind: IndexKind) {
+        self.given += 1;
+        self.list.push(IndexConfig { id: IndexId(self.given), name, function, kind });
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) -> Option<IndexConfig> {
+        let at = self.list.iter().position(|index| index.name == name)?;
+        Some(self.list.remove(at))
+    }
+
+    /// What the shards are to know.
+    pub(crate) fn defs(&self) -> IndexDefs {
+        let def = |index: &IndexConfig| IndexDef::new(index.id, index.kind, &index.function);
+        IndexDefs { list: self.list.iter().map(def).collect(), given: IndexId(self.given) }
+    }
+
+    pub(crate) fn to_datum(&self) -> Datum {
+        let object = |fields: Vec<(&'static str, Datum)>| -> Datum {
+            let fields = fields.into_iter().map(|(name, value)| (Text::from_static(name), value));
+            Datum::Object(fields.collect::<Object>())
+        };
+        let index = |index: &IndexConfig| {
+            object(vec![
+                ("id", Datum::Number(f64::from(index.id.0))),
+                ("name", index.name.clone().into()),
+                ("function", index.function.text().clone().into()),
+                ("multi", (index.kind == IndexKind::Multi).into()),
+            ])
+        };
+        let list: Vec<Datum> = self.list.iter().map(index).collect();
+        object(vec![("given", Datum::Number(f64::from(self.given))), ("list", list.into())])
+    }
+
+    /// What [`TableIndexes::to_datum`] was made of, if it was made by it.
+    pub(crate) fn from_datum(datum: &Datum) -> Option<TableIndexes> {
+        let Datum::Object(object) = datum else { return None };
+        let Some(Datum::Array(list)) = object.get("list") else { return None };
+        let index = |index: &Datum| {
+            let Datum::Object(index) = index else { return None };
+            let (Some(Datum::String(name)), Some(Datum::String(function))) =
+                (index.get("name"), index.get("function"))
+            else {
+                return None;
+            };
+            let function = StoredFunc::parse(function).ok()?;
+            let kind = match index.get("multi")? {
+                Datum::Bool(true) => IndexKind::Multi,
+                Datum::Bool(false) => IndexKind::One,
+                _ => return None,
+            };
+            Some(IndexConfig { id: IndexId(number(&index.get("id")?)?), name, function, kind })
+        };
+        let list = list.iter().map(index).collect::<Option<_>>()?;
+        Some(TableIndexes { given: number(&object.get("given")?)?, list })
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be one
+fn number(datum: &Datum) -> Option<u32> {
+    match datum {
+        Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX) => Some(*n as u32),
+        _ => None,
+    }
+}
