@@ -25,9 +25,17 @@ pub struct MemoryEntries {
 
 #[derive(Default)]
 struct Group {
+    // The replica this is, if whoever opened it said so.
+    own: Option<PeerId>,
     entries: Vec<(Lsn, Bytes)>,
     last: Lsn,
     closed: bool,
+}
+
+impl Group {
+    fn own(&self, id: GroupId) -> PeerId {
+        self.own.unwrap_or(PeerId(id.0 | 1 << 63))
+    }
 }
 
 /// The term in which every group leads.
@@ -63,11 +71,6 @@ struct Proposal {
     // `None` asks for a sync.
     entry: Option<(Bytes, Durability)>,
     done: Done,
-}
-
-/// The replica that a group of one is.
-fn own_peer(id: GroupId) -> PeerId {
-    PeerId(id.0 | 1 << 63)
 }
 
 fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -183,7 +186,7 @@ impl Shared {
 }
 
 impl Log for MemoryLog {
-    fn open_group(&self, id: GroupId, applied: Lsn, _birth: Birth) -> Result<(), LogError> {
+    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError> {
         let _one_at_a_time = hold(&self.shared.applying);
         if hold(&self.shared.queue).open.contains(&id) {
             return Err(LogError::AlreadyOpen(id));
@@ -193,6 +196,9 @@ impl Log for MemoryLog {
             let group = groups.entry(id).or_default();
             if group.closed {
                 return Err(LogError::Tombstone(id));
+            }
+            if let Birth::Founder { own, .. } | Birth::Joiner { own } = birth {
+                group.own.get_or_insert(own);
             }
             // As after an election: one position that no applier sees.
             let end = group.last.max(applied);
@@ -228,7 +234,8 @@ impl Log for MemoryLog {
 
     fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done) {
         if term.is_some_and(|term| term != TERM) {
-            return done(Err(Refusal::NotLeader { leader: Some(own_peer(id)) }.into()));
+            let leader = hold(&self.shared.disk.groups).get(&id).map(|group| group.own(id));
+            return done(Err(Refusal::NotLeader { leader }.into()));
         }
         self.shared.push(Proposal { group: id, entry: Some((entry, durability)), done });
     }
@@ -263,7 +270,7 @@ impl Log for MemoryLog {
     fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
         done(match hold(&self.shared.disk.groups).get(&id) {
             Some(group) if at <= group.last => {
-                Ok(Origin { at, term: TERM, members: Members::first(vec![own_peer(id)]) })
+                Ok(Origin { at, term: TERM, members: Members::first(vec![group.own(id)]) })
             }
             _ => Err(Refusal::Unfit.into()),
         });
@@ -286,8 +293,8 @@ impl Log for MemoryLog {
             return Err(LogError::NotOpen(id));
         }
         let groups = hold(&self.shared.disk.groups);
-        let last = groups.get(&id).map_or(Lsn(0), |group| group.last);
-        let own = own_peer(id);
+        let Some(group) = groups.get(&id) else { return Err(LogError::NotOpen(id)) };
+        let (last, own) = (group.last, group.own(id));
         Ok(GroupStatus {
             own,
             role: Role::Leader { term: TERM },
