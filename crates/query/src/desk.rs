@@ -324,9 +324,11 @@ impl Inner {
             let cancel = cursor.cancel();
             if !cursor.is_over() {
                 self.service.cursors.keep(key, cursor, self.service.node().clock().now());
-                if cancel.is_set() {
-                    self.service.cursors.take(key);
-                }
+            }
+            if cancel.is_set() {
+                // Stopped by its owner, who does not listen, or forgotten: whoever still asks begins anew.
+                self.service.cursors.take(key);
+                return Outcome::<()>::Moved(None).to_bytes(|(), _| ());
             }
             batch
         })
