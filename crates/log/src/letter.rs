@@ -28,6 +28,7 @@ const KIND_RESTING: u8 = 6;
 pub(crate) type Payload = (EntryKind, Bytes);
 
 /// What a letter says.
+#[allow(clippy::large_enum_variant, reason = "nearly all are messages, and none is kept")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
     /// A message of consensus.

@@ -128,7 +128,7 @@ impl World {
     /// Everybody does everything once; nothing is lost.
     fn round(&mut self, round: u64) -> Result<(), String> {
         for nth in 0..self.nodes.len() {
-            if round % 40 == 0 && self.leads(nth) {
+            if round.is_multiple_of(40) && self.leads(nth) {
                 self.propose_on(nth, Durability::Hard);
             }
         }
