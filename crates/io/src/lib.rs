@@ -2,10 +2,13 @@
 //!
 //! Everything above reaches the world through these four traits, so that the same code runs on
 //! a real machine ([`real`]) and inside a seeded simulation ([`sim`]) that loses unsynced data,
-//! jumps clocks and cuts cables on purpose. Knows nothing of what the bytes mean.
+//! jumps clocks and cuts cables on purpose. Knows nothing of what the bytes mean. [`memory`] is what
+//! may be asked of the machine's memory.
 
-#![forbid(unsafe_code)]
+// The counting allocator of `memory` implements a trait that is unsafe; nothing else may.
+#![deny(unsafe_code)]
 
+pub mod memory;
 pub mod real;
 pub mod sim;
 

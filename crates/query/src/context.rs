@@ -7,6 +7,7 @@ use cluster::{Catalog, Node};
 use datum::{Datum, Text, Time};
 use reql::{Cancel, Chance, Env, EvalError, SeededChance};
 
+use crate::asker::Asker;
 use crate::limits::BatchLimits;
 use crate::script::ScriptRunner;
 use crate::service::Service;
@@ -16,7 +17,7 @@ pub(crate) struct Cx {
     /// The node's query service: the node itself, the scan threads, the list of running queries.
     pub service: Arc<Service>,
     /// Who asks.
-    pub user: Text,
+    pub asker: Asker,
     /// The options of the whole query, evaluated; `db` is kept apart.
     pub globals: Vec<(Text, Datum)>,
     /// The name of the database that one-argument `table` means.
@@ -74,7 +75,7 @@ impl Cx {
     pub fn served(service: Arc<Service>, user: Text, around: Surroundings, cancel: Arc<Cancel>) -> Arc<Cx> {
         Arc::new_cyclic(|me: &Weak<Cx>| Cx {
             service,
-            user,
+            asker: Asker::User(user),
             globals: around.globals,
             default_db: None,
             now: around.now,
@@ -120,14 +121,14 @@ impl Cx {
         }
     }
 
-    /// Fails if the query was told to stop.
+    /// Fails if the query was told to stop, or holds more memory than it may.
     pub fn check_cancel(&self) -> Result<(), EvalError> {
-        if self.cancel.is_set() { Err(EvalError::cancelled()) } else { Ok(()) }
+        self.cancel.check()
     }
 
-    /// Fails if an array may not hold `count` items.
+    /// Fails if an array may not hold `count` items, or there is no memory left for them.
     pub fn check_array(&self, count: usize) -> Result<(), EvalError> {
-        if count > self.array_limit { Err(EvalError::array_limit(self.array_limit)) } else { Ok(()) }
+        self.closed_env().check_array(count)
     }
 
     /// The option of the whole query with this name.

@@ -370,12 +370,13 @@ impl Inner {
         self.stoppable_by(key, cancel.clone(), || work(cancel))
     }
 
-    /// Does `work` while `cancel` can be set under this number.
+    /// Does `work` while `cancel` can be set under this number. What was stopped halfway is lost, not
+    /// failed: whoever still wants it, because only the link was gone, looks for it anew.
     fn stoppable_by(&self, key: (ServerId, u64), cancel: Arc<Cancel>, work: impl FnOnce() -> Bytes) -> Bytes {
-        self.running.lock().insert(key, cancel);
+        self.running.lock().insert(key, cancel.clone());
         let answer = work();
         self.running.lock().remove(&key);
-        answer
+        if cancel.is_set() { Outcome::<()>::Moved(None).to_bytes(|(), _| ()) } else { answer }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use io::memory::Account;
 use parking_lot::{Condvar, Mutex};
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -41,7 +42,7 @@ impl ScanPool {
     }
 
     /// Runs `work` on every item, on the pool and on this thread, and returns the results in the
-    /// order of the items.
+    /// order of the items. What it allocates goes on the account this thread works for.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,
@@ -51,9 +52,12 @@ impl ScanPool {
         let count = items.len();
         let shared = Arc::new(Shared::new(items, work));
         for _ in 1..count.min(self.threads + 1) {
-            let shared = shared.clone();
+            let (shared, account) = (shared.clone(), Account::current());
             // The channel is open as long as the pool lives.
-            let _ = self.tasks.send(Box::new(move || shared.run()));
+            let _ = self.tasks.send(Box::new(move || {
+                let _counting = account.as_ref().map(Account::enter);
+                shared.run();
+            }));
         }
         shared.run();
         shared.results(count)

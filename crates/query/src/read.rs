@@ -8,7 +8,7 @@ use datum::{Datum, KeyRange, Object, PrimaryKey};
 use reql::EvalError;
 use shard::ReadError;
 
-use crate::access::{self, Need, Place};
+use crate::access;
 use crate::context::Cx;
 use crate::everywhere;
 use crate::failure::{key_error, read_failed};
@@ -18,18 +18,23 @@ use crate::table::{StoredTable, SystemRef, TableRef};
 
 /// The row of `table` under `key`, or null.
 pub(crate) fn row(cx: &Cx, table: &TableRef, key: &Datum) -> Result<Datum, EvalError> {
-    access::check(cx, Need::Read, Place::of_table(table))?;
+    access::check_read(cx, table)?;
     match table {
         TableRef::Stored(stored) => {
             let key = PrimaryKey::encode(key).map_err(|error| key_error(&error))?;
             Ok(rows(cx, stored, vec![key])?.pop().unwrap_or(Datum::Null))
         }
         TableRef::System(system) => {
-            let rows = everywhere::rows(cx, system)?;
-            let found = rows.into_iter().find(|row| row.get("id").as_ref() == Some(key));
+            let found = system_row(cx, system, key)?;
             Ok(found.map_or(Datum::Null, Datum::Object))
         }
     }
+}
+
+/// The row of a system table under `key`, for whoever has shown to be allowed to see it.
+pub(crate) fn system_row(cx: &Cx, system: &SystemRef, key: &Datum) -> Result<Option<Object>, EvalError> {
+    let rows = everywhere::rows(cx, system)?;
+    Ok(rows.into_iter().find(|row| row.get("id").as_ref() == Some(key)))
 }
 
 /// The rows of `table` under `keys`, in their order; null where there is none.
@@ -94,13 +99,15 @@ pub(crate) fn system_rows(
     range: &KeyRange,
     order: KeyOrder,
 ) -> Result<Vec<Datum>, EvalError> {
-    access::check(cx, Need::Read, Place::of_table(&TableRef::System(system.clone())))?;
+    access::check_read(cx, &TableRef::System(system.clone()))?;
     let mut keyed: Vec<(PrimaryKey, Object)> = everywhere::rows(cx, system)?
         .into_iter()
         .filter_map(|row| Some((PrimaryKey::encode(&row.get("id")?).ok()?, row)))
         .filter(|(key, _)| range.contains(key))
         .collect();
-    keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    if order != KeyOrder::Any || !system.table.is_ordered() {
+        keyed.sort_by(|a, b| a.0.cmp(&b.0));
+    }
     if order == KeyOrder::Descending {
         keyed.reverse();
     }

@@ -15,6 +15,7 @@ use crate::cursors::Cursors;
 use crate::http::Web;
 use crate::jobs::Jobs;
 use crate::links::Links;
+use crate::log_book::LogBook;
 use crate::pool::ScanPool;
 use crate::script::Scripts;
 
@@ -67,6 +68,8 @@ pub struct ServerFacts {
     pub version: Text,
     /// When the process started, since 1970.
     pub started_unix: Duration,
+    /// What this server logged lately.
+    pub logs: LogBook,
 }
 
 /// Figures of the query engine since the process started, for the metrics page and `stats`.

@@ -8,6 +8,7 @@ use reql::wire::Query;
 use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededChance, Term};
 
 use crate::answer::{Answer, Answered};
+use crate::asker::Asker;
 use crate::client::Client;
 use crate::context::Cx;
 use crate::cursor::{Cursor, check_json};
@@ -55,7 +56,8 @@ impl Session {
     }
 
     fn context(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Arc<Cx>, QueryError> {
-        let (globals, default_db) = globals(query, || self.cx(Settings::default(), cancel.clone()))?;
+        let bare = |asker: Asker| self.cx(asker, Settings::default(), cancel.clone());
+        let (globals, default_db) = globals(query, &self.client.user, bare)?;
         limits::check_feed_queue(&globals)?;
         let settings = Settings {
             batches: BatchLimits::of_options(&globals)?,
@@ -63,16 +65,16 @@ impl Session {
             globals,
             default_db,
         };
-        Ok(self.cx(settings, cancel))
+        Ok(self.cx(Asker::User(self.client.user.clone()), settings, cancel))
     }
 
-    fn cx(&self, settings: Settings, cancel: Arc<Cancel>) -> Arc<Cx> {
+    fn cx(&self, asker: Asker, settings: Settings, cancel: Arc<Cancel>) -> Arc<Cx> {
         let node = self.service.node();
         let now = Time::new(node.clock().unix().as_secs_f64(), 0);
         let seed = node.random().next_u64();
         Arc::new_cyclic(|me: &Weak<Cx>| Cx {
             service: self.service.clone(),
-            user: self.client.user.clone(),
+            asker,
             globals: settings.globals,
             default_db: settings.default_db,
             now,
@@ -118,12 +120,20 @@ impl Default for Settings {
     }
 }
 
+/// Options that are worked out before the query has a user, so that they may touch no table.
+/// Source: RethinkDB 2.4, which refuses reads and writes there for want of permission.
+const LIMITS: [&str; 2] = ["array_limit", "changefeed_queue_size"];
+
 /// Options of a whole query by name.
 type Globals = Vec<(Text, Datum)>;
 
 /// The options of the whole query as datums, and the database one-argument `table` means. Those
-/// that are not written out are evaluated where `bare` says, as if there were no options.
-fn globals(query: &Query, bare: impl Fn() -> Arc<Cx>) -> Result<(Globals, Option<Text>), QueryError> {
+/// that are not written out are evaluated as `user` where `bare` says, as if there were no options.
+fn globals(
+    query: &Query,
+    user: &Text,
+    bare: impl Fn(Asker) -> Arc<Cx>,
+) -> Result<(Globals, Option<Text>), QueryError> {
     let mut globals = Vec::with_capacity(query.optargs.len());
     let mut default_db = None;
     for (name, term) in &query.optargs {
@@ -131,7 +141,8 @@ fn globals(query: &Query, bare: impl Fn() -> Arc<Cx>) -> Result<(Globals, Option
             default_db = Some(db);
             continue;
         }
-        match global(term, &bare).map_err(|error| error.at(name))? {
+        let asker = if LIMITS.contains(&name.as_ref()) { Asker::Nobody } else { Asker::User(user.clone()) };
+        match global(term, || bare(asker)).map_err(|error| error.at(name))? {
             Global::Db(db) if name == "db" => default_db = Some(db.name),
             Global::Db(db) => return Err(Value::Db(db).mismatch("DATUM").at(name).into()),
             Global::Datum(value) => globals.push((name.clone(), value)),
@@ -158,7 +169,7 @@ enum Global {
     Db(DbRef),
 }
 
-fn global(term: &Term, bare: impl Fn() -> Arc<Cx>) -> Result<Global, EvalError> {
+fn global(term: &Term, bare: impl FnOnce() -> Arc<Cx>) -> Result<Global, EvalError> {
     if let Term::Datum(value) = term {
         return Ok(Global::Datum(value.clone()));
     }

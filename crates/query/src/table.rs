@@ -90,7 +90,17 @@ pub(crate) trait SystemTable: Send + Sync {
         false
     }
 
-    /// Its rows as this node knows them, in no order. Every row has the field `id`.
+    /// Whether it is only for debugging: no list shows it, and nobody but `admin` may see its rows.
+    fn is_hidden(&self) -> bool {
+        self.name().starts_with('_')
+    }
+
+    /// Whether its rows have an order of their own, in which they come when nobody asks for another.
+    fn is_ordered(&self) -> bool {
+        false
+    }
+
+    /// Its rows as this node knows them. Every row has the field `id`.
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError>;
 
     /// Carries out the change of one row (`None`: there is none). Most tables refuse.

@@ -7,10 +7,13 @@ mod command_line;
 use std::process::ExitCode;
 
 use command_line::Request;
+use io::memory::Metered;
+use tikv_jemallocator::Jemalloc;
 
-/// Many small allocations on many threads, given back to the system when they are gone.
+/// Many small allocations on many threads, given back to the system when they are gone, and counted
+/// so that a query can be told that it holds too much.
 #[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+static ALLOCATOR: Metered<Jemalloc> = Metered(Jemalloc);
 
 fn main() -> ExitCode {
     let request = match command_line::read(std::env::args_os()) {

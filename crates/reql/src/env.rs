@@ -31,14 +31,18 @@ pub struct Env<'a> {
 }
 
 impl Env<'_> {
-    /// Fails if the query was told to stop. Cheap enough for every step of a loop.
+    /// Fails if the query was told to stop, or holds more memory than it may. Cheap enough for
+    /// every step of a loop.
     pub fn check_cancel(&self) -> Result<(), EvalError> {
-        if self.cancel.is_set() { Err(EvalError::cancelled()) } else { Ok(()) }
+        self.cancel.check()
     }
 
-    /// Fails if an array may not hold `count` items.
+    /// Fails if an array may not hold `count` items, or there is no memory left for them.
     pub fn check_array(&self, count: usize) -> Result<(), EvalError> {
-        if count > self.array_limit { Err(EvalError::array_limit(self.array_limit)) } else { Ok(()) }
+        if count > self.array_limit {
+            return Err(EvalError::array_limit(self.array_limit));
+        }
+        io::memory::check().map_err(EvalError::memory)
     }
 
     /// The option of the whole query with this name.
@@ -87,6 +91,15 @@ impl Cancel {
     /// Tells the query to stop.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails if the query was told to stop, or if this thread works for a query that holds more
+    /// memory than it may.
+    pub fn check(&self) -> Result<(), EvalError> {
+        if self.is_set() {
+            return Err(EvalError::cancelled());
+        }
+        io::memory::check().map_err(EvalError::memory)
     }
 
     /// Whether the query was told to stop.

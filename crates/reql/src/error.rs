@@ -191,6 +191,18 @@ impl EvalError {
         ))
     }
 
+    /// The query would need more memory than is left for it.
+    #[must_use]
+    pub fn memory(over: io::memory::OverBudget) -> Self {
+        let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+        Self::resource(format!(
+            "The query needs more memory than is left: {} of {} MiB for queries are in use.  Ask for less at \
+             a time, or raise the `--memory-limit` of the server.",
+            mebibytes(over.drawn),
+            mebibytes(over.limit)
+        ))
+    }
+
     /// `r.error()` without a message, which `default` may replace by what it caught.
     #[must_use]
     pub fn empty_error() -> Self {

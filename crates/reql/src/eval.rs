@@ -121,7 +121,10 @@ fn value_at(term: &Term, place: Place<'_>) -> Result<Value, EvalError> {
             let answer = if place.literals { Answer::Literals } else { Answer::Datum };
             answer::close(func, place.scope, answer).map(Value::Func)
         }
-        Term::Call(call) => deep::level(|| call_at(call, place)),
+        Term::Call(call) => {
+            place.env.check_cancel()?;
+            deep::level(|| call_at(call, place))
+        }
     }
 }
 

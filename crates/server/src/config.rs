@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use file::read_file;
-pub use memory::{CACHE_BYTES_MIN, available_bytes};
+pub use memory::{CACHE_BYTES_MIN, available_bytes, total_bytes};
 pub use options::{MISSING, OPTIONS, OptionSpec, Takes};
 pub use setting::{ConfigError, Origin, Setting};
 
@@ -34,6 +34,8 @@ pub struct Config {
     pub http: Option<Service>,
     /// Memory for caches.
     pub cache: CacheSize,
+    /// Memory for everything.
+    pub memory: MemoryLimit,
     /// The name of a new server; made up when it is not given.
     pub server_name: Option<String>,
     /// The tags of the server.
@@ -124,6 +126,26 @@ pub enum HttpReach {
     Public,
     /// All.
     Everything,
+}
+
+/// How much memory the process may take, caches included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryLimit {
+    /// Four fifths of the machine's, or of the container's.
+    Auto,
+    /// This many megabytes.
+    Megabytes(u64),
+}
+
+impl MemoryLimit {
+    /// The limit on a machine, or in a container, with `total` bytes.
+    #[must_use]
+    pub fn bytes(self, total: u64) -> u64 {
+        match self {
+            MemoryLimit::Auto => total / 5 * 4,
+            MemoryLimit::Megabytes(megabytes) => megabytes << 20,
+        }
+    }
 }
 
 /// The first password of `admin`; without effect once there is one.

@@ -8,6 +8,7 @@ mod answer;
 mod dialogue;
 mod mail;
 mod outbox;
+mod stream;
 mod talk;
 mod work;
 
@@ -21,9 +22,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use ::io::memory::{Hold, OverBudget, Owner};
 use protocol::frame::{self, Decoded, TooLarge};
 use protocol::handshake::{Established, ServerHandshake, Step, Version};
-use protocol::{Failure, response};
+use protocol::{Failure, Token, response};
+use reql::EvalError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
@@ -46,6 +49,9 @@ const AHEAD_BYTES_MAX: usize = 64 << 10;
 /// What the buffer of a long query grows by at least.
 const GROW_BYTES: usize = 64 << 10;
 
+/// Smaller changes of the buffers are not worth counting.
+const COUNTED_BYTES: u64 = 16 << 10;
+
 /// A read offers room for at least this.
 const READ_BYTES_MIN: usize = 4 << 10;
 
@@ -66,15 +72,24 @@ pub struct Connection<S> {
     /// Bytes of queries that are not complete, or not yet allowed to run.
     partial: Vec<u8>,
     out: Outbox,
+    /// The memory of both.
+    hold: Hold,
 }
 
 enum Phase {
-    Handshake(Box<ServerHandshake>),
+    Handshake(Box<Greeting>),
     Queries(Box<Talk>),
     /// Send what is left, then close.
     Closing,
     /// All is sent; the client is given time to read it before the socket goes.
     Lingering(Pin<Box<Sleep>>),
+}
+
+/// A handshake that is under way.
+struct Greeting {
+    handshake: ServerHandshake,
+    /// When the client has had long enough.
+    limit: Pin<Box<Sleep>>,
 }
 
 /// What to do after a round of reading and writing.
@@ -95,9 +110,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             seat,
             line: Line::new(desk.bell.clone(), seat),
             address,
-            phase: Phase::Handshake(Box::new(ServerHandshake::new(desk.house.randomness()))),
+            phase: Phase::Handshake(Box::new(Greeting {
+                handshake: ServerHandshake::new(desk.house.randomness()),
+                limit: Box::pin(sleep(desk.house.handshake_limit)),
+            })),
             partial: Vec::new(),
             out: Outbox::default(),
+            hold: Hold::new(desk.house.memory.clone(), Owner::Connections),
             desk,
         }
     }
@@ -115,6 +134,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 talk.interrupt();
             }
         }
+        if self.is_too_slow(cx) {
+            return Round::Over;
+        }
         self.serve_partial();
         if self.wants_bytes() {
             match self.poll_receive(cx) {
@@ -127,12 +149,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // Queries may be waiting until the client has taken some answers.
             next = Round::Again;
         }
-        match self.out.poll_send(cx, &mut self.stream, &self.desk) {
+        let sent = self.out.poll_send(cx, &mut self.stream, &self.desk);
+        self.count_buffers();
+        match sent {
             Poll::Ready(Err(_)) => Round::Over,
             Poll::Ready(Ok(())) => self.after_send(cx, next),
             Poll::Pending if self.out.unsent() > UNSENT_BYTES_MAX => Round::Wait,
             Poll::Pending => next,
         }
+    }
+
+    /// Whether the client has not said who it is in the time it has for that.
+    fn is_too_slow(&mut self, cx: &mut Context<'_>) -> bool {
+        let Phase::Handshake(greeting) = &mut self.phase else { return false };
+        if greeting.limit.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        tracing::debug!("closed a connection from {} that did not finish its handshake", self.address);
+        self.desk.counters.refused.fetch_add(1, Relaxed);
+        true
     }
 
     fn wants_bytes(&self) -> bool {
@@ -155,7 +190,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             self.desk.return_read_buffer(buffer);
             received
         } else {
-            self.grow_partial();
+            if let Err(over) = self.grow_partial() {
+                self.refuse_for_memory(over);
+                return Poll::Pending;
+            }
             let received = poll_read(&mut self.stream, cx, &mut self.partial);
             self.serve_partial();
             received
@@ -167,13 +205,36 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Room for the rest of the first query, but never much more than has really come.
-    fn grow_partial(&mut self) {
+    fn grow_partial(&mut self) -> Result<(), OverBudget> {
         let missing = match frame::decode(&self.partial) {
             Ok(Decoded::Incomplete { frame_bytes }) => frame_bytes.saturating_sub(self.partial.len()),
             _ => 0,
         };
         let trusted = self.partial.len().max(GROW_BYTES);
-        self.partial.reserve_exact(missing.clamp(READ_BYTES_MIN, trusted));
+        let more = missing.clamp(READ_BYTES_MIN, trusted);
+        if more >= GROW_BYTES {
+            self.hold.grow_to((self.partial.len() + more + self.out.capacity()) as u64)?;
+        }
+        self.partial.reserve_exact(more);
+        Ok(())
+    }
+
+    /// There is no room for the rest of a query. What follows cannot be skipped without reading it:
+    /// the connection ends.
+    fn refuse_for_memory(&mut self, over: OverBudget) {
+        let token = self.partial.first_chunk().map_or(Token(0), |header| frame::read_header(header).0);
+        let failure = Failure::from(EvalError::memory(over));
+        response::write_failure(self.out.bytes(&self.desk), token, &failure);
+        self.partial = Vec::new();
+        self.phase = Phase::Closing;
+    }
+
+    /// Puts what the buffers take on the account, when it has changed much.
+    fn count_buffers(&mut self) {
+        let bytes = (self.partial.capacity() + self.out.capacity()) as u64;
+        if bytes.abs_diff(self.hold.bytes()) >= COUNTED_BYTES {
+            self.hold.set(bytes);
+        }
     }
 
     fn serve_partial(&mut self) {
@@ -224,9 +285,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     fn shake_hands(&mut self, bytes: &[u8]) -> Option<usize> {
-        let Phase::Handshake(handshake) = &mut self.phase else { return None };
+        let Phase::Handshake(greeting) = &mut self.phase else { return None };
         let house = &*self.desk.house;
-        let progress = handshake.advance(bytes, house, &house.server_version, self.out.bytes(&self.desk));
+        let progress =
+            greeting.handshake.advance(bytes, house, &house.server_version, self.out.bytes(&self.desk));
         match progress.step {
             Step::NeedMore if progress.used == 0 => return None,
             Step::NeedMore => {}

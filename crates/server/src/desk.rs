@@ -4,8 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Waker;
+use std::time::Duration;
 
 use ::io::Random;
+use ::io::memory::{Account, Budget};
 use protocol::handshake::{Accounts, Randomness};
 use protocol::scram::{Decoy, PasswordRecord};
 
@@ -13,6 +15,10 @@ use crate::bell::{Bell, Seat};
 use crate::counters::Counters;
 use crate::pool::QueryPool;
 use crate::service::QueryService;
+
+/// Long enough for a client far away that proves its password (a round trip and thousands of rounds
+/// of hashing); short enough that silent connections do not pile up. RethinkDB waits for ever.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What every connection of a node shares.
 pub struct House {
@@ -22,6 +28,10 @@ pub struct House {
     pub pool: QueryPool,
     /// What V1_0 clients are told; informational for them.
     pub server_version: String,
+    /// What queries, cursors and connections draw their memory from.
+    pub memory: Arc<Budget>,
+    /// How long a client may take to say who it is; then its connection is closed.
+    pub handshake_limit: Duration,
     /// Set when the node shuts down: nothing more is read, what runs is answered.
     pub draining: AtomicBool,
     random: Arc<dyn Random>,
@@ -29,7 +39,7 @@ pub struct House {
 }
 
 impl House {
-    /// A house in which `service` runs the queries.
+    /// A house in which `service` runs the queries, with as much memory as there is.
     pub fn new(
         service: Arc<dyn QueryService>,
         random: Arc<dyn Random>,
@@ -37,9 +47,16 @@ impl House {
     ) -> std::io::Result<House> {
         let mut secret = [0; 32];
         random.fill(&mut secret);
-        let pool = QueryPool::new()?;
-        let (draining, decoy) = (AtomicBool::new(false), Decoy::new(secret));
-        Ok(House { service, pool, server_version, draining, random, decoy })
+        Ok(House {
+            service,
+            pool: QueryPool::new()?,
+            server_version,
+            memory: Budget::endless(),
+            handshake_limit: HANDSHAKE_LIMIT,
+            draining: AtomicBool::new(false),
+            random,
+            decoy: Decoy::new(secret),
+        })
     }
 
     /// The chance of one more handshake.
@@ -65,6 +82,8 @@ pub struct Desk {
     pub house: Arc<House>,
     /// This worker's numbers.
     pub counters: Arc<Counters>,
+    /// What short queries allocate on this thread.
+    pub account: Arc<Account>,
     /// How other threads reach this worker.
     pub bell: Arc<Bell>,
     /// Set when running queries have had long enough to end by themselves.
@@ -80,6 +99,7 @@ impl Desk {
     #[must_use]
     pub fn new(house: Arc<House>, counters: Arc<Counters>) -> Desk {
         Desk {
+            account: Account::brief(house.memory.clone()),
             house,
             counters,
             bell: Arc::default(),

@@ -16,6 +16,7 @@ mod http;
 mod js;
 mod listen;
 mod log_lines;
+mod memory_plan;
 mod node_service;
 mod outside;
 mod password;

@@ -7,17 +7,21 @@
 mod stamp;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
+use query::{LogBook, LogLevel, LogLine};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
+
+/// So much of an older log file is shown in the table `logs`.
+const RECALLED_BYTES: u64 = 256 << 10;
 
 /// Sends every message of the process to its places. Clones share them.
 #[derive(Clone)]
@@ -26,13 +30,14 @@ pub struct LogLines(Arc<Places>);
 struct Places {
     started: Instant,
     file: OnceLock<Mutex<File>>,
+    book: LogBook,
 }
 
 impl LogLines {
     /// Begins to write messages to the terminal. `REKINDLE_LOG=debug` shows more of them.
     #[must_use]
     pub fn start() -> LogLines {
-        let lines = LogLines(Arc::new(Places { started: Instant::now(), file: OnceLock::new() }));
+        let lines = LogLines(Arc::new(Places::new()));
         let level = std::env::var("REKINDLE_LOG").ok().and_then(|level| level.parse().ok());
         let subscriber = tracing_subscriber::registry()
             .with(lines.clone().with_filter(level.unwrap_or(LevelFilter::INFO)));
@@ -41,32 +46,57 @@ impl LogLines {
         lines
     }
 
-    /// From now on messages also go to the end of the file at `path`.
+    /// From now on messages also go to the end of the file at `path`. The last ones that are there
+    /// already go into the book.
     pub fn open_file(&self, path: &Path) -> io::Result<()> {
+        recall(path, &self.0.book)?;
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         self.0.file.set(Mutex::new(file)).map_err(|_| io::ErrorKind::AlreadyExists.into())
+    }
+
+    /// The last messages, for the system table `logs`.
+    #[must_use]
+    pub fn book(&self) -> LogBook {
+        self.0.book.clone()
     }
 
     fn write(&self, level: Level, message: &str) {
         // A terminal that is gone or a full disk must not stop the node.
         drop(write_terminal(level, message));
+        let line = LogLine {
+            at: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default(),
+            uptime: self.0.started.elapsed(),
+            level: shown(level),
+            message: message.into(),
+        };
         if let Some(file) = self.0.file.get() {
-            drop(self.write_file(&mut file.lock(), level, message));
+            drop(file.lock().write_all(stamp::line(&line).as_bytes()));
         }
+        self.0.book.add(line);
     }
+}
 
-    fn write_file(&self, file: &mut File, level: Level, message: &str) -> io::Result<()> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let uptime = self.0.started.elapsed();
-        let line = format!(
-            "{} {}.{:06}s {}: {message}\n",
-            stamp::Stamp(now),
-            uptime.as_secs(),
-            uptime.subsec_micros(),
-            level_name(level)
-        );
-        file.write_all(line.as_bytes())
+impl Places {
+    fn new() -> Places {
+        Places { started: Instant::now(), file: OnceLock::new(), book: LogBook::default() }
     }
+}
+
+/// Puts the messages at the end of the file at `path` into `book`. A file that is not there has none.
+fn recall(path: &Path, book: &LogBook) -> io::Result<()> {
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(RECALLED_BYTES)))?;
+    let mut bytes = Vec::new();
+    file.take(RECALLED_BYTES).read_to_end(&mut bytes)?;
+    // What is not one of our lines (the rest of one that was cut, the second line of a message) is
+    // left out.
+    book.recall(String::from_utf8_lossy(&bytes).lines().filter_map(stamp::read));
+    Ok(())
 }
 
 fn write_terminal(level: Level, message: &str) -> io::Result<()> {
@@ -76,16 +106,16 @@ fn write_terminal(level: Level, message: &str) -> io::Result<()> {
             writeln!(terminal, "{message}")?;
             terminal.flush()
         }
-        _ => writeln!(io::stderr().lock(), "{}: {message}", level_name(level)),
+        _ => writeln!(io::stderr().lock(), "{}: {message}", shown(level).name()),
     }
 }
 
-fn level_name(level: Level) -> &'static str {
+fn shown(level: Level) -> LogLevel {
     match level {
-        Level::ERROR => "error",
-        Level::WARN => "warn",
-        Level::INFO => "notice",
-        _ => "debug",
+        Level::ERROR => LogLevel::Error,
+        Level::WARN => LogLevel::Warn,
+        Level::INFO => LogLevel::Notice,
+        _ => LogLevel::Debug,
     }
 }
 
@@ -118,14 +148,21 @@ mod tests {
     fn the_file_gets_time_level_and_message() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log_file");
-        let lines = LogLines(Arc::new(Places { started: Instant::now(), file: OnceLock::new() }));
+        let lines = LogLines(Arc::new(Places::new()));
         lines.open_file(&path).unwrap();
         lines.write(Level::INFO, "Server ready");
         lines.write(Level::WARN, "careful");
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
         let words: Vec<Vec<&str>> = text.lines().map(|line| line.splitn(3, ' ').collect()).collect();
         assert_eq!(words[0][2], "notice: Server ready");
         assert_eq!(words[1][2], "warn: careful");
         assert!(words[0][0].contains('T') && words[0][1].ends_with('s'), "{text}");
+
+        let again = LogLines(Arc::new(Places::new()));
+        again.open_file(&path).unwrap();
+        again.write(Level::ERROR, "broken");
+        let (before, now) = (lines.book().newest_first(), again.book().newest_first());
+        assert_eq!(now[1..], before, "what the file holds is remembered, to the microsecond");
+        assert_eq!((now[0].level, now[0].message.as_ref()), (LogLevel::Error, "broken"));
     }
 }

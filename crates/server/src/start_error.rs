@@ -37,6 +37,17 @@ pub enum StartError {
         /// Why.
         cause: io::Error,
     },
+    /// Caches would take everything.
+    #[error(
+        "--memory-limit {limit_mb} leaves nothing for queries; with this cache it must be at least \
+         {least_mb}, or make the cache smaller with --cache-size"
+    )]
+    MemoryLimit {
+        /// As it was given, in megabytes.
+        limit_mb: u64,
+        /// What would do.
+        least_mb: u64,
+    },
     /// The engine's files cannot be opened.
     #[error("the stored rows cannot be opened: {0}")]
     Engine(#[from] engine::EngineError),

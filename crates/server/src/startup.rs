@@ -12,6 +12,7 @@ use cluster::{IndexThread, Node, NodeOptions, Post};
 use datum::Text;
 use engine::Engine;
 use engine::rocks::{EngineOptions, RocksEngine};
+use io::memory::Budget;
 use io::real::{RealClock, RealFiles, RealRandom};
 use io::{Clock, Files, Random};
 use log::Log;
@@ -19,12 +20,13 @@ use log::file::{FileLog, FileLogOptions};
 use shard::Replicas;
 use tokio::runtime::Runtime;
 
-use crate::config::{Config, Service, available_bytes};
+use crate::config::{Config, Service};
 use crate::data_directory::{DataDirectory, Opening};
 use crate::desk::House;
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
 use crate::listen::{Bound, accept_drivers, bind};
 use crate::log_lines::LogLines;
+use crate::memory_plan::MemoryPlan;
 use crate::node_service::NodeService;
 use crate::outside;
 use crate::password;
@@ -43,19 +45,12 @@ const CATALOG_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server that stops waits for others to lead in its place.
 const HAND_OVER: Duration = Duration::from_secs(3);
 
-/// Rows that were read lately take this part of the cache's size; the engine's blocks take the rest.
-const ROW_CACHE_DIVISOR: u64 = 2;
-/// Memtables take this part of the cache's size, within bounds.
-const WRITE_BUFFER_DIVISOR: u64 = 4;
-const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 20;
-const WRITE_BUFFER_BYTES_MAX: u64 = 256 << 20;
-
 /// Makes a data directory and stops.
 pub fn create(config: &Config) -> Result<(), StartError> {
     let _lines = LogLines::start();
     let directory = DataDirectory::take(&config.directory, Opening::Create, Box::new(RealFiles))?;
     let machine = Machine::new();
-    let stores = machine.open_stores(config, &directory)?;
+    let stores = machine.open_stores(config, &MemoryPlan::new(config)?, &directory)?;
     let node = machine.open_node(config, &directory, stores, &[])?;
     set_initial_password(&node, config, &machine)?;
     tracing::info!("Created directory {} and a metadata file inside it.", shown(directory.path()));
@@ -65,6 +60,7 @@ pub fn create(config: &Config) -> Result<(), StartError> {
 /// Serves a data directory until the process is told to stop. `argv` is the command line.
 pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(), StartError> {
     let lines = LogLines::start();
+    let plan = MemoryPlan::new(config)?;
     for note in &config.notes {
         tracing::warn!("{note}");
     }
@@ -87,7 +83,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     pages.health.enter(Stage::Starting("reading the log and opening the tables"));
 
     let machine = Machine::new();
-    let stores = machine.open_stores(config, &directory)?;
+    let stores = machine.open_stores(config, &plan, &directory)?;
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let engine = stores.engine.clone();
@@ -100,13 +96,16 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     set_initial_password(&node, config, &machine)?;
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     let indexes = IndexThread::start(&node)?;
-    let running = Running::start(config, &machine, &node, &announcement, argv)?;
+    let facts =
+        query::ServerFacts { logs: lines.book(), ..facts(config, &plan, &machine, &announcement, argv) };
+    let running = Running::start(config, &plan, &machine, &node, facts)?;
     pages.sources.observe(Observed {
         links: peers.links.clone(),
         counters: running.workers.counters(),
         replicas: node.replicas().clone(),
         log: node.log().clone(),
-        cache_bytes_max: config.cache.bytes(available_bytes()),
+        cache_bytes_max: plan.cache,
+        memory: running.house.memory.clone(),
     });
     running.listen(&runtime, ports.driver)?;
     announcement.log();
@@ -179,15 +178,20 @@ impl Machine {
     }
 
     /// Opens the engine and the log in `directory`.
-    fn open_stores(&self, config: &Config, directory: &DataDirectory) -> Result<Stores, StartError> {
+    fn open_stores(
+        &self,
+        config: &Config,
+        plan: &MemoryPlan,
+        directory: &DataDirectory,
+    ) -> Result<Stores, StartError> {
         let dir = directory.path();
         let failed =
             |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
         let engine: Arc<dyn Engine> =
-            Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config))?);
-        let replicas = Replicas::with_row_cache(engine.clone(), row_cache_bytes(config))?;
+            Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
+        let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
         let post = Post::new(replicas.clone());
         let options = FileLogOptions {
             random: self.random.clone(),
@@ -262,21 +266,14 @@ impl Stores {
     }
 }
 
-fn row_cache_bytes(config: &Config) -> usize {
-    size(config.cache.bytes(available_bytes()) / ROW_CACHE_DIVISOR)
-}
-
 fn size(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-fn engine_options(config: &Config) -> EngineOptions {
-    let cache_bytes = config.cache.bytes(available_bytes());
-    let write_buffer =
-        (cache_bytes / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
+fn engine_options(config: &Config, plan: &MemoryPlan) -> EngineOptions {
     EngineOptions {
-        cache_bytes: size(cache_bytes - cache_bytes / ROW_CACHE_DIVISOR),
-        write_buffer_bytes: size(write_buffer),
+        cache_bytes: size(plan.blocks),
+        write_buffer_bytes: size(plan.write_buffer),
         background_jobs: config.cores.max(2),
         ..EngineOptions::default()
     }
@@ -360,16 +357,16 @@ struct Running {
 impl Running {
     fn start(
         config: &Config,
+        plan: &MemoryPlan,
         machine: &Machine,
         node: &Arc<Node>,
-        ports: &Announcement,
-        argv: Vec<String>,
+        facts: query::ServerFacts,
     ) -> Result<Running, StartError> {
         let random = machine.random.clone();
         let queries = query::Service::new(query::ServiceOptions {
             node: node.clone(),
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
-            facts: facts(config, machine, ports, argv),
+            facts,
             scan_threads: config.cores,
             web: outside::web(config),
             scripts: outside::scripts(config),
@@ -379,7 +376,9 @@ impl Running {
             queries.links().set(wire);
         }
         let service = Arc::new(NodeService::new(node.clone(), queries));
-        let house = Arc::new(House::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?);
+        let mut house = House::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
+        house.memory = Budget::new(plan.queries);
+        let house = Arc::new(house);
         let workers = Arc::new(Workers::start(&house, config.cores)?);
         Ok(Running { house, workers })
     }
@@ -408,8 +407,13 @@ fn configured_mb(config: &Config) -> Option<u64> {
     }
 }
 
-fn facts(config: &Config, machine: &Machine, ports: &Announcement, argv: Vec<String>) -> query::ServerFacts {
-    let cache = |bytes: u64| bytes >> 20;
+fn facts(
+    config: &Config,
+    plan: &MemoryPlan,
+    machine: &Machine,
+    ports: &Announcement,
+    argv: Vec<String>,
+) -> query::ServerFacts {
     query::ServerFacts {
         hostname: Text::from(server_name::hostname()),
         reql_port: ports.driver_port,
@@ -418,11 +422,12 @@ fn facts(config: &Config, machine: &Machine, ports: &Announcement, argv: Vec<Str
         canonical_addresses: vec![(Text::from(server_name::hostname()), ports.cluster_port)],
         argv: argv.into_iter().map(Text::from).collect(),
         pid: std::process::id(),
-        cache_mb: cache(config.cache.bytes(available_bytes())),
+        cache_mb: plan.cache >> 20,
         cache_mb_configured: configured_mb(config),
         // rethinkdb-dump and its kin work only with a server that begins so.
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix: machine.clock.unix(),
+        logs: query::LogBook::default(),
     }
 }
 

@@ -3,8 +3,9 @@
 mod support;
 
 use std::io::Write;
+use std::time::Duration;
 
-use support::{Talker, start};
+use support::{Talker, start, start_with};
 
 const EMPTY: &str = r#"{"t":2,"r":[],"n":[]}"#;
 
@@ -23,6 +24,18 @@ fn a_slow_query_does_not_hold_up_the_next() {
     assert_eq!(client.next(), (2, saying("b")));
     house.gates.open("a");
     assert_eq!(client.next(), (1, saying("a")));
+}
+
+#[test]
+fn a_client_that_never_says_who_it_is_is_let_go() {
+    let house = start_with(1, |house| house.handshake_limit = Duration::from_millis(100));
+    let mut known = house.client();
+    let mut silent = Talker::raw(house.address);
+    let mut halfway = Talker::raw(house.address);
+    halfway.stream.write_all(&0x34c2_bdc3_u32.to_le_bytes()).unwrap();
+    assert!(silent.is_closed());
+    halfway.skip_to_end();
+    assert_eq!(known.ask(1, r#"[1,["say","still here"],{}]"#), saying("still here"));
 }
 
 #[test]

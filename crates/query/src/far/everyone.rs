@@ -20,7 +20,7 @@ pub(crate) fn other_rows(
     table: &str,
     identifiers: Identifiers,
 ) -> Result<Vec<Vec<Object>>, EvalError> {
-    let question = Question::System { table: Text::from(table), identifiers, user: cx.user.clone() };
+    let question = Question::System { table: Text::from(table), identifiers, user: cx.asker.name() };
     let question = question.to_bytes();
     let ask = |server| cx.service.links().ask(server, question.clone(), SHORT);
     let asked: Vec<_> = others(cx).into_iter().map(ask).collect();

@@ -11,7 +11,7 @@ use shard::Shard;
 use super::indexed::{IndexPart, Indexed};
 use super::rows::{RowPart, RowSource, Rows};
 use super::steps::stepped;
-use crate::access::{self, Need, Place};
+use crate::access;
 use crate::context::Cx;
 use crate::failure::read_failed;
 use crate::far::{FarRows, FarSource, Patience, Rest, Site, fresh, joined, unreadable};
@@ -61,7 +61,7 @@ impl RowSource {
         patience: &mut Patience,
         near: impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
     ) -> Result<Vec<Found<T>>, EvalError> {
-        access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(self.table.clone())))?;
+        access::check_read(cx, &TableRef::Stored(self.table.clone()))?;
         let mut table = self.table.clone();
         loop {
             match self.look(cx, &table, &near)? {

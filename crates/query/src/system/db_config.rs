@@ -1,9 +1,12 @@
 //! `rethinkdb.db_config`: one row per database; writing it creates, renames and drops.
 
+use cluster::DbId;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
+use uuid::Uuid;
 
 use super::fields::{object, only, string};
+use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::names::check_name;
@@ -29,6 +32,11 @@ impl SystemTable for DbConfigTable {
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         let node = cx.node();
+        let place = match edit.old {
+            Some(old) => Place::Db(DbId(id_of(old)?)),
+            None => Place::Cluster,
+        };
+        access::check(cx, Need::Config, place)?;
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
             (None, Some(_)) if !edit.generated_key => Err(EvalError::op_failed(
@@ -46,6 +54,11 @@ impl SystemTable for DbConfigTable {
             (Some(old), None) => node.drop_db(&string(old, "name")?).map(drop).map_err(admin_failed),
         }
     }
+}
+
+fn id_of(row: &Object) -> Result<Uuid, EvalError> {
+    let text = string(row, "id")?;
+    Uuid::parse_str(&text).map_err(|_| EvalError::op_failed("In `id`: Expected a UUID."))
 }
 
 fn read_name(row: &Object) -> Result<Text, EvalError> {

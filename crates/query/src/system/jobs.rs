@@ -24,10 +24,10 @@ impl SystemTable for JobsTable {
     }
 
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
-        let mine = |job: &Job| cx.user == "admin" || cx.user == job.client.user;
+        let mine = |job: &Job| cx.asker.is("admin") || cx.asker.is(&job.client.user);
         let jobs = cx.service.jobs.list().into_iter().filter(|(_, job)| mine(job));
         let mut rows: Vec<Object> = jobs.map(|(id, job)| row(cx, id, &job, identifiers)).collect();
-        if cx.user == "admin" {
+        if cx.asker.is("admin") {
             rows.extend(index_jobs(cx, identifiers));
         }
         Ok(rows)

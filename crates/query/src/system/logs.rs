@@ -1,10 +1,12 @@
-//! `rethinkdb.logs`: what the server logged. The server keeps its log in a file of its own; here
-//! the table has no rows yet.
+//! `rethinkdb.logs`: what this server logged lately.
 
-use datum::Object;
+use datum::{Datum, Object, Text, Time};
 use reql::EvalError;
 
+use super::fields::object;
+use super::table_config::server_name;
 use crate::context::Cx;
+use crate::log_book::LogLine;
 use crate::table::{Identifiers, SystemTable};
 
 pub(super) struct Logs;
@@ -18,7 +20,34 @@ impl SystemTable for Logs {
         true
     }
 
-    fn rows(&self, _cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
-        Ok(Vec::new())
+    /// The newest line first.
+    fn is_ordered(&self) -> bool {
+        true
     }
+
+    fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let id = Text::from(cx.node().identity().server.to_string());
+        let server = server_name(cx, identifiers);
+        let lines = cx.service.facts.logs.newest_first();
+        Ok(lines.into_iter().map(|line| row(line, &id, &server)).collect())
+    }
+}
+
+fn row(line: LogLine, id: &Text, server: &Text) -> Object {
+    object([
+        ("id", vec![Datum::String(moment(&line)), Datum::String(id.clone())].into()),
+        ("level", line.level.name().into()),
+        ("message", Datum::String(line.message)),
+        ("server", Datum::String(server.clone())),
+        ("timestamp", Datum::Time(Time::new(line.at.as_secs_f64(), 0))),
+        ("uptime", Datum::Number(line.uptime.as_secs_f64())),
+    ])
+}
+
+/// The time of a line as its key writes it: UTC with nanoseconds and no zone.
+fn moment(line: &LogLine) -> Text {
+    let whole = Time::new(line.at.as_secs() as f64, 0);
+    let seconds = reql::op::iso8601::print(&whole).unwrap_or_default();
+    let seconds = seconds.split(['+', '.', 'Z']).next().unwrap_or_default();
+    Text::from(format!("{seconds}.{:09}", line.at.subsec_nanos()))
 }

@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::fields::{object, only, string, strings};
 use super::shard_places::shard_places;
+use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::hook::described_hook;
@@ -111,6 +112,9 @@ impl SystemTable for TableConfigTable {
 fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
     let row = read(cx, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
     let db = db_named(cx, row.db, identifiers);
+    if let Some(db) = cx.catalog().database(&db) {
+        access::check(cx, Need::Config, Place::Db(db.config.id))?;
+    }
     let defaults = TableOptions::default();
     let options = TableOptions {
         primary_key: optional_string(new, "primary_key").unwrap_or(defaults.primary_key),
@@ -123,6 +127,7 @@ fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalErr
 }
 
 fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
+    check_config(cx, id_of(old)?)?;
     let row = read(cx, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
     for (field, why) in [
         ("primary_key", "It's illegal to change a table's primary key"),
@@ -164,9 +169,18 @@ fn db_named(cx: &Cx, db: Text, identifiers: Identifiers) -> Text {
 
 fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
     let id = id_of(old)?;
+    check_config(cx, id)?;
     let catalog = cx.catalog();
     let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
     cx.node().drop_table(&table.db.name, &table.config.name).map(drop).map_err(admin_failed)
+}
+
+/// Who writes a row must also be allowed to configure its table.
+fn check_config(cx: &Cx, id: TableId) -> Result<(), EvalError> {
+    match cx.catalog().table_by_id(id) {
+        Some(table) => access::check(cx, Need::Config, Place::Table(table.db.id, id)),
+        None => Ok(()),
+    }
 }
 
 fn id_of(row: &Object) -> Result<TableId, EvalError> {

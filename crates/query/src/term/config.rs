@@ -2,7 +2,10 @@
 
 use reql::EvalError;
 
+use crate::access::{self, Need, Place};
 use crate::args::Args;
+use crate::context::Cx;
+use crate::read;
 use crate::row::Row;
 use crate::system;
 use crate::table::{Identifiers, SystemRef, TableRef};
@@ -10,31 +13,47 @@ use crate::term::db_admin::special;
 use crate::value::Value;
 
 /// `config`: the writable row of `table_config` or `db_config`.
+///
+/// Who may configure the table or database sees it, whatever they may do in database `rethinkdb`.
 pub(crate) fn config(mut args: Args<'_>) -> Result<Value, EvalError> {
-    match args.take(0)? {
+    let target = args.take(0)?;
+    let cx = args.cx;
+    match target {
         Value::Db(db) => match db.id {
-            Some(id) => row("db_config", &id.to_string()),
+            Some(id) => {
+                access::check(cx, Need::Config, Place::Db(id))?;
+                row(cx, "db_config", &id.to_string())
+            }
             None => Err(special("configure it")),
         },
         Value::Table(slice) if slice.is_whole() => match &slice.table {
-            TableRef::Stored(table) => row("table_config", &table.handle.config.id.uuid().to_string()),
+            TableRef::Stored(table) => {
+                access::check(cx, Need::Config, Place::of_table(&slice.table))?;
+                row(cx, "table_config", &table.handle.config.id.uuid().to_string())
+            }
             TableRef::System(_) => Err(special("configure the tables in it")),
         },
         other => Err(other.mismatch("TABLE").at(0)),
     }
 }
 
-/// `status`: the row of `table_status`.
+/// `status`: the row of `table_status`, for everybody.
 pub(crate) fn status(mut args: Args<'_>) -> Result<Value, EvalError> {
     match args.table(0)? {
-        TableRef::Stored(table) => row("table_status", &table.handle.config.id.uuid().to_string()),
+        TableRef::Stored(table) => row(args.cx, "table_status", &table.handle.config.id.uuid().to_string()),
         TableRef::System(_) => Err(special("configure the tables in it")),
     }
 }
 
-fn row(table: &str, id: &str) -> Result<Value, EvalError> {
+fn row(cx: &Cx, table: &str, id: &str) -> Result<Value, EvalError> {
     let table =
         system::table(table).ok_or_else(|| EvalError::internal(format!("no system table {table}")))?;
-    let table = TableRef::System(SystemRef { table, identifiers: Identifiers::Name });
-    Row::at(table, id.into()).map(Value::Row)
+    let system = SystemRef { table, identifiers: Identifiers::Name };
+    let found = read::system_row(cx, &system, &id.into())?;
+    let table = TableRef::System(system);
+    match found {
+        Some(row) => Row::of_selection(table, row.into()),
+        None => Row::at(table, id.into()),
+    }
+    .map(Value::Row)
 }

@@ -26,11 +26,13 @@ pub(crate) fn db_create(mut args: Args<'_>) -> Result<Value, EvalError> {
 /// `db_drop`: removes a database and its tables.
 pub(crate) fn db_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
     let name = new_name(&mut args)?;
-    access::check(args.cx, Need::Config, Place::Cluster)?;
     if name == SYSTEM_DB {
         return Err(special("delete it"));
     }
     let catalog = args.cx.catalog();
+    if let Some(db) = catalog.database(&name) {
+        access::check_db_and_tables(args.cx, db)?;
+    }
     let tables: Vec<Datum> = catalog
         .database(&name)
         .into_iter()

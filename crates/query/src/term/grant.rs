@@ -4,7 +4,7 @@ use cluster::Scope;
 use datum::{Datum, Text};
 use reql::EvalError;
 
-use crate::access::{self, Need, Place};
+use crate::access;
 use crate::args::Args;
 use crate::failure::admin_failed;
 use crate::ids::{system_db_id, system_table_id};
@@ -27,7 +27,7 @@ pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
     };
     if let Some(table) = system::table("permissions") {
         let table = TableRef::System(SystemRef { table, identifiers: Identifiers::Name });
-        access::check(args.cx, Need::Write, Place::of_table(&table))?;
+        access::check_write(args.cx, &table)?;
     }
     let rights = RightsChange::read(&rights, scope == Scope::Global)?;
     let granted = args.cx.node().grant(&user, scope, |before| rights.apply(before));

@@ -4,6 +4,7 @@ use datum::{Datum, ObjectBuilder, Text};
 use reql::EvalError;
 use shard::{Bounds, Side};
 
+use crate::access;
 use crate::args::Args;
 use crate::context::Cx;
 use crate::everywhere;
@@ -66,6 +67,7 @@ fn table_info(cx: &Cx, table: &TableRef) -> Result<Datum, EvalError> {
 }
 
 fn describe_table(cx: &Cx, table: &TableRef, out: &mut ObjectBuilder) -> Result<(), EvalError> {
+    access::check_read(cx, table)?;
     let mut db = ObjectBuilder::new();
     let (id, db_ref, counts) = match table {
         TableRef::Stored(stored) => {

@@ -49,14 +49,15 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
 pub(crate) fn table_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (db, name) = db_and_name(&mut args)?;
     check_name("Table", &name)?;
-    access::check(args.cx, Need::Config, Place::Db(db.id.unwrap_or_else(system_db_id)))?;
     if db.id.is_none() {
         return Err(special("drop tables in it"));
     }
     let catalog = args.cx.catalog();
-    let row = catalog
-        .table(&db.name, &name)
-        .map_or(Datum::Null, |table| config_row(args.cx, table, Identifiers::Name).into());
+    let table = catalog.table(&db.name, &name);
+    if let Some(table) = table {
+        access::check(args.cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
+    }
+    let row = table.map_or(Datum::Null, |table| config_row(args.cx, table, Identifiers::Name).into());
     args.cx.node().drop_table(&db.name, &name).map_err(admin_failed)?;
     Ok(answer([("tables_dropped", 1.into())], vec![change(row, Datum::Null)]))
 }

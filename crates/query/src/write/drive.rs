@@ -87,10 +87,9 @@ pub(crate) struct Driver<'a> {
 impl<'a> Driver<'a> {
     /// A driver for `table`.
     pub fn new(cx: &'a Cx, table: TableRef, options: WriteOptions) -> Result<Self, EvalError> {
-        let place = Place::of_table(&table);
-        access::check(cx, Need::Write, place)?;
+        access::check_write(cx, &table)?;
         if options.ignore_hook {
-            access::check(cx, Need::Config, place)?;
+            access::check(cx, Need::Config, Place::of_table(&table))?;
         }
         check_read_mode(&table)?;
         let field = table.primary_key();

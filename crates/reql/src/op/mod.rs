@@ -15,7 +15,7 @@ pub mod field;
 mod format;
 pub mod geo;
 mod inspect;
-mod iso8601;
+pub mod iso8601;
 pub mod json;
 pub mod merge;
 mod object;

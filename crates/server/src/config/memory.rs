@@ -16,9 +16,13 @@ pub fn available_bytes() -> u64 {
     machine.into_iter().chain(container).min().unwrap_or(CACHE_BYTES_MIN)
 }
 
-/// Bytes this machine has in all, where it says so.
-pub(super) fn total_bytes() -> Option<u64> {
-    line_of(&read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+/// Bytes this machine has in all, or this container may take, where they say so.
+#[must_use]
+pub fn total_bytes() -> Option<u64> {
+    let machine = read_to_string("/proc/meminfo").ok().and_then(|text| line_of(&text, "MemTotal:"));
+    let container = read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let container = container.and_then(|text| text.trim().parse().ok());
+    machine.into_iter().chain(container).min()
 }
 
 fn available_of_machine(meminfo: &str) -> Option<u64> {

@@ -131,6 +131,12 @@ pub const OPTIONS: &[OptionSpec] = &[
         MACHINE,
         "Memory for caches [default: half of what is free, less 1024 MB]",
     ),
+    option(
+        "memory-limit",
+        One("MB|auto"),
+        MACHINE,
+        "Memory for everything, caches included; queries that need more fail [default: 80% of the machine's]",
+    ),
     short('c', option("cores", One("NUMBER"), MACHINE, "Processor cores to use [default: all]")),
     option("io-threads", One("NUMBER"), ACCEPTED, "Each thread does its own disk operations"),
     option("no-update-check", Nothing, ACCEPTED, "There is no update check"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
-use super::{CacheSize, Config, HttpReach, Peers, Service, TlsFiles};
+use super::{CacheSize, Config, HttpReach, MemoryLimit, Peers, Service, TlsFiles};
 
 const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
@@ -35,6 +35,7 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         cluster,
         http: (!given.flag("no-http-admin")).then_some(http),
         cache: given.one("cache-size").map_or(Ok(CacheSize::Auto), value::cache)?,
+        memory: given.one("memory-limit").map_or(Ok(MemoryLimit::Auto), value::memory_limit)?,
         server_name: given.one("server-name").map(value::name).transpose()?,
         server_tags: if tags.is_empty() { vec![TAG.to_owned()] } else { tags },
         initial_password: given.one("initial-password").map(value::password),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::memory::total_bytes;
 use super::setting::{ConfigError, Setting};
-use super::{CACHE_BYTES_MIN, CacheSize, InitialPassword};
+use super::{CACHE_BYTES_MIN, CacheSize, InitialPassword, MemoryLimit};
 
 /// Both loopback addresses.
 pub(super) const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
@@ -86,6 +86,18 @@ pub(super) fn cache(setting: &Setting) -> Result<CacheSize, ConfigError> {
         return Err(setting.wrong(format!("this machine has {most} megabytes; the number is in megabytes")));
     }
     Ok(CacheSize::Megabytes(megabytes))
+}
+
+pub(super) fn memory_limit(setting: &Setting) -> Result<MemoryLimit, ConfigError> {
+    if text(setting) == "auto" {
+        return Ok(MemoryLimit::Auto);
+    }
+    let megabytes = number(setting, 1, "a number of megabytes or `auto`")?;
+    let most = total_bytes().unwrap_or(u64::MAX) >> 20;
+    if megabytes > most {
+        return Err(setting.wrong(format!("this machine has {most} megabytes; the number is in megabytes")));
+    }
+    Ok(MemoryLimit::Megabytes(megabytes))
 }
 
 pub(super) fn password(setting: &Setting) -> InitialPassword {

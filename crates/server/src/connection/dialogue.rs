@@ -8,7 +8,7 @@ use std::sync::Arc;
 use protocol::Token;
 use reql::Cancel;
 
-use crate::service::Cursor;
+use super::stream::Stream;
 
 /// One piece of work, told apart from earlier ones of the same token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ struct Running {
 enum Active {
     Running(Running),
     /// A stream between two batches.
-    Idle(Box<dyn Cursor>, Arc<Cancel>),
+    Idle(Stream, Arc<Cancel>),
 }
 
 /// The tokens of one connection.
@@ -65,7 +65,7 @@ pub enum ContinueStep {
 /// A batch to fetch.
 pub struct Fetch {
     /// The stream.
-    pub cursor: Box<dyn Cursor>,
+    pub stream: Stream,
     /// Which piece of work this is.
     pub job: Job,
 }
@@ -120,8 +120,8 @@ impl Dialogue {
     }
 
     /// A START that was answered at once with the first batch of a stream.
-    pub fn keep(&mut self, token: Token, cursor: Box<dyn Cursor>) {
-        self.active.insert(token, Active::Idle(cursor, Arc::new(Cancel::new())));
+    pub fn keep(&mut self, token: Token, stream: Stream) {
+        self.active.insert(token, Active::Idle(stream, Arc::new(Cancel::new())));
     }
 
     /// A CONTINUE.
@@ -133,7 +133,7 @@ impl Dialogue {
                 self.active.insert(token, Active::Running(running));
                 ContinueStep::Queued
             }
-            Some(Active::Idle(cursor, cancel)) => ContinueStep::Fetch(self.fetch(token, cursor, cancel, 0)),
+            Some(Active::Idle(stream, cancel)) => ContinueStep::Fetch(self.fetch(token, stream, cancel, 0)),
         }
     }
 
@@ -154,7 +154,7 @@ impl Dialogue {
     }
 
     /// A job ended, with its stream if more may follow.
-    pub fn done(&mut self, token: Token, job: Job, cursor: Option<Box<dyn Cursor>>) -> DoneStep {
+    pub fn done(&mut self, token: Token, job: Job, stream: Option<Stream>) -> DoneStep {
         self.jobs -= 1;
         self.noreply.remove(&job);
         let running = match self.active.remove(&token) {
@@ -165,12 +165,12 @@ impl Dialogue {
             }
             None => return DoneStep::Forget,
         };
-        match cursor {
-            Some(cursor) if running.waiting > 0 => {
-                DoneStep::SendAndFetch(self.fetch(token, cursor, running.cancel, running.waiting - 1))
+        match stream {
+            Some(stream) if running.waiting > 0 => {
+                DoneStep::SendAndFetch(self.fetch(token, stream, running.cancel, running.waiting - 1))
             }
-            Some(cursor) => {
-                self.active.insert(token, Active::Idle(cursor, running.cancel));
+            Some(stream) => {
+                self.active.insert(token, Active::Idle(stream, running.cancel));
                 DoneStep::Send { refuse: 0 }
             }
             None => DoneStep::Send { refuse: running.waiting },
@@ -205,11 +205,11 @@ impl Dialogue {
         }
     }
 
-    fn fetch(&mut self, token: Token, cursor: Box<dyn Cursor>, cancel: Arc<Cancel>, waiting: usize) -> Fetch {
+    fn fetch(&mut self, token: Token, stream: Stream, cancel: Arc<Cancel>, waiting: usize) -> Fetch {
         let job = self.next_job();
         let running = Running { job, cancel, waiting, reply: Reply::Wanted };
         self.active.insert(token, Active::Running(running));
-        Fetch { cursor, job }
+        Fetch { stream, job }
     }
 
     fn next_job(&mut self) -> Job {
@@ -222,7 +222,8 @@ impl Dialogue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::service::Batch;
+    use crate::service::{Batch, Cursor};
+    use ::io::memory::{Account, Budget};
 
     struct Endless;
 
@@ -234,8 +235,8 @@ mod tests {
 
     const TOKEN: Token = Token(5);
 
-    fn endless() -> Option<Box<dyn Cursor>> {
-        Some(Box::new(Endless))
+    fn endless() -> Option<Stream> {
+        Some(Stream::rest(Box::new(Endless), Account::new(Budget::endless())))
     }
 
     #[test]

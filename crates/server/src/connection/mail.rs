@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use ::io::memory::Hold;
 use parking_lot::Mutex;
 use protocol::Token;
 
 use super::dialogue::Job;
+use super::stream::Stream;
 use crate::bell::Line;
-use crate::service::{Cursor, QueryKind};
+use crate::service::QueryKind;
 
 /// An answer, encoded where it was made.
 pub struct Letter {
@@ -18,8 +20,10 @@ pub struct Letter {
     pub job: Job,
     /// The whole frame.
     pub frame: Vec<u8>,
+    /// The memory of the frame.
+    pub hold: Hold,
     /// Where the next batch comes from.
-    pub cursor: Option<Box<dyn Cursor>>,
+    pub stream: Option<Stream>,
     /// What to count.
     pub tally: Tally,
     /// Whether the client wants no answer.

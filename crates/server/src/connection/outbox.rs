@@ -38,6 +38,11 @@ impl Outbox {
         self.bytes.len() - self.sent
     }
 
+    /// Bytes of memory taken.
+    pub fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     /// Sends as much as the client takes. Ready when nothing is left; counts what was sent.
     pub fn poll_send<S: AsyncWrite + Unpin>(
         &mut self,

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Waker};
 use std::time::Instant;
 
+use ::io::memory::Account;
 use bytes::Bytes;
 use protocol::frame::Frame;
 use protocol::request::{self, QueryType};
@@ -15,6 +16,7 @@ use super::answer;
 use super::dialogue::{ContinueStep, Dialogue, DoneStep, Fetch, Job, Reply, StopStep};
 use super::mail::{Letter, Mail, Tally};
 use super::outbox::Outbox;
+use super::stream::Stream;
 use super::work::Errand;
 use crate::desk::Desk;
 use crate::service::{Answer, Begun, PendingAnswer, QueryKind, Session, Work};
@@ -93,11 +95,11 @@ impl Talk {
     /// Takes in what other threads have answered and polls what is on its way.
     pub fn collect(&mut self, out: &mut Outbox) {
         for letter in self.mail.collect() {
-            let Letter { token, job, frame, cursor, tally, noreply } = letter;
+            let Letter { token, job, frame, hold: _hold, stream, tally, noreply } = letter;
             let frame = if noreply { Vec::new() } else { frame };
             self.count(tally);
             self.end_job();
-            let step = self.dialogue.done(token, job, cursor);
+            let step = self.dialogue.done(token, job, stream);
             self.after_job(token, step, out, |out, desk| out.append(frame, desk));
         }
         self.poll_pending(out);
@@ -114,9 +116,11 @@ impl Talk {
             let (job, cancel) = self.start_job(token, Reply::Unknown);
             let errand = self.errand(token, job, tally(QueryKind::Read), false);
             let body = Bytes::copy_from_slice(body);
-            return errand.run_unread(&self.desk.house.pool, cancel, self.session.clone(), body);
+            return errand.run_unread(&self.desk.house, cancel, self.session.clone(), body);
         }
+        let counting = self.desk.account.enter();
         let Begun { noreply, kind, work } = self.session.begin(Bytes::copy_from_slice(body));
+        drop(counting);
         let tally = Tally { kind, started, failed: false };
         let reply = if noreply { Reply::Unwanted } else { Reply::Wanted };
         match work {
@@ -128,7 +132,7 @@ impl Talk {
             }
             Work::Blocking(work) => {
                 let (job, cancel) = self.start_job(token, reply);
-                self.errand(token, job, tally, noreply).run(&self.desk.house.pool, cancel, work);
+                self.errand(token, job, tally, noreply).run(&self.desk.house, cancel, work);
             }
         }
     }
@@ -144,7 +148,8 @@ impl Talk {
         tally.failed = answer.is_err();
         if reply == Reply::Wanted {
             if let Some(cursor) = answer::write(out.bytes(&self.desk), token, answer) {
-                self.dialogue.keep(token, cursor);
+                let account = Account::new(self.desk.house.memory.clone());
+                self.dialogue.keep(token, Stream::rest(cursor, account));
             }
         }
         self.count(tally);
@@ -173,7 +178,7 @@ impl Talk {
     fn fetch(&mut self, token: Token, fetch: Fetch) {
         self.desk.counters.running.fetch_add(1, Relaxed);
         let errand = self.errand(token, fetch.job, tally(QueryKind::Continue), false);
-        errand.fetch(&self.desk.house.pool, fetch);
+        errand.fetch(&self.desk.house, fetch);
     }
 
     /// Sends a job's answer, unless its query was stopped, and what follows from its end.

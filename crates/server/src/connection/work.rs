@@ -3,15 +3,20 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use ::io::memory::{Account, Budget, Hold, Owner};
 use bytes::Bytes;
 use protocol::{Failure, Token};
-use reql::{Cancel, ErrorClass};
+use reql::{Cancel, ErrorClass, EvalError};
 
 use super::answer;
 use super::dialogue::{Fetch, Job};
 use super::mail::{Letter, Mail, Tally};
-use crate::pool::QueryPool;
+use super::stream::Stream;
+use crate::desk::House;
 use crate::service::{Answer, BlockingWork, Session, Work};
+
+/// An answer of at least this size is not encoded before there is room for it.
+const LARGE_ANSWER_BYTES: u64 = 1 << 20;
 
 /// Where a piece of work belongs and where its answer goes.
 pub struct Errand {
@@ -29,22 +34,24 @@ pub struct Errand {
 
 impl Errand {
     /// Runs a query that was read on the connection's thread.
-    pub fn run(self, pool: &QueryPool, cancel: Arc<Cancel>, work: BlockingWork) {
-        pool.run(move || {
+    pub fn run(self, house: &House, cancel: Arc<Cancel>, work: BlockingWork) {
+        let memory = house.memory.clone();
+        house.pool.run(move || {
+            let account = Account::new(memory.clone());
+            let counting = account.enter();
             let answer = guarded(|| work(cancel));
-            self.send(answer);
+            let letter = self.encode(answer, &account, memory);
+            drop(counting);
+            letter.send(account);
         });
     }
 
     /// Reads and runs a query that is too long to be read on the connection's thread.
-    pub fn run_unread(
-        mut self,
-        pool: &QueryPool,
-        cancel: Arc<Cancel>,
-        session: Arc<dyn Session>,
-        body: Bytes,
-    ) {
-        pool.run(move || {
+    pub fn run_unread(mut self, house: &House, cancel: Arc<Cancel>, session: Arc<dyn Session>, body: Bytes) {
+        let memory = house.memory.clone();
+        house.pool.run(move || {
+            let account = Account::new(memory.clone());
+            let counting = account.enter();
             let answer = guarded(|| {
                 let begun = session.begin(body);
                 self.noreply = begun.noreply;
@@ -55,30 +62,71 @@ impl Errand {
                     Work::Blocking(work) => work(cancel),
                 }
             });
-            self.send(answer);
+            let letter = self.encode(answer, &account, memory);
+            drop(counting);
+            letter.send(account);
         });
     }
 
     /// Fetches a stream's next batch.
-    pub fn fetch(self, pool: &QueryPool, fetch: Fetch) {
-        let Fetch { mut cursor, .. } = fetch;
-        pool.run(move || {
+    pub fn fetch(self, house: &House, fetch: Fetch) {
+        let memory = house.memory.clone();
+        house.pool.run(move || {
+            let (mut cursor, account) = fetch.stream.wake();
+            let counting = account.enter();
             let answer = guarded(|| {
                 let batch = cursor.next_batch()?;
                 Ok(Answer::Stream { batch, cursor: Some(cursor) })
             });
-            self.send(answer);
+            let letter = self.encode(answer, &account, memory);
+            drop(counting);
+            letter.send(account);
         });
     }
 
-    fn send(self, answer: Result<Answer, Failure>) {
-        let Errand { token, job, mail, mut tally, noreply } = self;
-        tally.failed = answer.is_err();
+    /// The frame of the answer. From here on its memory is the connection's.
+    fn encode(self, answer: Result<Answer, Failure>, account: &Account, memory: Arc<Budget>) -> Encoded {
+        let answer = answer.and_then(|answer| with_room(answer, account));
+        let failed = answer.is_err();
         let mut frame = Vec::new();
         // The cursor of a noreply query ends here: nobody can ask for its next batch.
-        let cursor = if noreply { None } else { answer::write(&mut frame, token, answer) };
-        mail.deliver(Letter { token, job, frame, cursor, tally, noreply });
+        let cursor = if self.noreply { None } else { answer::write(&mut frame, self.token, answer) };
+        let mut hold = Hold::new(memory, Owner::Connections);
+        hold.set(frame.capacity() as u64);
+        account.give_away(frame.capacity() as u64);
+        Encoded { errand: self, frame, hold, cursor, failed }
     }
+}
+
+/// An answer as it will be sent.
+struct Encoded {
+    errand: Errand,
+    frame: Vec<u8>,
+    hold: Hold,
+    cursor: Option<Box<dyn crate::service::Cursor>>,
+    failed: bool,
+}
+
+impl Encoded {
+    /// Sends it to its connection, with what is left of the stream.
+    fn send(self, account: Arc<Account>) {
+        let Encoded { errand: Errand { token, job, mail, mut tally, noreply }, frame, hold, cursor, failed } =
+            self;
+        tally.failed = failed;
+        let stream = cursor.map(|cursor| Stream::rest(cursor, account));
+        mail.deliver(Letter { token, job, frame, hold, stream, tally, noreply });
+    }
+}
+
+/// A value may be much longer on the wire than it is in memory, where parts are shared.
+fn with_room(answer: Answer, account: &Account) -> Result<Answer, Failure> {
+    if let Answer::Atom { value, .. } = &answer {
+        let bytes = value.json_size() as u64;
+        if bytes >= LARGE_ANSWER_BYTES {
+            account.check_room(bytes).map_err(EvalError::memory)?;
+        }
+    }
+    Ok(answer)
 }
 
 /// A panic is a fault of ours: it costs its query, not the connection.

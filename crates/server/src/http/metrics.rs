@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use ::io::memory::{Budget, Owner};
 use cluster::link::Links;
 use engine::EngineStats;
 use log::{Log, LogStats};
@@ -34,8 +35,10 @@ pub struct Observed {
     pub log: Arc<dyn Log>,
     /// The links to other servers.
     pub links: Links,
-    /// The cache the engine may fill.
+    /// What caches may take together.
     pub cache_bytes_max: u64,
+    /// What queries, cursors and connections draw from.
+    pub memory: Arc<Budget>,
 }
 
 impl Sources {
@@ -68,7 +71,7 @@ impl Sources {
             write_log(&mut page, &observed.log.stats());
             let engine = observed.replicas.engine().stats();
             let rows = observed.replicas.store().row_cache_stats();
-            write_memory(&mut page, &engine, rows, observed.cache_bytes_max);
+            write_memory(&mut page, &engine, rows, observed);
             write_row_cache(&mut page, rows);
             write_levels(&mut page, &engine);
             links::write(&mut page, &observed.links.stats());
@@ -174,14 +177,28 @@ fn write_log(page: &mut Page, log: &LogStats) {
     page.single("rekindle_log_groups", Gauge, "Shards whose log is open.", log.groups as f64);
 }
 
-fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, cache_bytes_max: u64) {
+fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, observed: &Observed) {
     let memory = engine.memory;
-    page.family("rekindle_memory_bytes", Gauge, "Memory of caches and engine, by owner.")
+    let mut family = page.family("rekindle_memory_bytes", Gauge, "Memory, by owner.");
+    family
         .sample(&[("owner", "row_cache")], rows.bytes as f64)
         .sample(&[("owner", "block_cache")], memory.block_cache as f64)
         .sample(&[("owner", "memtables")], memory.memtables as f64)
         .sample(&[("owner", "table_readers")], memory.table_readers as f64);
-    page.single("rekindle_cache_bytes_max", Gauge, "Memory the cache may take.", cache_bytes_max as f64);
+    for owner in Owner::ALL {
+        family.sample(&[("owner", owner.name())], observed.memory.drawn_by(owner) as f64);
+    }
+    let limit = observed.memory.limit() as f64;
+    page.single(
+        "rekindle_query_memory_bytes_max",
+        Gauge,
+        "Memory queries, cursors, connections share.",
+        limit,
+    );
+    let refused = observed.memory.refused() as f64;
+    page.single("rekindle_memory_refused", Counter, "Times one of them was refused memory.", refused);
+    let cache = observed.cache_bytes_max as f64;
+    page.single("rekindle_cache_bytes_max", Gauge, "Memory the cache may take.", cache);
     page.single(
         "rekindle_cache_pinned_bytes",
         Gauge,

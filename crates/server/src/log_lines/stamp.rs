@@ -1,7 +1,9 @@
-//! A moment in UTC, as log files show it.
+//! A line of the log file, written and read: a moment in UTC, the uptime, the level, the message.
 
 use std::fmt;
 use std::time::Duration;
+
+use query::{LogLevel, LogLine};
 
 /// Time since 1970, shown as `2026-01-02T03:04:05.000006`.
 pub(super) struct Stamp(pub Duration);
@@ -14,6 +16,54 @@ impl fmt::Display for Stamp {
         let micros = self.0.subsec_micros();
         write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}")
     }
+}
+
+/// The line as it stands in the file, with its end.
+pub(super) fn line(line: &LogLine) -> String {
+    let LogLine { at, uptime, level, message } = line;
+    let (seconds, micros) = (uptime.as_secs(), uptime.subsec_micros());
+    format!("{} {seconds}.{micros:06}s {}: {message}\n", Stamp(*at), level.name())
+}
+
+/// Reads a line of the file; `None` if it is not one that [`line`] wrote.
+pub(super) fn read(text: &str) -> Option<LogLine> {
+    let (at, rest) = text.split_once(' ')?;
+    let (uptime, rest) = rest.split_once("s ")?;
+    let (level, message) = rest.split_once(": ")?;
+    let (seconds, micros) = uptime.split_once('.')?;
+    Some(LogLine {
+        at: moment(at)?,
+        uptime: Duration::new(seconds.parse().ok()?, 0) + micros_of(micros)?,
+        level: LogLevel::named(level)?,
+        message: message.into(),
+    })
+}
+
+/// The time since 1970 that [`Stamp`] shows like this.
+fn moment(text: &str) -> Option<Duration> {
+    let (date, time) = text.split_once('T')?;
+    let (time, micros) = time.split_once('.')?;
+    let mut numbers = date.split('-').chain(time.split(':')).map(|part| part.parse::<u64>().ok());
+    let mut next = || numbers.next().flatten();
+    let (year, month, day) = (next()?, next()?, next()?);
+    let (hour, minute, second) = (next()?, next()?, next()?);
+    let seconds = days(year, month, day)? * 86_400 + hour * 3600 + minute * 60 + second;
+    Some(Duration::new(seconds, 0) + micros_of(micros)?)
+}
+
+fn micros_of(text: &str) -> Option<Duration> {
+    (text.len() == 6).then(|| text.parse().ok().map(Duration::from_micros)).flatten()
+}
+
+/// Days from 1970-01-01 to a date of that year or later: the opposite of [`date`].
+fn days(year: u64, month: u64, day: u64) -> Option<u64> {
+    let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let year = if month <= 2 { year - 1 } else { year };
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let (era, year_of_era) = (year / 400, year % 400);
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    sound.then(|| (era * 146_097 + day_of_era).saturating_sub(719_468))
 }
 
 /// Year, month and day of a number of days after 1970-01-01.
@@ -41,5 +91,19 @@ mod tests {
         assert_eq!(shown(951_782_400), "2000-02-29T00:00:00.000006");
         assert_eq!(shown(1_709_251_199), "2024-02-29T23:59:59.000006");
         assert_eq!(shown(4_102_444_800), "2100-01-01T00:00:00.000006");
+        for seconds in [0, 951_782_400, 1_709_251_199, 4_102_444_800] {
+            let at = Duration::new(seconds, 6_000);
+            assert_eq!(moment(&Stamp(at).to_string()), Some(at));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_line_is_not_read() {
+        let good = "2026-01-02T03:04:05.000006 1.234567s notice: Server ready, \"a: b\"";
+        let read_back = read(good).map(|found| line(&found));
+        assert_eq!(read_back, Some(format!("{good}\n")));
+        for bad in ["", "x", "2026-01-02T03:04:05.000006 1.2s loud: x", "0000-00-00T0:0:0.0 0.0s warn: x"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
     }
 }

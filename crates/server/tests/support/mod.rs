@@ -155,10 +155,17 @@ pub struct House0 {
 }
 
 pub fn start(worker_count: usize) -> House0 {
+    start_with(worker_count, |_| {})
+}
+
+/// Starts a house that `change` has changed.
+pub fn start_with(worker_count: usize, change: impl FnOnce(&mut House)) -> House0 {
     let gates = Arc::<Gates>::default();
     let service = Arc::new(Puppet(gates.clone()));
     let random = Arc::new(io::real::RealRandom::default());
-    let house = Arc::new(House::new(service, random, "2.4.4".into()).unwrap());
+    let mut house = House::new(service, random, "2.4.4".into()).unwrap();
+    change(&mut house);
+    let house = Arc::new(house);
     let workers = Arc::new(Workers::start(&house, worker_count).unwrap());
     let bound = bind(&[IpAddr::V4(Ipv4Addr::LOCALHOST)], 0).unwrap();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port);
@@ -260,6 +267,11 @@ impl Talker {
         let (answered, body) = self.next();
         assert_eq!(answered, token);
         body
+    }
+
+    /// Reads until the server closes the connection.
+    pub fn skip_to_end(&mut self) {
+        self.stream.read_to_end(&mut self.buffer).unwrap();
     }
 
     /// Whether the server closed the connection after what was read.

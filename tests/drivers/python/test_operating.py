@@ -1,0 +1,136 @@
+"""What a node owes its operator: memory that stays inside its limit, queries that can be stopped,
+a log that can be read with queries."""
+
+import re
+import threading
+import time
+import unittest
+
+from rethinkdb import RethinkDB, r
+from rethinkdb.errors import ReqlOpIndeterminateError, ReqlResourceLimitError
+
+from node import node
+
+LIMIT_MB = 400
+# Memory the allocator keeps for a while, answers on their way, and what one operation makes
+# before anybody looks: a part of the limit, not a multiple of what the queries ask for.
+SLACK_MB = 250
+CLIENTS = 8
+
+
+def peak_mb(pid):
+    """The most memory the process ever had."""
+    with open(f"/proc/{pid}/status") as status:
+        return int(re.search(r"VmHWM:\s+(\d+) kB", status.read())[1]) // 1024
+
+
+def metric(server, name, label=""):
+    found = re.search(rf"^{name}{re.escape(label)} (\S+)$", server.http("/metrics")[1], re.M)
+    return float(found[1])
+
+
+def huge():
+    """About 1.2 GB: 100,000 strings of 12 KB."""
+    return r.range(0, 100_000).map(lambda n: r.expr("x" * 12_000).add(n.coerce_to("string"))).coerce_to("array")
+
+
+class Memory(unittest.TestCase):
+    def test_queries_that_want_too_much_fail_and_everything_else_goes_on(self):
+        with node("--cache-size", "100", "--memory-limit", str(LIMIT_MB)) as server:
+            before = r.connect("127.0.0.1", server.driver_port)
+            r.table_create("t").run(before)
+            r.table("t").insert({"id": 1}).run(before)
+            outcomes = []
+
+            def client(number):
+                connection = r.connect("127.0.0.1", server.driver_port)
+                for query in (huge().count(), huge().order_by(lambda x: x), huge().group(lambda x: x).count()):
+                    try:
+                        outcomes.append(query.run(connection) and "answered")
+                    except ReqlResourceLimitError as error:
+                        outcomes.append(error.message)
+                outcomes.append(r.expr(number).run(connection))
+
+            threads = [threading.Thread(target=client, args=(number,)) for number in range(CLIENTS)]
+            for thread in threads:
+                thread.start()
+            while any(thread.is_alive() for thread in threads):
+                self.assertEqual(r.table("t").get(1).run(before), {"id": 1})
+                for thread in threads:
+                    thread.join(0.05)
+            refused = [text for text in outcomes if isinstance(text, str) and "more memory than is left" in text]
+            self.assertEqual(len(outcomes), 4 * CLIENTS, outcomes)
+            self.assertEqual(len(refused), 3 * CLIENTS, outcomes)
+            self.assertIsNone(server.process.poll(), "the server lives")
+            self.assertLess(peak_mb(server.process.pid), LIMIT_MB + SLACK_MB)
+            self.assertGreaterEqual(metric(server, "rekindle_memory_refused_total"), 3 * CLIENTS)
+            self.assertLess(metric(server, "rekindle_memory_bytes", '{owner="queries"}'), 8 << 20)
+
+    def test_what_fits_is_answered_and_a_cursor_that_waits_is_counted(self):
+        with node("--cache-size", "100", "--memory-limit", str(LIMIT_MB)) as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            fits = r.range(0, 40_000).map(lambda n: r.expr("x" * 1000).add(n.coerce_to("string")))
+            self.assertEqual(len(fits.coerce_to("array").run(connection)), 40_000)
+            r.table_create("t").run(connection)
+            r.table("t").insert([{"id": n, "text": "x" * 100_000} for n in range(100)]).run(connection)
+            stream = r.table("t").run(connection)
+            next(stream)
+            cursors = 'rekindle_memory_bytes', '{owner="cursors"}'
+            self.assertGreater(metric(server, *cursors), 0)
+            stream.close()
+            while metric(server, *cursors) > 0:
+                pass
+
+
+class Jobs(unittest.TestCase):
+    def test_a_long_evaluation_is_stopped_within_a_second(self):
+        with node() as server:
+            mine = r.connect("127.0.0.1", server.driver_port)
+            watcher = r.connect("127.0.0.1", server.driver_port)
+            seen = []
+
+            def run():
+                try:
+                    r.range(0, 1_000_000_000).map(lambda n: n.mul(n)).sum().run(mine)
+                except ReqlOpIndeterminateError as error:
+                    seen.append(error.message)
+
+            thread = threading.Thread(target=run)
+            thread.start()
+            jobs = r.db("rethinkdb").table("jobs").filter(lambda job: job["info"]["query"].match("1000000000"))
+            others = jobs.filter(lambda job: job["info"]["query"].match("jobs").eq(None))
+            while not (found := list(others.run(watcher))):
+                pass
+            job = found[0]
+            self.assertEqual(job["type"], "query")
+            self.assertEqual(set(job["info"]), {"client_address", "client_port", "user", "query"})
+            started = time.monotonic()
+            answer = r.db("rethinkdb").table("jobs").get(job["id"]).delete().run(watcher)
+            self.assertEqual(answer["deleted"], 1)
+            thread.join(10)
+            self.assertLess(time.monotonic() - started, 1)
+            self.assertEqual(seen, ["Query terminated by the `rethinkdb.jobs` table."])
+
+
+class Logs(unittest.TestCase):
+    def test_the_log_can_be_read_newest_first_and_after_a_restart(self):
+        with node("--server-name", "here") as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            logs = list(r.db("rethinkdb").table("logs").run(connection))
+            self.assertIn("Server ready", logs[0]["message"])
+            row = logs[0]
+            self.assertEqual(set(row), {"id", "level", "message", "server", "timestamp", "uptime"})
+            self.assertEqual((row["level"], row["server"]), ("notice", "here"))
+            self.assertRegex(row["id"][0], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}$")
+            server.stop()
+            server.start()
+            again = r.connect("127.0.0.1", server.driver_port)
+            after = list(r.db("rethinkdb").table("logs").run(again))
+            self.assertEqual([row for row in after if row["id"] == logs[0]["id"]], [row])
+            self.assertEqual(sum("Server ready" in row["message"] for row in after), 2)
+            refused = r.db("rethinkdb").table("logs").delete().run(again)
+            self.assertIn("illegal to write to the `rethinkdb.logs` table", refused["first_error"])
+
+
+if __name__ == "__main__":
+    unittest.main()
