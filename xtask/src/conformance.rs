@@ -75,7 +75,7 @@ fn check(update: bool) -> Result<u64> {
 
 fn measure(suite: &Path) -> Result<BTreeMap<String, Area>> {
     let folder = tempfile::tempdir().context("a folder for the node's data")?;
-    let mut node = Node::start(&default_program(), folder.path(), &["--no-http-admin"])?;
+    let mut node = Node::start(&default_program(), folder.path(), &["--no-http-admin", "--enable-js"])?;
     let port = node.wait_until_ready()?.driver.to_string();
     let report = folder.path().join("outcomes.json");
     let python = cache().join("venv/bin/python");
@@ -119,10 +119,24 @@ fn areas(report: &Value) -> Result<BTreeMap<String, Area>> {
     Ok(areas)
 }
 
+/// Whether what was got speaks of a crash, a dropped connection or a timeout; what was expected may.
 fn is_lost(detail: &str) -> bool {
+    let got = detail.rsplit_once(", got ").map_or(detail, |(_, got)| got);
     ["Connection", "connection lost", "timed out", "timeout", "Broken pipe"]
         .iter()
-        .any(|sign| detail.contains(sign))
+        .any(|sign| got.contains(sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_lost;
+
+    #[test]
+    fn only_what_was_got_tells_of_a_loss() {
+        assert!(is_lost("expected 1, got the query timed out"));
+        assert!(is_lost("Connection is closed."));
+        assert!(!is_lost("expected 'timed out after 1.000 seconds', got 'no such host'"));
+    }
 }
 
 fn read_floor(text: &str) -> Result<BTreeMap<String, u64>> {

@@ -189,6 +189,14 @@ mod tests {
     }
 
     #[test]
+    fn servers_to_join_are_taken_in_their_order() {
+        let Request::Serve(config, _) = words("-j a:1 --join b:2").unwrap() else {
+            panic!("another request")
+        };
+        assert_eq!(config.peers.join, ["a:1", "b:2"]);
+    }
+
+    #[test]
     fn each_command_has_its_request() {
         assert!(matches!(words("create -d x"), Ok(Request::Create(_))));
         assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, Opening::Open))));
@@ -202,10 +210,6 @@ mod tests {
     #[test]
     fn a_mistake_is_named() {
         assert!(refused("--driver-prot 1").contains("--driver-port"));
-        assert_eq!(
-            refused("--join a:1"),
-            "--join a:1: not supported: this version runs a single server; leave it out"
-        );
         assert!(refused("--daemon").starts_with("--daemon: not supported: let a service manager"));
         assert!(refused("serve --config-file /no/such/file").contains("/no/such/file"));
         assert!(refused("--no-http-admin=1").contains("--no-http-admin"));
