@@ -21,7 +21,7 @@ use crate::context::{Cx, Surroundings};
 use crate::cursors::Pull;
 use crate::edit::Target;
 use crate::failure::{read_failed, write_failed};
-use crate::far::{BatchEnd, FarBatch, Outcome, Part, Question, Site, WriteQuestion, pack_reports};
+use crate::far::{BatchEnd, FarBatch, Fitness, Outcome, Part, Question, Site, WriteQuestion, pack_reports};
 use crate::gather::Local;
 use crate::links::Errand;
 use crate::order::{IndexRead, KeyOrder, Placed, PlacedItems};
@@ -92,7 +92,10 @@ impl Inner {
 
     fn answer(self: Arc<Self>, from: ServerId, question: Question, reply: Reply) {
         match question {
-            Question::Get { table, mode, keys } if keys.len() <= INLINE_KEYS => {
+            // To confirm who leads may take a while.
+            Question::Get { table, mode, keys }
+                if keys.len() <= INLINE_KEYS && mode != ReadMode::Majority =>
+            {
                 reply(Ok(self.get(table, mode, &keys)));
             }
             Question::Write(write) if write.keys.len() == 1 => self.write_one(&write, reply),
@@ -161,9 +164,11 @@ impl Inner {
     ) -> Outcome<Vec<P>> {
         self.table(part.table, part.mode).and_then(|table| {
             let mut parts = Vec::new();
+            let mut fitness = Fitness::new(part.mode);
             for (shard, range) in part.ranges.iter().flat_map(|range| table.handle.covering(range)) {
                 match self.service.reader(shard, part.mode) {
                     // An index is read by whole shards: whoever asked knows other ones.
+                    Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
                     Some(Site::Near(shard)) if part.index.is_some() && range != *shard.range() => {
                         return Outcome::Moved(None);
                     }
@@ -193,8 +198,10 @@ impl Inner {
     fn get(&self, table: TableId, mode: ReadMode, keys: &[PrimaryKey]) -> Bytes {
         let rows = self.table(table, mode).and_then(|table| {
             let mut rows = Vec::with_capacity(keys.len());
+            let mut fitness = Fitness::new(mode);
             for key in keys {
                 let found = match self.service.reader(table.handle.shard(key), mode) {
+                    Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
                     Some(Site::Near(shard)) => shard.get(key),
                     Some(Site::Far(server)) => return Outcome::Moved(Some(server)),
                     None => return Outcome::Moved(None),

@@ -12,7 +12,7 @@ use crate::access;
 use crate::context::Cx;
 use crate::everywhere;
 use crate::failure::{key_error, read_failed};
-use crate::far::{FarKeys, Patience, Site, fresh, unreadable};
+use crate::far::{FarKeys, Fitness, Patience, Site, fresh, unreadable};
 use crate::order::KeyOrder;
 use crate::table::{StoredTable, SystemRef, TableRef};
 
@@ -62,9 +62,11 @@ fn try_rows(
     rows: &mut [Datum],
 ) -> Result<Vec<usize>, EvalError> {
     let mut moved = Vec::new();
+    let mut fitness = Fitness::new(table.read_mode);
     let mut far: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
     for i in waiting {
         match cx.service.reader(table.handle.shard(&keys[*i]), table.read_mode) {
+            Some(Site::Near(shard)) if !fitness.allows(shard) => moved.push(*i),
             Some(Site::Near(shard)) => match shard.get(&keys[*i]) {
                 Ok(row) => {
                     cx.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);

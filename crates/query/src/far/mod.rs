@@ -26,5 +26,5 @@ pub(crate) use gather::{FarTally, unless_lost};
 pub(crate) use keys::FarKeys;
 pub(crate) use question::{Edits, Part, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
-pub(crate) use site::{Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
+pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
 pub(crate) use write::{FarWrite, WriteTo};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Route, ServerId, ShardHandle};
+use cluster::{GroupId, Route, ServerId, ShardHandle};
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use reql::EvalError;
 use shard::Shard;
@@ -59,6 +59,33 @@ impl Service {
                 None => self.leader(shard),
             },
         }
+    }
+}
+
+/// Which shards that are here may be read in one mode; each is asked once.
+pub(crate) struct Fitness {
+    mode: ReadMode,
+    known: Vec<(GroupId, bool)>,
+}
+
+impl Fitness {
+    /// Nothing asked yet.
+    pub fn new(mode: ReadMode) -> Fitness {
+        Fitness { mode, known: Vec::new() }
+    }
+
+    /// Whether `shard` may be read now. For linearizable reads a majority must confirm that it leads,
+    /// which blocks meanwhile; if none does, the shard is to be looked for again.
+    pub fn allows(&mut self, shard: &Shard) -> bool {
+        if self.mode != ReadMode::Majority {
+            return true;
+        }
+        if let Some((_, fit)) = self.known.iter().find(|(group, _)| *group == shard.group()) {
+            return *fit;
+        }
+        let fit = shard.confirm().wait().is_ok();
+        self.known.push((shard.group(), fit));
+        fit
     }
 }
 

@@ -14,7 +14,7 @@ use super::steps::stepped;
 use crate::access;
 use crate::context::Cx;
 use crate::failure::read_failed;
-use crate::far::{FarRows, FarSource, Patience, Rest, Site, fresh, joined, unreadable};
+use crate::far::{FarRows, FarSource, Fitness, Patience, Rest, Site, fresh, joined, unreadable};
 use crate::order::{KeyOrder, PlacedItems};
 use crate::table::{StoredTable, TableRef};
 
@@ -80,8 +80,10 @@ impl RowSource {
         near: &impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
     ) -> Result<Result<Vec<Found<T>>, KeyRange>, EvalError> {
         let mut parts = Vec::new();
+        let mut fitness = Fitness::new(table.read_mode);
         for (shard, range) in table.handle.covering(&self.range) {
             match cx.service.reader(shard, table.read_mode) {
+                Some(Site::Near(shard)) if !fitness.allows(shard) => return Ok(Err(range)),
                 Some(Site::Near(shard)) => parts.push(Found::Near(near(table, shard, range)?)),
                 Some(Site::Far(server)) => push_far(&mut parts, server, range),
                 None => return Ok(Err(range)),
