@@ -51,4 +51,8 @@ pub trait Serve: Send + Sync {
     /// Answers `question` of `from` through `reply`, now or later, from any thread. Called on a thread
     /// of the links: it must not wait.
     fn serve(&self, from: ServerId, question: Bytes, reply: Reply);
+
+    /// The link to `server` is gone: whatever is kept or still worked at for it may go. Called on a
+    /// thread of the links: it must not wait. Whoever keeps nothing has nothing to do.
+    fn gone(&self, _server: ServerId) {}
 }

@@ -86,6 +86,10 @@ impl Serve for Reception {
             None => reply(Err("this server is still starting".to_owned())),
         }
     }
+
+    fn gone(&self, server: ServerId) {
+        self.desk.get().iter().for_each(|desk| desk.gone(server));
+    }
 }
 
 impl Receiver for Reception {
@@ -103,6 +107,7 @@ impl Receiver for Reception {
     fn silent(&self, server: ServerId) {
         tracing::info!("Disconnected from server {server}");
         self.met.lock().members.remove(&server);
+        self.gone(server);
         self.log.peers_silent(self.post.peers_on(server));
     }
 

@@ -96,6 +96,11 @@ impl Serve for Desk {
             _ => reply(Err("the question is for nobody here".to_owned())),
         }
     }
+
+    fn gone(&self, server: ServerId) {
+        let Some(core) = self.0.upgrade() else { return };
+        core.queries.get().iter().for_each(|queries| queries.gone(server));
+    }
 }
 
 /// Answers on a thread of its own: these questions are rare, and wait for the disk.

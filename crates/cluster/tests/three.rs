@@ -335,3 +335,29 @@ fn replicas_are_added_and_taken_away_while_rows_are_written() {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// Remembers who it was told is gone.
+#[derive(Default)]
+struct Farewells(parking_lot::Mutex<Vec<ServerId>>);
+
+impl Serve for Farewells {
+    fn serve(&self, _from: ServerId, _question: bytes::Bytes, reply: rekindle_cluster::Reply) {
+        reply(Err("nothing is answered here".to_owned()));
+    }
+
+    fn gone(&self, server: ServerId) {
+        self.0.lock().push(server);
+    }
+}
+
+#[test]
+fn who_answers_queries_hears_that_a_server_is_gone() {
+    let hub = Arc::new(Hub::default());
+    let machine = Machine::new("a");
+    let a = machine.start(&hub, None);
+    let farewells = Arc::new(Farewells::default());
+    a.node.answer_queries(farewells.clone());
+    let server = a.node.identity().server;
+    a.node.desk().gone(server);
+    assert_eq!(*farewells.0.lock(), [server]);
+}

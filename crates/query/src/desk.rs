@@ -61,14 +61,6 @@ impl QuestionDesk {
     pub fn new(service: Arc<Service>) -> QuestionDesk {
         QuestionDesk(Arc::new(Inner { service, running: Mutex::default() }))
     }
-
-    /// Stops what runs for `server` and ends its cursors: the link to it is gone.
-    pub fn forget(&self, server: ServerId) {
-        let running = self.0.running.lock();
-        running.iter().filter(|((owner, _), _)| *owner == server).for_each(|(_, cancel)| cancel.set());
-        drop(running);
-        self.0.service.cursors.forget(server);
-    }
 }
 
 impl Serve for QuestionDesk {
@@ -79,6 +71,14 @@ impl Serve for QuestionDesk {
         } else {
             inner.read(from, question, reply);
         }
+    }
+
+    /// Stops what runs for `server` and ends its cursors.
+    fn gone(&self, server: ServerId) {
+        let running = self.0.running.lock();
+        running.iter().filter(|((owner, _), _)| *owner == server).for_each(|(_, cancel)| cancel.set());
+        drop(running);
+        self.0.service.cursors.forget(server);
     }
 }
 
@@ -331,11 +331,9 @@ impl Inner {
             let cancel = cursor.cancel();
             if !cursor.is_over() {
                 self.service.cursors.keep(key, cursor, self.service.node().clock().now());
-            }
-            if cancel.is_set() {
-                // Stopped by its owner, who does not listen, or forgotten: whoever still asks begins anew.
-                self.service.cursors.take(key);
-                return Outcome::<()>::Moved(None).to_bytes(|(), _| ());
+                if cancel.is_set() {
+                    self.service.cursors.take(key);
+                }
             }
             batch
         })

@@ -10,6 +10,7 @@ mod syntax;
 
 use std::sync::Arc;
 
+use cluster::Serve;
 use datum::Datum;
 use rekindle_query::{Answer, QueryError};
 use reql::Cancel;
@@ -96,7 +97,7 @@ fn a_stream_that_is_lost_goes_on_where_it_was() {
         seen.extend(batch.items);
         done = batch.done;
         // The node that reads forgets everything between two batches.
-        house.desk.iter().for_each(|desk| desk.forget(support::ASKER));
+        house.desk.iter().for_each(|desk| desk.gone(support::ASKER));
     }
     let expected: Vec<Datum> = (0..ROWS).map(|id| Datum::Number(id as f64)).collect();
     assert!(seen == expected, "{} rows", seen.len());
