@@ -4,10 +4,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rekindle_fuzz::run::{self, Plan};
-use rekindle_fuzz::supervise;
+use rekindle_fuzz::supervise::{self, Errand};
 use rekindle_fuzz::targets::{self, Target};
 
 const USAGE: &str = "usage: rekindle-fuzz TARGET|all [--seconds N] [--seed N] [--runs N] [--input FILE]";
@@ -18,6 +19,15 @@ struct Options {
     seed: Option<u64>,
     runs: u64,
     input: Option<PathBuf>,
+}
+
+impl Options {
+    /// The same for one worker, without target and seed.
+    fn of_worker(&self) -> Vec<String> {
+        let numbers = [("--seconds", self.seconds.to_string()), ("--runs", self.runs.to_string())];
+        let input = self.input.iter().map(|file| ("--input", file.display().to_string()));
+        numbers.into_iter().chain(input).flat_map(|(name, value)| [name.to_owned(), value]).collect()
+    }
 }
 
 fn main() -> ExitCode {
@@ -31,12 +41,33 @@ fn main() -> ExitCode {
     };
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os(supervise::WORKER).is_none() {
-        return match supervise::supervise(home, options.seed.unwrap_or_else(some_seed)) {
-            Ok(0) => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        };
+        return supervise_all(&options, home);
     }
     work(&options, home)
+}
+
+/// A worker for each target, as many at once as there are processors; the rest go on when one fails.
+fn supervise_all(options: &Options, home: &Path) -> ExitCode {
+    let seed = options.seed.unwrap_or_else(some_seed);
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let attend = || {
+        while let Some(target) = options.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let errand = Errand { target: target.name(), options: options.of_worker(), seed };
+            match supervise::supervise(home, &errand) {
+                Ok(0) => {}
+                Ok(_) => failed.store(true, Ordering::Relaxed),
+                Err(error) => {
+                    eprintln!("{}: no worker: {error}", errand.target);
+                    failed.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        (0..processors).for_each(|_| drop(scope.spawn(attend)));
+    });
+    if failed.into_inner() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn work(options: &Options, home: &Path) -> ExitCode {
