@@ -2,72 +2,31 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod machine;
+
 use std::ops::Bound;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use datum::{Datum, Object, PrimaryKey, Text};
-use engine::memory::MemoryEngine;
-use engine::{Batch, Direction, Engine, Space};
-use io::Files;
-use io::sim::{SimClock, SimFiles, SimRandom};
+use datum::{Datum, PrimaryKey, Text};
+use engine::{Batch, Direction, Space};
 use log::Durability;
-use log::file::{FileLog, FileLogOptions};
+use machine::Machine;
 use rekindle_cluster::{
-    IndexProgress, IndexWork, Node, NodeOptions, Overwrite, Post, ShardsWanted, TableChange, TableHandle,
-    TableOptions, Worked,
+    IndexProgress, IndexWork, Node, Overwrite, ShardsWanted, TableChange, TableHandle, TableOptions, Worked,
 };
 use reql::StoredFunc;
-use shard::{Bounds, Decision, IndexId, IndexKind, IndexQuery, Replicas, RowOrder};
+use shard::{Bounds, Decision, IndexId, IndexKind, IndexQuery, RowOrder};
 use storage::TableId;
 
-struct Machine {
-    engine: Arc<dyn Engine>,
-    files: Arc<dyn Files>,
-}
-
-impl Machine {
-    fn new() -> Machine {
-        let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
-        files.create_dir_all(&PathBuf::from("data")).unwrap();
-        Machine { engine: Arc::new(MemoryEngine::new()), files }
+/// Keys of index entries, of any index.
+fn entries(machine: &Machine) -> usize {
+    let view = machine.engine.snapshot().unwrap();
+    let mut scan = view.scan(Space::Index, (Bound::Unbounded, Bound::Unbounded), Direction::Ascending);
+    let mut count = 0;
+    while scan.next().unwrap().is_some() {
+        count += 1;
     }
-
-    fn open(&self) -> Arc<Node> {
-        let replicas = Replicas::new(self.engine.clone()).unwrap();
-        let clock = Arc::new(SimClock::new());
-        let dir = PathBuf::from("data");
-        let post = Post::new(replicas.clone());
-        let options = FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
-        let log =
-            FileLog::open(self.files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
-        Node::open(NodeOptions {
-            dir,
-            server_name: Text::from_static("test"),
-            server_tags: vec![Text::from_static("default")],
-            replicas,
-            log: Arc::new(log.unwrap()),
-            post,
-            cache_size_mb: None,
-            addresses: Vec::new(),
-            clock,
-            files: self.files.clone(),
-            random: Arc::new(SimRandom::new(7)),
-            admin_password: (Object::default(), false),
-        })
-        .unwrap()
-    }
-
-    /// Keys of index entries, of any index.
-    fn entries(&self) -> usize {
-        let view = self.engine.snapshot().unwrap();
-        let mut scan = view.scan(Space::Index, (Bound::Unbounded, Bound::Unbounded), Direction::Ascending);
-        let mut count = 0;
-        while scan.next().unwrap().is_some() {
-            count += 1;
-        }
-        count
-    }
+    count
 }
 
 fn table(node: &Node) -> Arc<TableHandle> {
@@ -176,12 +135,12 @@ fn nothing_is_left_of_a_dropped_index() {
         create(&node, name);
     }
     build(&node);
-    assert_eq!(machine.entries(), 150);
+    assert_eq!(entries(&machine), 150);
     let id = table(&node).config.id;
     node.drop_index(id, &"a".into()).unwrap();
-    assert_eq!(machine.entries(), 100);
+    assert_eq!(entries(&machine), 100);
     node.rename_index(id, &"b".into(), &"c".into(), Overwrite::Yes).unwrap();
-    assert_eq!(machine.entries(), 50);
+    assert_eq!(entries(&machine), 50);
     assert_eq!(threes(&node, "c"), 7);
     create(&node, "d");
     build(&node);
@@ -204,8 +163,8 @@ fn a_drop_that_a_crash_interrupted_is_finished_at_the_next_start() {
     let key = [id.as_bytes(), &9_u32.to_be_bytes()[..], b"key"].concat();
     batch.put(Space::Index, &key, bytes::Bytes::from_static(&[1, 0, 0]));
     machine.engine.write(batch).unwrap();
-    assert_eq!(machine.entries(), 51);
+    assert_eq!(entries(&machine), 51);
     let node = machine.open();
-    assert_eq!(machine.entries(), 50);
+    assert_eq!(entries(&machine), 50);
     assert_eq!(threes(&node, "a"), 7);
 }

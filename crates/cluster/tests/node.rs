@@ -1,59 +1,12 @@
 //! A node opened, changed, and opened again over the same engine and log.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+mod machine;
 
 use datum::{Datum, Object, PrimaryKey, Text};
-use engine::Engine;
-use engine::memory::MemoryEngine;
-use io::Files;
-use io::sim::{SimClock, SimFiles, SimRandom};
 use log::Durability;
-use log::file::{FileLog, FileLogOptions};
-use rekindle_cluster::{Node, NodeOptions, Post, ShardsWanted, TableChange, TableOptions};
-use shard::{Decision, Replicas};
-
-struct Machine {
-    engine: Arc<dyn Engine>,
-    files: Arc<dyn Files>,
-}
-
-impl Machine {
-    fn new() -> Machine {
-        let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
-        files.create_dir_all(&PathBuf::from("data")).unwrap();
-        Machine { engine: Arc::new(MemoryEngine::new()), files }
-    }
-
-    fn open(&self) -> Arc<Node> {
-        let replicas = Replicas::new(self.engine.clone()).unwrap();
-        let post = Post::new(replicas.clone());
-        let clock = Arc::new(SimClock::new());
-        let dir = PathBuf::from("data");
-        let log = FileLog::open(
-            self.files.clone(),
-            clock.clone(),
-            &dir.join("log"),
-            replicas.clone(),
-            FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() },
-        );
-        Node::open(NodeOptions {
-            dir,
-            server_name: Text::from_static("test"),
-            server_tags: vec![Text::from_static("default")],
-            replicas,
-            log: Arc::new(log.unwrap()),
-            post,
-            cache_size_mb: None,
-            addresses: Vec::new(),
-            clock,
-            files: self.files.clone(),
-            random: Arc::new(SimRandom::new(7)),
-            admin_password: (Object::default(), false),
-        })
-        .unwrap()
-    }
-}
+use machine::Machine;
+use rekindle_cluster::{Node, ShardsWanted, TableChange, TableOptions};
+use shard::Decision;
 
 fn row(n: i32) -> (PrimaryKey, Object) {
     let id = Datum::from(format!("{n:08x}"));
