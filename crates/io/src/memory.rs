@@ -15,6 +15,7 @@
 mod account;
 mod budget;
 mod metered;
+mod purge;
 
 pub use account::{Account, Work, check};
 pub use budget::{Budget, Hold, OverBudget, Owner};

@@ -109,10 +109,10 @@ impl Bell {
 
     /// Rings: the party will be stepped after this call.
     pub fn ring(&self) {
-        if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP {
-            if let Some(ringer) = self.ringer.get() {
-                ringer();
-            }
+        if self.state.swap(RUNG, Ordering::SeqCst) == ASLEEP
+            && let Some(ringer) = self.ringer.get()
+        {
+            ringer();
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::budget::{Budget, OverBudget, Owner};
 use super::metered::net;
+use super::purge::purge;
 
 /// A thread looks at the budget each time it has allocated this much more. What a query holds may
 /// be wrong by this much per thread.
@@ -13,6 +14,9 @@ const STEP_BYTES: i64 = 256 << 10;
 
 /// An account draws this much at once, so that the budget is not asked at every step.
 const DRAW_BYTES: i64 = 1 << 20;
+
+/// Whoever drew as much as this at once leaves enough behind for the allocator to be told.
+const PURGE_BYTES: i64 = 16 << 20;
 
 /// What one query holds. Dropping it gives everything back.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ struct State {
     /// Allocated less freed by threads that worked for the account.
     held: i64,
     drawn: i64,
+    /// The most that was ever drawn.
+    drawn_max: i64,
 }
 
 thread_local! {
@@ -66,7 +72,6 @@ impl Account {
     }
 
     /// From now on this thread's allocations go on this account, until the answer is dropped.
-    #[must_use]
     pub fn enter(self: &Arc<Account>) -> Work {
         Work { before: switch(Some(self.clone())), this_thread: PhantomData }
     }
@@ -102,6 +107,7 @@ impl Account {
                 let wanted = (state.held - state.drawn).max(DRAW_BYTES);
                 self.budget.draw(state.owner, wanted.unsigned_abs())?;
                 state.drawn += wanted;
+                state.drawn_max = state.drawn_max.max(state.drawn);
             } else if state.drawn - state.held.max(0) > 4 * DRAW_BYTES {
                 self.set_drawn(state, state.held.max(0) + DRAW_BYTES);
             }
@@ -119,10 +125,19 @@ impl Account {
     }
 
     fn forget(&self) {
-        self.with_state(|state| {
+        self.end();
+    }
+
+    /// Gives everything back: to the budget, and, when it was much, to the system.
+    fn end(&self) {
+        let drawn_max = self.with_state(|state| {
             state.held = 0;
             self.set_drawn(state, 0);
+            std::mem::take(&mut state.drawn_max)
         });
+        if drawn_max >= PURGE_BYTES {
+            purge();
+        }
     }
 
     fn with_state<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
@@ -132,13 +147,13 @@ impl Account {
 
 impl State {
     fn new() -> State {
-        State { owner: Owner::Queries, held: 0, drawn: 0 }
+        State { owner: Owner::Queries, held: 0, drawn: 0, drawn_max: 0 }
     }
 }
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.with_state(|state| self.set_drawn(state, 0));
+        self.end();
     }
 }
 
