@@ -37,7 +37,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
     let update = arguments.iter().any(|argument| argument == "--update");
     match check(update) {
-        Ok(failed) if failed == 0 => ExitCode::SUCCESS,
+        Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("conformance: {error:#}");
@@ -127,6 +127,15 @@ fn is_lost(detail: &str) -> bool {
         .any(|sign| got.contains(sign))
 }
 
+fn read_floor(text: &str) -> Result<BTreeMap<String, u64>> {
+    let mut floor = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let Some((name, number)) = line.rsplit_once(' ') else { bail!("{FLOOR}: {line:?} is no floor") };
+        floor.insert(name.to_owned(), number.parse().with_context(|| format!("{FLOOR}: {line:?}"))?);
+    }
+    Ok(floor)
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_lost;
@@ -137,13 +146,4 @@ mod tests {
         assert!(is_lost("Connection is closed."));
         assert!(!is_lost("expected 'timed out after 1.000 seconds', got 'no such host'"));
     }
-}
-
-fn read_floor(text: &str) -> Result<BTreeMap<String, u64>> {
-    let mut floor = BTreeMap::new();
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
-        let Some((name, number)) = line.rsplit_once(' ') else { bail!("{FLOOR}: {line:?} is no floor") };
-        floor.insert(name.to_owned(), number.parse().with_context(|| format!("{FLOOR}: {line:?}"))?);
-    }
-    Ok(floor)
 }

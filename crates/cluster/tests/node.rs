@@ -1,5 +1,7 @@
 //! A node opened, changed, and opened again over the same engine and log.
 
+#![allow(clippy::unwrap_used)]
+
 mod machine;
 
 use datum::{Datum, Object, PrimaryKey, Text};

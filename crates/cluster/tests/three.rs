@@ -1,5 +1,7 @@
 //! Several nodes in one process: they join, share tables, lose one, and miss nothing.
 
+#![allow(clippy::unwrap_used)]
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;

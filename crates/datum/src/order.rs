@@ -119,8 +119,8 @@ impl PartialEq for Object {
 /// with its sign and for a time in another zone.
 fn differ_for_sure(a: &[u8], b: &[u8]) -> bool {
     const CHUNK_BYTES: usize = 64;
-    let chunks = a.chunks(CHUNK_BYTES).zip(b.chunks(CHUNK_BYTES));
-    let (from, to) = chunks.skip_while(|(a, b)| a == b).next().unwrap_or_default();
+    let mut chunks = a.chunks(CHUNK_BYTES).zip(b.chunks(CHUNK_BYTES));
+    let (from, to) = chunks.find(|(a, b)| a != b).unwrap_or_default();
     let place = from.iter().zip(to).find(|(a, b)| a != b);
     let is_sign = matches!(place, Some((b'-', b'0') | (b'0', b'-')));
     !is_sign && memmem::find(a, b"$reql_type$").is_none()

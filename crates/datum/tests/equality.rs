@@ -1,5 +1,7 @@
 //! Equality of stored rows agrees with the order of their values.
 
+#![allow(clippy::unwrap_used)]
+
 use rekindle_datum::{Datum, Object, json, row};
 
 fn stored(text: &str) -> Object {

@@ -1,5 +1,7 @@
 //! The handshake as a client sees it: every version, every refusal, bytes in any pieces.
 
+#![allow(clippy::unwrap_used)]
+
 use rekindle_protocol::handshake::{
     Accounts, ClientHandshake, ClientStep, Established, HandshakeFailed, Progress, Randomness,
     ServerHandshake, Step, Version,

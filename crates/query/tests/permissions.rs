@@ -4,6 +4,8 @@
 //! of the narrowest scope counts, no word means no, database `rethinkdb` is not part of everything,
 //! and writing takes reading. The first right that is missing is the one the error names.
 
+#![allow(clippy::unwrap_used)]
+
 // The notation is shared with the tests of `reql`, which know the crate by this name.
 extern crate reql as rekindle_reql;
 

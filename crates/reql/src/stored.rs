@@ -129,7 +129,7 @@ mod tests {
         let closed = closure(inner, &scope, Answer::Datum).expect("x is bound");
         let stored = StoredFunc::of_closure(&closed).expect("it has a text");
         assert_eq!(
-            &*stored.text(),
+            stored.text(),
             r#"[69,[[2,[2]],[2,[{"a":[2,[1]]},[10,[2]],[64,[[69,[[2,[1]],[10,[1]]]],[10,[2]]]]]]]]"#
         );
         assert!(stored.func().captures.is_empty());

@@ -129,10 +129,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             }
             next = Round::Again;
         }
-        if self.desk.interrupting.get() {
-            if let Phase::Queries(talk) = &mut self.phase {
-                talk.interrupt();
-            }
+        if self.desk.interrupting.get()
+            && let Phase::Queries(talk) = &mut self.phase
+        {
+            talk.interrupt();
         }
         if self.is_too_slow(cx) {
             return Round::Over;

@@ -165,9 +165,9 @@ async fn answer_bell(desk: Rc<Desk>) {
 
 /// A connection that panicked met a fault of ours; its neighbours go on.
 fn report(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        if error.is_panic() {
-            tracing::error!("a driver connection was lost to a fault of the server: {error}");
-        }
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!("a driver connection was lost to a fault of the server: {error}");
     }
 }

@@ -1,5 +1,7 @@
 //! Connections as a driver sees them: who is answered, when, and with what.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::io::Write;

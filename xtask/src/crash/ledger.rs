@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
-use serde_json::Value;
 
 use super::client::Client;
 
@@ -78,7 +77,7 @@ impl Ledger {
         for row in client.ask_all("[1,[15,[[14,[\"test\"]],\"crash\"]]]")? {
             let version = row["version"].as_u64().unwrap_or(0);
             let Some(key) = row["id"].as_str().map(str::to_owned) else { continue };
-            if row["filler"] != Value::from(filler(&key, version)) {
+            if row["filler"] != filler(&key, version) {
                 verdict.broken += 1;
                 verdict.example(format!("document {key} version {version} is not whole"));
             }

@@ -27,10 +27,10 @@ impl Count {
             self.read_list(numbers, ';');
         } else if line.starts_with(|c: char| c.is_ascii_digit()) && line.contains(" passed, ") {
             self.read_list(line, ',');
-        } else if let Some(rest) = line.strip_prefix("# ").or_else(|| line.strip_prefix("ℹ ")) {
-            if let Some((word, number)) = rest.split_once(' ') {
-                self.add_named(word, number.parse().unwrap_or(0));
-            }
+        } else if let Some(rest) = line.strip_prefix("# ").or_else(|| line.strip_prefix("ℹ "))
+            && let Some((word, number)) = rest.split_once(' ')
+        {
+            self.add_named(word, number.parse().unwrap_or(0));
         }
     }
 

@@ -16,7 +16,15 @@ pub(super) struct Step {
 /// All steps.
 pub(super) fn all() -> Vec<Step> {
     vec![
-        step("style", "layout and what tidy checks", [cargo("fmt --all --check"), xtask("tidy")]),
+        step(
+            "style",
+            "layout, what tidy checks, and clippy",
+            [
+                cargo("fmt --all --check"),
+                xtask("tidy"),
+                cargo("clippy --release --workspace --all-targets --quiet -- --deny warnings"),
+            ],
+        ),
         step("unit", "tests of every crate", [cargo("test --release --workspace --no-fail-fast --quiet")]),
         step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
         step(

@@ -61,8 +61,7 @@ mod tests {
     #[test]
     fn a_function_ends_at_its_own_brace() {
         let text = "impl A {\n    pub fn one(&self) {\n        if x {\n        }\n    }\n}\nfn two(\n    a: u8,\n) {\n}\n";
-        let found: Vec<_> =
-            functions(text).into_iter().map(|(line, name, length)| (line, name, length)).collect();
+        let found: Vec<_> = functions(text).into_iter().collect();
         assert_eq!(found, [(2, "one".to_owned(), 4), (7, "two".to_owned(), 4)]);
     }
 }

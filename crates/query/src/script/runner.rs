@@ -116,10 +116,10 @@ impl Running {
         }
         let answer = self.session.eval(script.source, limits)?;
         if let ScriptAnswer::Function(function) = answer {
-            if self.functions.len() >= FUNCTIONS_MAX {
-                if let Some((_, oldest)) = self.functions.pop_front() {
-                    self.session.release(oldest)?;
-                }
+            if self.functions.len() >= FUNCTIONS_MAX
+                && let Some((_, oldest)) = self.functions.pop_front()
+            {
+                self.session.release(oldest)?;
             }
             self.functions.push_back((script.source.to_owned(), function));
         }

@@ -20,7 +20,8 @@ pub struct Fold {
     pub final_emit: Option<Closure>,
 }
 
-/// What a fold hands on.
+/// What a fold hands on. There is one for a query, whatever its size.
+#[expect(clippy::large_enum_variant)]
 pub enum Emit {
     /// One value: no `emit` was given.
     Value(Datum),

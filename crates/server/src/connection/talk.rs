@@ -146,11 +146,11 @@ impl Talk {
         out: &mut Outbox,
     ) {
         tally.failed = answer.is_err();
-        if reply == Reply::Wanted {
-            if let Some(cursor) = answer::write(out.bytes(&self.desk), token, answer) {
-                let account = Account::new(self.desk.house.memory.clone());
-                self.dialogue.keep(token, Stream::rest(cursor, account));
-            }
+        if reply == Reply::Wanted
+            && let Some(cursor) = answer::write(out.bytes(&self.desk), token, answer)
+        {
+            let account = Account::new(self.desk.house.memory.clone());
+            self.dialogue.keep(token, Stream::rest(cursor, account));
         }
         self.count(tally);
     }

@@ -189,9 +189,9 @@ mod tests {
         let same = "(function(x) { return x; })";
         let object = datum::json::parse(br#"{"__proto__":{"a":1},"b":[null,true,1.5,"\u00e9"]}"#);
         let object = object.expect("json");
-        assert_eq!(call(same, &[object.clone()]), object.to_json_string());
+        assert_eq!(call(same, std::slice::from_ref(&object)), object.to_json_string());
         let time = Datum::Time(datum::Time::new(1.5, 60));
-        assert_eq!(call("(function(x) { return x.getTime(); })", &[time.clone()]), "1500");
+        assert_eq!(call("(function(x) { return x.getTime(); })", std::slice::from_ref(&time)), "1500");
         assert_eq!(call(same, &[time]), Datum::Time(datum::Time::new(1.5, 0)).to_json_string());
         assert_eq!(call("(function(a, b) { return a + b; })", &[1.into(), 2.into(), 3.into()]), "3");
         assert_eq!(call("(function(a, b) { return typeof b; })", &[1.into()]), "\"undefined\"");

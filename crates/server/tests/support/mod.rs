@@ -162,7 +162,7 @@ pub fn start(worker_count: usize) -> House0 {
 pub fn start_with(worker_count: usize, change: impl FnOnce(&mut House)) -> House0 {
     let gates = Arc::<Gates>::default();
     let service = Arc::new(Puppet(gates.clone()));
-    let random = Arc::new(io::real::RealRandom::default());
+    let random = Arc::new(io::real::RealRandom);
     let mut house = House::new(service, random, "2.4.4".into()).unwrap();
     change(&mut house);
     let house = Arc::new(house);

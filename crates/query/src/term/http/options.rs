@@ -128,8 +128,11 @@ fn read_auth(auth: &Datum) -> Result<Auth, EvalError> {
     }
 }
 
+/// Names and values, in the order in which they are sent.
+type Headers = Vec<(String, String)>;
+
 /// What is sent, and the header that says what it is.
-fn data(args: &Args<'_>, method: Method) -> Result<(Vec<u8>, Vec<(String, String)>), EvalError> {
+fn data(args: &Args<'_>, method: Method) -> Result<(Vec<u8>, Headers), EvalError> {
     let form = || vec![("Content-Type".to_owned(), "application/x-www-form-urlencoded".to_owned())];
     let Some(data) = args.optional_datum("data")? else {
         let headers = if method == Method::Post { form() } else { Vec::new() };
