@@ -89,6 +89,20 @@ pub struct Service {
     pub addresses: Vec<IpAddr>,
     /// 0 is a free port, which the log names.
     pub port: u16,
+    /// The files for TLS with clients; `None` for a service in the clear. Servers among themselves
+    /// have [`Peers::tls`].
+    pub tls: Option<ServiceTls>,
+}
+
+/// The files that a service needs to speak TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceTls {
+    /// The private key.
+    pub key: PathBuf,
+    /// The certificate that goes with it, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Clients must show a certificate that one of these has signed; `None`: they need none.
+    pub authorities: Option<PathBuf>,
 }
 
 impl Service {

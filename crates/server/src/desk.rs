@@ -12,6 +12,8 @@ use protocol::handshake::{Accounts, Randomness};
 use protocol::scram::{Decoy, PasswordRecord};
 
 use crate::bell::{Bell, Seat};
+use tokio_rustls::TlsAcceptor;
+
 use crate::counters::Counters;
 use crate::pool::QueryPool;
 use crate::service::QueryService;
@@ -30,6 +32,8 @@ pub struct House {
     pub server_version: String,
     /// What queries, cursors and connections draw their memory from.
     pub memory: Arc<Budget>,
+    /// What connections are encrypted with; `None` for connections in the clear.
+    pub tls: Option<TlsAcceptor>,
     /// How long a client may take to say who it is; then its connection is closed.
     pub handshake_limit: Duration,
     /// Set when the node shuts down: nothing more is read, what runs is answered.
@@ -52,6 +56,7 @@ impl House {
             pool: QueryPool::new()?,
             server_version,
             memory: Budget::endless(),
+            tls: None,
             handshake_limit: HANDSHAKE_LIMIT,
             draining: AtomicBool::new(false),
             random,

@@ -14,6 +14,9 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use tokio_rustls::TlsAcceptor;
+
+use crate::tls::Encrypted;
 
 pub use health::{Health, Stage};
 pub use metrics::{Observed, Sources};
@@ -28,15 +31,18 @@ pub struct Pages {
     pub sources: Arc<Sources>,
 }
 
-/// Serves the pages on every socket until the future is dropped.
-pub async fn serve(sockets: Vec<TcpListener>, pages: Arc<Pages>) {
+/// Serves the pages on every socket until the future is dropped, encrypted if there is a `tls`.
+pub async fn serve(sockets: Vec<TcpListener>, tls: Option<TlsAcceptor>, pages: Arc<Pages>) {
     let router = router(pages);
     let mut servers = tokio::task::JoinSet::new();
     for socket in sockets {
-        let router = router.clone();
+        let (router, tls) = (router.clone(), tls.clone());
         servers.spawn(async move {
             let socket = tokio::net::TcpListener::from_std(socket)?;
-            axum::serve(socket, router).await
+            match tls {
+                Some(acceptor) => axum::serve(Encrypted::start(socket, acceptor)?, router).await,
+                None => axum::serve(socket, router).await,
+            }
         });
     }
     while let Some(ended) = servers.join_next().await {

@@ -28,6 +28,7 @@ pub mod service;
 mod shutdown;
 mod start_error;
 mod startup;
+mod tls;
 #[cfg(feature = "http")]
 mod web;
 mod worker;

@@ -63,6 +63,14 @@ pub enum StartError {
     /// What TLS between servers needs cannot be used.
     #[error("TLS between servers: {0}")]
     Tls(#[from] ::io::real::TlsError),
+    /// What TLS of a service with its clients needs cannot be used.
+    #[error("TLS of the {service} port: {cause}")]
+    ServiceTls {
+        /// Driver or http.
+        service: &'static str,
+        /// Why.
+        cause: ::io::real::TlsError,
+    },
     /// The address book is damaged.
     #[error("{path} cannot be used: {cause}; remove it and name another server with --join")]
     Book {

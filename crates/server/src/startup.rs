@@ -19,6 +19,7 @@ use log::Log;
 use log::file::{FileLog, FileLogOptions};
 use shard::Replicas;
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsAcceptor;
 
 use crate::config::{Config, Service};
 use crate::data_directory::{DataDirectory, Opening};
@@ -34,6 +35,7 @@ use crate::peers::{Peers, Surroundings};
 use crate::pid_file::PidFile;
 use crate::server_name;
 use crate::start_error::StartError;
+use crate::tls;
 use crate::worker::Workers;
 
 /// What V1_0 drivers are told. They look at it to know what the server can do, so it names the
@@ -78,7 +80,8 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
     let announcement = Announcement::of(config, &ports);
     if let Some(http) = ports.http {
-        runtime.spawn(http::serve(listening("http", http)?, pages.clone()));
+        let tls = encryption("http", config.http.as_ref())?;
+        runtime.spawn(http::serve(listening("http", http)?, tls, pages.clone()));
     }
     pages.health.enter(Stage::Starting("reading the log and opening the tables"));
 
@@ -303,6 +306,11 @@ fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::TcpLis
     bound.listen().map_err(|cause| StartError::Bind { service, cause })
 }
 
+fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<TlsAcceptor>, StartError> {
+    let files = config.and_then(|service| service.tls.as_ref());
+    files.map(|files| tls::acceptor(service, files)).transpose()
+}
+
 /// What the log says of the ports.
 struct Announcement {
     cluster_port: u16,
@@ -378,6 +386,7 @@ impl Running {
         let service = Arc::new(NodeService::new(node.clone(), queries));
         let mut house = House::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
         house.memory = Budget::new(plan.queries);
+        house.tls = encryption("driver", Some(&config.driver))?;
         let house = Arc::new(house);
         let workers = Arc::new(Workers::start(&house, config.cores)?);
         Ok(Running { house, workers })

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::desk::{Desk, House};
+use crate::tls;
 
 /// Point queries run on these threads and may recurse with the depth of a document.
 const STACK_BYTES: usize = 16 << 20;
@@ -139,13 +140,24 @@ async fn drain(connections: &mut JoinSet<()>, desk: &Desk) {
 }
 
 fn seat(connections: &mut JoinSet<()>, desk: &Rc<Desk>, open: &AtomicUsize, arrival: Arrival) {
-    match tokio::net::TcpStream::from_std(arrival.stream) {
-        Ok(stream) => {
-            connections.spawn_local(Connection::new(stream, arrival.address, desk.clone()));
+    let (desk, address) = (desk.clone(), arrival.address);
+    match (tokio::net::TcpStream::from_std(arrival.stream), desk.house.tls.clone()) {
+        (Ok(stream), None) => {
+            connections.spawn_local(Connection::new(stream, address, desk));
         }
-        Err(error) => {
+        (Ok(stream), Some(acceptor)) => {
+            connections.spawn_local(async move {
+                let limit = desk.house.handshake_limit;
+                if let Some(stream) = tls::shake_hands(&acceptor, stream, address, limit).await {
+                    Connection::new(stream, address, desk).await;
+                } else {
+                    desk.counters.refused.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        (Err(error), _) => {
             open.fetch_sub(1, Relaxed);
-            tracing::warn!("a connection from {} could not be served: {error}", arrival.address);
+            tracing::warn!("a connection from {address} could not be served: {error}");
         }
     }
 }

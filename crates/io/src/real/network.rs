@@ -22,7 +22,7 @@ use crate::network::{Bell, ConnectionId, Happening, Order, Party};
 use crate::{Clock, Nanos};
 use dial::Dialer;
 use socket::{Progress, Socket};
-pub use tls::{Tls, TlsError};
+pub use tls::{Tls, TlsError, server_config};
 
 const WAKER: Token = Token(usize::MAX);
 /// Listeners have the tokens below the waker's.

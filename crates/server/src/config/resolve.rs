@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
-use super::{CacheSize, Config, HttpReach, MemoryLimit, Peers, Service, TlsFiles};
+use super::{CacheSize, Config, HttpReach, MemoryLimit, Peers, Service, ServiceTls, TlsFiles};
 
 const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
@@ -102,7 +102,19 @@ fn service(given: &Settings, name: &str, port: u16) -> Result<Service, ConfigErr
     Ok(Service {
         addresses: without_covered(&addresses),
         port: offset_port(given, &format!("{name}-port"), port)?,
+        tls: if name == "cluster" { None } else { service_tls(given, name)? },
     })
+}
+
+/// A key and its certificate, or neither; authorities only with both.
+fn service_tls(given: &Settings, service: &str) -> Result<Option<ServiceTls>, ConfigError> {
+    let names = ["key", "cert", "ca"].map(|part| format!("{service}-tls-{part}"));
+    let [key, certificate, authorities] = [&names[0], &names[1], &names[2]].map(|name| path(given, name));
+    let Some(setting) = names.iter().find_map(|name| given.one(name)) else { return Ok(None) };
+    match (key, certificate) {
+        (Some(key), Some(certificate)) => Ok(Some(ServiceTls { key, certificate, authorities })),
+        _ => Err(setting.wrong(format!("TLS needs both --{service}-tls-key and --{service}-tls-cert"))),
+    }
 }
 
 /// Each address once, and none that "every address" of its kind already covers.
@@ -168,7 +180,7 @@ mod tests {
     fn without_options_a_node_serves_this_machine() {
         let config = config(&[]);
         assert_eq!(config.directory, Path::new("rekindle_data"));
-        assert_eq!(config.driver, Service { addresses: LOOPBACK.to_vec(), port: 28015 });
+        assert_eq!(config.driver, Service { addresses: LOOPBACK.to_vec(), port: 28015, tls: None });
         assert!(config.driver.is_local() && config.cluster.is_local());
         assert_eq!((config.cluster.port, config.http.unwrap().port), (29015, 8080));
         assert_eq!(config.server_tags, ["default"]);
@@ -195,8 +207,9 @@ mod tests {
     #[test]
     fn a_mapped_loopback_is_local() {
         let address = IpAddr::V6(Ipv4Addr::LOCALHOST.to_ipv6_mapped());
-        assert!(Service { addresses: vec![address], port: 1 }.is_local());
-        assert!(!Service { addresses: vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED)], port: 1 }.is_local());
+        assert!(Service { addresses: vec![address], port: 1, tls: None }.is_local());
+        let everywhere = vec![IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        assert!(!Service { addresses: everywhere, port: 1, tls: None }.is_local());
     }
 
     #[test]
@@ -223,6 +236,19 @@ mod tests {
         refused(
             &[("canonical-address", "a:b")],
             "--canonical-address a:b: expected a host, or host:port, such as db1.example.com or 10.0.0.1:29015",
+        );
+    }
+
+    #[test]
+    fn tls_with_clients_needs_a_key_and_a_certificate() {
+        let given = [("driver-tls-key", "k"), ("driver-tls-cert", "c")];
+        let tls = config(&given).driver.tls.unwrap();
+        assert_eq!((tls.key, tls.certificate, tls.authorities), ("k".into(), "c".into(), None));
+        let checked = [("http-tls-key", "k"), ("http-tls-cert", "c")];
+        assert!(config(&checked).http.unwrap().tls.is_some());
+        refused(
+            &[("driver-tls-ca", "a"), ("driver-tls-cert", "c")],
+            "--driver-tls-cert c: TLS needs both --driver-tls-key and --driver-tls-cert",
         );
     }
 

@@ -59,6 +59,8 @@ impl Outbox {
             desk.counters.bytes_out.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
         }
         if self.sent > 0 {
+            // An encrypted stream may still hold what it took.
+            ready!(Pin::new(&mut *stream).poll_flush(cx))?;
             self.sent = 0;
             desk.return_write_buffer(std::mem::take(&mut self.bytes));
         }

@@ -1,6 +1,6 @@
-//! TLS between nodes: both sides show a certificate that one authority has signed.
+//! TLS: of services with their clients ([`server_config`]), and between nodes ([`Tls`]).
 //!
-//! Which authority is the operator's choice (`--cluster-tls-ca`), and being signed by it is what
+//! Between nodes both sides show a certificate that one authority has signed. Which authority is the operator's choice (`--cluster-tls-ca`), and being signed by it is what
 //! makes a node welcome: names in certificates are not compared, as nodes are reached by whatever
 //! address they have.
 
@@ -54,22 +54,9 @@ impl Tls {
     /// those whose signature is trusted, all PEM.
     pub fn mutual(key: &Path, chain: &Path, authorities: &Path) -> Result<Tls, TlsError> {
         let unusable = |cause| TlsError::Unusable { path: chain.display().to_string(), cause };
-        let key_der = PrivateKeyDer::from_pem_file(key).map_err(|error| file("private key", key, error))?;
-        let chain_ders = certificates(chain)?;
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(authorities)? {
-            roots.add(authority).map_err(|error| file("certificate", authorities, error))?;
-        }
-        let (roots, provider) = (Arc::new(roots), Arc::new(ring::default_provider()));
-        let clients = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone())
-            .build()
-            .map_err(|error| file("certificate", authorities, error))?;
-        let server = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(unusable)?
-            .with_client_cert_verifier(clients)
-            .with_single_cert(chain_ders.clone(), key_der.clone_key())
-            .map_err(unusable)?;
+        let server = server_config(key, chain, Some(authorities))?;
+        let (key_der, chain_ders) = (private_key(key)?, certificates(chain)?);
+        let (roots, provider) = (Arc::new(trusted(authorities)?), Arc::new(ring::default_provider()));
         let verifier = Arc::new(SignedByAuthority { roots, provider: provider.clone() });
         let client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -78,7 +65,7 @@ impl Tls {
             .with_custom_certificate_verifier(verifier)
             .with_client_auth_cert(chain_ders, key_der)
             .map_err(unusable)?;
-        Ok(Tls { client: Arc::new(client), server: Arc::new(server) })
+        Ok(Tls { client: Arc::new(client), server })
     }
 
     /// The side that dialed.
@@ -94,6 +81,45 @@ impl Tls {
         let session = ServerConnection::new(self.server.clone()).map_err(io::Error::other)?;
         Ok(unbounded(session.into()))
     }
+}
+
+/// What a service needs to speak TLS with its clients: reads a private key, the chain of certificates
+/// that goes with it, and, for clients that must show a certificate too, the certificates of those
+/// whose signature is trusted. All PEM. TLS 1.2 and 1.3.
+pub fn server_config(
+    key: &Path,
+    chain: &Path,
+    authorities: Option<&Path>,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let unusable = |cause| TlsError::Unusable { path: chain.display().to_string(), cause };
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(unusable)?;
+    let builder = match authorities {
+        Some(authorities) => {
+            let clients =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(trusted(authorities)?), provider)
+                    .build()
+                    .map_err(|error| file("certificate", authorities, error))?;
+            builder.with_client_cert_verifier(clients)
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let config = builder.with_single_cert(certificates(chain)?, private_key(key)?).map_err(unusable)?;
+    Ok(Arc::new(config))
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_file(path).map_err(|error| file("private key", path, error))
+}
+
+fn trusted(authorities: &Path) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for authority in certificates(authorities)? {
+        roots.add(authority).map_err(|error| file("certificate", authorities, error))?;
+    }
+    Ok(roots)
 }
 
 /// A session that takes whatever it is given: what it is given is bounded by whoever gives it.

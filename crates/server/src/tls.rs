@@ -1,0 +1,102 @@
+//! TLS of this node's services with their clients.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::config::ServiceTls;
+use crate::start_error::StartError;
+
+/// How long a browser or scraper may take to agree on keys.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Connections that have agreed on keys and wait to be served.
+const READY_MAX: usize = 64;
+
+/// Pause after the system refused to give us a connection.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the connections of `service` are encrypted with. Fails when the files cannot be used.
+pub fn acceptor(service: &'static str, files: &ServiceTls) -> Result<TlsAcceptor, StartError> {
+    let config = ::io::real::server_config(&files.key, &files.certificate, files.authorities.as_deref());
+    config.map(TlsAcceptor::from).map_err(|cause| StartError::ServiceTls { service, cause })
+}
+
+/// Agrees on keys with a client; `None`, and a line in the log, when that fails or takes too long.
+pub async fn shake_hands(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+    address: SocketAddr,
+    limit: Duration,
+) -> Option<TlsStream<TcpStream>> {
+    match timeout(limit, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => tracing::debug!("refused a connection from {address}: TLS: {error}"),
+        Err(_) => tracing::debug!("closed a connection from {address} that did not finish its TLS handshake"),
+    }
+    None
+}
+
+/// The encrypted connections of one socket, in the order in which they have agreed on keys: who is
+/// slow at that holds up nobody.
+pub struct Encrypted {
+    ready: Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    address: SocketAddr,
+}
+
+impl Encrypted {
+    /// Accepts the connections of `listener` until this is dropped.
+    pub fn start(listener: TcpListener, acceptor: TlsAcceptor) -> io::Result<Encrypted> {
+        let address = listener.local_addr()?;
+        let (sender, ready) = channel(READY_MAX);
+        tokio::spawn(accept(listener, acceptor, sender));
+        Ok(Encrypted { ready, address })
+    }
+}
+
+impl axum::serve::Listener for Encrypted {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.ready.recv().await {
+            Some(connection) => connection,
+            // The accepting task ends only with the runtime.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        Ok(self.address)
+    }
+}
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    ready: Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
+    while !ready.is_closed() {
+        match listener.accept().await {
+            Ok((stream, address)) => {
+                let (acceptor, ready) = (acceptor.clone(), ready.clone());
+                tokio::spawn(async move {
+                    if let Some(stream) = shake_hands(&acceptor, stream, address, HANDSHAKE).await {
+                        // Refused only when nobody serves the port any more.
+                        drop(ready.send((stream, address)).await);
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!("an HTTP connection could not be accepted: {error}");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}

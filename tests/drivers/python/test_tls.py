@@ -1,0 +1,83 @@
+"""TLS on the driver port and the HTTP port, with the official driver and Python's own client."""
+
+import http.client
+import socket
+import ssl
+import unittest
+import urllib.request
+from pathlib import Path
+
+from rethinkdb import r
+from rethinkdb.errors import ReqlDriverError
+
+from node import Node, node
+
+FILES = Path(__file__).parent.parent / "tls"
+DRIVER = ("--driver-tls-key", str(FILES / "server.key"), "--driver-tls-cert", str(FILES / "server.pem"))
+HTTP = ("--http-tls-key", str(FILES / "server.key"), "--http-tls-cert", str(FILES / "server.pem"))
+AUTHORITY = str(FILES / "authority.pem")
+
+
+class DriverPort(unittest.TestCase):
+    def test_a_driver_that_trusts_the_authority_is_served(self):
+        with node(*DRIVER) as server:
+            connection = r.connect("127.0.0.1", server.driver_port, ssl={"ca_certs": AUTHORITY})
+            r.table_create("t").run(connection)
+            # Several TLS records each way, and many small answers.
+            rows = [{"id": n, "text": "x" * 5000} for n in range(2000)]
+            self.assertEqual(r.table("t").insert(rows).run(connection)["inserted"], 2000)
+            self.assertEqual(len(list(r.table("t").run(connection))), 2000)
+            for n in range(200):
+                self.assertEqual(r.table("t").get(n)["id"].run(connection), n)
+
+    def test_a_driver_in_the_clear_is_turned_away_and_harms_nobody(self):
+        with node(*DRIVER) as server:
+            with self.assertRaises(ReqlDriverError):
+                r.connect("127.0.0.1", server.driver_port, timeout=15)
+            silent = socket.create_connection(("127.0.0.1", server.driver_port))
+            with r.connect("127.0.0.1", server.driver_port, ssl={"ca_certs": AUTHORITY}) as connection:
+                self.assertEqual(r.expr(1).run(connection), 1)
+            silent.close()
+
+    def test_with_an_authority_clients_must_show_a_certificate(self):
+        with node(*DRIVER, "--driver-tls-ca", AUTHORITY) as server:
+            with self.assertRaises((ReqlDriverError, OSError)):
+                r.connect("127.0.0.1", server.driver_port, ssl={"ca_certs": AUTHORITY}, timeout=15)
+            context = ssl.create_default_context(cafile=AUTHORITY)
+            context.load_cert_chain(FILES / "client.pem", FILES / "client.key")
+            with socket.create_connection(("127.0.0.1", server.driver_port)) as plain:
+                with context.wrap_socket(plain, server_hostname="localhost") as encrypted:
+                    encrypted.sendall((0x34C2BDC3).to_bytes(4, "little"))
+                    self.assertTrue(encrypted.recv(4096).startswith(b'{"max_protocol_version"'))
+
+    def test_versions_1_2_and_1_3_are_spoken(self):
+        with node(*DRIVER) as server:
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                context = ssl.create_default_context(cafile=AUTHORITY)
+                context.minimum_version = context.maximum_version = version
+                with socket.create_connection(("127.0.0.1", server.driver_port)) as plain:
+                    with context.wrap_socket(plain, server_hostname="localhost") as encrypted:
+                        self.assertEqual(encrypted.version().replace(".", "_"), version.name)
+
+
+class HttpPort(unittest.TestCase):
+    def test_pages_are_served_encrypted_only(self):
+        with node(*HTTP) as server:
+            context = ssl.create_default_context(cafile=AUTHORITY)
+            url = f"https://localhost:{server.http_port}/health"
+            silent = socket.create_connection(("127.0.0.1", server.http_port))
+            with urllib.request.urlopen(url, context=context) as answer:
+                self.assertEqual(answer.status, 200)
+            silent.close()
+            with self.assertRaises((http.client.HTTPException, OSError)):
+                urllib.request.urlopen(f"http://localhost:{server.http_port}/health")
+
+
+class Refused(unittest.TestCase):
+    def test_files_that_cannot_be_used_are_named_at_the_start(self):
+        missing = str(FILES / "nothing.pem")
+        server = Node("--driver-tls-key", str(FILES / "server.key"), "--driver-tls-cert", missing)
+        with self.assertRaises(RuntimeError) as raised:
+            server.start()
+        self.assertIn("TLS of the driver port", str(raised.exception))
+        self.assertIn("nothing.pem", str(raised.exception))
