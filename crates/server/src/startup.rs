@@ -308,7 +308,8 @@ fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::TcpLis
 
 fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<TlsAcceptor>, StartError> {
     let files = config.and_then(|service| service.tls.as_ref());
-    files.map(|files| tls::acceptor(service, files)).transpose()
+    let failed = |cause| StartError::ServiceTls { service, cause };
+    files.map(tls::acceptor).transpose().map_err(failed)
 }
 
 /// What the log says of the ports.

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use ::io::real::{TlsError, server_config};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
@@ -11,7 +12,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::config::ServiceTls;
-use crate::start_error::StartError;
 
 /// How long a browser or scraper may take to agree on keys.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -22,10 +22,10 @@ const READY_MAX: usize = 64;
 /// Pause after the system refused to give us a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What the connections of `service` are encrypted with. Fails when the files cannot be used.
-pub fn acceptor(service: &'static str, files: &ServiceTls) -> Result<TlsAcceptor, StartError> {
-    let config = ::io::real::server_config(&files.key, &files.certificate, files.authorities.as_deref());
-    config.map(TlsAcceptor::from).map_err(|cause| StartError::ServiceTls { service, cause })
+/// What the connections of a service are encrypted with. Fails when the files cannot be used.
+pub fn acceptor(files: &ServiceTls) -> Result<TlsAcceptor, TlsError> {
+    let config = server_config(&files.key, &files.certificate, files.authorities.as_deref())?;
+    Ok(TlsAcceptor::from(config))
 }
 
 /// Agrees on keys with a client; `None`, and a line in the log, when that fails or takes too long.
