@@ -1,7 +1,7 @@
 """The pages of `docs/reference`: what stands in them, and the examples that run as tests.
 
 A fenced `python` block is a session: `>>> ` lines and, below each expression, what it gives. A `console` block is one
-of a shell: `$ ` lines and what they print. In a result `...` stands for anything: one value, the rest of a list, the
+of a shell: `$ ` lines and what they print. (`js` blocks are run by `tests/drivers/javascript`.) In a result `...` stands for anything: one value, the rest of a list, the
 other fields of an object (`{'inserted': 1, ...}`), the rest of a line.
 """
 
@@ -95,12 +95,18 @@ class Page:
         return {name: int(number) for name, number in TERM.findall(found[1])} if found else {}
 
     def examples(self):
-        """What is run: (block, examples) for each block that is."""
+        """What is run here: (block, examples) for each block that is."""
         for block in self.blocks:
             if block.language == "python":
                 yield block, python_examples(block)
             elif block.language == "console":
-                yield block, console_examples(block)
+                yield block, prompted(block, "$ ")
+
+    def examples_elsewhere(self):
+        """What the official JavaScript driver runs."""
+        for block in self.blocks:
+            if block.language == "js":
+                yield block, prompted(block, "> ")
 
     def links(self):
         """Relative links: (path, anchor)."""
@@ -131,11 +137,11 @@ def python_examples(block):
     ]
 
 
-def console_examples(block):
+def prompted(block, prompt):
     examples = []
     for number, line in enumerate(block.text.splitlines(keepends=True)):
-        if line.startswith("$ "):
-            examples.append(Example(line[2:], "", block.line + number, 1, shell=True))
+        if line.startswith(prompt):
+            examples.append(Example(line.removeprefix(prompt), "", block.line + number, 1, shell=True))
         elif examples:
             examples[-1].want += line
     return examples

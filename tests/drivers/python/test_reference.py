@@ -44,7 +44,7 @@ def contents_line(page):
 def faults_of_examples(page):
     """What is wrong with a page before anything runs."""
     faults, count = [], 0
-    for block, examples in page.examples():
+    for block, examples in [*page.examples(), *page.examples_elsewhere()]:
         if not examples:
             faults.append(f"line {block.line}: a {block.language} block without an example")
         count += sum(1 for example in examples if example.want)
