@@ -1,6 +1,8 @@
 //! How sequence terms look into an item: a value of it, or a yes or no about it.
 
-use datum::{Datum, Object, pseudo};
+use std::sync::Arc;
+
+use datum::{Array, Datum, Object, pseudo};
 
 use crate::args::Arg;
 use crate::closure::Closure;
@@ -151,6 +153,8 @@ pub enum FilterTest {
     Truth(Closure),
     /// A function that was written as an object: its answer is held against the item.
     Pattern(Closure),
+    /// Values, ascending, none of which the item may equal: what `difference` asks.
+    NotIn(Arc<[Datum]>),
 }
 
 impl Filter {
@@ -163,6 +167,14 @@ impl Filter {
             Arg::Func(closure) => FilterTest::Truth(closure),
         };
         Filter { test, on_missing }
+    }
+
+    /// The filter that `difference` is: what equals one of `unwanted` goes.
+    #[must_use]
+    pub fn without(unwanted: &Array) -> Self {
+        let mut sorted = unwanted.to_vec();
+        sorted.sort_unstable();
+        Filter { test: FilterTest::NotIn(sorted.into()), on_missing: OnMissing::Drop }
     }
 
     /// Whether `item` stays.
@@ -182,7 +194,7 @@ impl Filter {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         match &self.test {
-            FilterTest::Value(_) => true,
+            FilterTest::Value(_) | FilterTest::NotIn(_) => true,
             FilterTest::Truth(closure) | FilterTest::Pattern(closure) => closure.func.closed,
         }
     }
@@ -196,6 +208,7 @@ impl Filter {
                 Datum::Object(pattern) => matches(&pattern, item),
                 other => Ok(other.is_truthy()),
             },
+            FilterTest::NotIn(unwanted) => Ok(unwanted.binary_search(item).is_err()),
         }
     }
 }

@@ -125,7 +125,6 @@ fn array_leaf(op: Op) -> Option<Leaf> {
         Op::SpliceAt => array::splice_at,
         Op::DeleteAt => array::delete_at,
         Op::ChangeAt => array::change_at,
-        Op::Difference => set::difference,
         Op::SetInsert => set::set_insert,
         Op::SetUnion => set::set_union,
         Op::SetIntersection => set::set_intersection,

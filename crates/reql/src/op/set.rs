@@ -1,18 +1,11 @@
-//! `difference` and the terms that treat an array as a set.
+//! The terms that treat an array as a set.
 
 use std::collections::HashSet;
 
-use datum::{Array, Datum};
+use datum::Datum;
 
 use crate::EvalError;
 use crate::args::Args;
-
-/// `difference`: the items of the first array that are not in the second.
-pub fn difference(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = sequence(args, 0)?;
-    let unwanted: HashSet<&Datum> = sequence(args, 1)?.iter().collect();
-    Ok(Datum::Array(items.iter().filter(|item| !unwanted.contains(item)).cloned().collect()))
-}
 
 /// `set_insert`: the distinct items of the array, and the value.
 pub fn set_insert(args: &Args<'_>) -> Result<Datum, EvalError> {
@@ -57,15 +50,4 @@ fn distinct<'d>(
         }
     }
     Ok(Datum::from(kept))
-}
-
-/// Argument `i` as a sequence, which among datums only an array is.
-fn sequence<'a>(args: &Args<'a>, i: usize) -> Result<&'a Array, EvalError> {
-    match args.datum(i)? {
-        Datum::Array(items) => Ok(items),
-        other => {
-            let message = format!("Cannot convert {} to SEQUENCE", other.kind().name());
-            Err(EvalError::typed(other, message).at(i))
-        }
-    }
 }

@@ -43,6 +43,7 @@ pub fn build(op: Op, args: &Args<'_>, extras: Extras) -> Result<Option<Operation
         Op::GetField | Op::Bracket => field(op, args)?,
         Op::Pluck | Op::Without | Op::HasFields | Op::WithFields | Op::Merge => object_step(op, args)?,
         Op::Intersects | Op::Includes => shape_test(op, args)?,
+        Op::Difference => difference(args)?,
         Op::Count | Op::Sum | Op::Avg | Op::Min | Op::Max | Op::Reduce | Op::Distinct => terminal(op, args)?,
         Op::Group => group(args, extras.indexed)?,
         Op::OrderBy => order_by(args, extras)?,
@@ -84,6 +85,7 @@ pub fn is_operation(op: Op) -> bool {
             | Op::Merge
             | Op::Intersects
             | Op::Includes
+            | Op::Difference
             | Op::Count
             | Op::Sum
             | Op::Avg
@@ -150,6 +152,13 @@ fn object_step(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
         Op::HasFields => Transform::HasFields(spec),
         _ => Transform::WithFields(spec),
     }))
+}
+
+fn difference(args: &Args<'_>) -> Result<Operation, EvalError> {
+    match args.datum(1)? {
+        Datum::Array(unwanted) => Ok(Operation::Step(Transform::Filter(Filter::without(unwanted)))),
+        other => Err(EvalError::not_a_sequence(other).at(1)),
+    }
 }
 
 fn shape_test(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {

@@ -117,6 +117,7 @@ impl Travel for Filter {
             FilterTest::Value(value) => tagged(0, value, out),
             FilterTest::Truth(closure) => tagged(1, closure, out),
             FilterTest::Pattern(closure) => tagged(2, closure, out),
+            FilterTest::NotIn(unwanted) => tagged(3, &Datum::from(unwanted.to_vec()), out),
         }
         match &self.on_missing {
             OnMissing::Drop => out.byte(0),
@@ -131,6 +132,11 @@ impl Travel for Filter {
             0 => FilterTest::Value(Datum::unpack(from)?),
             1 => FilterTest::Truth(Closure::unpack(from)?),
             2 => FilterTest::Pattern(Closure::unpack(from)?),
+            3 => match Datum::unpack(from)? {
+                // What a stranger says is ascending may not be.
+                Datum::Array(unwanted) => Filter::without(&unwanted).test,
+                _ => return Err(from.garbled("a filter")),
+            },
             _ => return Err(from.garbled("a filter")),
         };
         let on_missing = match from.byte()? {
