@@ -116,17 +116,19 @@ fn covering(shape: &Shape, cells_max: usize) -> Vec<CellID> {
         _ => vertices.windows(2).map(|pair| (pair[0], pair[1])).collect(),
     };
     let area = if let Shape::Polygon(area) = shape { Some(area.clone()) } else { None };
-    let region = Outline { bound: bounding_cap(&vertices), edges, area };
+    let region = Outline { bound: bounding_cap(&vertices, area.as_ref()), edges, area };
     coverer(cells_max).covering(&region).0
 }
 
 /// A disc with all of the shape in it: edges between points of a disc no larger than half of the
-/// sphere lie in it, and so does the smaller side of a ring.
-fn bounding_cap(vertices: &[Point]) -> Cap {
+/// sphere lie in it, and so does the smaller side of a ring; rings that overlap can have the rest of
+/// the sphere inside.
+fn bounding_cap(vertices: &[Point], area: Option<&Polygon>) -> Cap {
     let sum = vertices.iter().fold(Vector::default(), |sum, vertex| sum + *vertex);
     let center = S2Point(sum.normalize());
     let radius = vertices.iter().map(|vertex| center.0.angle(vertex).rad()).fold(0.0, f64::max) + MARGIN;
-    if sum.norm() < MARGIN || radius >= std::f64::consts::FRAC_PI_2 {
+    let is_inverted = area.is_some_and(|area| area.contains_point(&(center.0 * -1.0)));
+    if is_inverted || sum.norm() < MARGIN || radius >= std::f64::consts::FRAC_PI_2 {
         return Cap::full();
     }
     Cap::from_center_angle(&center, &Angle::from(Rad(radius)))
