@@ -42,7 +42,7 @@ impl Env<'_> {
         if count > self.array_limit {
             return Err(EvalError::array_limit(self.array_limit));
         }
-        io::memory::check().map_err(EvalError::memory)
+        self.cancel.check_memory()
     }
 
     /// The option of the whole query with this name.
@@ -79,18 +79,28 @@ pub trait Foreign: Send + Sync {
 
 /// A flag by which a query is told to stop.
 #[derive(Debug, Default)]
-pub struct Cancel(AtomicBool);
+pub struct Cancel {
+    is_set: AtomicBool,
+    ignores_memory: bool,
+}
 
 impl Cancel {
     /// A flag that is not set.
     #[must_use]
     pub const fn new() -> Self {
-        Cancel(AtomicBool::new(false))
+        Cancel { is_set: AtomicBool::new(false), ignores_memory: false }
+    }
+
+    /// The flag of an evaluation that must give what it gives whoever needs it and however little
+    /// memory is left: nobody sets it, and memory is not looked at.
+    #[must_use]
+    pub const fn never() -> Self {
+        Cancel { is_set: AtomicBool::new(false), ignores_memory: true }
     }
 
     /// Tells the query to stop.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.is_set.store(true, Ordering::Relaxed);
     }
 
     /// Fails if the query was told to stop, or if this thread works for a query that holds more
@@ -99,13 +109,17 @@ impl Cancel {
         if self.is_set() {
             return Err(EvalError::cancelled());
         }
-        io::memory::check().map_err(EvalError::memory)
+        self.check_memory()
+    }
+
+    fn check_memory(&self) -> Result<(), EvalError> {
+        if self.ignores_memory { Ok(()) } else { io::memory::check().map_err(EvalError::memory) }
     }
 
     /// Whether the query was told to stop.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_set.load(Ordering::Relaxed)
     }
 }
 

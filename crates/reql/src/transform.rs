@@ -93,7 +93,7 @@ impl Transform {
                 other => one(field_of(other, name, term)),
             },
             Transform::HasFields(spec) => Ok(keep(item_has_fields(&item, spec)?, item)),
-            Transform::Shape(test) => match test.holds(&item) {
+            Transform::Shape(test) => match test.holds(&item, env.cancel) {
                 Err(error) if error.is_non_existence() => Ok(Emitted::None),
                 holds => Ok(keep(holds?, item)),
             },
@@ -118,7 +118,7 @@ impl Transform {
             Transform::Pluck(spec) => pluck_item(item, spec),
             Transform::Without(spec) => without_item(item, spec),
             Transform::HasFields(spec) => item_has_fields(item, spec).map(Datum::Bool),
-            Transform::Shape(test) => test.holds(item).map(Datum::Bool),
+            Transform::Shape(test) => test.holds(item, env.cancel).map(Datum::Bool),
             Transform::WithFields(spec) => {
                 let has_them = item_has_fields(item, spec)?;
                 pluck_item(&Datum::Bool(has_them), spec)

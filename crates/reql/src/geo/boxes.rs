@@ -1,6 +1,8 @@
 //! Which edges of two sets can meet at all: a sweep over the boxes around them.
 
+use super::ShapeError;
 use super::sphere::Point;
+use crate::env::Cancel;
 
 /// Below this many pairs, looking at all of them is quicker than a sweep.
 const PAIRS_TRIED_AT_MOST: usize = 4_096;
@@ -22,17 +24,23 @@ pub(super) enum Search {
 pub(super) type Edges = Vec<(Point, Point)>;
 
 /// Calls `visit` with the numbers of each edge of `a` and edge of `b` that may meet, until it has
-/// seen enough. Pairs whose boxes lie apart are left out; the order is no particular one.
-pub(super) fn for_each_near(a: &Edges, b: &Edges, mut visit: impl FnMut(usize, usize) -> Search) {
+/// seen enough. Pairs whose boxes lie apart are left out; the order is no particular one. Fails if
+/// `cancel` was set before the end.
+pub(super) fn for_each_near(
+    a: &Edges,
+    b: &Edges,
+    cancel: &Cancel,
+    mut visit: impl FnMut(usize, usize) -> Search,
+) -> Result<(), ShapeError> {
     if a.len().saturating_mul(b.len()) <= PAIRS_TRIED_AT_MOST {
         for i in 0..a.len() {
             for j in 0..b.len() {
                 if visit(i, j) == Search::Done {
-                    return;
+                    return Ok(());
                 }
             }
         }
-        return;
+        return ShapeError::unless_stopped(cancel);
     }
     let boxes: Vec<(usize, Bounds)> = b.iter().map(Bounds::of).enumerate().collect();
     let (axis, spread) = widest_axis(&boxes);
@@ -42,16 +50,18 @@ pub(super) fn for_each_near(a: &Edges, b: &Edges, mut visit: impl FnMut(usize, u
         boxes.into_iter().partition(|(_, x)| x.high[axis] - x.low[axis] <= length_max);
     short.sort_by(|(_, x), (_, y)| x.low[axis].total_cmp(&y.low[axis]));
     for (i, edge) in a.iter().enumerate() {
+        ShapeError::unless_stopped(cancel)?;
         let bounds = Bounds::of(edge);
         let from = short.partition_point(|(_, x)| x.low[axis] < bounds.low[axis] - length_max);
         let to = short.partition_point(|(_, x)| x.low[axis] <= bounds.high[axis]);
         let window = short.get(from..to).unwrap_or_default();
         for (j, other) in window.iter().chain(&long) {
             if bounds.meets(other) && visit(i, *j) == Search::Done {
-                return;
+                return Ok(());
             }
         }
     }
+    Ok(())
 }
 
 /// The axis along which the boxes are spread the most, and how far.

@@ -15,7 +15,8 @@ use s2::region::{Region, RegionCoverer};
 use s2::s1::angle::{Angle, Rad};
 
 use super::sphere::Point;
-use super::{Polygon, Shape};
+use super::{Polygon, Shape, ShapeError};
+use crate::env::Cancel;
 
 /// The number of a cell. Numbers of cells inside a cell surround its own.
 pub type CellNumber = u64;
@@ -30,28 +31,27 @@ const LEVEL_MAX: u8 = 30;
 const MARGIN: f64 = 1e-14;
 
 /// The cells under which a shape is kept, ascending. A point has one; a shape without points none.
-#[must_use]
-pub fn kept_cells(shape: &Shape) -> Vec<CellNumber> {
-    covering(shape, KEPT_CELLS_MAX).into_iter().map(|cell| cell.0).collect()
+/// Fails if it was stopped.
+pub fn kept_cells(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellNumber>, ShapeError> {
+    Ok(covering(shape, KEPT_CELLS_MAX, cancel)?.into_iter().map(|cell| cell.0).collect())
 }
 
 /// First and last cell number of a range, both included.
 pub type CellRange = (CellNumber, CellNumber);
 
 /// Everywhere among kept cells that shapes meeting this one can be: ascending, without overlaps. The
-/// same shape can be found under several cells.
-#[must_use]
-pub fn sought_ranges(shape: &Shape) -> Vec<CellRange> {
-    ranges_of(covering(shape, SOUGHT_CELLS_MAX))
+/// same shape can be found under several cells. Fails if it was stopped.
+pub fn sought_ranges(shape: &Shape, cancel: &Cancel) -> Result<Vec<CellRange>, ShapeError> {
+    Ok(ranges_of(covering(shape, SOUGHT_CELLS_MAX, cancel)?))
 }
 
 /// Everywhere among kept cells that shapes can be of which a part lies so far from the centre, in
 /// radians: as [`sought_ranges`].
 pub(super) fn annulus_ranges(center: &Point, outer: f64, inner: f64) -> Vec<CellRange> {
     let disc = |radius: f64| match radius {
-        radius if radius <= 0.0 => Cap::empty(),
         radius if radius >= std::f64::consts::PI => Cap::full(),
-        radius => Cap::from_center_angle(&S2Point(*center), &Angle::from(Rad(radius))),
+        radius if radius > 0.0 => Cap::from_center_angle(&S2Point(*center), &Angle::from(Rad(radius))),
+        _ => Cap::empty(),
     };
     let annulus = Annulus { outer: disc(outer), inner: disc(inner) };
     ranges_of(coverer(SOUGHT_CELLS_MAX).covering(&annulus).0)
@@ -102,14 +102,14 @@ fn ranges_of(cells: Vec<CellID>) -> Vec<CellRange> {
     merged
 }
 
-fn covering(shape: &Shape, cells_max: usize) -> Vec<CellID> {
+fn covering(shape: &Shape, cells_max: usize, cancel: &Cancel) -> Result<Vec<CellID>, ShapeError> {
     let vertices: Vec<Point> = match shape {
-        Shape::Point(point) => return vec![CellID::from(S2Point(*point))],
+        Shape::Point(point) => return Ok(vec![CellID::from(S2Point(*point))]),
         Shape::Line(line) => line.vertices().to_vec(),
         Shape::Polygon(area) => area.edges().map(|(a, _)| *a).collect(),
     };
     if vertices.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let edges = match shape {
         Shape::Polygon(area) => area.edges().map(|(a, b)| (*a, *b)).collect(),
@@ -117,7 +117,9 @@ fn covering(shape: &Shape, cells_max: usize) -> Vec<CellID> {
     };
     let area = if let Shape::Polygon(area) = shape { Some(area.clone()) } else { None };
     let region = Outline { bound: bounding_cap(&vertices, area.as_ref()), edges, area };
-    coverer(cells_max).covering(&region).0
+    // At most some hundred cells are held against all edges.
+    ShapeError::unless_stopped(cancel)?;
+    Ok(coverer(cells_max).covering(&region).0)
 }
 
 /// A disc with all of the shape in it: edges between points of a disc no larger than half of the

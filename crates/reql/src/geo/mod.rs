@@ -3,7 +3,8 @@
 //! Pure functions of datums and numbers; the terms over them are in `op::geo`, and whoever keeps
 //! an index of shapes takes its keys from [`cover`] and its search for the nearest from [`nearest`].
 //! Points, lines and areas are compared on the unit sphere with edges that are great circles, as
-//! RethinkDB did with S2; distances are along geodesics of an [`Ellipsoid`].
+//! RethinkDB did with S2; distances are along geodesics of an [`Ellipsoid`]. Whatever can take long, the
+//! more so where many edges lie over one another, looks at the flag that stops its query.
 
 mod boxes;
 pub mod cover;
@@ -23,14 +24,15 @@ pub use geodesic::Geodesic;
 pub use measure::{Unit, circle, distance};
 pub use path::Path;
 pub use polygon::Polygon;
-pub use shape::{Shape, kind, lon_lat_of, members, positions};
+pub use shape::{LazyShape, Shape, kind, lon_lat_of, members, positions};
 pub use sphere::{LonLat, Point};
 
+use crate::env::Cancel;
 use crate::error::EvalError;
 use crate::printf::g20;
 
 /// Why something is not a shape, or cannot be made from shapes. The texts are RethinkDB's.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ShapeError {
     /// A place too far east or west.
     #[error("Longitude must be between -180 and 180.  Got {}.", g20(*.0))]
@@ -116,10 +118,23 @@ pub enum ShapeError {
     /// An area cut out of one that has not all of it.
     #[error("The second argument to `polygon_sub` is not contained in the first one.")]
     NotContained,
+    /// Nobody wants to know any more, or there is no memory left to find out.
+    #[error("stopped: {0}")]
+    Stopped(EvalError),
+}
+
+impl ShapeError {
+    /// Fails if the query that shapes are looked at for was told to stop.
+    fn unless_stopped(cancel: &Cancel) -> Result<(), ShapeError> {
+        cancel.check().map_err(ShapeError::Stopped)
+    }
 }
 
 impl From<ShapeError> for EvalError {
     fn from(error: ShapeError) -> Self {
-        EvalError::logic(error.to_string())
+        match error {
+            ShapeError::Stopped(error) => error,
+            error => EvalError::logic(error.to_string()),
+        }
     }
 }

@@ -68,7 +68,10 @@ impl<K: Eq + Hash, V> Search<K, V> {
         Search {
             center: bounds.center.to_point(),
             done_m: 0.0,
-            reach_m: bounds.max_dist_m.min(FIRST_RADIUS * bounds.ellipsoid.equator_m),
+            // Never none at all, from which no ring grows.
+            reach_m: (FIRST_RADIUS * bounds.ellipsoid.equator_m)
+                .max(f64::MIN_POSITIVE)
+                .min(bounds.max_dist_m),
             found: Vec::new(),
             ordered: 0,
             keys: HashSet::new(),

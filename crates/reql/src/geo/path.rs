@@ -4,6 +4,7 @@ use super::ShapeError;
 use super::boxes::{Edges, Search, for_each_near};
 use super::sphere::{Point, nearest_edge, nearest_on_edge};
 use super::turn::{Crossing, crossing};
+use crate::env::Cancel;
 
 /// At least two points, each with the next.
 #[derive(Clone, Debug)]
@@ -41,16 +42,15 @@ impl Path {
     }
 
     /// Whether the lines cross or have a vertex in common.
-    #[must_use]
-    pub fn intersects(&self, other: &Path) -> bool {
+    pub fn intersects(&self, other: &Path, cancel: &Cancel) -> Result<bool, ShapeError> {
         let edges = |path: &Path| -> Edges { path.edges().map(|(a, b)| (*a, *b)).collect() };
         let (mine, others) = (edges(self), edges(other));
         let mut meets = false;
-        for_each_near(&mine, &others, |i, j| {
+        for_each_near(&mine, &others, cancel, |i, j| {
             let ((a, b), (c, d)) = (&mine[i], &others[j]);
             meets = crossing(a, b, c, d) != Crossing::Apart;
             if meets { Search::Done } else { Search::Continue }
-        });
-        meets
+        })?;
+        Ok(meets)
     }
 }

@@ -7,6 +7,7 @@ use super::path::Path;
 use super::ring::{Nesting, Ring, bits};
 use super::sphere::{Point, fraction_along, nearest_edge, nearest_on_edge};
 use super::turn::{Crosser, Crossing, in_order, intersection, vertex_crossing};
+use crate::env::Cancel;
 
 /// A set of rings that do not cross: what is inside an odd number of them belongs to it.
 #[derive(Clone, Debug)]
@@ -25,25 +26,29 @@ impl Polygon {
     /// The area inside the first ring and outside the others, each given by its vertices without
     /// the repeated first one. Edges that a hole shares with the outer ring vanish. Fails if a ring
     /// crosses itself or another.
-    pub fn new(rings: Vec<Vec<Point>>) -> Result<Self, ShapeError> {
-        let mut rings = rings.into_iter().map(Ring::new).collect::<Result<Vec<_>, _>>()?;
+    pub fn new(rings: Vec<Vec<Point>>, cancel: &Cancel) -> Result<Self, ShapeError> {
+        let of = |vertices| Ring::new(vertices, cancel);
+        let mut rings = rings.into_iter().map(of).collect::<Result<Vec<_>, _>>()?;
         if shares_vertices(&rings) {
-            rings = reassembled(rings)?;
+            rings = reassembled(rings, cancel)?;
         }
         if shares_edges(&rings) {
             return Err(ShapeError::UnusedEdges);
         }
         for (i, ring) in rings.iter().enumerate() {
-            let others = &rings[i + 1..];
-            if others.iter().any(|other| ring.nesting(other) == Nesting::Crosses) {
-                return Err(ShapeError::UnusedEdges);
+            for other in &rings[i + 1..] {
+                if ring.nesting(other, cancel)? == Nesting::Crosses {
+                    return Err(ShapeError::UnusedEdges);
+                }
             }
         }
         let depth = |i: usize| {
+            ShapeError::unless_stopped(cancel)?;
             let others = rings.iter().enumerate().filter(|(j, _)| *j != i);
-            others.filter(|(_, other)| other.has_nested(&rings[i])).count()
+            Ok(others.filter(|(_, other)| other.has_nested(&rings[i])).count())
         };
-        let holes: Vec<bool> = (0..rings.len()).map(|i| depth(i) % 2 == 1).collect();
+        let depths: Vec<usize> = (0..rings.len()).map(depth).collect::<Result<_, ShapeError>>()?;
+        let holes = depths.into_iter().map(|depth| depth % 2 == 1);
         let nested = rings.into_iter().zip(holes).map(|(ring, is_hole)| NestedRing { ring, is_hole });
         Ok(Polygon { rings: nested.collect() })
     }
@@ -99,69 +104,67 @@ impl Polygon {
     }
 
     /// Whether everything in `other` is in it.
-    #[must_use]
-    pub fn contains(&self, other: &Polygon) -> bool {
+    pub fn contains(&self, other: &Polygon, cancel: &Cancel) -> Result<bool, ShapeError> {
         if let ([mine], [others]) = (&*self.rings, &*other.rings) {
-            return mine.ring.contains(&others.ring);
+            return mine.ring.contains(&others.ring, cancel);
         }
         if !self.has_holes() && !other.has_holes() {
-            return other.rings().all(|ring| self.rings().any(|mine| mine.contains(ring)));
+            return all(other.rings(), |ring| any(self.rings(), |mine| mine.contains(ring, cancel)));
         }
-        other.shells().all(|shell| self.nesting(shell) == Nesting::Contains)
-            && self.holes().all(|hole| other.nesting(hole) == Nesting::Outside)
+        Ok(all(other.shells(), |shell| Ok(self.nesting(shell, cancel)? == Nesting::Contains))?
+            && all(self.holes(), |hole| Ok(other.nesting(hole, cancel)? == Nesting::Outside))?)
     }
 
-    fn nesting(&self, ring: &Ring) -> Nesting {
+    fn nesting(&self, ring: &Ring, cancel: &Cancel) -> Result<Nesting, ShapeError> {
         let mut inside = false;
         for mine in self.rings() {
-            match mine.nesting(ring) {
-                Nesting::Crosses => return Nesting::Crosses,
+            match mine.nesting(ring, cancel)? {
+                Nesting::Crosses => return Ok(Nesting::Crosses),
                 Nesting::Contains => inside = !inside,
                 Nesting::Outside => {}
             }
         }
-        if inside { Nesting::Contains } else { Nesting::Outside }
+        Ok(if inside { Nesting::Contains } else { Nesting::Outside })
     }
 
     /// Whether the insides have something in common.
-    #[must_use]
-    pub fn intersects(&self, other: &Polygon) -> bool {
+    pub fn intersects(&self, other: &Polygon, cancel: &Cancel) -> Result<bool, ShapeError> {
         if !self.has_holes() && !other.has_holes() {
-            return self.rings().any(|mine| other.rings().any(|ring| mine.intersects(ring)));
+            return any(self.rings(), |mine| any(other.rings(), |ring| mine.intersects(ring, cancel)));
         }
-        other.shells().any(|shell| self.intersects_ring(shell))
-            || self.shells().any(|shell| other.intersects_ring(shell))
+        Ok(any(other.shells(), |shell| self.intersects_ring(shell, cancel))?
+            || any(self.shells(), |shell| other.intersects_ring(shell, cancel))?)
     }
 
-    fn intersects_ring(&self, ring: &Ring) -> bool {
+    fn intersects_ring(&self, ring: &Ring, cancel: &Cancel) -> Result<bool, ShapeError> {
         let mut inside = false;
         for mine in self.rings() {
-            if mine.contains(ring) {
+            ShapeError::unless_stopped(cancel)?;
+            if mine.contains(ring, cancel)? {
                 inside = !inside;
-            } else if !ring.contains(mine) && mine.intersects(ring) {
-                return true;
+            } else if !ring.contains(mine, cancel)? && mine.intersects(ring, cancel)? {
+                return Ok(true);
             }
         }
-        inside
+        Ok(inside)
     }
 
     /// Whether a piece of the line lies inside.
-    #[must_use]
-    pub fn intersects_path(&self, path: &Path) -> bool {
-        !self.is_empty() && self.has_piece(path, Side::Inside)
+    pub fn intersects_path(&self, path: &Path, cancel: &Cancel) -> Result<bool, ShapeError> {
+        Ok(!self.is_empty() && self.has_piece(path, Side::Inside, cancel)?)
     }
 
     /// Whether no piece of the line lies outside.
-    #[must_use]
-    pub fn contains_path(&self, path: &Path) -> bool {
-        !self.has_piece(path, Side::Outside)
+    pub fn contains_path(&self, path: &Path, cancel: &Cancel) -> Result<bool, ShapeError> {
+        Ok(!self.has_piece(path, Side::Outside, cancel)?)
     }
 
     /// Whether some piece of the line, longer than a point, lies on this side of the border.
-    fn has_piece(&self, path: &Path, side: Side) -> bool {
-        let Some(first) = path.vertices().first() else { return false };
+    fn has_piece(&self, path: &Path, side: Side, cancel: &Cancel) -> Result<bool, ShapeError> {
+        let Some(first) = path.vertices().first() else { return Ok(false) };
         let mut wanted = self.contains_point(first) == (side == Side::Inside);
         for (a, b) in path.edges() {
+            ShapeError::unless_stopped(cancel)?;
             let mut cuts = self.cuts(a, b);
             if wanted {
                 cuts.push((0.0, *a));
@@ -172,10 +175,10 @@ impl Polygon {
             }
             cuts.sort_by(|(s, p), (t, q)| s.total_cmp(t).then_with(|| p.cmp(q)));
             if cuts.chunks_exact(2).any(|pair| pair[0] != pair[1]) {
-                return true;
+                return Ok(true);
             }
         }
-        false
+        Ok(false)
     }
 
     /// Where the border meets the edge `ab`: how far along, and the point.
@@ -212,6 +215,20 @@ enum Side {
     Outside,
 }
 
+fn any<'a>(
+    mut rings: impl Iterator<Item = &'a Ring>,
+    holds: impl Fn(&'a Ring) -> Result<bool, ShapeError>,
+) -> Result<bool, ShapeError> {
+    rings.try_fold(false, |found, ring| Ok(found || holds(ring)?))
+}
+
+fn all<'a>(
+    rings: impl Iterator<Item = &'a Ring>,
+    holds: impl Fn(&'a Ring) -> Result<bool, ShapeError>,
+) -> Result<bool, ShapeError> {
+    Ok(!any(rings, |ring| Ok(!holds(ring)?))?)
+}
+
 fn shares_vertices(rings: &[Ring]) -> bool {
     let mut seen = HashSet::new();
     rings.len() > 1 && !rings.iter().flat_map(Ring::vertices).all(|vertex| seen.insert(bits(vertex)))
@@ -229,7 +246,7 @@ fn shares_edges(rings: &[Ring]) -> bool {
 
 /// The rings of the area that is inside the first and outside the others, which meet in vertices:
 /// edges that go both ways cancel, the rest is walked along its leftmost turns.
-fn reassembled(rings: Vec<Ring>) -> Result<Vec<Ring>, ShapeError> {
+fn reassembled(rings: Vec<Ring>, cancel: &Cancel) -> Result<Vec<Ring>, ShapeError> {
     let mut edges = EdgeSet::default();
     for (i, ring) in rings.into_iter().enumerate() {
         let ring = if i == 0 { ring } else { ring.inverted() };
@@ -239,7 +256,7 @@ fn reassembled(rings: Vec<Ring>) -> Result<Vec<Ring>, ShapeError> {
     }
     let mut assembled = Vec::new();
     for start in std::mem::take(&mut edges.starts) {
-        while let Some(vertices) = edges.take_ring(&start)? {
+        while let Some(vertices) = edges.take_ring(&start, cancel)? {
             let ring = Ring::oriented(vertices);
             assembled.push(ring.smaller_side());
         }
@@ -273,13 +290,14 @@ impl EdgeSet {
 
     /// A ring found by leaving `start`, whose edges are taken out; `None` when no edge leaves it.
     /// Fails if an edge leads nowhere.
-    fn take_ring(&mut self, start: &Point) -> Result<Option<Vec<Point>>, ShapeError> {
+    fn take_ring(&mut self, start: &Point, cancel: &Cancel) -> Result<Option<Vec<Point>>, ShapeError> {
         let Some(next) = self.ends.get(&bits(start)).and_then(|ends| ends.iter().min()) else {
             return Ok(None);
         };
         let mut path = vec![*start, *next];
         let mut positions = HashMap::from([(bits(next), 1)]);
         loop {
+            ShapeError::unless_stopped(cancel)?;
             let (before, at) = (path[path.len() - 2], path[path.len() - 1]);
             let next = self.leftmost(&before, &at).ok_or(ShapeError::UnusedEdges)?;
             if let Some(first) = positions.get(&bits(&next)).copied() {

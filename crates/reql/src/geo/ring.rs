@@ -7,6 +7,7 @@ use super::ShapeError;
 use super::boxes::{Edges, Search, for_each_near};
 use super::sphere::Point;
 use super::turn::{Corners, Crosser, Crossing, Overlap, crossing, in_order, turn_angle};
+use crate::env::Cancel;
 
 /// A turn may be so much less than none for a ring around half of the sphere, in radians.
 const HALF_SPHERE_ERROR: f64 = 1e-14;
@@ -33,9 +34,9 @@ pub(super) enum Nesting {
 impl Ring {
     /// The ring through these points, with the smaller side inside whichever way they go around.
     /// Fails if there are fewer than three, two are the same or edges cross.
-    pub(super) fn new(vertices: Vec<Point>) -> Result<Self, ShapeError> {
+    pub(super) fn new(vertices: Vec<Point>, cancel: &Cancel) -> Result<Self, ShapeError> {
         let ring = Ring::oriented(vertices);
-        if !ring.is_simple() {
+        if !ring.is_simple(cancel)? {
             return Err(ShapeError::InvalidRing);
         }
         Ok(ring.smaller_side())
@@ -80,23 +81,23 @@ impl Ring {
         (0..self.vertices.len()).map(|i| (*self.vertex(i), *self.vertex(i + 1))).collect()
     }
 
-    fn is_simple(&self) -> bool {
+    fn is_simple(&self, cancel: &Cancel) -> Result<bool, ShapeError> {
         let count = self.vertices.len();
         let different: HashSet<_> = self.vertices.iter().map(bits).collect();
         if count < 3 || different.len() < count {
-            return false;
+            return Ok(false);
         }
         let edges = self.edges();
         let mut crosses = false;
-        for_each_near(&edges, &edges, |i, j| {
+        for_each_near(&edges, &edges, cancel, |i, j| {
             if j <= i + 1 {
                 return Search::Continue;
             }
             let ((a, b), (c, d)) = (&edges[i], &edges[j]);
             crosses = crossing(a, b, c, d) == Crossing::Proper;
             if crosses { Search::Done } else { Search::Continue }
-        });
-        !crosses
+        })?;
+        Ok(!crosses)
     }
 
     /// Whether the inside lies within fewer than 180 degrees of longitude, away from the poles: then
@@ -139,10 +140,15 @@ impl Ring {
     }
 
     /// Looks at every corner that the rings have in common. Whether edges cross before it is done.
-    fn compare(&self, other: &Ring, mut corner: impl FnMut(Corners<'_>) -> Search) -> bool {
+    fn compare(
+        &self,
+        other: &Ring,
+        cancel: &Cancel,
+        mut corner: impl FnMut(Corners<'_>) -> Search,
+    ) -> Result<bool, ShapeError> {
         let (mine, others) = (self.edges(), other.edges());
         let mut crosses = false;
-        for_each_near(&mine, &others, |i, j| {
+        for_each_near(&mine, &others, cancel, |i, j| {
             let ((a, b), (c, d)) = (&mine[i], &others[j]);
             match crossing(c, d, a, b) {
                 Crossing::Apart => Search::Continue,
@@ -156,51 +162,51 @@ impl Ring {
                 }
                 Crossing::AtVertex => Search::Continue,
             }
-        });
-        crosses
+        })?;
+        Ok(crosses)
     }
 
     /// Whether everything inside `other` is inside.
-    pub(super) fn contains(&self, other: &Ring) -> bool {
+    pub(super) fn contains(&self, other: &Ring, cancel: &Cancel) -> Result<bool, ShapeError> {
         let first = other.vertex(0);
         if !self.contains_point(first) && !self.has_vertex(first) {
-            return false;
+            return Ok(false);
         }
         let mut has_all = true;
-        let crosses = self.compare(other, |corners| {
+        let crosses = self.compare(other, cancel, |corners| {
             has_all = corners.contains();
             if has_all { Search::Continue } else { Search::Done }
-        });
+        })?;
         if crosses || !has_all {
-            return false;
+            return Ok(false);
         }
         // Two rings may have each other's edges inside and cover the sphere together.
         let mine = self.vertex(0);
-        !other.contains_point(mine) || other.has_vertex(mine)
+        Ok(!other.contains_point(mine) || other.has_vertex(mine))
     }
 
     /// Whether the insides have something in common.
-    pub(super) fn intersects(&self, other: &Ring) -> bool {
+    pub(super) fn intersects(&self, other: &Ring, cancel: &Cancel) -> Result<bool, ShapeError> {
         let first = other.vertex(0);
         if self.contains_point(first) && !self.has_vertex(first) {
-            return true;
+            return Ok(true);
         }
         let mut has_common = false;
-        let crosses = self.compare(other, |corners| {
+        let crosses = self.compare(other, cancel, |corners| {
             has_common = corners.intersects();
             if has_common { Search::Done } else { Search::Continue }
-        });
+        })?;
         if crosses || has_common {
-            return true;
+            return Ok(true);
         }
         let mine = self.vertex(0);
-        other.contains_point(mine) && !other.has_vertex(mine)
+        Ok(other.contains_point(mine) && !other.has_vertex(mine))
     }
 
     /// Whether the other ring lies inside, crosses, or neither.
-    pub(super) fn nesting(&self, other: &Ring) -> Nesting {
+    pub(super) fn nesting(&self, other: &Ring, cancel: &Cancel) -> Result<Nesting, ShapeError> {
         let (mut contains, mut contained, mut disjoint, mut partial) = (false, false, false, false);
-        let crosses = self.compare(other, |corners| {
+        let crosses = self.compare(other, cancel, |corners| {
             match corners.overlap() {
                 Overlap::Partial => partial = true,
                 Overlap::Contains => contains = true,
@@ -210,15 +216,15 @@ impl Ring {
             }
             partial |= contains && contained;
             if partial { Search::Done } else { Search::Continue }
-        });
+        })?;
         if crosses || partial {
-            return Nesting::Crosses;
+            return Ok(Nesting::Crosses);
         }
         let first = other.vertex(0);
         if disjoint || contained || !(self.contains_point(first) || self.has_vertex(first)) {
-            return Nesting::Outside;
+            return Ok(Nesting::Outside);
         }
-        Nesting::Contains
+        Ok(Nesting::Contains)
     }
 
     /// Whether `other` lies inside, of two rings that do not cross and share no edge.

@@ -4,10 +4,13 @@
 //! `crs`. What is stored was not checked when it was written as a literal object, so that everything
 //! that uses a shape reads it with all checks. Source: reql reference section 17.
 
+use std::sync::{Arc, OnceLock};
+
 use datum::{Array, Datum, Object, pseudo};
 
 use super::sphere::{LonLat, Point};
 use super::{Path, Polygon, ShapeError};
+use crate::env::Cancel;
 use crate::error::EvalError;
 
 /// A valid shape.
@@ -23,12 +26,12 @@ pub enum Shape {
 
 impl Shape {
     /// The shape that a geometry is. Fails if the value is not a pseudotype, or not a valid shape.
-    pub fn of(value: &Datum) -> Result<Self, EvalError> {
-        Shape::of_object(&members(value)?)
+    pub fn of(value: &Datum, cancel: &Cancel) -> Result<Self, EvalError> {
+        Shape::of_object(&members(value)?, cancel)
     }
 
     /// The shape of an object with the members of a geometry; other members are not looked at.
-    pub fn of_object(object: &Object) -> Result<Self, EvalError> {
+    pub fn of_object(object: &Object, cancel: &Cancel) -> Result<Self, EvalError> {
         let kind = kind(object)?;
         let coordinates = object.get("coordinates");
         let coordinates =
@@ -36,7 +39,7 @@ impl Shape {
         match &*kind {
             "Point" => Ok(Shape::Point(checked(&coordinates)?)),
             "LineString" => line(&coordinates).map(Shape::Line),
-            "Polygon" => polygon(&coordinates).map(Shape::Polygon),
+            "Polygon" => polygon(&coordinates, cancel).map(Shape::Polygon),
             "MultiPoint" | "MultiLineString" | "MultiPolygon" | "GeometryCollection" | "Feature"
             | "FeatureCollection" => Err(ShapeError::UnsupportedKind(kind).into()),
             _ => Err(ShapeError::UnknownKind(kind).into()),
@@ -44,21 +47,21 @@ impl Shape {
     }
 
     /// The shape of an object, which may not name a reference system.
-    pub fn validate(object: &Object) -> Result<Self, EvalError> {
+    pub fn validate(object: &Object, cancel: &Cancel) -> Result<Self, EvalError> {
         match object.get("crs") {
-            None | Some(Datum::Null) => Shape::of_object(object),
+            None | Some(Datum::Null) => Shape::of_object(object, cancel),
             Some(_) => Err(ShapeError::ReferenceSystem.into()),
         }
     }
 
     /// The polygon that a geometry must be.
-    pub fn polygon(value: &Datum) -> Result<Polygon, EvalError> {
+    pub fn polygon(value: &Datum, cancel: &Cancel) -> Result<Polygon, EvalError> {
         let object = members(value)?;
         match kind(&object)? {
             kind if kind == "Polygon" => {}
             found => return Err(ShapeError::OtherKind { expected: "Polygon", found }.into()),
         }
-        match Shape::of_object(&object)? {
+        match Shape::of_object(&object, cancel)? {
             Shape::Polygon(polygon) => Ok(polygon),
             _ => Err(EvalError::internal("a polygon is one")),
         }
@@ -71,39 +74,73 @@ impl Shape {
             kind if kind == "Point" => {}
             found => return Err(ShapeError::OtherKind { expected: "Point", found }.into()),
         }
-        match Shape::of_object(&object)? {
+        match Shape::of_object(&object, &Cancel::new())? {
             Shape::Point(point) => Ok(point),
             _ => Err(EvalError::internal("a point is one")),
         }
     }
 
+    /// Whether there is nothing in it: an area without rings.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Shape::Polygon(area) if area.is_empty())
+    }
+
     /// Whether the shapes have something in common. Areas have their border, except towards other
     /// areas and lines that only touch it from outside.
-    #[must_use]
-    pub fn intersects(&self, other: &Shape) -> bool {
+    pub fn intersects(&self, other: &Shape, cancel: &Cancel) -> Result<bool, ShapeError> {
         match (self, other) {
-            (Shape::Point(a), Shape::Point(b)) => a == b,
+            (Shape::Point(a), Shape::Point(b)) => Ok(a == b),
             (Shape::Point(point), Shape::Line(line)) | (Shape::Line(line), Shape::Point(point)) => {
-                line.touches_point(point)
+                Ok(line.touches_point(point))
             }
             (Shape::Point(point), Shape::Polygon(area)) | (Shape::Polygon(area), Shape::Point(point)) => {
-                area.touches_point(point)
+                Ok(area.touches_point(point))
             }
-            (Shape::Line(a), Shape::Line(b)) => b.intersects(a),
+            (Shape::Line(a), Shape::Line(b)) => b.intersects(a, cancel),
             (Shape::Line(line), Shape::Polygon(area)) | (Shape::Polygon(area), Shape::Line(line)) => {
-                area.intersects_path(line)
+                area.intersects_path(line, cancel)
             }
-            (Shape::Polygon(a), Shape::Polygon(b)) => b.intersects(a),
+            (Shape::Polygon(a), Shape::Polygon(b)) => b.intersects(a, cancel),
         }
     }
 
     /// Whether the shape lies in the area, border included.
-    #[must_use]
-    pub fn is_in(&self, area: &Polygon) -> bool {
+    pub fn is_in(&self, area: &Polygon, cancel: &Cancel) -> Result<bool, ShapeError> {
         match self {
-            Shape::Point(point) => area.touches_point(point),
-            Shape::Line(line) => area.contains_path(line),
-            Shape::Polygon(other) => area.contains(other),
+            Shape::Point(point) => Ok(area.touches_point(point)),
+            Shape::Line(line) => area.contains_path(line, cancel),
+            Shape::Polygon(other) => area.contains(other, cancel),
+        }
+    }
+}
+
+/// A geometry that many others are compared with: it is read once, when it is first needed.
+#[derive(Clone, Debug)]
+pub struct LazyShape(Arc<(Datum, OnceLock<Shape>)>);
+
+impl LazyShape {
+    /// The shape of this value, which nobody has looked at yet.
+    #[must_use]
+    pub fn new(value: Datum) -> LazyShape {
+        LazyShape(Arc::new((value, OnceLock::new())))
+    }
+
+    /// The value.
+    #[must_use]
+    pub fn value(&self) -> &Datum {
+        &self.0.0
+    }
+
+    /// The shape. Fails as [`Shape::of`] does.
+    pub fn get(&self, cancel: &Cancel) -> Result<&Shape, EvalError> {
+        let (value, shape) = &*self.0;
+        match shape.get() {
+            Some(shape) => Ok(shape),
+            None => {
+                let found = Shape::of(value, cancel)?;
+                Ok(shape.get_or_init(|| found))
+            }
         }
     }
 }
@@ -180,9 +217,9 @@ fn line(coordinates: &Datum) -> Result<Path, EvalError> {
     Ok(Path::new(points)?)
 }
 
-fn polygon(coordinates: &Datum) -> Result<Polygon, EvalError> {
+fn polygon(coordinates: &Datum, cancel: &Cancel) -> Result<Polygon, EvalError> {
     let rings = array(coordinates)?.iter().map(ring).collect::<Result<Vec<_>, _>>()?;
-    Ok(Polygon::new(rings)?)
+    Ok(Polygon::new(rings, cancel)?)
 }
 
 fn ring(coordinates: &Datum) -> Result<Vec<Point>, EvalError> {

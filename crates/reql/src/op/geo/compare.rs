@@ -1,11 +1,10 @@
 //! `intersects` and `includes`, of two shapes or as a filter of a sequence of shapes.
 
-use std::sync::Arc;
-
 use datum::{Datum, pseudo};
 
+use crate::env::Cancel;
 use crate::error::EvalError;
-use crate::geo::{self, Shape};
+use crate::geo::{self, LazyShape, Shape};
 
 /// What is asked of two shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,17 +28,15 @@ impl Relation {
 #[derive(Clone, Debug)]
 pub struct ShapeTest {
     relation: Relation,
-    argument: Datum,
     /// The second argument; one that is no shape is an error once there is a first.
-    other: Arc<Result<Shape, EvalError>>,
+    other: LazyShape,
 }
 
 impl ShapeTest {
     /// The question with this second argument.
     #[must_use]
     pub fn new(relation: Relation, argument: &Datum) -> Self {
-        let other = geo::members(argument).map_err(|error| error.at(1)).and_then(|_| Shape::of(argument));
-        ShapeTest { relation, argument: argument.clone(), other: Arc::new(other) }
+        ShapeTest { relation, other: LazyShape::new(argument.clone()) }
     }
 
     /// What is asked.
@@ -51,25 +48,28 @@ impl ShapeTest {
     /// The second argument.
     #[must_use]
     pub fn argument(&self) -> &Datum {
-        &self.argument
+        self.other.value()
     }
 
     /// Whether it holds for `item`, which must be a shape.
-    pub fn holds(&self, item: &Datum) -> Result<bool, EvalError> {
+    pub fn holds(&self, item: &Datum, cancel: &Cancel) -> Result<bool, EvalError> {
         match item {
             Datum::Geometry(_) => {}
             Datum::Object(_) => geo::members(item).map(drop).map_err(|error| error.at(0))?,
             other => return Err(self.not_a_shape(other)),
         }
-        let other = || self.other.as_ref().as_ref().map_err(EvalError::clone);
+        let other = || {
+            geo::members(self.other.value()).map_err(|error| error.at(1))?;
+            self.other.get(cancel)
+        };
         match self.relation {
             Relation::Intersects => {
-                let shape = Shape::of(item)?;
-                Ok(shape.intersects(other()?))
+                let shape = Shape::of(item, cancel)?;
+                Ok(shape.intersects(other()?, cancel)?)
             }
             Relation::Includes => {
-                let area = Shape::polygon(item)?;
-                Ok(other()?.is_in(&area))
+                let area = Shape::polygon(item, cancel)?;
+                Ok(other()?.is_in(&area, cancel)?)
             }
         }
     }

@@ -14,12 +14,12 @@ const CIRCLE_VERTICES: usize = 32;
 /// `point`: the point so many degrees east and north.
 pub fn point(args: &Args<'_>) -> Result<Datum, EvalError> {
     let place = LonLat { lon: args.number(0)?, lat: args.number(1)? };
-    shape("Point", pair(place))
+    shape("Point", pair(place), args.env)
 }
 
 /// `line`: the line through points.
 pub fn line(args: &Args<'_>) -> Result<Datum, EvalError> {
-    shape("LineString", path(&places(args)?, args.env)?)
+    shape("LineString", path(&places(args)?, args.env)?, args.env)
 }
 
 /// `polygon`: the area inside a line through points, which is closed if it is not.
@@ -37,7 +37,7 @@ pub fn circle(args: &Args<'_>) -> Result<Datum, EvalError> {
     let radius_m = unit.to_m(args.number(1)?);
     args.env.check_array(vertices.saturating_add(1))?;
     let ring = geo::circle(center, radius_m, vertices, &ellipsoid)?;
-    if fill { filled(ring, args.env) } else { shape("LineString", path(&ring, args.env)?) }
+    if fill { filled(ring, args.env) } else { shape("LineString", path(&ring, args.env)?, args.env) }
 }
 
 fn vertices_of(args: &Args<'_>) -> Result<usize, EvalError> {
@@ -66,14 +66,15 @@ pub fn fill(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// `polygon_sub`: an area with another cut out of it.
 pub fn polygon_sub(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (outer, hole) = (simple_polygon(args, 0)?, simple_polygon(args, 1)?);
-    let area = Shape::polygon(args.datum(0)?)?;
-    if !Shape::of(args.datum(1)?)?.is_in(&area) {
+    let cancel = args.env.cancel;
+    let area = Shape::polygon(args.datum(0)?, cancel)?;
+    if !Shape::of(args.datum(1)?, cancel)?.is_in(&area, cancel)? {
         return Err(ShapeError::NotContained.into());
     }
     let [Some(outer), Some(hole)] = [outer.first(), hole.first()] else {
         return Err(EvalError::out_of_bounds(0));
     };
-    shape("Polygon", Datum::from(vec![outer.clone(), hole.clone()]))
+    shape("Polygon", Datum::from(vec![outer.clone(), hole.clone()]), args.env)
 }
 
 /// The rings of argument `i`, which must be an area without holes.
@@ -97,12 +98,12 @@ pub fn geojson(args: &Args<'_>) -> Result<Datum, EvalError> {
     let object = match args.datum(0)? {
         Datum::Object(object) => object,
         Datum::Geometry(shape) => {
-            Shape::validate(shape)?;
+            Shape::validate(shape, args.env.cancel)?;
             return Err(EvalError::logic(format!("GeoJSON object already had a {} field.", pseudo::KEY)));
         }
         other => return Err(EvalError::type_error("OBJECT", other)),
     };
-    Shape::validate(object)?;
+    Shape::validate(object, args.env.cancel)?;
     let mut members = object.to_builder();
     members.remove("bbox");
     members.insert(Text::from_static(pseudo::KEY), Datum::from("GEOMETRY"));
@@ -126,7 +127,7 @@ fn filled(mut ring: Vec<LonLat>, env: &Env<'_>) -> Result<Datum, EvalError> {
     if ring.first() != ring.last() {
         ring.extend(ring.first().copied());
     }
-    shape("Polygon", Datum::from(vec![path(&ring, env)?]))
+    shape("Polygon", Datum::from(vec![path(&ring, env)?]), env)
 }
 
 fn path(places: &[LonLat], env: &Env<'_>) -> Result<Datum, EvalError> {
@@ -139,11 +140,11 @@ fn pair(place: LonLat) -> Datum {
 }
 
 /// The shape of this kind, if it is a valid one.
-fn shape(kind: &'static str, coordinates: Datum) -> Result<Datum, EvalError> {
+fn shape(kind: &'static str, coordinates: Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
     let mut members = ObjectBuilder::new();
     members.insert(Text::from_static("coordinates"), coordinates);
     members.insert(Text::from_static("type"), Datum::String(Text::from_static(kind)));
     let members: Object = members.build();
-    Shape::validate(&members)?;
+    Shape::validate(&members, env.cancel)?;
     Ok(Datum::Geometry(members))
 }

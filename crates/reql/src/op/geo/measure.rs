@@ -21,7 +21,7 @@ pub fn distance(args: &Args<'_>) -> Result<Datum, EvalError> {
     geo::members(point).map_err(|error| error.at(point_at))?;
     geo::members(other).map_err(|error| error.at(other_at))?;
     let point = Shape::point(point)?;
-    finite(unit.of_m(geo::distance(&point, &Shape::of(other)?, &ellipsoid)?))
+    finite(unit.of_m(geo::distance(&point, &Shape::of(other, args.env.cancel)?, &ellipsoid)?))
 }
 
 /// The figure of the earth that the option `geo_system` asks for.
@@ -87,7 +87,8 @@ impl NearestOptions {
         let unit = unit_of(args)?;
         let max_dist_m = match args.optional_number(MAX_DIST)? {
             None => 100_000.0,
-            Some(distance) => unit.to_m(distance),
+            // Far enough, whatever the unit.
+            Some(distance) => unit.to_m(distance).min(f64::MAX),
         };
         if max_dist_m <= 0.0 {
             return Err(EvalError::logic("max_dist must be positive.").at(MAX_DIST));
