@@ -34,8 +34,8 @@ pub struct IndexDefs {
     pub given: IndexId,
 }
 
-/// An index function sees nothing but the row.
-static NEVER_CANCELLED: Cancel = Cancel::new();
+/// An index function sees nothing but the row: what it gives is what is taken out of the index later.
+static NEVER_CANCELLED: Cancel = Cancel::never();
 static NO_CHANCE: SeededChance = SeededChance::new(0);
 
 impl IndexDef {
