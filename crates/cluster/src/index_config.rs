@@ -66,7 +66,8 @@ impl TableIndexes {
                 ("id", Datum::Number(f64::from(index.id.0))),
                 ("name", index.name.clone().into()),
                 ("function", index.function.text().clone().into()),
-                ("multi", (index.kind == IndexKind::Multi).into()),
+                ("multi", index.kind.is_multi().into()),
+                ("geo", index.kind.is_geo().into()),
             ])
         };
         let list: Vec<Datum> = self.list.iter().map(index).collect();
@@ -85,9 +86,10 @@ impl TableIndexes {
                 return None;
             };
             let function = StoredFunc::parse(function).ok()?;
-            let kind = match index.get("multi")? {
-                Datum::Bool(true) => IndexKind::Multi,
-                Datum::Bool(false) => IndexKind::One,
+            let kind = match (index.get("multi")?, index.get("geo")) {
+                (Datum::Bool(multi), Some(Datum::Bool(geo))) => IndexKind::of(multi, geo),
+                // Written before there were indexes of shapes.
+                (Datum::Bool(multi), None) => IndexKind::of(multi, false),
                 _ => return None,
             };
             Some(IndexConfig { id: IndexId(number(&index.get("id")?)?), name, function, kind })

@@ -101,7 +101,7 @@ impl Local for IndexPart {
         let scan = move |mut part: IndexPart| -> Result<Tally, EvalError> {
             let env = shared.closed_env();
             let mut tally = shared_work.start();
-            while let Some(item) = part.next()? {
+            while let Some(item) = part.next(&env)? {
                 push(&shared_work, &mut tally, item, &env)?;
             }
             Ok(tally)
@@ -110,7 +110,8 @@ impl Local for IndexPart {
     }
 
     fn count(cx: &Cx, parts: Vec<Self>) -> Result<u64, EvalError> {
-        let counts = cx.service.pool.map(parts, IndexPart::count);
+        let shared = cx.shared()?;
+        let counts = cx.service.pool.map(parts, move |part: IndexPart| part.count(&shared.closed_env()));
         let counts: Result<Vec<u64>, EvalError> = counts.into_iter().collect();
         Ok(counts?.into_iter().sum())
     }

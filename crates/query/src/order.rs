@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use datum::{Datum, Text};
+use reql::geo::{LazyShape, nearest};
 use reql::{Env, EvalError};
 use shard::{Bounds, IndexId, IndexPlace};
 use storage::Direction;
@@ -44,10 +45,21 @@ pub(crate) struct IndexRead {
     pub id: IndexId,
     /// Its name, for messages.
     pub name: Text,
-    /// The values whose rows are wanted, and how many times each.
-    pub wanted: Arc<[(Bounds, u32)]>,
+    /// Which rows are wanted.
+    pub wanted: Wanted,
     /// What is wanted of the rows.
     pub items: IndexItems,
+}
+
+/// Which rows are found by an index.
+#[derive(Clone)]
+pub(crate) enum Wanted {
+    /// Those under some values, and how many times each.
+    Values(Arc<[(Bounds, u32)]>),
+    /// Those with a shape that has something in common with this one, once for every such shape.
+    Meeting(LazyShape),
+    /// Of each shard those with the shapes nearest to a place. The distance in metres is the index value.
+    Nearest(nearest::Bounds),
 }
 
 /// What an item of a sequence by an index is.

@@ -11,7 +11,7 @@ use shard::{Bounds, Side};
 use crate::context::Cx;
 use crate::read;
 use crate::seq::Seq;
-use crate::stream::{IndexItems, IndexRead, KeyOrder, Pipe, RowSource, Source};
+use crate::stream::{IndexItems, IndexRead, KeyOrder, Pipe, RowSource, Source, Wanted};
 use crate::table::{Index, StoredTable, TableRef};
 
 /// A table, a range of it, an order.
@@ -58,7 +58,8 @@ impl Slice {
         Ok(match (&self.table, index) {
             (TableRef::Stored(table), Index::Secondary(index)) => {
                 let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
-                let read = IndexRead { id: index.id, name: index.name, wanted: [(bounds, 1)].into(), items };
+                let wanted = Wanted::Values([(bounds, 1)].into());
+                let read = IndexRead { id: index.id, name: index.name, wanted, items };
                 rows(table, KeyRange::all(), Some(Arc::new(read)))
             }
             (TableRef::Stored(table), Index::Primary) => rows(table, self.range(), None),

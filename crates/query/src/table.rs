@@ -152,7 +152,7 @@ impl TableRef {
         }
     }
 
-    /// The index of that name. Fails if there is none.
+    /// The index of that name, by which rows can be ordered. Fails if there is none, or one of shapes.
     pub fn index(&self, name: &str) -> Result<Index, EvalError> {
         if self.primary_key() == name {
             return Ok(Index::Primary);
@@ -161,7 +161,14 @@ impl TableRef {
             TableRef::Stored(table) => table.handle.config.indexes.find(name).cloned(),
             TableRef::System(_) => None,
         };
-        found.map(Index::Secondary).ok_or_else(|| self.index_missing(name))
+        match found {
+            None => Err(self.index_missing(name)),
+            Some(index) if index.kind.is_geo() => Err(EvalError::logic(format!(
+                "Index `{name}` is a geospatial index.  Only get_nearest and get_intersecting can use a \
+                 geospatial index."
+            ))),
+            Some(index) => Ok(Index::Secondary(index)),
+        }
     }
 
     /// ``Index `x` was not found on table `db.t`.``

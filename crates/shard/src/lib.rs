@@ -6,8 +6,8 @@
 //!
 //! - [`Shard`]: reads and writes of a range; [`Decision`]: what a write does to a row
 //! - [`WriteTicket`]: the answer that comes later; [`WriteError`]: whether it took effect
-//! - [`IndexDef`], [`IndexRows`], [`IndexBuilder`]: what an index holds of a row, reading by it,
-//!   building it
+//! - [`IndexDef`], [`IndexRows`], [`ShapeIndex`], [`IndexBuilder`]: what an index holds of a row, reading
+//!   by it, building it
 //! - [`Replicas`]: all shards of one engine as the log sees them; applies entries
 //!
 //! The entry's bytes and the rule that keeps dependants of a refused write from happening are
@@ -33,7 +33,7 @@ pub use draft::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
 pub use index::{
     Bounds, IndexDef, IndexDefs, IndexError, IndexKind, IndexPlace, IndexQuery, IndexRow, IndexRows,
-    RowOrder, Side,
+    RowOrder, ShapeHits, ShapeIndex, Side,
 };
 pub use index_build::{BuildStep, IndexBuilder};
 pub use replicas::Replicas;

@@ -8,7 +8,7 @@ use log::{Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, T
 use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::draft::{Decision, Draft};
-use crate::index::{IndexDef, IndexDefs, IndexError, IndexQuery, IndexRows, KeptIndexes};
+use crate::index::{IndexDef, IndexDefs, IndexError, IndexQuery, IndexRows, KeptIndexes, ShapeIndex};
 use crate::latch::{Held, Latches};
 use crate::proposal::{Answers, Proposal};
 use crate::replica::{Replica, incarnation};
@@ -259,16 +259,29 @@ impl Shard {
         self.sequence_last.load(Ordering::Relaxed)
     }
 
-    /// Begins to read rows by an index, as they are now. Fails unless the index is built.
+    /// Begins to read rows by an index, as they are now. Fails unless the index is built, and for one
+    /// of shapes, whose keys have no order to speak of.
     pub fn read_index(&self, query: &IndexQuery) -> Result<IndexRows, IndexError> {
-        let indexes = self.indexes();
-        let index = indexes.iter().find(|index| index.id() == query.index);
-        let index = index.ok_or(IndexError::Missing(query.index))?;
-        if self.index_build(query.index) != IndexBuild::Ready {
-            return Err(IndexError::NotReady(query.index));
-        }
+        let index = self.built_index(query.index, Keys::Values)?;
         // After the look at the build: what it promises is in the snapshot.
-        IndexRows::new(self.snapshot()?, Arc::clone(index), query)
+        IndexRows::new(self.snapshot()?, index, query)
+    }
+
+    /// Begins to read rows by an index of shapes, as they are now. Fails unless the index is built.
+    pub fn read_shapes(&self, index: IndexId) -> Result<ShapeIndex, IndexError> {
+        let index = self.built_index(index, Keys::Cells)?;
+        Ok(ShapeIndex::new(self.snapshot()?, index))
+    }
+
+    fn built_index(&self, id: IndexId, keys: Keys) -> Result<Arc<IndexDef>, IndexError> {
+        let indexes = self.indexes();
+        let is_it =
+            |index: &&Arc<IndexDef>| index.id() == id && index.kind().is_geo() == (keys == Keys::Cells);
+        let index = indexes.iter().find(is_it).ok_or(IndexError::Missing(id))?;
+        if self.index_build(id) != IndexBuild::Ready {
+            return Err(IndexError::NotReady(id));
+        }
+        Ok(Arc::clone(index))
     }
 
     /// Proposes the entries of the newest rows under `keys` in the indexes of `builds`, and with them
@@ -377,4 +390,11 @@ impl Shard {
         proposal.let_go();
         (sequence, ticket)
     }
+}
+
+/// What the keys of an index are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    Values,
+    Cells,
 }

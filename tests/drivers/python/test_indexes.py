@@ -1,5 +1,6 @@
 """Secondary indexes of a real node: built under writes and kill -9, dumped and restored."""
 
+import contextlib
 import random
 import subprocess
 import sys
@@ -98,6 +99,85 @@ class Indexes(unittest.TestCase):
             self.run_query(r.table_drop("t"))
             self.tool("restore", archive)
         self.assertEqual(self.content(), before)
+
+    def test_indexes_of_shapes_are_dumped_restored_renamed_and_found_by(self):
+        chance = random.Random(SEED)
+
+        def place():
+            return [chance.uniform(-5, 5), chance.uniform(-5, 5)]
+
+        def shape():
+            near = [chance.uniform(-5, 5), chance.uniform(-5, 5)]
+            corners = [[near[0] + x, near[1] + y] for x, y in ((0, 0), (chance.random(), 0.1), (0.2, chance.random()))]
+            return chance.choice([r.point(*near), r.line(*corners), r.polygon(*corners)])
+
+        self.run_query(r.table_create("t", shards=2))
+        rows = [{"id": key, "g": shape(), "m": [shape(), shape(), None]} for key in range(400)]
+        self.run_query(r.table("t").insert(rows))
+        self.run_query(r.table("t").index_create("g", geo=True))
+        self.run_query(r.table("t").index_create("m", geo=True, multi=True))
+        self.run_query(r.table("t").index_create("first", lambda row: row["m"][0], geo=True))
+        before = self.shapes(first="first")
+        with tempfile.TemporaryDirectory() as folder:
+            archive = str(Path(folder) / "dump.tar.gz")
+            self.tool("dump", "-f", archive)
+            self.run_query(r.table_drop("t"))
+            self.tool("restore", archive)
+        self.assertEqual(self.shapes(first="first"), before)
+        self.node.kill()
+        self.node.start()
+        self.again()
+        self.assertEqual(self.shapes(first="first"), before)
+        self.run_query(r.table("t").index_rename("first", "one"))
+        self.assertEqual(self.shapes(first="one")[1:], before[1:])
+        area = r.polygon([-2, -2], [3, -2], [3, 2], [-2, 2])
+        center = place()
+        shapes_of = {"g": lambda row: [row["g"]], "m": lambda row: row["m"][:2], "one": lambda row: row["m"][:1]}
+        for index, of_row in shapes_of.items():
+            keys = [row["id"] for row in rows for _ in of_row(row)]
+            every = r.expr([one for row in rows for one in of_row(row)])
+            meets = self.run_query(every.map(area.intersects))
+            found = self.run_query(r.table("t").get_intersecting(area, index=index)["id"].coerce_to("array"))
+            expected = [key for key, does in zip(keys, meets) if does]
+            self.assertEqual(sorted(found), expected, f"index {index}, seed {SEED}")
+            within = {"max_dist": 150, "unit": "km", "max_results": 20}
+            nearest = self.run_query(r.table("t").get_nearest(center, index=index, **within)["dist"])
+            distances = self.run_query(every.map(lambda one: r.point(*center).distance(one, unit="km")))
+            expected = sorted(distance for distance in distances if distance <= 150)[:20]
+            self.assertEqual(nearest, expected, f"index {index}, seed {SEED}")
+
+    def shapes(self, first):
+        """What is known of the indexes of shapes, and what they find."""
+        statuses = self.run_query(r.table("t").index_wait())
+        self.assertEqual([status["geo"] for status in statuses], [True] * 3)
+        circle = r.circle([0, 0], 200, unit="km")
+        by_index = [r.table("t").get_intersecting(circle, index=index) for index in ("g", "m", first)]
+        found = [sorted(self.run_query(rows["id"].coerce_to("array"))) for rows in by_index]
+        return statuses, found, self.run_query(r.table("t").get_nearest([0, 0], index="m", max_dist=300_000))
+
+    def test_a_query_about_a_large_shape_can_be_stopped(self):
+        # Teeth so long and thin that every edge lies over every other.
+        teeth = r.range(50_000).concat_map(lambda i: [[i * 0.0004, 0], [i * 0.0004 + 40, 40]])
+        ring = teeth.union([[20, 0], [20, -5], [0, -5]]).coerce_to("array")
+        said = []
+
+        def ask():
+            with contextlib.closing(r.connect("127.0.0.1", self.node.driver_port)) as connection:
+                try:
+                    r.polygon(r.args(ring)).run(connection, array_limit=1_000_000)
+                except ReqlError as error:
+                    said.append(str(error))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        jobs = r.db("rethinkdb").table("jobs").filter({"type": "query"}).filter(lambda job: job["duration_sec"] > 0.5)
+        while not self.run_query(jobs["id"].coerce_to("array")):
+            self.assertTrue(asking.is_alive(), f"it was over before it was stopped: {said}")
+        self.run_query(jobs.delete())
+        stopped = time.monotonic()
+        asking.join()
+        self.assertLess(time.monotonic() - stopped, 1)
+        self.assertIn("Query terminated by the `rethinkdb.jobs` table", said[0])
 
     def content(self):
         self.run_query(r.table("t").index_wait())

@@ -7,7 +7,8 @@ use crate::context::Cx;
 use crate::term::sequence::Over;
 use crate::term::{
     between, by_index, coerce, config, db, db_admin, get, get_all, grant, http, index, info, join, js, map,
-    order_by, range, reconfigure, sequence, sync, table, table_admin, union, update, wait, write_hook,
+    order_by, range, reconfigure, sequence, shapes, sync, table, table_admin, union, update, wait,
+    write_hook,
 };
 use crate::value::Value;
 
@@ -86,7 +87,9 @@ fn administration(args: Args<'_>) -> Result<Value, EvalError> {
         Op::GetWriteHook => write_hook::get_write_hook(args),
         Op::Http => http::http(args),
         Op::Javascript => js::js(args),
-        Op::Changes | Op::GetIntersecting | Op::GetNearest => Err(EvalError::not_yet(args.op())),
+        Op::GetIntersecting => shapes::get_intersecting(args),
+        Op::GetNearest => shapes::get_nearest(args),
+        Op::Changes => Err(EvalError::not_yet(args.op())),
         _ => leaf(args),
     }
 }

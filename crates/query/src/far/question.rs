@@ -6,6 +6,7 @@ use bytes::Bytes;
 use cluster::ServerId;
 use datum::{Datum, KeyBound, KeyRange, PrimaryKey, Text, Time};
 use log::Durability;
+use reql::geo::{Ellipsoid, LazyShape, LonLat, nearest};
 use reql::travel::{Garbled, Pack, Travel, Unpack};
 use reql::{Pipeline, Transform};
 use shard::{Bounds, IndexId, Side};
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use crate::context::Surroundings;
 use crate::edit::{Edit, ReturnChanges};
-use crate::order::{IndexItems, IndexRead, KeyOrder};
+use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
 use crate::table::{Identifiers, ReadMode};
 
 /// The version all questions begin with.
@@ -319,13 +320,43 @@ impl Travel for Surroundings {
 fn pack_index(index: &IndexRead, out: &mut Pack) {
     out.count(u64::from(index.id.0));
     index.name.pack(out);
-    out.byte(match index.items {
-        IndexItems::Rows => 0,
-        IndexItems::Values => 1,
-        IndexItems::Pairs => 2,
-    });
-    out.count(index.wanted.len() as u64);
-    for (bounds, times) in index.wanted.iter() {
+    match &index.wanted {
+        Wanted::Values(values) => {
+            out.byte(match index.items {
+                IndexItems::Rows => 0,
+                IndexItems::Values => 1,
+                IndexItems::Pairs => 2,
+            });
+            pack_values(values, out);
+        }
+        Wanted::Meeting(wanted) => {
+            out.byte(3);
+            wanted.value().pack(out);
+        }
+        Wanted::Nearest(bounds) => {
+            out.byte(4);
+            pack_nearest(bounds, out);
+        }
+    }
+}
+
+fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
+    let id = IndexId(unpack_u32(from)?);
+    let name = Text::unpack(from)?;
+    let (items, wanted) = match from.byte()? {
+        0 => (IndexItems::Rows, Wanted::Values(unpack_values(from)?)),
+        1 => (IndexItems::Values, Wanted::Values(unpack_values(from)?)),
+        2 => (IndexItems::Pairs, Wanted::Values(unpack_values(from)?)),
+        3 => (IndexItems::Rows, Wanted::Meeting(LazyShape::new(Datum::unpack(from)?))),
+        4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
+        _ => return Err(from.garbled("what is wanted of rows")),
+    };
+    Ok(IndexRead { id, name, wanted, items })
+}
+
+fn pack_values(values: &[(Bounds, u32)], out: &mut Pack) {
+    out.count(values.len() as u64);
+    for (bounds, times) in values {
         bounds.left.pack(out);
         (bounds.left_side == Side::Closed).pack(out);
         bounds.right.pack(out);
@@ -334,22 +365,34 @@ fn pack_index(index: &IndexRead, out: &mut Pack) {
     }
 }
 
-fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
-    let id = IndexId(unpack_u32(from)?);
-    let name = Text::unpack(from)?;
-    let items = match from.byte()? {
-        0 => IndexItems::Rows,
-        1 => IndexItems::Values,
-        2 => IndexItems::Pairs,
-        _ => return Err(from.garbled("what is wanted of rows")),
-    };
+fn unpack_values(from: &mut Unpack) -> Result<Arc<[(Bounds, u32)]>, Garbled> {
     let side = |from: &mut Unpack| Ok(if bool::unpack(from)? { Side::Closed } else { Side::Open });
-    let wanted = from.list(|from| {
+    let values = from.list(|from| {
         let (left, left_side) = (Datum::unpack(from)?, side(from)?);
         let (right, right_side) = (Datum::unpack(from)?, side(from)?);
         Ok((Bounds { left, left_side, right, right_side }, unpack_u32(from)?))
     })?;
-    Ok(IndexRead { id, name, wanted: wanted.into(), items })
+    Ok(values.into())
+}
+
+fn pack_nearest(bounds: &nearest::Bounds, out: &mut Pack) {
+    bounds.center.lon.pack(out);
+    bounds.center.lat.pack(out);
+    bounds.max_dist_m.pack(out);
+    out.count(bounds.max_results as u64);
+    bounds.ellipsoid.equator_m.pack(out);
+    bounds.ellipsoid.flattening.pack(out);
+}
+
+fn unpack_nearest(from: &mut Unpack) -> Result<nearest::Bounds, Garbled> {
+    let center = LonLat { lon: f64::unpack(from)?, lat: f64::unpack(from)? };
+    let (max_dist_m, max_results) = (f64::unpack(from)?, from.size()?);
+    let ellipsoid = Ellipsoid { equator_m: f64::unpack(from)?, flattening: f64::unpack(from)? };
+    let is_figure = ellipsoid.equator_m > 0.0 && (0.0..1.0).contains(&ellipsoid.flattening);
+    match is_figure && max_dist_m > 0.0 && max_results > 0 {
+        true => Ok(nearest::Bounds { center, max_dist_m, max_results, ellipsoid }),
+        false => Err(from.garbled("a search for the nearest")),
+    }
 }
 
 fn unpack_u32(from: &mut Unpack) -> Result<u32, Garbled> {

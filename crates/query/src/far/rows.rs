@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use cluster::ServerId;
 use datum::{Datum, KeyBound, KeyRange, PrimaryKey};
 use reql::stream::Items;
@@ -136,7 +135,7 @@ impl FarRows {
     fn take(&mut self, batch: FarBatch) {
         self.low = batch.items.len() / 2;
         self.begun = true;
-        let places = batch.places.into_iter().chain(std::iter::repeat_with(no_place));
+        let places = batch.places.into_iter().chain(std::iter::repeat_with(IndexPlace::none));
         let placed =
             batch.items.into_iter().zip(places).map(|(item, place)| Placed { place, item, times: 1 });
         self.ready.extend(placed);
@@ -183,7 +182,7 @@ impl PlacedItems for FarRows {
                 Some(End::Elsewhere(Rest::Placed(rest))) => return rest.next_placed(env),
                 Some(End::Elsewhere(Rest::Items(rest))) => {
                     let item = rest.next(env)?;
-                    return Ok(item.map(|item| Placed { place: no_place(), item, times: 1 }));
+                    return Ok(item.map(|item| Placed { place: IndexPlace::none(), item, times: 1 }));
                 }
             }
         }
@@ -194,11 +193,6 @@ impl Items for FarRows {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         Ok(self.next_placed(env)?.map(|placed| placed.item))
     }
-}
-
-/// The place of an item whose order does not matter.
-fn no_place() -> IndexPlace {
-    IndexPlace { key: Bytes::new(), value: None, primary: PrimaryKey(Bytes::new()) }
 }
 
 impl Drop for FarRows {

@@ -5,14 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering as Memory;
 
-use datum::{Datum, Text};
+use datum::{Datum, Object, Text};
 use reql::stream::Items;
 use reql::{Env, EvalError, Order};
-use shard::{IndexDef, IndexQuery, IndexRow, IndexRows, RowOrder, Shard};
+use shard::{IndexDef, IndexPlace, IndexQuery, IndexRows, RowOrder, Shard};
 
+use super::shapes::{MeetingRows, NearestRows};
 use crate::context::Cx;
 use crate::failure::index_failed;
-use crate::order::{IndexItems, IndexRead, KeyOrder, Placed, PlacedItems};
+use crate::order::{IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, Wanted};
 use crate::service::Service;
 use crate::table::StoredTable;
 
@@ -22,8 +23,15 @@ pub(crate) struct IndexPart {
     table: StoredTable,
     name: Text,
     items: IndexItems,
-    rows: IndexRows,
+    rows: PartRows,
     current: Option<(Datum, u64)>,
+}
+
+/// Rows as the index finds them.
+enum PartRows {
+    Values(Box<IndexRows>),
+    Meeting(MeetingRows),
+    Nearest(NearestRows),
 }
 
 impl IndexPart {
@@ -39,44 +47,80 @@ impl IndexPart {
             KeyOrder::Any => RowOrder::Any,
             ordered => RowOrder::By(ordered.direction()),
         };
-        let query =
-            IndexQuery { index: read.id, wanted: read.wanted.clone(), order, sorted_max: cx.array_limit };
-        let rows = shard.read_index(&query).map_err(|error| index_failed(table, &read.name, error))?;
+        let failed = |error| index_failed(table, &read.name, error);
+        let shapes = || shard.read_shapes(read.id).map_err(failed);
+        let rows = match &read.wanted {
+            Wanted::Values(wanted) => {
+                let (wanted, sorted_max) = (wanted.clone(), cx.array_limit);
+                let query = IndexQuery { index: read.id, wanted, order, sorted_max };
+                PartRows::Values(Box::new(shard.read_index(&query).map_err(failed)?))
+            }
+            Wanted::Meeting(wanted) => {
+                PartRows::Meeting(MeetingRows::new(shapes()?, wanted.clone(), &cx.cancel)?)
+            }
+            Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes()?, *bounds)),
+        };
         let (service, name, items) = (cx.service.clone(), read.name.clone(), read.items);
         Ok(IndexPart { service, table: table.clone(), name, items, rows, current: None })
     }
 
     /// The number of rows left.
-    pub fn count(self) -> Result<u64, EvalError> {
-        let (table, name) = (self.table, self.name);
-        self.rows.count().map_err(|error| index_failed(&table, &name, error))
+    pub fn count(mut self, env: &Env<'_>) -> Result<u64, EvalError> {
+        if let PartRows::Values(rows) = self.rows {
+            return rows.count().map_err(|error| index_failed(&self.table, &self.name, error));
+        }
+        let mut count = 0;
+        while let Some(row) = self.row(env)? {
+            count += row.times;
+        }
+        Ok(count)
     }
 
     /// The next item.
-    pub fn next(&mut self) -> Result<Option<Datum>, EvalError> {
+    pub fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
             if let Some(item) = again(&mut self.current) {
                 return Ok(Some(item));
             }
-            let Some(row) = self.row()? else { return Ok(None) };
-            self.current = Some((self.item(&row), row.times));
+            let Some(row) = self.row(env)? else { return Ok(None) };
+            self.current = Some((row.item, row.times));
         }
     }
 
-    fn row(&mut self) -> Result<Option<IndexRow>, EvalError> {
-        let row = self.rows.next().map_err(|error| index_failed(&self.table, &self.name, error))?;
-        if row.is_some() {
-            self.service.counters().rows_read.fetch_add(1, Memory::Relaxed);
+    fn row(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        let counters = self.service.counters();
+        match &mut self.rows {
+            PartRows::Values(rows) => {
+                let row = rows.next().map_err(|error| index_failed(&self.table, &self.name, error))?;
+                let Some(row) = row else { return Ok(None) };
+                counters.rows_read.fetch_add(1, Memory::Relaxed);
+                let item = of_items(self.items, || row.value(rows.index()), &row.row);
+                Ok(Some(Placed { item, place: row.place, times: row.times }))
+            }
+            PartRows::Meeting(rows) => {
+                let row = rows.next(env, &counters.rows_read)?;
+                Ok(row.map(|(row, times)| {
+                    let item = of_items(self.items, || Datum::Null, &row);
+                    Placed { item, place: IndexPlace::none(), times }
+                }))
+            }
+            PartRows::Nearest(rows) => {
+                let found = rows.next(env, &counters.rows_read)?;
+                Ok(found.map(|found| {
+                    let item = of_items(self.items, || Datum::Number(found.dist_m), &found.value);
+                    Placed { item, place: IndexPlace::none(), times: 1 }
+                }))
+            }
         }
-        Ok(row)
     }
+}
 
-    fn item(&self, row: &IndexRow) -> Datum {
-        match self.items {
-            IndexItems::Rows => Datum::Object(row.row.clone()),
-            IndexItems::Values => row.value(self.rows.index()),
-            IndexItems::Pairs => vec![row.value(self.rows.index()), Datum::Object(row.row.clone())].into(),
-        }
+/// What is wanted of a row.
+fn of_items(items: IndexItems, value: impl FnOnce() -> Datum, row: &Object) -> Datum {
+    match items {
+        IndexItems::Rows => Datum::Object(row.clone()),
+        IndexItems::Values => value(),
+        IndexItems::Pairs => vec![value(), Datum::Object(row.clone())].into(),
     }
 }
 
@@ -88,9 +132,8 @@ fn again(current: &mut Option<(Datum, u64)>) -> Option<Datum> {
 }
 
 impl PlacedItems for IndexPart {
-    fn next_placed(&mut self, _env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
-        let Some(row) = self.row()? else { return Ok(None) };
-        Ok(Some(Placed { item: self.item(&row), place: row.place, times: row.times }))
+    fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        self.row(env)
     }
 }
 

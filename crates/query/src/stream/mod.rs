@@ -5,9 +5,10 @@ mod keys;
 mod open;
 mod pipe;
 mod rows;
+mod shapes;
 mod steps;
 
-pub(crate) use crate::order::{IndexItems, IndexRead, KeyOrder};
+pub(crate) use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
 pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties, ValuesOf};
 pub(crate) use keys::KeySource;
 pub(crate) use open::Found;

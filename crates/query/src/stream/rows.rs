@@ -13,7 +13,7 @@ use storage::{Direction, RowBatch, RowScan, TableSnapshot};
 use crate::context::Cx;
 use crate::failure::read_failed;
 use crate::far::Part;
-use crate::order::{IndexItems, IndexRead, KeyOrder};
+use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
 use crate::service::Service;
 use crate::table::{StoredTable, TableRef};
 
@@ -58,9 +58,19 @@ impl RowSource {
     ) -> Result<RowSource, EvalError> {
         let TableRef::Stored(table) = table else { return Err(table.index_missing(&index.name)) };
         let wanted = values.into_iter().map(|(value, times)| (Bounds::one(value), times)).collect();
-        let read = IndexRead { id: index.id, name: index.name.clone(), wanted, items: IndexItems::Rows };
+        Ok(RowSource::of_index(table, index, Wanted::Values(wanted), IndexItems::Rows))
+    }
+
+    /// What an index finds in `table`, in no particular order.
+    pub fn of_index(
+        table: &StoredTable,
+        index: &IndexConfig,
+        wanted: Wanted,
+        items: IndexItems,
+    ) -> RowSource {
+        let read = IndexRead { id: index.id, name: index.name.clone(), wanted, items };
         let (range, order) = (KeyRange::all(), KeyOrder::Any);
-        Ok(RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)) })
+        RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)) }
     }
 
     /// Some ranges of it, as another node is asked for them.

@@ -41,6 +41,7 @@ fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<V
     for i in 1..args.len() {
         match args.datum(i)? {
             Datum::Null => return Err(EvalError::non_existence("Keys cannot be NULL.").at(i)),
+            Datum::Geometry(_) => return Err(shape_key().at(i)),
             // The bounds are legal, and no row has them.
             Datum::MinVal | Datum::MaxVal => {}
             key => match secondary::encode(&key) {
@@ -53,10 +54,16 @@ fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<V
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(source)))))
 }
 
+/// A shape is no key of any index by which rows can be ordered.
+fn shape_key() -> EvalError {
+    EvalError::logic("Cannot use a geospatial index with `get_all`. Use `get_intersecting` instead.")
+}
+
 /// A key that no row can have: a mistake, unless it is merely too long for any row.
 fn check_key(key: &Datum, error: &KeyError) -> Result<(), EvalError> {
     match (key, error) {
         (Datum::Null, _) => Err(EvalError::non_existence("Keys cannot be NULL.")),
+        (Datum::Geometry(_), _) => Err(shape_key()),
         (_, KeyError::TooLong(_)) => Ok(()),
         (other, KeyError::PrimaryKind(_)) => {
             let error = KeyError::SecondaryKind(other.clone());

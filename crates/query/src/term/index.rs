@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::{IndexConfig, IndexProgress, Overwrite};
 use datum::{Bytes, Datum, Object, Text};
 use reql::purity::{self, Determinism};
-use reql::{EvalError, Op, StoredFunc};
+use reql::{EvalError, StoredFunc};
 use shard::IndexKind;
 
 use crate::access::{self, Need, Place};
@@ -22,6 +22,7 @@ const BLOB_PREFIX: &[u8] = b"$reql_index_function$";
 /// What tells our form of it from RethinkDB's, and its version.
 const BLOB_OURS: &[u8] = b"rekindle\x01";
 const BLOB_MULTI: u8 = 1;
+const BLOB_GEO: u8 = 2;
 /// How long `index_wait` sleeps at most before it looks whether its query was stopped.
 const WAIT_PATIENCE: Duration = Duration::from_millis(50);
 
@@ -66,10 +67,10 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         },
     };
     if args.has_optarg("multi") {
-        kind = if args.flag("multi")? { IndexKind::Multi } else { IndexKind::One };
+        kind = IndexKind::of(args.flag("multi")?, kind.is_geo());
     }
-    if args.flag("geo")? {
-        return Err(EvalError::not_yet(Op::IndexCreate));
+    if args.has_optarg("geo") {
+        kind = IndexKind::of(kind.is_multi(), args.flag("geo")?);
     }
     let table = configurable(&args, &table)?;
     let created = args.cx.node().create_index(table.handle.config.id, &name, function, kind);
@@ -188,13 +189,12 @@ fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum,
 }
 
 fn status(index: &IndexConfig, progress: IndexProgress) -> Datum {
-    let multi = index.kind == IndexKind::Multi;
     let mut fields = vec![
         ("index", Datum::String(index.name.clone())),
         ("ready", (progress == IndexProgress::Ready).into()),
         ("outdated", false.into()),
-        ("multi", multi.into()),
-        ("geo", false.into()),
+        ("multi", index.kind.is_multi().into()),
+        ("geo", index.kind.is_geo().into()),
         ("function", Datum::Binary(to_blob(index))),
         ("query", create_query(index).into()),
     ];
@@ -208,13 +208,19 @@ fn status(index: &IndexConfig, progress: IndexProgress) -> Datum {
 /// The query that makes such an index, as the JavaScript driver writes it.
 fn create_query(index: &IndexConfig) -> String {
     let function = reql::print::function(index.function.func());
-    let options = if index.kind == IndexKind::Multi { ", {multi: true}" } else { "" };
+    let options = match index.kind {
+        IndexKind::One => "",
+        IndexKind::Multi => ", {multi: true}",
+        IndexKind::Geo => ", {geo: true}",
+        IndexKind::GeoMulti => ", {multi: true, geo: true}",
+    };
     format!("indexCreate('{}', {function}{options})", index.name)
 }
 
 /// The binary form of an index function, which `index_create` takes.
 fn to_blob(index: &IndexConfig) -> Bytes {
-    let flags = if index.kind == IndexKind::Multi { BLOB_MULTI } else { 0 };
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    let flags = flag(index.kind.is_multi(), BLOB_MULTI) | flag(index.kind.is_geo(), BLOB_GEO);
     Bytes::from([BLOB_PREFIX, BLOB_OURS, &[flags], index.function.text().as_bytes()].concat())
 }
 
@@ -232,11 +238,10 @@ fn of_blob(blob: &[u8]) -> Result<(StoredFunc, IndexKind), EvalError> {
     };
     let content = content.strip_prefix(BLOB_OURS).ok_or_else(|| unreadable("unknown format"))?;
     let (flags, text) = content.split_first().ok_or_else(|| unreadable("it is cut"))?;
-    let kind = match *flags {
-        0 => IndexKind::One,
-        BLOB_MULTI => IndexKind::Multi,
-        _ => return Err(unreadable("unknown flags")),
-    };
+    if flags & !(BLOB_MULTI | BLOB_GEO) != 0 {
+        return Err(unreadable("unknown flags"));
+    }
+    let kind = IndexKind::of(flags & BLOB_MULTI != 0, flags & BLOB_GEO != 0);
     let text = Text::try_from(Bytes::copy_from_slice(text)).map_err(|_| unreadable("it is not text"))?;
     let function = StoredFunc::parse(text).map_err(|error| unreadable(&error.to_string()))?;
     match purity::of_func(function.func()) {

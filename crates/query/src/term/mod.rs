@@ -21,6 +21,7 @@ pub(crate) mod placement;
 pub(crate) mod range;
 pub(crate) mod reconfigure;
 pub(crate) mod sequence;
+pub(crate) mod shapes;
 pub(crate) mod sync;
 pub(crate) mod table;
 pub(crate) mod table_admin;

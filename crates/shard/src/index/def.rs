@@ -1,10 +1,12 @@
-//! What an index holds of a row: the values of its function, as keys.
+//! What an index holds of a row: the values of its function, as keys, or the cells of shapes.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::key::secondary::{self, SecondaryKey};
 use datum::{Datum, Object, Time};
+use reql::geo::Shape;
+use reql::geo::cover::{CellNumber, kept_cells};
 use reql::{ARRAY_LIMIT_DEFAULT, Answer, Cancel, Closure, Env, Scope, SeededChance, StoredFunc};
 use storage::{IndexChange, IndexEntry, IndexId};
 
@@ -15,6 +17,35 @@ pub enum IndexKind {
     One,
     /// Each item of an array is a key; any other value is one.
     Multi,
+    /// The value is a shape, and the cells that cover it are the keys.
+    Geo,
+    /// Each item of an array is a shape; any other value is one.
+    GeoMulti,
+}
+
+impl IndexKind {
+    /// The kind with these two properties.
+    #[must_use]
+    pub fn of(is_multi: bool, is_geo: bool) -> IndexKind {
+        match (is_multi, is_geo) {
+            (false, false) => IndexKind::One,
+            (true, false) => IndexKind::Multi,
+            (false, true) => IndexKind::Geo,
+            (true, true) => IndexKind::GeoMulti,
+        }
+    }
+
+    /// Whether each item of an array is a value.
+    #[must_use]
+    pub fn is_multi(self) -> bool {
+        matches!(self, IndexKind::Multi | IndexKind::GeoMulti)
+    }
+
+    /// Whether values are shapes.
+    #[must_use]
+    pub fn is_geo(self) -> bool {
+        matches!(self, IndexKind::Geo | IndexKind::GeoMulti)
+    }
 }
 
 /// An index: which it is, and what it holds of a row.
@@ -64,11 +95,36 @@ impl IndexDef {
     }
 
     /// The values of `row` that the index holds, with their keys, in the order the function gives them.
+    /// A shape comes once for each of its cells.
     ///
     /// A row for which the function fails has none, and what cannot be a key is left out.
     /// Source: reql reference 4.2 and 12.
     #[must_use]
     pub fn values(&self, row: &Object) -> Vec<(SecondaryKey, Datum)> {
+        if self.kind.is_geo() {
+            let of_cell = |cell: CellNumber| SecondaryKey { bytes: cell_key(cell), truncated: false };
+            let cells = |value: Datum| {
+                let shape = Shape::of(&value, &NEVER_CANCELLED).ok();
+                let cells = shape.and_then(|shape| kept_cells(&shape, &NEVER_CANCELLED).ok());
+                cells.into_iter().flatten().map(move |cell| (of_cell(cell), value.clone()))
+            };
+            return self.shapes(row).into_iter().flat_map(cells).collect();
+        }
+        let keyed = |value: Datum| Some((secondary::encode(&value).ok()?, value));
+        self.raw_values(row).into_iter().filter_map(keyed).collect()
+    }
+
+    /// The geometries of `row` that an index of shapes holds if they are valid, in the order the
+    /// function gives them.
+    #[must_use]
+    pub fn shapes(&self, row: &Object) -> Vec<Datum> {
+        let mut values = self.raw_values(row);
+        values.retain(|value| matches!(value, Datum::Geometry(_)));
+        values
+    }
+
+    /// What the function gives for `row`, keys or not.
+    fn raw_values(&self, row: &Object) -> Vec<Datum> {
         let env = Env {
             now: Time { epoch_seconds: 0.0, offset_minutes: 0 },
             array_limit: ARRAY_LIMIT_DEFAULT,
@@ -78,13 +134,10 @@ impl IndexDef {
             open: None,
         };
         let row = Datum::Object(row.clone());
-        let keyed = |value: Datum| Some((secondary::encode(&value).ok()?, value));
-        match (self.function.call(std::slice::from_ref(&row), &env), self.kind) {
-            (Err(_), _) => Vec::new(),
-            (Ok(Datum::Array(items)), IndexKind::Multi) => {
-                items.into_vec().into_iter().filter_map(keyed).collect()
-            }
-            (Ok(value), _) => keyed(value).into_iter().collect(),
+        match self.function.call(std::slice::from_ref(&row), &env) {
+            Err(_) => Vec::new(),
+            Ok(Datum::Array(items)) if self.kind.is_multi() => items.into_vec(),
+            Ok(value) => vec![value],
         }
     }
 
@@ -101,6 +154,11 @@ impl IndexDef {
         }
         entries
     }
+}
+
+/// The key of a cell: its number, so that cells are in order.
+pub(crate) fn cell_key(cell: CellNumber) -> Bytes {
+    Bytes::copy_from_slice(&cell.to_be_bytes())
 }
 
 /// How the entries of `indexes` change when a row becomes another. What stays is not named.

@@ -68,6 +68,14 @@ pub struct IndexPlace {
     pub primary: PrimaryKey,
 }
 
+impl IndexPlace {
+    /// The place of a row whose order does not matter.
+    #[must_use]
+    pub fn none() -> IndexPlace {
+        IndexPlace { key: Bytes::new(), value: None, primary: PrimaryKey(Bytes::new()) }
+    }
+}
+
 /// A row found by an index.
 #[derive(Clone, Debug)]
 pub struct IndexRow {

@@ -1,0 +1,144 @@
+//! Rows of one shard found by an index of shapes. Its entries only say where to look: every row that
+//! is met is asked for its shapes, and those are looked at themselves.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datum::{Object, PrimaryKey};
+use reql::geo::cover::sought_ranges;
+use reql::geo::nearest::{Bounds, Found, Search};
+use reql::geo::{LazyShape, Shape};
+use reql::{Cancel, Env, EvalError};
+use shard::{ShapeHits, ShapeIndex};
+
+use crate::failure::read_failed;
+
+/// More rows than an array may hold would have to be remembered.
+fn too_many_shapes() -> EvalError {
+    EvalError::resource("Array size limit exceeded during geospatial index traversal.")
+}
+
+/// A walk over the rows under some cells, in which a row comes once.
+struct Walk {
+    hits: ShapeHits,
+    /// Rows that can be met again under another cell.
+    met: HashSet<PrimaryKey>,
+}
+
+/// A row, and the shapes it has in the index; empty where there was none.
+struct Met {
+    primary: PrimaryKey,
+    row: Object,
+    shapes: Vec<Option<Shape>>,
+}
+
+impl Walk {
+    fn new(hits: ShapeHits) -> Walk {
+        Walk { hits, met: HashSet::new() }
+    }
+
+    fn next(
+        &mut self,
+        part: &ShapeIndex,
+        env: &Env<'_>,
+        rows_read: &AtomicU64,
+    ) -> Result<Option<Met>, EvalError> {
+        loop {
+            env.check_cancel()?;
+            let Some(primary) = self.hits.next().map_err(|error| read_failed(&error))? else {
+                return Ok(None);
+            };
+            if self.met.contains(&primary) {
+                continue;
+            }
+            let row = part.row(&primary).map_err(|error| read_failed(&error))?;
+            rows_read.fetch_add(1, Ordering::Relaxed);
+            // What is no valid shape, or has no points, is not in the index.
+            let of = |value| Shape::of(value, env.cancel).ok().filter(|shape| !shape.is_empty());
+            let shapes: Vec<Option<Shape>> = part.index().shapes(&row).iter().map(of).collect();
+            env.check_cancel()?;
+            // A single point has a single cell.
+            if !matches!(&*shapes, [Some(Shape::Point(_))]) {
+                if self.met.len() >= env.array_limit {
+                    return Err(too_many_shapes());
+                }
+                self.met.insert(primary.clone());
+            }
+            return Ok(Some(Met { primary, row, shapes }));
+        }
+    }
+}
+
+/// Rows with shapes that have something in common with one.
+pub(super) struct MeetingRows {
+    part: ShapeIndex,
+    wanted: LazyShape,
+    walk: Walk,
+}
+
+impl MeetingRows {
+    /// Begins to read. Fails if what is wanted is no valid shape.
+    pub fn new(part: ShapeIndex, wanted: LazyShape, cancel: &Cancel) -> Result<MeetingRows, EvalError> {
+        let walk = Walk::new(part.hits(sought_ranges(wanted.get(cancel)?, cancel)?));
+        Ok(MeetingRows { part, wanted, walk })
+    }
+
+    /// The next row, and how many of its shapes are wanted.
+    pub fn next(&mut self, env: &Env<'_>, rows_read: &AtomicU64) -> Result<Option<(Object, u64)>, EvalError> {
+        let wanted = self.wanted.get(env.cancel)?;
+        while let Some(Met { row, shapes, .. }) = self.walk.next(&self.part, env, rows_read)? {
+            let mut times = 0;
+            for shape in shapes.iter().flatten() {
+                times += u64::from(wanted.intersects(shape, env.cancel)?);
+            }
+            if times > 0 {
+                return Ok(Some((row, times)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Which shape of which row.
+type ShapeKey = (PrimaryKey, usize);
+
+/// Rows with the shapes nearest to a place, nearest first, once for every shape.
+pub(super) struct NearestRows {
+    part: ShapeIndex,
+    bounds: Bounds,
+    /// What was found, once somebody looked.
+    found: Option<std::vec::IntoIter<Found<Object>>>,
+}
+
+impl NearestRows {
+    /// The rows within `bounds`, that nobody looked for yet.
+    pub fn new(part: ShapeIndex, bounds: Bounds) -> NearestRows {
+        NearestRows { part, bounds, found: None }
+    }
+
+    /// The next row, and how far away its shape is.
+    pub fn next(&mut self, env: &Env<'_>, rows_read: &AtomicU64) -> Result<Option<Found<Object>>, EvalError> {
+        if self.found.is_none() {
+            self.found = Some(self.search(env, rows_read)?.into_iter());
+        }
+        Ok(self.found.as_mut().and_then(Iterator::next))
+    }
+
+    fn search(&self, env: &Env<'_>, rows_read: &AtomicU64) -> Result<Vec<Found<Object>>, EvalError> {
+        let mut search = Search::<ShapeKey, Object>::new(self.bounds);
+        loop {
+            let mut walk = Walk::new(self.part.hits(search.ranges()?));
+            while let Some(Met { primary, row, shapes }) = walk.next(&self.part, env, rows_read)? {
+                for (i, shape) in shapes.iter().enumerate() {
+                    let (Some(shape), key) = (shape, (primary.clone(), i)) else { continue };
+                    if search.offer(key, shape, row.clone())? && search.len() > env.array_limit {
+                        return Err(too_many_shapes());
+                    }
+                }
+            }
+            if !search.next_ring() {
+                return Ok(search.finish());
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! `get_intersecting` and `get_nearest`: rows by an index of shapes.
+
+use cluster::IndexConfig;
+use datum::{Datum, ObjectBuilder, Text};
+use reql::geo::{self, LazyShape, nearest};
+use reql::op::geo::NearestOptions;
+use reql::stream::Items;
+use reql::{Arg, EvalError};
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::seq::Seq;
+use crate::stream::{IndexItems, Pipe, RowSource, Source, Wanted};
+use crate::table::{StoredTable, TableRef};
+use crate::value::Value;
+
+/// `get_intersecting`: the rows with a shape that has something in common with the given one, once
+/// for every such shape.
+pub(crate) fn get_intersecting(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let table = args.table(0)?;
+    let name = index_name(&args, &table)?;
+    let wanted = args.datum(1)?;
+    geo::members(&wanted).map_err(|error| error.at(1))?;
+    let (stored, index) = shape_index(&args, &table, &name)?;
+    let wanted = LazyShape::new(wanted);
+    wanted.get(&args.cx.cancel)?;
+    let rows = RowSource::of_index(&stored, &index, Wanted::Meeting(wanted), IndexItems::Rows);
+    Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(rows)))))
+}
+
+/// `get_nearest`: the rows with the shapes nearest to a place, with their distances, nearest first.
+pub(crate) fn get_nearest(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let table = args.table(0)?;
+    let name = index_name(&args, &table)?;
+    let options = options(&mut args)?;
+    let (stored, index) = shape_index(&args, &table, &name)?;
+    let bounds = nearest::Bounds {
+        center: options.center,
+        max_dist_m: options.max_dist_m,
+        max_results: options.max_results,
+        ellipsoid: options.ellipsoid,
+    };
+    let rows = RowSource::of_index(&stored, &index, Wanted::Nearest(bounds), IndexItems::Pairs);
+    let found = nearest_of_all(args.cx, &mut *rows.open(args.cx)?, options.max_results)?;
+    args.cx.env().check_array(found.len())?;
+    let result = |found: nearest::Found<Datum>| {
+        let mut members = ObjectBuilder::new();
+        members.insert(Text::from_static("dist"), Datum::Number(options.unit.of_m(found.dist_m)));
+        members.insert(Text::from_static("doc"), found.value);
+        Datum::Object(members.build())
+    };
+    Ok(Value::Datum(Datum::Array(found.into_iter().map(result).collect())))
+}
+
+/// The nearest of all that the shards found, of which each gives its own.
+fn nearest_of_all(
+    cx: &Cx,
+    items: &mut dyn Items,
+    max_results: usize,
+) -> Result<Vec<nearest::Found<Datum>>, EvalError> {
+    let env = cx.env();
+    let mut found: Vec<nearest::Found<Datum>> = Vec::new();
+    let keep_nearest = |found: &mut Vec<nearest::Found<Datum>>| {
+        found.sort_by(|a, b| a.dist_m.total_cmp(&b.dist_m));
+        found.truncate(max_results);
+    };
+    while let Some(item) = items.next(&env)? {
+        let Datum::Array(pair) = item else { return Err(EvalError::internal("a pair is not one")) };
+        let [Datum::Number(dist_m), row] = &*pair else {
+            return Err(EvalError::internal("a distance is not one"));
+        };
+        found.push(nearest::Found { dist_m: *dist_m, value: row.clone() });
+        if found.len() >= max_results.saturating_mul(2) {
+            keep_nearest(&mut found);
+        }
+    }
+    keep_nearest(&mut found);
+    Ok(found)
+}
+
+/// The index the query names.
+fn index_name(args: &Args<'_>, table: &TableRef) -> Result<Text, EvalError> {
+    let term = args.op().name().to_lowercase();
+    let name = args.optional_string("index")?;
+    let name = name.ok_or_else(|| EvalError::logic(format!("{term} requires an index argument.")))?;
+    match name == table.primary_key() {
+        true => Err(EvalError::logic(format!("{term} cannot use the primary index."))),
+        false => Ok(name),
+    }
+}
+
+/// The index of that name, which must be one of shapes.
+fn shape_index(
+    args: &Args<'_>,
+    table: &TableRef,
+    name: &Text,
+) -> Result<(StoredTable, IndexConfig), EvalError> {
+    let TableRef::Stored(stored) = table else { return Err(table.index_missing(name)) };
+    match stored.handle.config.indexes.find(name) {
+        None => Err(table.index_missing(name)),
+        Some(index) if index.kind.is_geo() => Ok((stored.clone(), index.clone())),
+        Some(_) => {
+            let term = args.op().name().to_lowercase();
+            Err(EvalError::logic(format!(
+                "Index `{name}` is not a geospatial index.  {term} can only be used with a geospatial index."
+            )))
+        }
+    }
+}
+
+fn options(args: &mut Args<'_>) -> Result<NearestOptions, EvalError> {
+    let center = args.datum(1)?;
+    let mut optargs = Vec::with_capacity(args.call.optargs.len());
+    for (name, _) in &args.call.optargs {
+        optargs.extend(args.optional_datum(name)?.map(|value| (name.clone(), value)));
+    }
+    let values = [Arg::Datum(Datum::Null), Arg::Datum(center)];
+    NearestOptions::of(&reql::Args { values: &values, optargs: &optargs, env: &args.cx.env() })
+}

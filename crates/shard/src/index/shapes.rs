@@ -1,0 +1,72 @@
+//! Rows by the shapes they have: those kept under some cells, in one snapshot.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use datum::{Object, PrimaryKey};
+use reql::geo::cover::CellRange;
+use storage::{Direction, IndexScan, IndexSpan, ReadError, TableSnapshot};
+
+use super::def::{IndexDef, cell_key};
+
+/// The shapes of a part of a table as they are at one moment.
+pub struct ShapeIndex {
+    snapshot: TableSnapshot,
+    index: Arc<IndexDef>,
+}
+
+/// A walk over the rows under some cells.
+pub struct ShapeHits {
+    // The ranges still to be walked, the next one last.
+    waiting: Vec<CellRange>,
+    scan: IndexScan,
+    // Whether the scan is in one of the ranges.
+    is_inside: bool,
+}
+
+impl ShapeIndex {
+    pub(crate) fn new(snapshot: TableSnapshot, index: Arc<IndexDef>) -> ShapeIndex {
+        ShapeIndex { snapshot, index }
+    }
+
+    /// The index, which says what shapes a row has.
+    #[must_use]
+    pub fn index(&self) -> &Arc<IndexDef> {
+        &self.index
+    }
+
+    /// The rows with shapes under these cells. A row comes once for every cell of its shapes.
+    #[must_use]
+    pub fn hits(&self, mut ranges: Vec<CellRange>) -> ShapeHits {
+        ranges.reverse();
+        let scan = self.snapshot.scan_index(self.index.id(), &IndexSpan::all(), Direction::Ascending);
+        ShapeHits { waiting: ranges, scan, is_inside: false }
+    }
+
+    /// The row that a hit led to.
+    pub fn row(&self, primary: &PrimaryKey) -> Result<Object, ReadError> {
+        let row = self.snapshot.get(primary)?;
+        row.ok_or_else(|| ReadError::CorruptMeta { what: format!("an entry of index {}", self.index.id()) })
+    }
+}
+
+impl ShapeHits {
+    /// The key of the next row, or `None` at the end.
+    #[allow(clippy::should_implement_trait, reason = "a failed read must not be skipped over")]
+    pub fn next(&mut self) -> Result<Option<PrimaryKey>, ReadError> {
+        loop {
+            if self.is_inside
+                && let Some(hit) = self.scan.next()?
+            {
+                return Ok(Some(hit.primary));
+            }
+            let Some((first, last)) = self.waiting.pop() else {
+                self.is_inside = false;
+                return Ok(None);
+            };
+            let end: Option<Bytes> = last.checked_add(1).map(cell_key);
+            self.scan.restart(&IndexSpan { start: cell_key(first), end });
+            self.is_inside = true;
+        }
+    }
+}
