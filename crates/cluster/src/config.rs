@@ -51,6 +51,14 @@ pub enum WriteAcks {
 }
 
 impl WriteAcks {
+    /// The same for the log.
+    pub(crate) fn acks(self) -> log::Acks {
+        match self {
+            WriteAcks::Majority => log::Acks::Majority,
+            WriteAcks::Single => log::Acks::One,
+        }
+    }
+
     /// The word used in `table_config`.
     #[must_use]
     pub fn name(self) -> &'static str {

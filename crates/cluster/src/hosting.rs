@@ -30,6 +30,7 @@ impl Core {
             let near = self.open_replica(config.id, shard, &range)?;
             if let Some(near) = &near {
                 near.set_indexes(config.indexes.defs());
+                near.set_acks(config.write_acks.acks());
             }
             let places = shard.replicas.iter().chain(&shard.leaving);
             self.post.learn(places.map(|replica| (replica.peer, replica.server)));

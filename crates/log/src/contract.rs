@@ -16,7 +16,7 @@
 use bytes::Bytes;
 
 use crate::error::{ApplyError, LogError, ProposeError};
-use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId, Role};
 use crate::stats::LogStats;
 
@@ -141,6 +141,10 @@ pub trait Log: Send + Sync {
     /// As [`Log::propose`], and refused unless this replica leads in exactly `term`: whoever
     /// evaluates on rows names the term in which those were the newest.
     fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done);
+
+    /// From now on, and until the group is closed here, entries that this replica orders wait for so
+    /// many others. [`Acks::Majority`] to begin with. Nothing changes in a group of one.
+    fn set_acks(&self, id: GroupId, acks: Acks);
 
     /// Calls `done` with the group's last position once every entry proposed to it before this
     /// call is durable and applied, soft ones included. Only on the leader.

@@ -221,6 +221,10 @@ impl Driver {
                 self.groups.get_mut(&id).into_iter().for_each(|group| group.transfer(to));
                 id
             }
+            Ask::Acks(id, acks) => {
+                self.groups.get_mut(&id).into_iter().for_each(|group| group.set_acks(acks));
+                id
+            }
             Ask::Campaign(id) => {
                 self.groups.get_mut(&id).into_iter().for_each(Group::campaign);
                 id

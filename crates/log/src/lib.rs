@@ -42,7 +42,7 @@ mod turn;
 
 pub use contract::{Applier, Done, Entry, Letter, Log, Mail, Nobody, OriginDone, Watch};
 pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
-pub use lsn::{Durability, GroupId, Lsn, Term};
+pub use lsn::{Acks, Durability, GroupId, Lsn, Term};
 pub use member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, PeerStatus, Role};
 pub use record::{EntryKind, Record};
 pub use segment::HeaderError;

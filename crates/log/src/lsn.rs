@@ -30,6 +30,17 @@ pub enum Durability {
     Soft,
 }
 
+/// How many replicas must have an entry as durably as it asks before its proposer is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Acks {
+    /// More than half of those that vote.
+    #[default]
+    Majority,
+    /// The leader alone. The entry goes to the others all the same; should the leader be lost before
+    /// a majority has it, so is the entry, and the leader's rows are replaced when it returns.
+    One,
+}
+
 impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use crate::contract::{Applier, Done, Entry, Letter, Log, Nobody, OriginDone, Watch};
 use crate::error::{Doubt, LogError, ProposeError, Refusal};
-use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, Role};
 use crate::stats::LogStats;
 
@@ -239,6 +239,9 @@ impl Log for MemoryLog {
         }
         self.shared.push(Proposal { group: id, entry: Some((entry, durability)), done });
     }
+
+    /// There are no others to wait for.
+    fn set_acks(&self, _id: GroupId, _acks: Acks) {}
 
     fn sync(&self, id: GroupId, done: Done) {
         self.shared.push(Proposal { group: id, entry: None, done });

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::contract::{Done, OriginDone};
 use crate::error::Refusal;
-use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{MemberChange, PeerId};
 
 /// What is asked of a group.
@@ -35,6 +35,8 @@ pub struct Proposal {
 pub enum Ask {
     /// Hand over leadership.
     Transfer(GroupId, PeerId),
+    /// Tell proposers once so many replicas have their entries.
+    Acks(GroupId, Acks),
     /// Stand for election.
     Campaign(GroupId),
     /// The nodes of these replicas do not answer.

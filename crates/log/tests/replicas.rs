@@ -14,7 +14,7 @@ use io::real::RealClock;
 use io::sim::SimFiles;
 use rekindle_log::file::{FileLog, FileLogOptions};
 use rekindle_log::{
-    Applier, ApplyError, Birth, Durability, Entry, GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Watch,
+    Acks, Applier, ApplyError, Birth, Durability, Entry, GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Watch,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -43,12 +43,16 @@ impl Applier for Engine {
 struct Network {
     logs: OnceLock<Vec<Mutex<Option<Arc<FileLog>>>>>,
     letters: AtomicU64,
+    // The nodes that no letter leaves or reaches, a bit each.
+    cut: AtomicU64,
 }
 
 impl Mail for Network {
     fn send(&self, letters: Vec<Letter>) {
         self.letters.fetch_add(letters.len() as u64, Ordering::Relaxed);
-        for letter in letters {
+        let cut = self.cut.load(Ordering::Relaxed);
+        let is_cut = |peer: PeerId| cut >> (peer.0 % 10) & 1 == 1;
+        for letter in letters.into_iter().filter(|letter| !is_cut(letter.from) && !is_cut(letter.to)) {
             // The peers of a node all have its number.
             let node = (letter.to.0 % 10) as usize;
             let log = self.logs.get().and_then(|logs| logs[node].lock().unwrap().clone());
@@ -202,4 +206,61 @@ fn groups_in_which_nothing_happens_write_no_letters() {
     // And a proposal ends the rest of its group.
     let lsn = fleet.write(GroupId(7), "another", Durability::Hard);
     wait_until("the entry everywhere", || fleet.has_everywhere(GroupId(7), lsn));
+}
+
+/// What becomes of a write for which no other replica answers, in the words of whoever is told.
+fn write_alone(acks: Acks, durability: Durability) -> &'static str {
+    let fleet = Fleet::of_groups(1);
+    let group = GroupId(0);
+    (0..3).for_each(|node| fleet.log(node).unwrap().set_acks(group, acks));
+    loop {
+        fleet.network.cut.store(0, Ordering::Relaxed);
+        fleet.write(group, "together", durability);
+        let leader = fleet.wait_for_leader(group);
+        fleet.network.cut.store(0b111, Ordering::Relaxed);
+        let (tell, told) = mpsc::channel();
+        let done = Box::new(move |result| drop(tell.send(result)));
+        fleet.log(leader).unwrap().propose(group, Bytes::from_static(b"alone"), durability, done);
+        match told.recv().unwrap() {
+            Ok(lsn) => {
+                assert_eq!(fleet.engines[leader].0.lock().unwrap()[&(group, lsn)], "alone");
+                return "acknowledged";
+            }
+            // It had lost its office by then.
+            Err(cause) if cause.is_definite() => {}
+            Err(_) => return "in doubt",
+        }
+    }
+}
+
+#[test]
+fn where_one_replica_is_enough_the_leader_does_not_wait_for_others() {
+    for durability in [Durability::Hard, Durability::Soft] {
+        assert_eq!(write_alone(Acks::One, durability), "acknowledged");
+        assert_eq!(write_alone(Acks::Majority, durability), "in doubt");
+    }
+}
+
+#[test]
+fn what_only_a_lost_leader_had_is_discarded_when_it_returns() {
+    let fleet = Fleet::of_groups(1);
+    let group = GroupId(0);
+    (0..3).for_each(|node| fleet.log(node).unwrap().set_acks(group, Acks::One));
+    let lsn = fleet.write(group, "together", Durability::Hard);
+    wait_until("the entry everywhere", || fleet.has_everywhere(group, lsn));
+    let leader = fleet.wait_for_leader(group);
+    fleet.network.cut.store(1 << leader, Ordering::Relaxed);
+    let (tell, told) = mpsc::channel();
+    let done = Box::new(move |result| drop(tell.send(result)));
+    fleet.log(leader).unwrap().propose(group, Bytes::from_static(b"alone"), Durability::Hard, done);
+    assert!(told.recv().unwrap().is_ok());
+    let others = || (0..3).filter(|node| *node != leader);
+    let leads = |node: usize| matches!(fleet.roles[node].0.lock().unwrap().get(&group), Some(Role::Leader { .. }));
+    wait_until("another leader", || others().any(leads));
+    fleet.network.cut.store(0, Ordering::Relaxed);
+    let status = || fleet.log(leader).unwrap().group_status(group).unwrap();
+    wait_until("the rows are void", || status().needs_rows);
+    assert!(!matches!(status().role, Role::Leader { .. }));
+    let has_alone = |node: usize| fleet.engines[node].0.lock().unwrap().values().any(|row| row == "alone");
+    assert!(!others().any(has_alone));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
-use log::{Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
+use log::{Acks, Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
 use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::draft::{Decision, Draft};
@@ -22,6 +22,8 @@ pub struct Shard {
     part: Part,
     sequence_last: AtomicU64,
     retired: AtomicBool,
+    // Whether the leader's own copy is enough for a write.
+    acks_one: AtomicBool,
     indexes: KeptIndexes,
     // Shared with the proposals that are still to be answered.
     answers: Arc<Answers>,
@@ -56,6 +58,7 @@ impl Shard {
             part,
             sequence_last: AtomicU64::new(0),
             retired: AtomicBool::new(false),
+            acks_one: AtomicBool::new(false),
             indexes: KeptIndexes::default(),
             answers: Arc::new(Answers { replica, latches: Latches::new() }),
         }))
@@ -217,6 +220,15 @@ impl Shard {
         self.retired.store(true, Ordering::Release);
         // A writer that looked before is past its proposal when its latch is free.
         self.wait_for_writers();
+    }
+
+    /// How many replicas a write waits for from now on, while this one leads.
+    pub fn set_acks(&self, acks: Acks) {
+        let one = acks == Acks::One;
+        // Telling the log ends a rest of the group: only what is new is told.
+        if self.acks_one.swap(one, Ordering::AcqRel) != one {
+            self.log.set_acks(self.part.group, acks);
+        }
     }
 
     /// Knows `indexes` from now on, and no others. The entries of one come with every write from the

@@ -20,7 +20,7 @@ use super::store::{FileStore, StoreOptions};
 use crate::company::Company;
 use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Watch};
 use crate::error::LogError;
-use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
@@ -134,6 +134,10 @@ impl Log for FileLog {
 
     fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done) {
         self.inbox.post_proposal(Proposal { group: id, term, work: Work::Entry(entry, durability), done });
+    }
+
+    fn set_acks(&self, id: GroupId, acks: Acks) {
+        self.ask(Ask::Acks(id, acks));
     }
 
     fn sync(&self, id: GroupId, done: Done) {

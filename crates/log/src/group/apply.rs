@@ -9,7 +9,7 @@ use super::lead::Limbo;
 use super::{Group, TAIL_BYTES_MAX};
 use crate::contract::{Done, Entry};
 use crate::error::{Doubt, LogError, Refusal};
-use crate::lsn::{Durability, Lsn};
+use crate::lsn::{Acks, Durability, Lsn};
 use crate::record::{EntryKind, Record};
 use crate::store::{Store, StoredEntry};
 use crate::turn::{Answers, Turn};
@@ -172,9 +172,15 @@ impl Group {
         store: &impl Store,
         read: &mut VecDeque<StoredEntry>,
     ) -> Result<Option<(EntryKind, Bytes, Option<Done>)>, LogError> {
-        let soft = self.soft.max(committed);
+        // What the leader alone must have; everything it ordered is of its own term.
+        let (own_soft, own_hard) = match self.acks == Acks::One && self.leads().is_some() {
+            true => (self.written, self.node.raft.raft_log.persisted),
+            false => (0, 0),
+        };
+        let soft = self.soft.max(committed).max(own_soft);
         let may_apply = |kind| match kind {
-            EntryKind::Proposed(Durability::Hard) | EntryKind::Members => index <= committed,
+            EntryKind::Proposed(Durability::Hard) => index <= committed.max(own_hard),
+            EntryKind::Members => index <= committed,
             EntryKind::Proposed(Durability::Soft) | EntryKind::Election => index <= soft,
         };
         if index > soft {

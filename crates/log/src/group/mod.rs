@@ -21,7 +21,7 @@ use raft::{Config, RawNode, Ready, StateRole};
 use crate::contract::{Done, OriginDone};
 use crate::error::{Doubt, LogError, Refusal};
 use crate::letter::Payload;
-use crate::lsn::{Durability, GroupId, Lsn, Term};
+use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Members, PeerId, Role};
 use crate::outline::Outline;
 use crate::record::{EntryKind, Record};
@@ -80,6 +80,7 @@ pub(crate) struct Group {
     // Leaders: what others have written in this term, and what is on its way to them.
     fellows: BTreeMap<u64, Flight>,
     role: Role,
+    acks: Acks,
     // The term, the state and the leader last seen.
     seen: (u64, StateRole, u64),
     // The first entry of this leader's term.
@@ -154,6 +155,7 @@ impl Group {
             told: (0, 0),
             fellows: BTreeMap::new(),
             role: Role::Follower { term: Term(term), leader: None },
+            acks: Acks::Majority,
             seen: (term, StateRole::Follower, 0),
             lead_from: 0,
             limbo: Vec::new(),
@@ -199,6 +201,11 @@ impl Group {
             return Err(Refusal::Busy);
         }
         Ok(())
+    }
+
+    /// How many replicas an entry waits for while this one leads.
+    pub fn set_acks(&mut self, acks: Acks) {
+        self.acks = acks;
     }
 
     /// Takes a wish to be told when everything proposed so far is durable and applied.

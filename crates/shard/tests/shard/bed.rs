@@ -9,7 +9,7 @@ use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
 use engine::memory::MemoryEngine;
 use log::memory::{MemoryEntries, MemoryLog};
 use log::{
-    Birth, Done, Durability, GroupId, GroupStatus, Letter, Log, LogError, LogStats, Lsn, MemberChange,
+    Acks, Birth, Done, Durability, GroupId, GroupStatus, Letter, Log, LogError, LogStats, Lsn, MemberChange,
     Origin, OriginDone, PeerId, Refusal, Term,
 };
 use parking_lot::Mutex;
@@ -191,6 +191,10 @@ impl Log for TestLog {
         } else {
             self.inner.propose_in(id, term, entry, durability, done);
         }
+    }
+
+    fn set_acks(&self, id: GroupId, acks: Acks) {
+        self.inner.set_acks(id, acks);
     }
 
     fn sync(&self, id: GroupId, done: Done) {
