@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 use crate::error::{ApplyError, LogError, ProposeError};
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId, Role};
+use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, Role};
 use crate::stats::LogStats;
 
 /// One entry on its way to the engine.
@@ -184,6 +184,14 @@ pub trait Log: Send + Sync {
 
     /// The engine holds, durably, the rows of `origin`: the log goes on after it. Blocks.
     fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError>;
+
+    /// Unsafe, for a group whose majority is gone for good: from now on, durably, `members` are the
+    /// members, whatever the log says up to [`Members::at`](Members). Letters of those they name as
+    /// removed are answered with that. Returns the members in force.
+    ///
+    /// Where this replica is their only voter, its log becomes the whole truth: everything in it is
+    /// applied, `at` is set to its end, and it leads. Fails if its rows are void. Blocks.
+    fn reset_members(&self, id: GroupId, members: Members) -> Result<Members, LogError>;
 
     /// The state of the group on this node. Blocks, for one turn of the log.
     fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError>;

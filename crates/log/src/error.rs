@@ -153,6 +153,9 @@ pub enum LogError {
         /// Entries up to here are gone from the log.
         log_start: Lsn,
     },
+    /// The replica has no rows that count: it cannot go on alone.
+    #[error("the rows of this replica of group {0} are void")]
+    Void(GroupId),
     /// The replica leads its group: its rows are the ones to copy.
     #[error("group {0} is led by this replica")]
     Leads(GroupId),

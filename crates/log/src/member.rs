@@ -51,6 +51,8 @@ pub struct Members {
     pub voters: Vec<PeerId>,
     /// Those who only get everything.
     pub learners: Vec<PeerId>,
+    /// Those who were members and can never be again.
+    pub removed: Vec<PeerId>,
 }
 
 /// What a replica's log begins with when its rows came as a copy: everything up to `at` is in the
@@ -102,6 +104,8 @@ pub struct GroupStatus {
     pub role: Role,
     /// The last position in its log.
     pub last: Lsn,
+    /// The term of the entry there.
+    pub last_term: Term,
     /// The last position known to be durable on a majority.
     pub committed: Lsn,
     /// The last position handed to the applier.
@@ -158,6 +162,7 @@ impl Members {
             MemberChange::Remove(peer) => {
                 without(&mut members.learners, peer);
                 without(&mut members.voters, peer);
+                members.removed.push(peer);
             }
         }
         let changes = match change {
@@ -170,7 +175,7 @@ impl Members {
 
     /// The first members of a group.
     pub fn first(voters: Vec<PeerId>) -> Members {
-        Members { at: Lsn(0), voters, learners: Vec::new() }
+        Members { voters, ..Members::default() }
     }
 
     /// Whether `peer` is one of them, with or without a vote.
@@ -178,11 +183,12 @@ impl Members {
         self.voters.contains(&peer) || self.learners.contains(&peer)
     }
 
-    /// Their bytes: the position, the number of voters, the voters, the learners; each a
-    /// little-endian word. docs/formats/log.md.
+    /// Their bytes: the position; in one word the number of voters and, above 32 bits, of those who
+    /// were removed; voters, learners, removed. docs/formats/log.md.
     pub fn encode(&self) -> Vec<u8> {
-        let peers = self.voters.iter().chain(&self.learners).map(|peer| peer.0);
-        let words = [self.at.0, self.voters.len() as u64].into_iter().chain(peers);
+        let peers = self.voters.iter().chain(&self.learners).chain(&self.removed).map(|peer| peer.0);
+        let counts = self.voters.len() as u64 | (self.removed.len() as u64) << 32;
+        let words = [self.at.0, counts].into_iter().chain(peers);
         words.flat_map(u64::to_le_bytes).collect()
     }
 
@@ -190,12 +196,15 @@ impl Members {
     pub fn decode(bytes: &[u8]) -> Option<Members> {
         let (words, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let [at, voters, peers @ ..] = &words[..] else { return None };
-        let voters = usize::try_from(*voters).ok().filter(|voters| *voters <= peers.len())?;
-        let (voters, learners) = peers.split_at(voters);
+        let [at, counts, peers @ ..] = &words[..] else { return None };
+        let voters = usize::try_from(*counts & 0xffff_ffff).ok()?;
+        let removed = usize::try_from(*counts >> 32).ok()?;
+        let learners = peers.len().checked_sub(voters.checked_add(removed)?)?;
+        let (voters, others) = peers.split_at(voters);
+        let (learners, removed) = others.split_at(learners);
         let peers = |words: &[u64]| words.iter().map(|word| PeerId(*word)).collect();
-        let members = Members { at: Lsn(*at), voters: peers(voters), learners: peers(learners) };
-        rest.is_empty().then_some(members)
+        let (voters, learners, removed) = (peers(voters), peers(learners), peers(removed));
+        rest.is_empty().then_some(Members { at: Lsn(*at), voters, learners, removed })
     }
 }
 
@@ -222,7 +231,8 @@ mod tests {
 
     #[test]
     fn an_origin_reads_back_and_no_other_length_does() {
-        let members = Members { at: Lsn(3), voters: vec![PeerId(1), PeerId(2)], learners: vec![PeerId(9)] };
+        let (voters, learners, removed) = (vec![PeerId(1), PeerId(2)], vec![PeerId(9)], vec![PeerId(4)]);
+        let members = Members { at: Lsn(3), voters, learners, removed };
         let origin = Origin { at: Lsn(7), term: Term(2), members };
         let bytes = origin.encode();
         assert_eq!(Origin::decode(&bytes), Some(origin));

@@ -291,6 +291,11 @@ impl Log for MemoryLog {
         Ok(())
     }
 
+    /// There is never more than one.
+    fn reset_members(&self, id: GroupId, _members: Members) -> Result<Members, LogError> {
+        Ok(self.group_status(id)?.members)
+    }
+
     fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
         if !hold(&self.shared.queue).open.contains(&id) {
             return Err(LogError::NotOpen(id));
@@ -302,6 +307,7 @@ impl Log for MemoryLog {
             own,
             role: Role::Leader { term: TERM },
             last,
+            last_term: TERM,
             committed: last,
             applied: self.shared.applier.applied(id),
             needs_rows: false,

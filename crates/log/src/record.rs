@@ -339,7 +339,12 @@ mod tests {
     use crate::lsn::Lsn;
 
     fn some_members() -> Members {
-        Members { at: Lsn(6), voters: vec![PeerId(4), PeerId(5)], learners: vec![PeerId(6)] }
+        Members {
+            at: Lsn(6),
+            voters: vec![PeerId(4), PeerId(5)],
+            learners: vec![PeerId(6)],
+            removed: vec![PeerId(3)],
+        }
     }
 
     fn one_of_each() -> Vec<Record<Vec<u8>>> {

@@ -14,7 +14,8 @@ use io::real::RealClock;
 use io::sim::SimFiles;
 use rekindle_log::file::{FileLog, FileLogOptions};
 use rekindle_log::{
-    Acks, Applier, ApplyError, Birth, Durability, Entry, GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Watch,
+    Acks, Applier, ApplyError, Birth, Durability, Entry, GroupId, Letter, Log, LogError, Lsn, Mail, Members,
+    PeerId, Role, Watch,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -255,7 +256,8 @@ fn what_only_a_lost_leader_had_is_discarded_when_it_returns() {
     fleet.log(leader).unwrap().propose(group, Bytes::from_static(b"alone"), Durability::Hard, done);
     assert!(told.recv().unwrap().is_ok());
     let others = || (0..3).filter(|node| *node != leader);
-    let leads = |node: usize| matches!(fleet.roles[node].0.lock().unwrap().get(&group), Some(Role::Leader { .. }));
+    let leads =
+        |node: usize| matches!(fleet.roles[node].0.lock().unwrap().get(&group), Some(Role::Leader { .. }));
     wait_until("another leader", || others().any(leads));
     fleet.network.cut.store(0, Ordering::Relaxed);
     let status = || fleet.log(leader).unwrap().group_status(group).unwrap();
@@ -263,4 +265,37 @@ fn what_only_a_lost_leader_had_is_discarded_when_it_returns() {
     assert!(!matches!(status().role, Role::Leader { .. }));
     let has_alone = |node: usize| fleet.engines[node].0.lock().unwrap().values().any(|row| row == "alone");
     assert!(!others().any(has_alone));
+}
+
+#[test]
+fn a_replica_whose_majority_is_gone_can_be_made_to_go_on_alone() {
+    let fleet = Fleet::of_groups(1);
+    let group = GroupId(0);
+    let lsn = fleet.write(group, "before", Durability::Hard);
+    wait_until("the entry everywhere", || fleet.has_everywhere(group, lsn));
+    let survivor = (fleet.wait_for_leader(group) + 1) % 3;
+    let lost: Vec<usize> = (0..3).filter(|node| *node != survivor).collect();
+    fleet.network.cut.store(lost.iter().map(|node| 1 << node).sum(), Ordering::Relaxed);
+    let log = fleet.log(survivor).unwrap();
+    let own = log.group_status(group).unwrap().own;
+    let removed = log.group_status(group).unwrap().members.voters;
+    let removed = removed.into_iter().filter(|peer| *peer != own).collect();
+    let members = Members { voters: vec![own], removed, ..Members::default() };
+    let members = log.reset_members(group, members).unwrap();
+    assert_eq!((members.voters, members.removed.len()), (vec![own], 2));
+    let leads = || matches!(log.group_status(group).unwrap().role, Role::Leader { .. });
+    wait_until("it leads", leads);
+    let (tell, told) = mpsc::channel();
+    let done = Box::new(move |result| drop(tell.send(result)));
+    log.propose(group, Bytes::from_static(b"after"), Durability::Hard, done);
+    assert!(told.recv().unwrap().is_ok());
+    // Those who come back are told that they are members no more, and change nothing.
+    fleet.network.cut.store(0, Ordering::Relaxed);
+    for node in lost {
+        let has_left = || matches!(fleet.log(node).unwrap().group_status(group), Err(LogError::NotOpen(_)));
+        wait_until("the lost replica leaves", has_left);
+    }
+    assert!(leads());
+    let rows = fleet.engines[survivor].0.lock().unwrap();
+    assert_eq!(rows.values().filter(|row| *row == "before" || *row == "after").count(), 2);
 }

@@ -10,7 +10,7 @@ use crate::company;
 use crate::contract::Letter;
 use crate::error::{ApplyError, LogError, Refusal};
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::{Birth, GroupStatus, Origin};
+use crate::member::{Birth, GroupStatus, Members, Origin};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 
@@ -39,6 +39,7 @@ pub(super) enum Change {
     Leave,
     BeginRestore,
     FinishRestore(Origin),
+    ResetMembers(Members),
 }
 
 /// Where proposers, links and helper threads leave what they have for the log thread.

@@ -21,7 +21,7 @@ use crate::company::Company;
 use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Watch};
 use crate::error::LogError;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId};
+use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 
@@ -184,6 +184,11 @@ impl Log for FileLog {
         self.change(id, Change::FinishRestore(origin))
     }
 
+    fn reset_members(&self, id: GroupId, members: Members) -> Result<Members, LogError> {
+        self.change(id, Change::ResetMembers(members))?;
+        Ok(self.group_status(id)?.members)
+    }
+
     fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
         self.command(|reply| Command::Status(id, reply))
     }
@@ -303,6 +308,7 @@ impl LogThread {
                     Change::Leave => runner.leave_group(id),
                     Change::BeginRestore => runner.begin_restore(id),
                     Change::FinishRestore(origin) => runner.finish_restore(id, &origin),
+                    Change::ResetMembers(members) => runner.reset_members(id, members),
                 }));
             }
             Command::Status(id, reply) => drop(reply.send(self.runner.group_status(id))),

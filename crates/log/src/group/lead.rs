@@ -235,7 +235,7 @@ impl Group {
             return Ok(false);
         }
         match change {
-            MemberChange::AddLearner(peer) if peer.0 == 0 || self.removed_peers.contains(&peer.0) => {
+            MemberChange::AddLearner(peer) if peer.0 == 0 || self.members().removed.contains(&peer) => {
                 Err(Refusal::Unfit)
             }
             MemberChange::Promote(peer) if !members.learners.contains(&peer) => Err(Refusal::Unfit),
@@ -279,7 +279,6 @@ impl Group {
         }
         if let MemberChange::Remove(peer) = change {
             self.removed |= peer.0 == self.own;
-            self.removed_peers.push(peer.0);
             self.fellows.remove(&peer.0);
         }
         members.at = Lsn(at);
@@ -362,6 +361,7 @@ impl Group {
             own: PeerId(self.own),
             role: self.role,
             last: Lsn(self.node.store().last()),
+            last_term: Term(self.node.store().last_term()),
             committed: Lsn(self.committed()),
             applied: Lsn(self.applied),
             needs_rows: self.void,

@@ -157,7 +157,7 @@ impl Group {
         body: &Bytes,
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
-        if self.removed_peers.contains(&from.0) {
+        if self.members().removed.contains(&from) {
             self.mail(from.0, &Content::Gone, turn.effects);
             return Ok(());
         }

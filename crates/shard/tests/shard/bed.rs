@@ -10,7 +10,7 @@ use engine::memory::MemoryEngine;
 use log::memory::{MemoryEntries, MemoryLog};
 use log::{
     Acks, Birth, Done, Durability, GroupId, GroupStatus, Letter, Log, LogError, LogStats, Lsn, MemberChange,
-    Origin, OriginDone, PeerId, Refusal, Term,
+    Members, Origin, OriginDone, PeerId, Refusal, Term,
 };
 use parking_lot::Mutex;
 use rekindle_shard::{Decision, Direction, Replicas, Shard, WriteError, WriteTicket};
@@ -239,6 +239,10 @@ impl Log for TestLog {
 
     fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError> {
         self.inner.finish_restore(id, origin)
+    }
+
+    fn reset_members(&self, id: GroupId, members: Members) -> Result<Members, LogError> {
+        self.inner.reset_members(id, members)
     }
 
     fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {

@@ -194,6 +194,34 @@ impl<S: Store> Runner<S> {
         self.settled_well()
     }
 
+    /// Makes `members` the members, unsafely. One who votes alone then applies all of its log.
+    pub fn reset_members(&mut self, id: GroupId, mut members: Members) -> Result<(), LogError> {
+        self.driver.group(id).ok_or(LogError::NotOpen(id))?;
+        self.settled_well()?;
+        let stored = self.store.group(id).ok_or(LogError::NotOpen(id))?;
+        let peer = stored.peer;
+        let is_alone = members.voters == [PeerId(peer)];
+        if is_alone {
+            if stored.void {
+                return Err(LogError::Void(id));
+            }
+            members.at = Lsn(stored.outline.last());
+        }
+        for gone in &stored.outline.members.removed {
+            if !members.removed.contains(gone) {
+                members.removed.push(*gone);
+            }
+        }
+        tracing::warn!(group = id.0, ?members, "the members of the group are set by force");
+        self.store.push(&Record::Member { group: id, peer, members });
+        self.driver.close(id, &Doubt::Deposed);
+        self.settled_well()?;
+        let applied = self.outside.applier.applied(id);
+        self.replay(id, applied)?;
+        self.open_stored(id, applied)?;
+        self.settled_well()
+    }
+
     fn settled_well(&mut self) -> Result<(), LogError> {
         self.settle();
         match self.failed.is_none() && self.full_since.is_none() {
