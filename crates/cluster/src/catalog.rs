@@ -8,6 +8,9 @@ use storage::TableId;
 
 use crate::{DbConfig, DbId, Grant, Scope, ServerConfig, ServerId, TableHandle, User};
 
+/// The heartbeat timeout of a cluster in which nobody has set one. Source: reql reference 14.
+const HEARTBEAT_SECS: u64 = 10;
+
 /// A database and its tables by name.
 #[derive(Clone)]
 pub struct Database {
@@ -40,6 +43,7 @@ pub struct Catalog {
     grants: Vec<Grant>,
     servers: BTreeMap<ServerId, ServerConfig>,
     removed: BTreeSet<ServerId>,
+    heartbeat_secs: Option<u64>,
     pub(crate) group_next: u64,
     pub(crate) version: u64,
 }
@@ -127,6 +131,21 @@ impl Catalog {
     #[must_use]
     pub fn is_removed(&self, id: ServerId) -> bool {
         self.removed.contains(&id)
+    }
+
+    /// The servers that were removed for good.
+    pub fn removed(&self) -> impl Iterator<Item = ServerId> {
+        self.removed.iter().copied()
+    }
+
+    /// How long a server may be silent before the links to it end, in seconds.
+    #[must_use]
+    pub fn heartbeat_secs(&self) -> u64 {
+        self.heartbeat_secs.unwrap_or(HEARTBEAT_SECS)
+    }
+
+    pub(crate) fn set_heartbeat(&mut self, seconds: u64) {
+        self.heartbeat_secs = Some(seconds);
     }
 
     pub(crate) fn put_server(&mut self, server: ServerConfig) {

@@ -30,6 +30,8 @@ pub(crate) enum CatalogRow {
     /// How often the catalog was changed: a change names the version that it was made from.
     Version(u64),
     Server(ServerConfig),
+    /// How long a server may be silent, in seconds.
+    Heartbeat(u64),
     /// A server that was removed for good and is not let in again.
     Removed(ServerId),
     /// A dropped table or shard set whose rows and groups are still being removed.
@@ -52,6 +54,7 @@ impl CatalogRow {
             CatalogRow::Groups(_) => key("groups", Uuid::nil()),
             CatalogRow::Version(_) => key("version", Uuid::nil()),
             CatalogRow::Server(server) => server_key(server.id),
+            CatalogRow::Heartbeat(_) => key("heartbeat", Uuid::nil()),
             CatalogRow::Removed(server) => key("removed", server.0),
             CatalogRow::Dropped { table, groups, .. } => {
                 let first = groups.first().map_or(0, |group| group.0);
@@ -73,6 +76,7 @@ impl CatalogRow {
             CatalogRow::Groups(next) => vec![("next", number(*next))],
             CatalogRow::Version(version) => vec![("version", number(*version))],
             CatalogRow::Server(server) => server_fields(server),
+            CatalogRow::Heartbeat(seconds) => vec![("seconds", number(*seconds))],
             CatalogRow::Removed(server) => vec![("uuid", uuid(server.0))],
             CatalogRow::Dropped { table, groups, rows } => vec![
                 ("table", uuid(table.uuid())),
@@ -99,6 +103,7 @@ impl CatalogRow {
             "groups" => CatalogRow::Groups(row.number("next")?),
             "version" => CatalogRow::Version(row.number("version")?),
             "server" => CatalogRow::Server(server_from(&row)?),
+            "heartbeat" => CatalogRow::Heartbeat(row.number("seconds")?),
             "removed" => CatalogRow::Removed(ServerId(row.uuid("uuid")?)),
             "dropped" => CatalogRow::Dropped {
                 table: TableId::from_uuid(row.uuid("table")?),
@@ -118,6 +123,7 @@ impl CatalogRow {
             CatalogRow::Groups(_) => "groups",
             CatalogRow::Version(_) => "version",
             CatalogRow::Server(_) => "server",
+            CatalogRow::Heartbeat(_) => "heartbeat",
             CatalogRow::Removed(_) => "removed",
             CatalogRow::Dropped { .. } => "dropped",
         }
@@ -314,6 +320,7 @@ fn server_fields(server: &ServerConfig) -> Vec<(&'static str, Datum)> {
         ("cache_size_mb", server.cache_size_mb.map_or(Datum::Null, number)),
         ("addresses", texts(&server.addresses)),
         ("catalog", replica_to(&server.catalog)),
+        ("is_proxy", server.is_proxy.into()),
     ]
 }
 
@@ -333,6 +340,7 @@ fn server_from(row: &Fields<'_>) -> Result<ServerConfig, OpenError> {
         cache_size_mb: if row.is_null("cache_size_mb") { None } else { Some(row.number("cache_size_mb")?) },
         addresses: texts("addresses")?,
         catalog: replica_from(row, &catalog)?,
+        is_proxy: row.0.get("is_proxy") == Some(Datum::Bool(true)),
     })
 }
 

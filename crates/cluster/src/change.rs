@@ -28,7 +28,7 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    fn of(catalog: &Catalog) -> Draft {
+    pub(crate) fn of(catalog: &Catalog) -> Draft {
         let group_next = catalog.group_next;
         Draft { put: Vec::new(), delete: Vec::new(), group_next, group_first: group_next }
     }

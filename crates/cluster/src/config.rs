@@ -114,6 +114,8 @@ pub struct ServerConfig {
     pub addresses: Vec<Text>,
     /// Its replica of the catalog.
     pub catalog: ReplicaConfig,
+    /// Whether it only answers clients: it holds nothing, and is forgotten when it goes.
+    pub is_proxy: bool,
 }
 
 /// A table as `table_config` describes it.

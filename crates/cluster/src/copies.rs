@@ -1,8 +1,9 @@
 //! The copies of replicas' rows that a node gives and gets at this moment.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use io::Nanos;
 use log::GroupId;
 use parking_lot::Mutex;
 use storage::TableSnapshot;
@@ -14,6 +15,27 @@ use crate::ServerId;
 pub(crate) struct Copies {
     pub(crate) given: Mutex<HashMap<u64, Given>>,
     pub(crate) getting: Mutex<HashMap<GroupId, Getting>>,
+    pub(crate) pace: Mutex<Pace>,
+}
+
+/// Bytes of rows that one node gets each second, all its copies together: they leave room for clients.
+const BYTES_PER_SECOND: u64 = 64 << 20;
+
+/// Spreads what copies take over time.
+#[derive(Default)]
+pub(crate) struct Pace {
+    // When everything taken so far is paid for.
+    free_at: Nanos,
+}
+
+impl Pace {
+    /// Takes `bytes`; how long to wait before more may be taken.
+    pub(crate) fn take(&mut self, bytes: u64, now: Nanos) -> Duration {
+        let cost = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / BYTES_PER_SECOND);
+        // Time in which nothing was taken is not saved up.
+        self.free_at = self.free_at.max(now).after(cost);
+        self.free_at.since(now)
+    }
 }
 
 /// A copy that is being given.
@@ -28,8 +50,32 @@ pub(crate) struct Given {
 pub struct Getting {
     /// Where the rows come from; nobody at first.
     pub source: Option<ServerId>,
+    /// When it began.
+    pub begun: Nanos,
     /// Rows that arrived.
     pub rows: u64,
     /// Rows there will be, about.
     pub rows_total: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(n: u64) -> Nanos {
+        Nanos(n * 1_000_000_000)
+    }
+
+    #[test]
+    fn copies_together_keep_to_the_rate() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.take(BYTES_PER_SECOND, second(5)), Duration::from_secs(1));
+        assert_eq!(
+            pace.take(2 * BYTES_PER_SECOND, second(5)),
+            Duration::from_secs(3),
+            "two at once share it"
+        );
+        assert_eq!(pace.take(0, second(8)), Duration::ZERO);
+        assert_eq!(pace.take(BYTES_PER_SECOND / 2, second(60)), Duration::from_millis(500));
+    }
 }

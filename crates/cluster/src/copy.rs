@@ -22,8 +22,8 @@ const COPY_LIFE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between attempts to get a copy.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Pause after each piece, so that a copy leaves room for clients.
-const BREATH: Duration = Duration::from_millis(2);
+/// How long a copy waits for a source that was cut off, before it is begun anew.
+const CUT_OFF: Duration = Duration::from_secs(30);
 
 /// Why a copy is not complete. It is begun again.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +98,7 @@ impl Core {
 
     /// Gets the rows of a group whose own are void, on a thread of its own.
     pub(crate) fn begin_copy(self: &Arc<Self>, group: GroupId) {
-        let begun = Getting { source: None, rows: 0, rows_total: 0 };
+        let begun = Getting { source: None, begun: self.clock().now(), rows: 0, rows_total: 0 };
         if self.copies.getting.lock().insert(group, begun).is_some() {
             return;
         }
@@ -108,6 +108,7 @@ impl Core {
             match core.get_copy(group) {
                 Ok(()) => {
                     core.copies.getting.lock().remove(&group);
+                    core.post.news().tell();
                     return;
                 }
                 Err(error) => tracing::warn!("the rows of group {group} could not be copied yet: {error}"),
@@ -140,13 +141,15 @@ impl Core {
         let mut count = 0;
         loop {
             let question = Question::CopyNext { copy: answer.copy, after: after.take() }.encode();
-            let rows = decode_rows(self.ask(source, question, PATIENCE)?).ok_or(CopyError::Nonsense)?;
+            let piece = self.ask_patiently(source, &question)?;
+            let wait = self.copies.pace.lock().take(piece.len() as u64, self.clock().now());
+            let rows = decode_rows(piece).ok_or(CopyError::Nonsense)?;
             let Some((last, _)) = rows.last() else { break };
             after = Some(PrimaryKey(Bytes::copy_from_slice(last.as_bytes())));
             count += rows.len() as u64;
             shard.restore_rows(rows)?;
             self.note(group, |getting| getting.rows = count);
-            std::thread::sleep(BREATH);
+            std::thread::sleep(wait);
         }
         let (at, progress, builds) = (origin.at, answer.progress.clone(), answer.builds.clone());
         shard.finish_restore(&CopyEnd { at, progress, rows: count, builds })?;
@@ -155,6 +158,20 @@ impl Core {
             self.post.tell(crate::post::Event::Catalog);
         }
         Ok(())
+    }
+
+    /// Asks for a piece of a copy; a link that is cut meanwhile is waited for, since the source keeps the
+    /// copy and pieces can be asked for again.
+    fn ask_patiently(&self, source: ServerId, question: &Bytes) -> Result<Bytes, AskError> {
+        let cut_off = Instant::now() + CUT_OFF;
+        loop {
+            match self.ask(source, question.clone(), PATIENCE) {
+                Err(AskError::NoAnswer(_) | AskError::NotConnected(_)) if Instant::now() < cut_off => {
+                    std::thread::sleep(PAUSE);
+                }
+                answer => return answer,
+            }
+        }
     }
 
     /// Whoever leads the group and keeps a copy of it for us.

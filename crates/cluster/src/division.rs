@@ -49,7 +49,7 @@ impl Core {
             }
             ShardsWanted::Named(places) => Ok(places.clone()),
             ShardsWanted::Placed(wanted) => {
-                let connected = |server: &&&ServerConfig| self.is_connected(server.id);
+                let connected = |server: &&&ServerConfig| !server.is_proxy && self.is_connected(server.id);
                 let servers: Vec<ServerConfig> =
                     catalog.servers().iter().filter(connected).map(|server| (*server).clone()).collect();
                 let load = placement::load(catalog, table.map(|table| table.config.id));

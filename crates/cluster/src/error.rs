@@ -100,6 +100,21 @@ pub enum AdminError {
         /// The name that is taken.
         to: Text,
     },
+    /// Every shard has a majority.
+    #[error("This table doesn't need to be repaired.")]
+    NothingToRepair,
+    /// No replica of some shards can be reached.
+    #[error(
+        "One or more shards of this table have no available replicas. Since there are no available copies of the \
+         data that was stored in those shards, those shards cannot be repaired. If you run the command again with \
+         `emergency_repair` set to `unsafe_rollback_or_erase`, those shards will be reset to an empty, but \
+         writeable state; but if the missing replicas later reconnect, the original data that was stored on them \
+         will be lost permanently."
+    )]
+    NoCopies,
+    /// Links could not be as impatient.
+    #[error("The heartbeat timeout must be at least two seconds")]
+    HeartbeatTooShort,
     /// A server that is there cannot be removed for good.
     #[error("Server `{0}` is connected; stop it before it is removed for good.")]
     ServerConnected(crate::ServerId),

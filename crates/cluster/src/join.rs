@@ -30,6 +30,8 @@ pub struct JoinOptions {
     pub cache_size_mb: Option<u64>,
     /// Where others reach it, `host:port`.
     pub addresses: Vec<Text>,
+    /// Whether it only answers clients.
+    pub is_proxy: bool,
 }
 
 /// Asks the servers that `members` names to let this one into their cluster, again and again until
@@ -73,6 +75,7 @@ fn ask(wire: &dyn Wire, member: ServerId, options: &JoinOptions) -> Result<bytes
         addresses: options.addresses.clone(),
         // Drawn by those who let it in.
         catalog: ReplicaConfig { server: options.server, peer: PeerId(0), voting: false },
+        is_proxy: options.is_proxy,
     });
     let (sender, receiver) = std::sync::mpsc::sync_channel(1);
     wire.ask(member, question, PATIENCE, Box::new(move |answer| drop(sender.send(answer))));

@@ -14,6 +14,7 @@ use storage::TableId;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
 use crate::post::Event;
+use crate::question::{Question, decode_version};
 use crate::tend::Settled;
 use crate::{
     AdminError, Catalog, DbConfig, DbId, OpenError, ReplicaConfig, ServerConfig, TableConfig, TableHandle,
@@ -22,6 +23,9 @@ use crate::{
 
 /// How often groups are looked at without news.
 const LOOK: Duration = Duration::from_millis(500);
+
+/// Pause between two questions who leads the catalog.
+const PAUSE: Duration = Duration::from_millis(20);
 
 impl Core {
     /// Works until the node is dropped.
@@ -78,6 +82,7 @@ impl Core {
                     catalog.put_table(table);
                 }
                 CatalogRow::Server(server) => catalog.put_server(server),
+                CatalogRow::Heartbeat(seconds) => catalog.set_heartbeat(seconds),
                 CatalogRow::Removed(server) => catalog.remove_server(server),
                 CatalogRow::Dropped { .. } => {}
             }
@@ -92,8 +97,47 @@ impl Core {
         }
         self.published.notify_all();
         self.index_news.tell();
+        self.post.news().tell();
+        self.tell_wire(&before, &catalog);
         self.erase_lost_indexes(&before, &catalog)?;
         Ok(self.discard_strays(&catalog)?)
+    }
+
+    /// Lets the links know what concerns them.
+    fn tell_wire(&self, before: &Catalog, catalog: &Catalog) {
+        let Some(wire) = self.post.wire() else { return };
+        if before.heartbeat_secs() != catalog.heartbeat_secs() {
+            wire.set_heartbeat(Duration::from_secs(catalog.heartbeat_secs()));
+        }
+        catalog.removed().filter(|server| !before.is_removed(*server)).for_each(|server| wire.forget(server));
+    }
+
+    /// Shows everything that the catalog held when this was called, if its leader can be asked; whether
+    /// that was news. For whoever finds something missing that another node may have made just now.
+    pub fn catch_up(&self, patience: Duration) -> bool {
+        let before = self.catalog.load().version;
+        let deadline = std::time::Instant::now() + patience;
+        loop {
+            let lead = self.post.lead(CATALOG_GROUP).leader();
+            let other = lead.filter(|leader| *leader != self.identity.server);
+            let asked = other.and_then(|leader| self.ask(leader, Question::Version.encode(), patience).ok());
+            if let Some(version) = self.version_led_here().or(asked.and_then(decode_version)) {
+                return version > before && self.await_version(version, patience);
+            }
+            if std::time::Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The catalog's version, if it is led from here: what is applied, shown or not.
+    pub(crate) fn version_led_here(&self) -> Option<u64> {
+        let row = self.catalog_shard.get(&CatalogRow::Version(0).key()).ok()??;
+        match CatalogRow::from_object(&row) {
+            Ok(CatalogRow::Version(version)) if self.catalog_shard.is_leader() => Some(version),
+            _ => None,
+        }
     }
 
     /// Returns once this node shows the catalog's `version` or a later one; false when that takes
@@ -189,6 +233,7 @@ impl Core {
                     cache_size_mb: self.at_start.cache_size_mb,
                     addresses: addresses.clone(),
                     catalog,
+                    is_proxy: false,
                 }));
                 Ok(())
             }),

@@ -20,6 +20,14 @@ impl Wire for Links {
     fn mail(&self, to: ServerId, letters: Vec<Letter>) {
         Links::mail(self, to, letters);
     }
+
+    fn forget(&self, server: ServerId) {
+        Links::forget(self, server);
+    }
+
+    fn set_heartbeat(&self, timeout: std::time::Duration) {
+        Links::set_heartbeat(self, timeout);
+    }
 }
 
 /// What the links of a node hand to it.
@@ -102,6 +110,7 @@ impl Receiver for Reception {
         self.met.lock().members.insert(info.server);
         self.changed.notify_all();
         self.log.peers_back(self.post.peers_on(info.server));
+        self.post.news().tell();
     }
 
     fn silent(&self, server: ServerId) {
@@ -109,12 +118,14 @@ impl Receiver for Reception {
         self.met.lock().members.remove(&server);
         self.gone(server);
         self.log.peers_silent(self.post.peers_on(server));
+        self.post.news().tell();
     }
 
     fn back(&self, server: ServerId) {
         tracing::info!("Server {server} answers again");
         self.met.lock().members.insert(server);
         self.log.peers_back(self.post.peers_on(server));
+        self.post.news().tell();
     }
 
     fn may_adopt(&self, cluster: Uuid, by: &PeerInfo) -> Result<(), String> {

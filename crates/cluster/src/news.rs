@@ -1,4 +1,5 @@
-//! What is new about indexes, for threads that wait for it, and since when indexes are being built.
+//! News for threads that wait for them: of indexes, and since when those are being built; of how
+//! replicas are.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

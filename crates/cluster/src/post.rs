@@ -12,12 +12,20 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use shard::Replicas;
 
 use crate::handle::Lead;
+use crate::news::News;
 use crate::{Ask, ServerId};
 
 /// Carries questions and letters to other servers.
 pub trait Wire: Ask {
     /// Sends letters to replicas on `to`. They may be lost.
     fn mail(&self, to: ServerId, letters: Vec<Letter>);
+
+    /// A server was removed for good: there is no link to it from now on. Does nothing where servers are
+    /// not remembered.
+    fn forget(&self, _server: ServerId) {}
+
+    /// A server that is silent for so long is given up. Does nothing where time is not looked at.
+    fn set_heartbeat(&self, _timeout: std::time::Duration) {}
 }
 
 /// Something about a group that the node must act on.
@@ -44,6 +52,7 @@ pub struct Post {
     leads: RwLock<HashMap<GroupId, Arc<Lead>>>,
     events: Mutex<Vec<Event>>,
     rung: Condvar,
+    news: Arc<News>,
 }
 
 impl Post {
@@ -58,6 +67,7 @@ impl Post {
             leads: RwLock::default(),
             events: Mutex::default(),
             rung: Condvar::new(),
+            news: Arc::default(),
         })
     }
 
@@ -70,6 +80,12 @@ impl Post {
     #[must_use]
     pub fn wire(&self) -> Option<&Arc<dyn Wire>> {
         self.wire.get()
+    }
+
+    /// Told of whatever may change how replicas are: who leads, who is connected, the catalog, copies.
+    #[must_use]
+    pub fn news(&self) -> &Arc<News> {
+        &self.news
     }
 
     pub(crate) fn set_own(&self, own: ServerId) {
@@ -172,6 +188,7 @@ impl Watch for Post {
             Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
         };
         self.lead(id).set(leader);
+        self.news.tell();
         self.tell(Event::Role(id));
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
-use log::{GroupId, PeerId};
+use log::{GroupId, Lsn, PeerId, Term};
 use storage::{IndexBuild, IndexId};
 use uuid::Uuid;
 
@@ -28,6 +28,14 @@ pub(crate) enum Question {
     HandOver { group: GroupId, to: PeerId },
     /// To the leader of a group: keep a copy of its rows for me.
     CopyBegin { group: GroupId },
+    /// How far does the log of your replica of a group reach?
+    End { group: GroupId },
+    /// Make these (`log::Members`) the members of a group, by force.
+    ResetMembers { group: GroupId, members: Bytes },
+    /// Which servers are you connected to?
+    Sees,
+    /// To the leader of the catalog: which version is it?
+    Version,
     /// The rows of a copy after `after`.
     CopyNext { copy: u64, after: Option<PrimaryKey> },
 }
@@ -94,6 +102,17 @@ impl Question {
                 bytes.put_u8(6);
                 bytes.put_u64_le(group.0);
             }
+            Question::End { group } => {
+                bytes.put_u8(7);
+                bytes.put_u64_le(group.0);
+            }
+            Question::ResetMembers { group, members } => {
+                bytes.put_u8(8);
+                bytes.put_u64_le(group.0);
+                put(&mut bytes, members);
+            }
+            Question::Version => bytes.put_u8(9),
+            Question::Sees => bytes.put_u8(10),
             Question::HandOver { group, to } => {
                 bytes.put_u8(5);
                 bytes.put_u64_le(group.0);
@@ -136,6 +155,10 @@ impl Question {
                 Question::CopyNext { copy, after: has_after.then_some(after) }
             }
             6 => Question::State { group: GroupId(take_u64(&mut bytes)?) },
+            7 => Question::End { group: GroupId(take_u64(&mut bytes)?) },
+            8 => Question::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
+            9 => Question::Version,
+            10 => Question::Sees,
             5 => Question::HandOver {
                 group: GroupId(take_u64(&mut bytes)?),
                 to: PeerId(take_u64(&mut bytes)?),
@@ -265,6 +288,42 @@ impl StateAnswer {
     }
 }
 
+/// What came of [`Question::End`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EndAnswer {
+    pub(crate) own: PeerId,
+    pub(crate) last_term: Term,
+    pub(crate) last: Lsn,
+}
+
+impl EndAnswer {
+    pub(crate) fn encode(self) -> Bytes {
+        [self.own.0, self.last_term.0, self.last.0].map(u64::to_le_bytes).concat().into()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<EndAnswer> {
+        let mut word = || take_u64(&mut bytes);
+        let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
+        bytes.is_empty().then_some(EndAnswer { own, last_term, last })
+    }
+}
+
+/// What came of [`Question::Version`].
+pub(crate) fn decode_version(mut bytes: Bytes) -> Option<u64> {
+    take_u64(&mut bytes)
+}
+
+/// What came of [`Question::Sees`].
+pub(crate) fn encode_servers(servers: &[ServerId]) -> Bytes {
+    servers.iter().flat_map(|server| *server.0.as_bytes()).collect()
+}
+
+/// Reads what [`encode_servers`] wrote.
+pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
+    let (ids, rest) = bytes.as_chunks::<16>();
+    rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
+}
+
 pub(crate) fn encode_rows(rows: &CopyRows) -> Bytes {
     let mut bytes = BytesMut::new();
     for (key, stored) in rows {
@@ -320,6 +379,10 @@ mod tests {
             Question::CopyNext { copy: 9, after: None },
             Question::HandOver { group: GroupId(3), to: PeerId(4) },
             Question::State { group: GroupId(3) },
+            Question::End { group: GroupId(3) },
+            Question::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
+            Question::Version,
+            Question::Sees,
         ]
     }
 
@@ -349,6 +412,10 @@ mod tests {
         ] {
             assert_eq!(StateAnswer::decode(state.encode()), Some(state));
         }
+        let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
+        assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
+        let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5) };
+        assert_eq!(EndAnswer::decode(end.encode()), Some(end));
         let doubt = CommitAnswer::Doubt("why".to_owned());
         assert_eq!(CommitAnswer::decode(&doubt.encode()), Some(doubt));
     }

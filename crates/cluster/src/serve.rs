@@ -4,15 +4,14 @@
 use std::sync::{Arc, Weak};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use log::Members;
 
 use crate::catalog_row::CatalogRow;
 use crate::node::{Core, Node};
 use crate::post::Post;
-use crate::question::{FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, encode_rows};
+use crate::question::{FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, encode_rows, encode_servers};
+use crate::servers::VOTERS_MAX;
 use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
-
-/// The most voters of the catalog.
-const VOTERS_MAX: usize = 5;
 
 /// Answers questions for a node, for as long as it lives.
 pub struct Desk(Weak<Core>);
@@ -55,7 +54,11 @@ impl Core {
                 return Ok(known.catalog.peer);
             }
             let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
-            let replica = ReplicaConfig { server: wanted.id, peer: fresh, voting: voters < VOTERS_MAX };
+            let replica = ReplicaConfig {
+                server: wanted.id,
+                peer: fresh,
+                voting: voters < VOTERS_MAX && !wanted.is_proxy,
+            };
             draft.put(CatalogRow::Server(ServerConfig { catalog: replica, ..wanted.clone() }));
             Ok(fresh)
         })?;
@@ -73,6 +76,20 @@ impl Core {
             Question::HandOver { group, to } => {
                 self.log.transfer(group, to);
                 Ok(Bytes::new())
+            }
+            Question::End { group } => {
+                let end = self.end_here(group).ok_or("no replica here has rows of the group")?;
+                Ok(end.encode())
+            }
+            Question::ResetMembers { group, members } => {
+                let members = Members::decode(&members).ok_or("the members make no sense")?;
+                let members = self.log.reset_members(group, members).map_err(|error| error.to_string())?;
+                Ok(members.encode().into())
+            }
+            Question::Sees => Ok(encode_servers(&self.sees())),
+            Question::Version => {
+                let version = self.version_led_here().ok_or("this server does not lead the catalog")?;
+                Ok(Bytes::copy_from_slice(&version.to_le_bytes()))
             }
             Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
             Question::CopyNext { copy, after } => self.give_rows(copy, after).map(|rows| encode_rows(&rows)),

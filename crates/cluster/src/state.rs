@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use log::{GroupId, Lsn, Role};
 
+use crate::news::News;
 use crate::node::Core;
 use crate::question::{Question, StateAnswer};
 use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
@@ -112,6 +113,12 @@ impl Core {
                 handle.lead().set(None);
             }
         }
+    }
+
+    /// Told of whatever may change what [`Core::table_state`] says, as far as this node hears of it.
+    #[must_use]
+    pub fn state_news(&self) -> &News {
+        self.post.news()
     }
 
     fn shard_state(&self, config: &ShardConfig, handle: &ShardHandle) -> ShardState {

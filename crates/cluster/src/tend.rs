@@ -11,7 +11,7 @@ use log::{GroupId, GroupStatus, Lsn, MemberChange, PeerId, Role};
 
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::{AdminError, ReplicaConfig, TableConfig};
+use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, TableConfig};
 
 /// How long one step may take before it is tried again.
 const STEP: Duration = Duration::from_secs(5);
@@ -26,7 +26,12 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Settled {
     groups: HashMap<GroupId, (u64, Instant)>,
     led_since: HashMap<GroupId, Instant>,
+    // Since when proxies are not connected.
+    missed: HashMap<ServerId, Instant>,
 }
+
+/// A proxy that is away for so long is forgotten.
+const PROXY_AWAY: Duration = Duration::from_secs(60);
 
 impl Settled {
     fn is(&self, group: GroupId, version: u64) -> bool {
@@ -52,6 +57,7 @@ impl Core {
         if self.catalog_shard.is_leader() {
             let replicas = catalog.servers().into_iter().map(|server| server.catalog).collect();
             self.tend_group(CATALOG_GROUP, &Wanted { replicas, primary: None, is_leaving: false });
+            self.forget_proxies(&catalog, &mut settled.missed);
         }
         for table in catalog.tables() {
             for (shard, handle) in table.config.shards.iter().zip(table.shards()) {
@@ -81,6 +87,22 @@ impl Core {
                 {
                     tracing::warn!("replicas that have gone are still in the catalog: {error}");
                 }
+            }
+        }
+    }
+
+    /// Forgets proxies that went without taking leave.
+    fn forget_proxies(&self, catalog: &Catalog, missed: &mut HashMap<ServerId, Instant>) {
+        let is_away = |server: &&ServerConfig| server.is_proxy && !self.is_connected(server.id);
+        let away: Vec<ServerId> =
+            catalog.servers().into_iter().filter(is_away).map(|server| server.id).collect();
+        missed.retain(|server, _| away.contains(server));
+        for server in away {
+            let since = *missed.entry(server).or_insert_with(Instant::now);
+            if since.elapsed() > PROXY_AWAY
+                && let Err(error) = self.forget_proxy(server)
+            {
+                tracing::warn!("proxy {server} is gone and still in the catalog: {error}");
             }
         }
     }
@@ -193,7 +215,8 @@ enum Step {
 
 fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let members = &status.members;
-    if let Some(new) = wanted.replicas.iter().find(|replica| !members.contains(replica.peer)) {
+    let may_join = |peer: PeerId| !members.contains(peer) && !members.removed.contains(&peer);
+    if let Some(new) = wanted.replicas.iter().find(|replica| may_join(replica.peer)) {
         return Step::Change(MemberChange::AddLearner(new.peer));
     }
     let is_close = |peer: PeerId, distance: u64| {

@@ -29,6 +29,7 @@ struct Shared {
     stats: Mutex<BTreeMap<ServerId, (String, Arc<PeerStats>)>>,
     begin: Mutex<Option<Machine>>,
     clock: Arc<dyn Clock>,
+    timings: Mutex<LinkTimings>,
 }
 
 #[derive(Clone)]
@@ -52,6 +53,7 @@ impl Links {
             stats: Mutex::default(),
             begin: Mutex::new(Some(machine)),
             clock,
+            timings: Mutex::new(timings),
         }))
     }
 
@@ -86,7 +88,14 @@ impl Links {
 
     /// Changes how patient links are, from now on.
     pub fn set_timings(&self, timings: LinkTimings) {
+        *self.0.timings.lock() = timings;
         self.0.hand_in(Command::Patience(timings));
+    }
+
+    /// A link on which nothing arrives for `timeout` ends, from now on.
+    pub fn set_heartbeat(&self, timeout: Duration) {
+        let timings = LinkTimings { heartbeat_timeout: timeout, ..*self.0.timings.lock() };
+        self.set_timings(timings);
     }
 
     /// Ends every link, telling the others; questions under way are answered with an error.

@@ -13,6 +13,7 @@ fn server(n: usize, tag: &'static str) -> ServerConfig {
         cache_size_mb: None,
         addresses: Vec::new(),
         catalog: ReplicaConfig { server: id, peer: PeerId(n as u64), voting: true },
+        is_proxy: false,
     }
 }
 

@@ -1,0 +1,255 @@
+//! Emergency repair: shards whose majority is gone for good go on with what one living replica has,
+//! and if the catalog itself has lost its majority, it goes first.
+//!
+//! All of it is unsafe: what only the lost replicas had is lost, and the promises of durability with it.
+//! What the surviving replica has in its log is kept, told to be committed or not. Those who were given
+//! up are named as removed in the group itself, so that they find out when they come back.
+
+use std::time::Duration;
+
+use log::{GroupId, LogError, Members, PeerId};
+use storage::TableId;
+
+use crate::catalog_row::{CatalogRow, server_key};
+use crate::change::Draft;
+use crate::node::{CATALOG_GROUP, Core};
+use crate::question::{EndAnswer, Question};
+use crate::{AdminError, AskError, Catalog, ReplicaConfig, ServerId, ShardConfig, ShardPlaces, TableConfig};
+
+/// How long a replica may take to go on alone: it applies all of its log.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How far an emergency repair goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairMode {
+    /// Shards that have a living replica go on with it.
+    Rollback,
+    /// Also, shards that have none begin anew, empty.
+    RollbackOrErase,
+    /// Nothing is given up: the configuration is written again as it is.
+    Recommit,
+}
+
+/// What becomes of one shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It has a majority.
+    Keeps,
+    /// It goes on with the replica that has most of its log.
+    GoesOn(ReplicaConfig),
+    /// No replica can be reached that has rows.
+    IsLost,
+}
+
+impl Core {
+    /// What the table would be after [`Core::emergency_repair`]; nothing is changed.
+    ///
+    /// Fails as the repair would, before it begins.
+    pub fn plan_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
+        let catalog = self.catalog();
+        let config = &crate::admin::table_by_id(&catalog, id)?.config;
+        let fates = self.fates(config, mode)?;
+        self.repaired(&catalog, config, &fates, mode, &mut Draft::of(&catalog))
+    }
+
+    /// Makes shards whose majority is gone for good live again; returns the table as it is then.
+    ///
+    /// If the catalog has lost its majority as well, the servers that are not connected are removed from
+    /// the cluster for good. Interrupted, it can be repeated.
+    pub fn emergency_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
+        let config = crate::admin::table_by_id(&self.catalog(), id)?.config.clone();
+        let fates = self.fates(&config, mode)?;
+        self.repair_catalog()?;
+        for (shard, fate) in config.shards.iter().zip(&fates) {
+            if let Fate::GoesOn(survivor) = fate {
+                let others: Vec<ReplicaConfig> = everyone(shard).copied().collect();
+                self.go_on(shard.group, *survivor, &others)?;
+            }
+        }
+        self.change(|catalog, draft| {
+            let present = &crate::admin::table_by_id(catalog, id)?.config;
+            if present.shards != config.shards {
+                return Err(AdminError::Refused("the table was reconfigured meanwhile".to_owned()));
+            }
+            let after = self.repaired(catalog, present, &fates, mode, draft)?;
+            draft.put(CatalogRow::Table(after.clone()));
+            Ok(after)
+        })
+    }
+
+    /// What becomes of each shard; fails if that is nothing, or too much for the mode.
+    fn fates(&self, config: &TableConfig, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
+        if mode == RepairMode::Recommit {
+            return Ok(vec![Fate::Keeps; config.shards.len()]);
+        }
+        let fates: Vec<Fate> = config.shards.iter().map(|shard| self.fate(shard)).collect();
+        let goes_on = fates.iter().any(|fate| matches!(fate, Fate::GoesOn(_)));
+        let is_lost = fates.contains(&Fate::IsLost);
+        match (goes_on, is_lost) {
+            (false, false) => Err(AdminError::NothingToRepair),
+            (false, true) if mode != RepairMode::RollbackOrErase => Err(AdminError::NoCopies),
+            _ => Ok(fates),
+        }
+    }
+
+    fn fate(&self, shard: &ShardConfig) -> Fate {
+        let voters = || shard.replicas.iter().filter(|replica| replica.voting);
+        let living = voters().filter(|replica| self.is_connected(replica.server)).count();
+        if living * 2 > voters().count() {
+            return Fate::Keeps;
+        }
+        let living = everyone(shard).filter(|replica| self.is_connected(replica.server));
+        self.most_complete(shard.group, living).map_or(Fate::IsLost, Fate::GoesOn)
+    }
+
+    /// The replica whose log reaches farthest, of those that answer and have rows.
+    fn most_complete<'a>(
+        &self,
+        group: GroupId,
+        replicas: impl Iterator<Item = &'a ReplicaConfig>,
+    ) -> Option<ReplicaConfig> {
+        let end = |replica: &ReplicaConfig| {
+            let question = Question::End { group };
+            let answer = match replica.server == self.identity.server {
+                true => self.end_here(group),
+                false => EndAnswer::decode(self.ask(replica.server, question.encode(), PATIENCE).ok()?),
+            };
+            answer.filter(|end| end.own == replica.peer).map(|end| ((end.last_term, end.last), *replica))
+        };
+        replicas.filter_map(end).max_by_key(|(end, _)| *end).map(|(_, replica)| replica)
+    }
+
+    /// How far the log of this node's replica reaches, if it has rows.
+    pub(crate) fn end_here(&self, group: GroupId) -> Option<EndAnswer> {
+        let status = self.log.group_status(group).ok().filter(|status| !status.needs_rows)?;
+        Some(EndAnswer { own: status.own, last_term: status.last_term, last: status.last })
+    }
+
+    /// Makes `survivor` the only voter of a group; those of `others` that are connected follow it, and
+    /// those that are not are removed from the group for good.
+    fn go_on(
+        &self,
+        group: GroupId,
+        survivor: ReplicaConfig,
+        others: &[ReplicaConfig],
+    ) -> Result<(), AdminError> {
+        let (living, lost): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
+            others.iter().partition(|replica| self.is_connected(replica.server));
+        let removed: Vec<PeerId> = lost.iter().map(|replica| replica.peer).collect();
+        let members = Members { voters: vec![survivor.peer], removed, ..Members::default() };
+        let members = self.reset(survivor.server, group, members)?;
+        let members = members.ok_or_else(|| {
+            AdminError::Refused(format!("server {} does not have the shard any more", survivor.server))
+        })?;
+        for other in living.iter().filter(|other| other.server != survivor.server) {
+            // One that has no replica to follow with joins when the leader and the catalog say so.
+            self.reset(other.server, group, members.clone())?;
+        }
+        Ok(())
+    }
+
+    /// Sets the members of a group on a server; `None` if it has no such replica.
+    fn reset(
+        &self,
+        server: ServerId,
+        group: GroupId,
+        members: Members,
+    ) -> Result<Option<Members>, AdminError> {
+        if server == self.identity.server {
+            return match self.log.reset_members(group, members) {
+                Ok(members) => Ok(Some(members)),
+                Err(LogError::NotOpen(_)) => Ok(None),
+                Err(error) => Err(error.into()),
+            };
+        }
+        let failed = |why: &str| AdminError::Refused(format!("server {server} did not take part: {why}"));
+        let question = Question::ResetMembers { group, members: members.encode().into() };
+        match self.ask(server, question.encode(), PATIENCE) {
+            Ok(bytes) => Members::decode(&bytes).map(Some).ok_or_else(|| failed("its answer makes no sense")),
+            Err(AskError::Refused { .. }) => Ok(None),
+            Err(error) => Err(failed(&error.to_string())),
+        }
+    }
+
+    /// Gives the catalog a majority again, if it has none.
+    fn repair_catalog(&self) -> Result<(), AdminError> {
+        let catalog = self.catalog();
+        let servers: Vec<ReplicaConfig> = catalog.servers().iter().map(|server| server.catalog).collect();
+        let voters = || servers.iter().filter(|replica| replica.voting);
+        let is_living = |replica: &&ReplicaConfig| self.is_connected(replica.server);
+        if voters().filter(is_living).count() * 2 > voters().count() {
+            return Ok(());
+        }
+        let survivor = self.most_complete(CATALOG_GROUP, servers.iter().filter(is_living));
+        let survivor = survivor.ok_or(AdminError::NoCatalog)?;
+        let lost: Vec<ServerId> =
+            servers.iter().filter(|replica| !is_living(replica)).map(|replica| replica.server).collect();
+        tracing::warn!("the catalog has lost its majority and goes on without servers {lost:?}");
+        self.go_on(CATALOG_GROUP, survivor, &servers)?;
+        self.change(|catalog, draft| {
+            for server in lost.iter().filter(|server| catalog.server(**server).is_some()) {
+                draft.delete(server_key(*server));
+                draft.put(CatalogRow::Removed(*server));
+            }
+            crate::servers::fill_voters(catalog, draft, &lost);
+            Ok(())
+        })
+    }
+
+    /// The table after the repair.
+    fn repaired(
+        &self,
+        catalog: &Catalog,
+        config: &TableConfig,
+        fates: &[Fate],
+        mode: RepairMode,
+        draft: &mut Draft,
+    ) -> Result<TableConfig, AdminError> {
+        let mut after = config.clone();
+        for (shard, fate) in after.shards.iter_mut().zip(fates) {
+            match fate {
+                Fate::Keeps => {}
+                Fate::GoesOn(survivor) => self.without_lost(shard, survivor),
+                Fate::IsLost if mode != RepairMode::RollbackOrErase => {}
+                Fate::IsLost => {
+                    let primary = self.home_for(catalog, shard);
+                    let place = ShardPlaces { primary, replicas: vec![(primary, true)] };
+                    let mut new = self.founded(draft, vec![shard.start.clone()], &[place]);
+                    shard.clone_from(&new.remove(0));
+                }
+            }
+        }
+        Ok(after)
+    }
+
+    /// A server that is connected, for a shard that begins anew: one that had it, if there is one.
+    fn home_for(&self, catalog: &Catalog, shard: &ShardConfig) -> ServerId {
+        let had_it = everyone(shard).map(|replica| replica.server);
+        let can_have = |server: &ServerId| {
+            catalog.server(*server).is_some_and(|known| !known.is_proxy) && self.is_connected(*server)
+        };
+        had_it.chain([self.identity.server]).find(can_have).unwrap_or(self.identity.server)
+    }
+
+    /// The shard without the replicas that are not connected; if no voter is left, all others vote.
+    fn without_lost(&self, shard: &mut ShardConfig, survivor: &ReplicaConfig) {
+        shard.replicas.retain(|replica| self.is_connected(replica.server));
+        shard.leaving.retain(|replica| self.is_connected(replica.server) && replica.peer != survivor.peer);
+        if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
+            shard.replicas.push(*survivor);
+        }
+        if !shard.replicas.iter().any(|replica| replica.voting) {
+            shard.replicas.iter_mut().for_each(|replica| replica.voting = true);
+        }
+        let is_primary = |replica: &ReplicaConfig| replica.server == shard.primary && replica.voting;
+        if !shard.replicas.iter().any(is_primary) {
+            let voter = shard.replicas.iter().find(|replica| replica.voting);
+            shard.primary = voter.map_or(survivor.server, |voter| voter.server);
+        }
+    }
+}
+
+/// The replicas of a shard, those on their way out too.
+fn everyone(shard: &ShardConfig) -> impl Iterator<Item = &ReplicaConfig> {
+    shard.replicas.iter().chain(&shard.leaving)
+}
