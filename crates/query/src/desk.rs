@@ -29,7 +29,7 @@ use crate::service::Service;
 use crate::stream::{IndexPart, Indexed, RowPart, Rows};
 use crate::system;
 use crate::table::{Identifiers, ReadMode, StoredTable, TableRef};
-use crate::write::{Driver, Planned, WriteOptions, decision, has_moved};
+use crate::write::{Driver, Planned, WriteOptions, decision, has_moved, is_refused};
 
 /// A longer question is read on a thread of its own.
 const INLINE_BYTES: usize = 32 << 10;
@@ -256,6 +256,8 @@ impl Inner {
                         Ok(_) => {
                             Outcome::Done([Some(report)]).to_bytes(|all, out| pack_reports(all, show, out))
                         }
+                        // Nothing was written: whoever leads now is asked.
+                        Err(error) if is_refused(&error) => not_here(None),
                         Err(error) => failed(error),
                     }));
                 });
@@ -273,8 +275,8 @@ impl Inner {
             let reports = Driver::new(&cx, TableRef::Stored(table), options).and_then(|mut driver| {
                 let edit = |i: usize| edits.at(i);
                 let planned = Planned { keys: &keys, edit: &edit, generated: &|_| false };
-                let reports = driver.write_here(&planned)?;
-                driver.finish()?;
+                let mut reports = driver.write_here(&planned)?;
+                driver.finish_here(&mut reports)?;
                 Ok(reports)
             });
             reports.into()

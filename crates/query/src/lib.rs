@@ -40,6 +40,7 @@ mod order;
 mod point;
 mod pool;
 mod profile;
+mod rates;
 mod read;
 mod rights;
 mod row;

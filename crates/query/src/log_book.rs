@@ -61,26 +61,44 @@ pub struct LogLine {
 
 /// The last messages. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct LogBook(Arc<Mutex<VecDeque<LogLine>>>);
+pub struct LogBook(Arc<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    lines: Mutex<VecDeque<LogLine>>,
+    // Why the log file could not be written the last time.
+    trouble: Mutex<Option<String>>,
+}
 
 impl LogBook {
     /// Adds a message. One that is not later than the last is moved behind it by a microsecond,
     /// because the time is its identity.
     pub fn add(&self, line: LogLine) {
-        add(&mut self.0.lock(), line);
+        add(&mut self.0.lines.lock(), line);
     }
 
     /// Adds messages of an earlier time, the oldest first, before those that are here.
     pub fn recall(&self, earlier: impl IntoIterator<Item = LogLine>) {
-        let mut lines = self.0.lock();
+        let mut lines = self.0.lines.lock();
         let since = std::mem::take(&mut *lines);
         earlier.into_iter().chain(since).for_each(|line| add(&mut lines, line));
+    }
+
+    /// Notes that the log file could not be written, and why, or that it could (`None`).
+    pub fn note_trouble(&self, trouble: Option<String>) {
+        *self.0.trouble.lock() = trouble;
+    }
+
+    /// Why the log file could not be written the last time, if it could not.
+    #[must_use]
+    pub fn trouble(&self) -> Option<String> {
+        self.0.trouble.lock().clone()
     }
 
     /// The messages, the newest first.
     #[must_use]
     pub fn newest_first(&self) -> Vec<LogLine> {
-        self.0.lock().iter().rev().cloned().collect()
+        self.0.lines.lock().iter().rev().cloned().collect()
     }
 }
 
@@ -120,6 +138,15 @@ mod tests {
             .collect();
         let expected = [(9, "d"), (7, "c"), (6, "b"), (5, "a")];
         assert_eq!(shown, expected.map(|(at, message)| (at, message.to_owned())));
+    }
+
+    #[test]
+    fn trouble_lasts_until_a_line_is_written() {
+        let book = LogBook::default();
+        book.clone().note_trouble(Some("no space left".to_owned()));
+        assert_eq!(book.trouble().as_deref(), Some("no space left"));
+        book.note_trouble(None);
+        assert_eq!(book.trouble(), None);
     }
 
     #[test]

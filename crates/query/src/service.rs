@@ -17,6 +17,7 @@ use crate::jobs::Jobs;
 use crate::links::Links;
 use crate::log_book::LogBook;
 use crate::pool::ScanPool;
+use crate::rates::Rates;
 use crate::script::Scripts;
 
 /// Threads for questions of other nodes: most wait for the log or for scan threads.
@@ -70,6 +71,8 @@ pub struct ServerFacts {
     pub started_unix: Duration,
     /// What this server logged lately.
     pub logs: LogBook,
+    /// Says what is wrong with the memory of the process, if anything is.
+    pub memory_trouble: Option<fn() -> Option<String>>,
 }
 
 /// Figures of the query engine since the process started, for the metrics page and `stats`.
@@ -105,6 +108,8 @@ pub struct Service {
     /// The rows of `rethinkdb._debug_scratch`, which live as long as the process.
     pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
     counters: Counters,
+    /// Queries, rows read and rows written each second.
+    pub(crate) rates: Rates<3>,
 }
 
 impl Service {
@@ -112,6 +117,7 @@ impl Service {
     #[must_use]
     pub fn new(options: ServiceOptions) -> Arc<Service> {
         let first = options.node.random().next_u64();
+        let start = options.node.clock().now();
         Arc::new(Service {
             node: options.node,
             carriers: ScanPool::new("carry", CARRIERS),
@@ -126,6 +132,7 @@ impl Service {
             scripts: options.scripts,
             scratch: Mutex::new(BTreeMap::new()),
             counters: Counters::default(),
+            rates: Rates::new(start),
         })
     }
 

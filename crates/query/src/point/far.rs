@@ -74,6 +74,11 @@ fn run_long(session: &Session, query: &Query) -> Result<Datum, EvalError> {
 }
 
 impl FarPoint {
+    /// Looks for the row the long way.
+    pub(super) fn seek(mut again: Again) -> FarPoint {
+        FarPoint { state: State::Sought(again.run()), again }
+    }
+
     /// Asks `server`; for a write `result` is what its report is added to.
     pub(super) fn ask(
         again: Again,

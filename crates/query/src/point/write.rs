@@ -21,7 +21,7 @@ use crate::edit::{Conflict, Edit, Patch, ReturnChanges, Target};
 use crate::failure::write_failed;
 use crate::far::{Edits, Question, Site, WriteQuestion};
 use crate::session::Session;
-use crate::write::{WriteResult, decision};
+use crate::write::{WriteResult, decision, is_refused};
 
 /// Nobody tells a point write to stop: it is over before anybody could.
 static NEVER: Cancel = Cancel::new();
@@ -31,7 +31,13 @@ static NEVER: Cancel = Cancel::new();
 pub struct PointWrite(Way);
 
 enum Way {
-    Near { ticket: WriteTicket, answer: Datum },
+    /// Where there are other replicas, the query once more, should one of them lead before the log has
+    /// the write.
+    Near {
+        ticket: WriteTicket,
+        answer: Datum,
+        again: Option<Again>,
+    },
     Far(FarPoint),
 }
 
@@ -39,13 +45,20 @@ impl Future for PointWrite {
     type Output = Result<Datum, EvalError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Way::Near { ticket, answer } => match Pin::new(ticket).poll(context) {
-                Poll::Pending => Poll::Pending,
-                Poll::Ready(Ok(_)) => Poll::Ready(Ok(std::mem::replace(answer, Datum::Null))),
-                Poll::Ready(Err(error)) => Poll::Ready(Err(write_failed(&error))),
-            },
-            Way::Far(point) => Pin::new(point).poll(context),
+        loop {
+            let refused = match &mut self.0 {
+                Way::Near { ticket, answer, again } => match Pin::new(ticket).poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Ok(_)) => return Poll::Ready(Ok(std::mem::replace(answer, Datum::Null))),
+                    Poll::Ready(Err(error)) if is_refused(&error) => again.take().ok_or(error),
+                    Poll::Ready(Err(error)) => Err(error),
+                },
+                Way::Far(point) => return Pin::new(point).poll(context),
+            };
+            match refused {
+                Ok(again) => self.0 = Way::Far(FarPoint::seek(again)),
+                Err(error) => return Poll::Ready(Err(write_failed(&error))),
+            }
         }
     }
 }
@@ -78,7 +91,11 @@ impl Session {
         let (key, edit) = self.keyed(plan, &table.config.primary_key, &mut result)?;
         let key = PrimaryKey::encode(&key).ok()?;
         match self.service.leader(table.shard(&key))? {
-            Site::Near(shard) => self.propose(table, shard, &key, &edit, &options, result),
+            Site::Near(shard) => {
+                let has_others = table.shard(&key).replicas().len() > 1;
+                let again = has_others.then(|| Again::new(self, query));
+                self.propose(table, shard, &key, &edit, &options, result, again)
+            }
             Site::Far(server) => {
                 let question = Question::Write(WriteQuestion {
                     table: table.config.id,
@@ -122,6 +139,7 @@ impl Session {
         }
     }
 
+    #[allow(clippy::too_many_arguments, reason = "what a write is made of, once")]
     fn propose(
         &self,
         table: &TableHandle,
@@ -130,6 +148,7 @@ impl Session {
         edit: &Edit,
         options: &WriteOptions,
         mut result: WriteResult,
+        again: Option<Again>,
     ) -> Option<PointWrite> {
         let chance = SeededChance::new(0);
         let env = Env {
@@ -151,7 +170,7 @@ impl Session {
         let (report, ticket) = shard.write(key, durability, decide).ok()?;
         self.service.counters().rows_written.fetch_add(1, Ordering::Relaxed);
         result.add(report);
-        Some(PointWrite(Way::Near { ticket, answer: result.into_datum() }))
+        Some(PointWrite(Way::Near { ticket, answer: result.into_datum(), again }))
     }
 }
 

@@ -4,6 +4,7 @@ use datum::{Datum, Object};
 use reql::EvalError;
 use uuid::Uuid;
 
+use super::copy_jobs::copy_jobs;
 use super::fields::{object, strings};
 use super::index_jobs::index_jobs;
 use super::table_config::server_name;
@@ -29,6 +30,7 @@ impl SystemTable for JobsTable {
         let mut rows: Vec<Object> = jobs.map(|(id, job)| row(cx, id, &job, identifiers)).collect();
         if cx.asker.is("admin") {
             rows.extend(index_jobs(cx, identifiers));
+            rows.extend(copy_jobs(cx, identifiers));
         }
         Ok(rows)
     }

@@ -1,6 +1,8 @@
 //! The tables of database `rethinkdb`: what the node knows about itself, as rows.
 
 mod cluster_config;
+mod copy_jobs;
+mod current_issues;
 mod db_config;
 mod debug;
 mod fields;
@@ -28,7 +30,7 @@ const TABLES: [&dyn SystemTable; 15] = [
     &debug::Stats,
     &debug::TableStatus,
     &cluster_config::ClusterConfig,
-    &cluster_config::CurrentIssues,
+    &current_issues::CurrentIssues,
     &db_config::DbConfigTable,
     &jobs::JobsTable,
     &logs::Logs,

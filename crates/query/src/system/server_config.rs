@@ -33,7 +33,7 @@ impl SystemTable for ServerConfig {
                 ),
             ])
         };
-        Ok(catalog.servers().iter().map(row).collect())
+        Ok(catalog.servers().iter().filter(|server| !server.is_proxy).map(row).collect())
     }
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {

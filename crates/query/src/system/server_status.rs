@@ -4,6 +4,7 @@ use datum::{Datum, Object, Time};
 use reql::EvalError;
 
 use super::fields::{object, strings};
+use super::table_config::named_server;
 use crate::context::Cx;
 use crate::service::ServerFacts;
 use crate::table::{Identifiers, SystemTable};
@@ -21,16 +22,23 @@ impl SystemTable for ServerStatus {
 
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let (node, facts) = (cx.node(), &cx.service.facts);
+        // A proxy is no server that an operator counts.
+        if cx.catalog().server(node.identity().server).is_some_and(|server| server.is_proxy) {
+            return Ok(Vec::new());
+        }
         Ok(vec![object([
             ("id", node.identity().server.to_string().into()),
             ("name", Datum::String(node.name())),
-            ("network", Datum::Object(network(facts))),
+            ("network", Datum::Object(network(cx, facts))),
             ("process", Datum::Object(process(facts))),
         ])])
     }
 }
 
-fn network(facts: &ServerFacts) -> Object {
+fn network(cx: &Cx, facts: &ServerFacts) -> Object {
+    let catalog = cx.catalog();
+    let named = |server| (named_server(&catalog, server, Identifiers::Name), true.into());
+    let connected_to: Object = cx.node().sees().into_iter().map(named).collect();
     let port = |port: u16| Datum::Number(f64::from(port));
     let address = |(host, number): &(datum::Text, u16)| {
         Datum::Object(object([("host", Datum::String(host.clone())), ("port", port(*number))]))
@@ -42,7 +50,7 @@ fn network(facts: &ServerFacts) -> Object {
         ("http_admin_port", facts.http_port.map_or_else(|| "<no http admin>".into(), port)),
         ("canonical_addresses", facts.canonical_addresses.iter().map(address).collect::<Vec<_>>().into()),
         ("time_connected", started(facts)),
-        ("connected_to", Datum::Object(Object::default())),
+        ("connected_to", Datum::Object(connected_to)),
     ])
 }
 

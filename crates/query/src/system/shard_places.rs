@@ -1,6 +1,6 @@
 //! Shards as `table_config` has them, read: which servers, and which of them leads.
 
-use cluster::{Catalog, ServerId, ShardPlaces};
+use cluster::{Catalog, ServerConfig, ServerId, ShardPlaces};
 use datum::{Datum, Object};
 use reql::EvalError;
 use uuid::Uuid;
@@ -86,13 +86,16 @@ fn server(catalog: &Catalog, name: &Datum, identifiers: Identifiers) -> Result<S
         let shown = name.pretty();
         return Err(EvalError::op_failed(format!("Expected a server name, got {shown}")));
     };
+    let holds = |server: &&ServerConfig| !server.is_proxy;
     match identifiers {
-        Identifiers::Name => catalog.server_named(text).map(|server| server.id).ok_or_else(|| {
-            EvalError::op_failed(format!("Server `{text}` does not exist or is not connected."))
-        }),
+        Identifiers::Name => {
+            catalog.server_named(text).filter(holds).map(|server| server.id).ok_or_else(|| {
+                EvalError::op_failed(format!("Server `{text}` does not exist or is not connected."))
+            })
+        }
         Identifiers::Uuid => {
             let id = Uuid::parse_str(text).ok().map(ServerId);
-            id.filter(|id| catalog.server(*id).is_some())
+            id.filter(|id| catalog.server(*id).as_ref().is_some_and(holds))
                 .ok_or_else(|| EvalError::op_failed(format!("There is no server with UUID `{text}`.")))
         }
     }

@@ -23,7 +23,8 @@ impl SystemTable for Stats {
     }
 
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
-        let mut rows = vec![cluster(cx), server(cx, identifiers)];
+        let rates = rates(cx);
+        let mut rows = vec![cluster(cx, rates), server(cx, rates, identifiers)];
         for table in cx.catalog().tables() {
             rows.push(table_row(table, identifiers));
             rows.push(table_server(cx, table, identifiers));
@@ -32,27 +33,34 @@ impl SystemTable for Stats {
     }
 }
 
-fn cluster(cx: &Cx) -> Object {
+/// Queries, rows read and rows written each second.
+fn rates(cx: &Cx) -> [f64; 3] {
+    let counters = cx.service.counters();
+    let counts = [&counters.queries, &counters.rows_read, &counters.rows_written];
+    cx.service.rates.look(cx.node().clock().now(), counts.map(|count| count.load(Ordering::Relaxed)))
+}
+
+fn cluster(cx: &Cx, [queries, read, written]: [f64; 3]) -> Object {
     let engine = object([
         ("client_connections", count(&cx.service.counters().connections)),
         ("clients_active", Datum::Number(cx.service.jobs.len() as f64)),
-        ("queries_per_sec", 0.0.into()),
-        ("read_docs_per_sec", 0.0.into()),
-        ("written_docs_per_sec", 0.0.into()),
+        ("queries_per_sec", queries.into()),
+        ("read_docs_per_sec", read.into()),
+        ("written_docs_per_sec", written.into()),
     ]);
     object([("id", vec!["cluster".into()].into()), ("query_engine", Datum::Object(engine))])
 }
 
-fn server(cx: &Cx, identifiers: Identifiers) -> Object {
+fn server(cx: &Cx, [queries, read, written]: [f64; 3], identifiers: Identifiers) -> Object {
     let counters = cx.service.counters();
     let engine = object([
         ("client_connections", count(&counters.connections)),
         ("clients_active", Datum::Number(cx.service.jobs.len() as f64)),
-        ("queries_per_sec", 0.0.into()),
+        ("queries_per_sec", queries.into()),
         ("queries_total", count(&counters.queries)),
-        ("read_docs_per_sec", 0.0.into()),
+        ("read_docs_per_sec", read.into()),
         ("read_docs_total", count(&counters.rows_read)),
-        ("written_docs_per_sec", 0.0.into()),
+        ("written_docs_per_sec", written.into()),
         ("written_docs_total", count(&counters.rows_written)),
     ]);
     let id = cx.node().identity().server.to_string();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::{ShardsWanted, TableChange, TableHandle};
+use cluster::{RepairMode, ShardsWanted, TableChange, TableHandle, places_of};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 use storage::TableId;
@@ -87,23 +87,61 @@ pub(crate) fn target_tables(
 }
 
 fn emergency_repair(args: &Args<'_>, target: &Target, mode: &Datum) -> Result<Value, EvalError> {
-    if target.is_db {
-        return Err(EvalError::logic(
-            "Can't emergency repair an entire database at once; instead you should run `reconfigure()` on each \
-             table individually.",
-        ));
-    }
-    let known = ["unsafe_rollback", "unsafe_rollback_or_erase"];
-    if !matches!(mode, Datum::String(text) if known.contains(&text.as_ref())) {
+    let known = match mode {
+        Datum::String(text) => repair_mode(text),
+        _ => None,
+    };
+    let Some(mode) = known else {
         return Err(EvalError::logic(
             "`emergency_repair` should be \"unsafe_rollback\" or \"unsafe_rollback_or_erase\"",
         ));
-    }
+    };
     let others = ["nonvoting_replica_tags", "primary_replica_tag", "replicas", "shards"];
     if others.into_iter().any(|name| args.has_optarg(name)) {
         return Err(EvalError::logic("In emergency repair mode, you can't specify shards, replicas, etc."));
     }
-    Err(EvalError::op_failed("This table doesn't need to be repaired."))
+    let dry_run = args.flag("dry_run")?;
+    match &target.tables[..] {
+        [table] if !target.is_db => repair_table(args.cx, table, mode, dry_run),
+        _ => Err(EvalError::logic(
+            "Can't emergency repair an entire database at once; instead you should run `reconfigure()` on each \
+             table individually.",
+        )),
+    }
+}
+
+fn repair_mode(name: &str) -> Option<RepairMode> {
+    Some(match name {
+        "unsafe_rollback" => RepairMode::Rollback,
+        "unsafe_rollback_or_erase" => RepairMode::RollbackOrErase,
+        "_debug_recommit" => RepairMode::Recommit,
+        _ => return None,
+    })
+}
+
+fn repair_table(
+    cx: &Cx,
+    table: &Arc<TableHandle>,
+    mode: RepairMode,
+    dry_run: bool,
+) -> Result<Value, EvalError> {
+    let (config, status) =
+        (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
+    let mut report = Report::default();
+    let id = table.config.id;
+    if dry_run {
+        let planned = cx.node().plan_repair(id, mode).map_err(admin_failed)?;
+        let mut after = config.to_builder();
+        let places = places_of(&planned.shards);
+        after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
+        report.config(config, Datum::Object(after.build()));
+        return Ok(report.into_value("repaired", false, true));
+    }
+    cx.node().emergency_repair(id, mode).map_err(admin_failed)?;
+    report.count = 1;
+    report.config(config, current(cx, id, config_row));
+    report.status(status, current(cx, id, status_row));
+    Ok(report.into_value("repaired", true, true))
 }
 
 fn reconfigure_table(

@@ -8,7 +8,7 @@ use crate::names::check_name;
 use crate::slice::Slice;
 use crate::system;
 use crate::table::{Identifiers, ReadMode, StoredTable, SystemRef, TableRef};
-use crate::term::db::default_db;
+use crate::term::db::{default_db, look_again};
 use crate::value::{DbRef, Value};
 
 /// `table`: a table of a database, or of the query's own database.
@@ -76,9 +76,9 @@ pub(crate) fn find_table(
         let table = system::table(name).ok_or_else(|| missing(db, name))?;
         return Ok(TableRef::System(SystemRef { table, identifiers: options.identifiers }));
     }
-    let catalog = cx.node().catalog_guard();
-    let handle = catalog.table(&db.name, name).ok_or_else(|| missing(db, name))?;
-    Ok(TableRef::Stored(StoredTable { handle: handle.clone(), read_mode: options.read_mode }))
+    let found = || cx.node().catalog_guard().table(&db.name, name).cloned();
+    let handle = look_again(cx, found).ok_or_else(|| missing(db, name))?;
+    Ok(TableRef::Stored(StoredTable { handle, read_mode: options.read_mode }))
 }
 
 fn missing(db: &DbRef, name: &str) -> EvalError {

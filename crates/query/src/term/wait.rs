@@ -11,8 +11,10 @@ use crate::context::Cx;
 use crate::term::reconfigure::target_tables;
 use crate::value::Value;
 
-/// How often a table that is not ready is looked at.
-const PAUSE: Duration = Duration::from_millis(50);
+/// A table that is not ready is looked at again when there is news, and without any after a while that
+/// grows: what other servers' replicas have caught up with is not told to all.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// `wait`: the number of tables that are ready.
 pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -54,7 +56,10 @@ fn until_ready(
     wanted: fn(&Readiness) -> bool,
     deadline: Option<Instant>,
 ) -> Result<(), EvalError> {
+    let news = cx.node().state_news();
+    let mut pause = PAUSE_MIN;
     loop {
+        let seen = news.seen();
         let catalog = cx.catalog();
         let Some(table) = catalog.table_by_id(table.config.id) else {
             let (db, name) = (&table.db.name, &table.config.name);
@@ -63,10 +68,12 @@ fn until_ready(
         if wanted(&readiness(&cx.node().table_state(table))) {
             return Ok(());
         }
-        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
             return Err(EvalError::op_failed("Timed out while waiting for tables."));
         }
         cx.check_cancel()?;
-        std::thread::sleep(PAUSE);
+        news.wait(seen, left.map_or(pause, |left| left.min(pause)));
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

@@ -81,7 +81,25 @@ pub(crate) struct Driver<'a> {
     table: TableRef,
     field: Text,
     options: WriteOptions,
-    in_flight: VecDeque<WriteTicket>,
+    in_flight: VecDeque<InFlight>,
+    /// For another node: rows whose entries were refused after all.
+    refused: Vec<usize>,
+}
+
+/// An entry on its way, and what it takes to write its rows once more should the log refuse it because
+/// another replica leads by then.
+struct InFlight {
+    ticket: WriteTicket,
+    /// For another node: which rows they are. It writes them again itself.
+    indexes: Vec<usize>,
+    again: Option<Again>,
+}
+
+/// The rows of an entry, what is to become of them, and what was reported of them.
+struct Again {
+    keys: Vec<PrimaryKey>,
+    edits: Vec<Edit>,
+    reports: Vec<RowReport>,
 }
 
 impl<'a> Driver<'a> {
@@ -93,7 +111,7 @@ impl<'a> Driver<'a> {
         }
         check_read_mode(&table)?;
         let field = table.primary_key();
-        Ok(Driver { cx, table, field, options, in_flight: VecDeque::new() })
+        Ok(Driver { cx, table, field, options, in_flight: VecDeque::new(), refused: Vec::new() })
     }
 
     /// Counts the rows that are worth writing at once.
@@ -120,7 +138,34 @@ impl<'a> Driver<'a> {
 
     /// Waits until everything is as durable as it must be.
     pub fn finish(mut self) -> Result<(), EvalError> {
-        self.in_flight.drain(..).try_for_each(settled)
+        while let Some(oldest) = self.in_flight.pop_front() {
+            self.settle(oldest)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for an entry. One that was refused because this node does not lead any more is written
+    /// again wherever it belongs now; the rows must come out as they were reported.
+    fn settle(&mut self, entry: InFlight) -> Result<(), EvalError> {
+        let error = match entry.ticket.wait() {
+            Ok(_) => return Ok(()),
+            Err(error) if self.cx.served && is_refused(&error) => {
+                self.refused.extend(entry.indexes);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        let Some(again) = entry.again.filter(|_| is_refused(&error)) else {
+            return Err(write_failed(&error));
+        };
+        let Again { keys, edits, reports } = &again;
+        let planned = Planned { keys, edit: &|i| &edits[i], generated: &|_| false };
+        let now = self.write_stored(&planned)?;
+        let is_same = |(then, now): (&RowReport, &RowReport)| then.old == now.old && then.new == now.new;
+        match reports.iter().zip(&now).all(is_same) {
+            true => Ok(()),
+            false => Err(lost_write()),
+        }
     }
 
     fn write_stored(&mut self, planned: &Planned<'_>) -> Result<Vec<RowReport>, EvalError> {
@@ -147,6 +192,15 @@ impl<'a> Driver<'a> {
         let all: Vec<usize> = (0..planned.keys.len()).collect();
         self.try_write(planned, &all, &mut reports)?;
         Ok(reports)
+    }
+
+    /// As [`Driver::finish`], after [`Driver::write_here`]: rows that were refused have no report.
+    pub fn finish_here(mut self, reports: &mut [Option<RowReport>]) -> Result<(), EvalError> {
+        while let Some(oldest) = self.in_flight.pop_front() {
+            self.settle(oldest)?;
+        }
+        self.refused.iter().for_each(|i| reports[*i] = None);
+        Ok(())
     }
 
     fn stored(&self) -> Result<&StoredTable, EvalError> {
@@ -199,6 +253,7 @@ impl<'a> Driver<'a> {
         let durability = self.options.durability.unwrap_or(handle.config.durability);
         let hook = handle.config.write_hook.as_ref().filter(|_| !self.options.ignore_hook);
         let env = self.cx.closed_env();
+        let may_move = !self.cx.served && handle.config.shards.iter().any(|shard| shard.replicas.len() > 1);
         let mut moved = Vec::new();
         for indexes in indexes.chunks(ENTRY_ROWS_MAX) {
             let keys: Vec<PrimaryKey> = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
@@ -210,7 +265,13 @@ impl<'a> Driver<'a> {
             match shard.write_many(&keys, durability, decide) {
                 Ok((answers, ticket)) => {
                     indexes.iter().zip(answers).for_each(|(i, report)| reports[*i] = Some(report));
-                    self.send(ticket)?;
+                    let again = may_move.then(|| Again {
+                        edits: indexes.iter().map(|i| (planned.edit)(*i).clone()).collect(),
+                        reports: indexes.iter().filter_map(|i| reports[*i].clone()).collect(),
+                        keys,
+                    });
+                    let indexes = if self.cx.served { indexes.to_vec() } else { Vec::new() };
+                    self.send(InFlight { ticket, indexes, again })?;
                 }
                 Err(error) if has_moved(&error) => moved.extend(indexes),
                 Err(error) => return Err(write_failed(&error)),
@@ -256,17 +317,13 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn send(&mut self, ticket: WriteTicket) -> Result<(), EvalError> {
-        self.in_flight.push_back(ticket);
+    fn send(&mut self, entry: InFlight) -> Result<(), EvalError> {
+        self.in_flight.push_back(entry);
         match self.in_flight.len() > IN_FLIGHT_MAX {
-            true => self.in_flight.pop_front().map_or(Ok(()), settled),
+            true => self.in_flight.pop_front().map_or(Ok(()), |oldest| self.settle(oldest)),
             false => Ok(()),
         }
     }
-}
-
-fn settled(ticket: WriteTicket) -> Result<(), EvalError> {
-    ticket.wait().map(drop).map_err(|error| write_failed(&error))
 }
 
 /// Whether the row belongs to another shard now.
@@ -278,6 +335,15 @@ pub(crate) fn has_moved(error: &WriteError) -> bool {
         Log(refusal) => matches!(refusal, Refusal::NotLeader { .. } | Refusal::NotOpen(_)),
         _ => false,
     }
+}
+
+/// Whether the log has refused a write for good because another replica leads, so that it can be made
+/// there.
+pub(crate) fn is_refused(error: &WriteError) -> bool {
+    let refused = |cause: &WriteRefusal| {
+        matches!(cause, WriteRefusal::Dependency | WriteRefusal::Log(Refusal::Replaced))
+    };
+    has_moved(error) || matches!(error, WriteError::Definite { cause } if refused(cause))
 }
 
 /// What the shard is to do so that a report comes true.

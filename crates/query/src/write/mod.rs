@@ -6,7 +6,7 @@ mod merge;
 mod options;
 mod report;
 
-pub(crate) use drive::{Driver, Planned, decision, has_moved};
+pub(crate) use drive::{Driver, Planned, decision, has_moved, is_refused};
 pub(crate) use merge::merge_results;
 pub(crate) use options::{WriteOptions, durability_of};
 pub(crate) use report::WriteResult;

@@ -1,0 +1,72 @@
+//! How much there is of something each second: counters looked at again after a while.
+//!
+//! Nothing runs between two looks. A rate is that since the newest look that is at least a second old;
+//! whoever looks every few seconds sees what happened in between.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use io::Nanos;
+use parking_lot::Mutex;
+
+/// The shortest time a rate is told of.
+const SPAN: Duration = Duration::from_secs(1);
+/// Looks that are kept.
+const LOOKS_MAX: usize = 4;
+
+/// The looks at `N` counters.
+#[derive(Debug)]
+pub(crate) struct Rates<const N: usize>(Mutex<VecDeque<(Nanos, [u64; N])>>);
+
+impl<const N: usize> Rates<N> {
+    /// Counters that were all zero at `start`.
+    pub fn new(start: Nanos) -> Rates<N> {
+        Rates(Mutex::new([(start, [0; N])].into()))
+    }
+
+    /// How much the counters, which are at `counts` now, have grown each second.
+    pub fn look(&self, now: Nanos, counts: [u64; N]) -> [f64; N] {
+        let mut looks = self.0.lock();
+        let old_enough = |(at, _): &&(Nanos, [u64; N])| now.since(*at) >= SPAN;
+        let (at, before) =
+            looks.iter().rev().find(old_enough).or(looks.front()).copied().unwrap_or((now, counts));
+        let newest = looks.back().map(|(at, _)| *at);
+        if newest.is_none_or(|newest| now.since(newest) >= SPAN) {
+            looks.push_back((now, counts));
+            if looks.len() > LOOKS_MAX {
+                looks.pop_front();
+            }
+        }
+        let seconds = now.since(at).as_secs_f64();
+        #[allow(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+        let rate = |nth: usize| match seconds > 0.0 {
+            true => counts[nth].saturating_sub(before[nth]) as f64 / seconds,
+            false => 0.0,
+        };
+        std::array::from_fn(rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Nanos {
+        Nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_rate_is_that_of_the_last_second_or_longer() {
+        let rates = Rates::new(at(0));
+        assert_eq!(rates.look(at(2000), [100, 0]), [50.0, 0.0]);
+        // Too soon after the last look: since the one before it.
+        assert_eq!(rates.look(at(2500), [100, 25]), [40.0, 10.0]);
+        assert_eq!(rates.look(at(3000), [110, 25]), [10.0, 25.0]);
+        assert_eq!(rates.look(at(13_000), [110, 25]), [0.0, 0.0]);
+    }
+
+    #[test]
+    fn nothing_is_counted_in_no_time() {
+        assert_eq!(Rates::new(at(5)).look(at(5), [7]), [0.0]);
+    }
+}

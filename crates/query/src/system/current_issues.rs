@@ -1,0 +1,175 @@
+//! `rethinkdb.current_issues`: what is wrong with the cluster now. Empty while all is well.
+//!
+//! Each node tells of itself (its log file, its memory, whom it cannot see); what is wrong with tables
+//! and names is told by the node that is asked.
+
+use std::collections::BTreeMap;
+
+use cluster::{ReplicaState, TableHandle, readiness};
+use datum::{Datum, Object, Text};
+use reql::EvalError;
+use uuid::Uuid;
+
+use super::fields::{object, strings};
+use super::table_config::{db_name, named_server, server_name};
+use super::table_status::status_row;
+use crate::context::Cx;
+use crate::table::{Identifiers, SystemTable};
+
+pub(super) struct CurrentIssues;
+
+/// Makes the ids of issues: the same fault has the same id whoever tells of it.
+const ISSUES: Uuid = Uuid::from_u128(0x2a5e_66f1_9d0c_4b7e_8f35_11c2_94d7_e06b);
+
+/// One thing that is wrong.
+struct Issue {
+    kind: &'static str,
+    is_critical: bool,
+    /// What it is about, for its id.
+    about: String,
+    description: String,
+    info: Object,
+}
+
+impl Issue {
+    fn into_row(self) -> Object {
+        let id = Uuid::new_v5(&ISSUES, format!("{} {}", self.kind, self.about).as_bytes());
+        object([
+            ("id", id.to_string().into()),
+            ("type", self.kind.into()),
+            ("critical", self.is_critical.into()),
+            ("description", self.description.into()),
+            ("info", Datum::Object(self.info)),
+        ])
+    }
+}
+
+impl SystemTable for CurrentIssues {
+    fn name(&self) -> &'static str {
+        "current_issues"
+    }
+
+    fn is_everywhere(&self) -> bool {
+        true
+    }
+
+    fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
+        let mut issues: Vec<Issue> = Vec::new();
+        issues.extend(log_file(cx, identifiers));
+        issues.extend(memory(cx, identifiers));
+        issues.extend(unseen(cx, identifiers));
+        if !cx.served {
+            let catalog = cx.catalog();
+            issues.extend(collisions(cx));
+            issues
+                .extend(catalog.tables().into_iter().filter_map(|table| table_issue(cx, table, identifiers)));
+        }
+        Ok(issues.into_iter().map(Issue::into_row).collect())
+    }
+}
+
+fn log_file(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
+    let message = cx.service.facts.logs.trouble()?;
+    let name = server_name(cx, identifiers);
+    let description = format!(
+        "Server `{}` cannot write its log file: {message}. Lines since then are only in `rethinkdb.logs`.",
+        cx.node().name()
+    );
+    Some(of_server(cx, "log_write_error", name, message, description))
+}
+
+fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
+    let message = (cx.service.facts.memory_trouble.as_ref()?)()?;
+    let name = server_name(cx, identifiers);
+    let description = format!("Server `{}` is short of memory: {message}.", cx.node().name());
+    Some(of_server(cx, "memory_error", name, message, description))
+}
+
+fn of_server(cx: &Cx, kind: &'static str, server: Text, message: String, description: String) -> Issue {
+    let about = cx.node().identity().server.to_string();
+    let info = object([("servers", strings([server])), ("message", message.into())]);
+    Issue { kind, is_critical: false, about, description, info }
+}
+
+/// Servers that do not see each other although somebody sees both. The one that is asked asks all.
+fn unseen(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
+    let pairs = if cx.served { Vec::new() } else { cx.node().unseen() };
+    let catalog = cx.catalog();
+    let named = |server| named_server(&catalog, server, Identifiers::Name);
+    let shown = pairs.iter().map(|(one, other)| format!("`{}` not to `{}`", named(*one), named(*other)));
+    let shown: Vec<String> = shown.collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let description = format!(
+        "Some servers are not connected to each other: {}. Tables may be unavailable to their clients.",
+        shown.join(", ")
+    );
+    let mut servers: Vec<Text> =
+        pairs.iter().map(|(one, _)| named_server(&catalog, *one, identifiers)).collect();
+    servers.sort();
+    servers.dedup();
+    let message = "Server connectivity is non-transitive.";
+    let info = object([("servers", strings(servers)), ("message", message.into())]);
+    let about = String::new();
+    Some(Issue { kind: "non_transitive_error", is_critical: false, about, description, info })
+}
+
+/// Several servers, or tables of one database, with one name.
+fn collisions(cx: &Cx) -> Vec<Issue> {
+    let catalog = cx.catalog();
+    let mut servers: BTreeMap<Text, Vec<String>> = BTreeMap::new();
+    for server in catalog.servers() {
+        servers.entry(server.name.clone()).or_default().push(server.id.to_string());
+    }
+    servers.retain(|_, ids| ids.len() > 1);
+    let issue = |(name, ids): (Text, Vec<String>)| {
+        let description = format!(
+            "Several servers are named `{name}`: {}. Give them different names in `rethinkdb.server_config`.",
+            ids.join(", ")
+        );
+        let listed = strings(ids.iter().map(|id| Text::from(id.as_str())));
+        let info = object([("name", Datum::String(name)), ("ids", listed)]);
+        Issue { kind: "server_name_collision", is_critical: true, about: ids.join(" "), description, info }
+    };
+    servers.into_iter().map(issue).collect()
+}
+
+/// A table of which replicas cannot be reached.
+fn table_issue(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Option<Issue> {
+    let catalog = cx.catalog();
+    let shards = cx.node().table_state(table);
+    let ready = readiness(&shards);
+    let replicas = shards.iter().flat_map(|shard| &shard.replicas);
+    let mut gone: Vec<Text> = replicas
+        .filter(|(_, state)| *state == ReplicaState::Disconnected)
+        .map(|(server, _)| named_server(&catalog, *server, Identifiers::Name))
+        .collect();
+    gone.sort();
+    gone.dedup();
+    if ready.all_replicas || gone.is_empty() {
+        return None;
+    }
+    let what = match ready {
+        ready if ready.writes => "can be read and written, but has fewer replicas than it should",
+        ready if ready.reads => "can be read but not written",
+        ready if ready.outdated_reads => "can only be read with `read_mode` \"outdated\"",
+        _ => "cannot be used",
+    };
+    let (db, name) = (&table.db.name, &table.config.name);
+    let description = format!("Table `{db}.{name}` {what}. Not connected: {}.", gone.join(", "));
+    let status = status_row(cx, table, identifiers);
+    let part = |field: &str| status.get(field).unwrap_or(Datum::Null);
+    let shown = match identifiers {
+        Identifiers::Name => Datum::String(name.clone()),
+        Identifiers::Uuid => part("id"),
+    };
+    let info = object([
+        ("db", Datum::String(db_name(table, identifiers))),
+        ("table", shown),
+        ("status", part("status")),
+        ("shards", part("shards")),
+    ]);
+    let about = table.config.id.uuid().to_string();
+    Some(Issue { kind: "table_availability", is_critical: !ready.writes, about, description, info })
+}
