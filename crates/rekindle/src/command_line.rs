@@ -22,7 +22,7 @@ pub enum Request {
     /// A server.
     Serve(Config, Opening),
     /// A server without data.
-    Proxy,
+    Proxy(Config),
     /// The laboratory.
     Bench(BenchArgs),
     /// To be a sandbox of a server.
@@ -76,7 +76,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusa
         Some(("create", matches)) => Ok(Request::Create(config(matches)?)),
         Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, Opening::Open)),
         Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
-        Some(("proxy", _)) => Ok(Request::Proxy),
+        Some(("proxy", matches)) => Ok(Request::Proxy(config(matches)?)),
         Some(("js-sandbox", _)) => Ok(Request::JsSandbox),
         Some((other, _)) => {
             Err(clap::Error::raw(ErrorKind::InvalidSubcommand, format!("no command {other}\n")).into())
@@ -89,9 +89,7 @@ fn command() -> Command {
         Arg::new("version").short('v').long("version").action(ArgAction::SetTrue).help("Print the version");
     let bench =
         Command::new("bench").about("Measure a server with published workloads").subcommand_required(true);
-    let proxy = Command::new("proxy")
-        .about("Not in this version: a server without data")
-        .arg(Arg::new("anything").num_args(0..).allow_hyphen_values(true).trailing_var_arg(true).hide(true));
+    let proxy = Command::new("proxy").about("Join a cluster, hold no data, and answer queries");
     Command::new("rekindle")
         .about("A distributed JSON database that speaks RethinkDB's protocol")
         .after_help(
@@ -104,7 +102,7 @@ fn command() -> Command {
         .args(server_options())
         .subcommand(Command::new("create").about("Make a data directory").args(server_options()))
         .subcommand(Command::new("serve").about("Serve an existing data directory").args(server_options()))
-        .subcommand(proxy)
+        .subcommand(proxy.args(server_options()))
         .subcommand(Command::new("js-sandbox").about("What r.js runs in").hide(true))
         .subcommand(BenchArgs::augment_subcommands(bench))
 }
@@ -200,7 +198,7 @@ mod tests {
     fn each_command_has_its_request() {
         assert!(matches!(words("create -d x"), Ok(Request::Create(_))));
         assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, Opening::Open))));
-        assert!(matches!(words("proxy --join a:1 --canonical-address b"), Ok(Request::Proxy)));
+        assert!(matches!(words("proxy --join a:1 --canonical-address b"), Ok(Request::Proxy(_))));
         assert!(matches!(words("js-sandbox"), Ok(Request::JsSandbox)));
         assert!(matches!(words("-v"), Ok(Request::Version)));
         assert!(matches!(words("--version"), Ok(Request::Version)));

@@ -34,9 +34,7 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
         Request::Version => println!("rekindle {} ({})", env!("CARGO_PKG_VERSION"), server::PLATFORM),
         Request::Create(config) => server::create(&config)?,
         Request::Serve(config, opening) => server::serve(&config, opening, std::env::args().collect())?,
-        Request::Proxy => anyhow::bail!(
-            "`rekindle proxy` comes in a later version: this version runs a single server, to which drivers connect directly"
-        ),
+        Request::Proxy(config) => server::serve_proxy(config, std::env::args().collect())?,
         Request::Bench(args) => return bench::cli::run(args),
         Request::JsSandbox => return js_sandbox(),
     }

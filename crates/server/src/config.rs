@@ -54,6 +54,8 @@ pub struct Config {
     pub http_reach: HttpReach,
     /// Whether queries may run JavaScript.
     pub enable_js: bool,
+    /// Whether it is a proxy: it holds no data and only answers clients.
+    pub is_proxy: bool,
     /// What the user should know about options that have no effect.
     pub notes: Vec<String>,
 }

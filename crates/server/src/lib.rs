@@ -41,7 +41,7 @@ pub use desk::{Desk, House};
 pub use js::{JsPool, run_sandbox};
 pub use listen::{Bound, accept_drivers, bind};
 pub use start_error::StartError;
-pub use startup::{create, serve};
+pub use startup::{create, serve, serve_proxy};
 #[cfg(feature = "http")]
 pub use web::WebClient;
 pub use worker::Workers;

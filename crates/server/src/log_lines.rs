@@ -70,7 +70,8 @@ impl LogLines {
             message: message.into(),
         };
         if let Some(file) = self.0.file.get() {
-            drop(file.lock().write_all(stamp::line(&line).as_bytes()));
+            let written = file.lock().write_all(stamp::line(&line).as_bytes());
+            self.0.book.note_trouble(written.err().map(|error| error.to_string()));
         }
         self.0.book.add(line);
     }

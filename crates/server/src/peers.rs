@@ -125,6 +125,7 @@ impl Peers {
             name: Text::from(around.name),
             tags: around.config.server_tags.iter().map(|tag| Text::from(tag.as_str())).collect(),
             cache_size_mb: around.cache_size_mb,
+            is_proxy: around.config.is_proxy,
             addresses: around.addresses.iter().map(|at| Text::from(at.as_str())).collect(),
         };
         let members = || self.reception.members();

@@ -16,6 +16,9 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// A proxy holds nothing, so it needs others.
+    #[error("a proxy needs a cluster: name one of its servers with --join HOST:PORT")]
+    ProxyAlone,
     /// Other machines could do anything.
     #[error(transparent)]
     Unprotected(#[from] Unprotected),

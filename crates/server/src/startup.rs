@@ -59,6 +59,25 @@ pub fn create(config: &Config) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Serves as a proxy until the process is told to stop: a server that joins a cluster, holds no data and
+/// answers every query. What it must remember while it runs is in a folder of its own that goes with it.
+pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartError> {
+    if config.peers.join.is_empty() {
+        return Err(StartError::ProxyAlone);
+    }
+    let folder = std::env::temp_dir().join(format!("rekindle-proxy-{}", std::process::id()));
+    config.is_proxy = true;
+    config.server_tags = Vec::new();
+    config.directory.clone_from(&folder);
+    let served = serve(&config, Opening::CreateOrOpen, argv);
+    if let Err(error) = std::fs::remove_dir_all(&folder)
+        && error.kind() != std::io::ErrorKind::NotFound
+    {
+        tracing::warn!("the folder {} could not be removed: {error}", shown(&folder));
+    }
+    served
+}
+
 /// Serves a data directory until the process is told to stop. `argv` is the command line.
 pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(), StartError> {
     let lines = LogLines::start();
@@ -118,6 +137,11 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
 
     runtime.block_on(crate::shutdown::asked())?;
     pages.health.enter(Stage::ShuttingDown);
+    if config.is_proxy
+        && let Err(error) = node.take_leave()
+    {
+        tracing::warn!("the cluster does not know that this proxy goes: {error}");
+    }
     node.hand_over(HAND_OVER);
     running.stop(runtime);
     peers.stop();
@@ -438,6 +462,7 @@ fn facts(
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix: machine.clock.unix(),
         logs: query::LogBook::default(),
+        memory_trouble: Some(crate::http::swap_trouble),
     }
 }
 

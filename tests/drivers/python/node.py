@@ -35,12 +35,14 @@ class Node:
         self.process = None
         self.driver_port = 0
         self.http_port = 0
+        self.cluster_port = 0
         self.lines = []
 
     def start(self):
         """Starts the process and returns when it says that it is ready."""
-        ports = ["--driver-port", str(self.driver_port), "--http-port", str(self.http_port), "--cluster-port", "0"]
-        command = [program(), "--directory", str(self.directory / "data"), *ports, *self.flags]
+        ports = ["--driver-port", str(self.driver_port), "--http-port", str(self.http_port)]
+        ports += ["--cluster-port", str(self.cluster_port)]
+        command = [program(), *self.place(), *ports, *self.flags]
         self.lines = []
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         timer = threading.Timer(READY_SECONDS_MAX, self.process.kill)
@@ -56,9 +58,15 @@ class Node:
             timer.cancel()
         raise RuntimeError("the node did not become ready:\n" + "".join(self.lines))
 
+    def place(self):
+        """What the command line says of where the data is."""
+        return ["--directory", str(self.directory / "data")]
+
     def _note(self, line):
         if found := re.search(r"client driver connections on port (\d+)", line):
             self.driver_port = int(found[1])
+        if found := re.search(r"intracluster connections on port (\d+)", line):
+            self.cluster_port = int(found[1])
         if found := re.search(r"administrative HTTP connections on port (\d+)", line):
             self.http_port = int(found[1])
 
@@ -94,6 +102,13 @@ class Node:
             self.kill()
         if self.own_directory:
             shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Proxy(Node):
+    """A server process without data."""
+
+    def place(self):
+        return ["proxy"]
 
 
 @contextlib.contextmanager

@@ -43,6 +43,7 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
         pid_file: path(&given, "pid-file"),
         cores,
         insecure: given.flag("insecure"),
+        is_proxy: false,
         http_reach: match given.flag("http-allow-private") {
             true => HttpReach::Everything,
             false => HttpReach::Public,

@@ -42,6 +42,17 @@ impl Process {
     }
 }
 
+/// That memory of this process has been put on disk, if more than a megabyte was.
+pub(crate) fn swap_trouble() -> Option<String> {
+    swapped(&read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+fn swapped(status: &str) -> Option<String> {
+    let megabytes = field(status, "VmSwap:") / 1024.0;
+    (megabytes >= 1.0)
+        .then(|| format!("{megabytes:.0} MB of its memory are swapped out, and reads may be slow"))
+}
+
 /// The 14th and 15th field; the 2nd is a name that may hold spaces and ends with `)`.
 fn cpu_seconds(stat: &str) -> Option<f64> {
     let (_, rest) = stat.rsplit_once(") ")?;
@@ -72,6 +83,8 @@ mod tests {
             threads: 7.0,
         };
         assert_eq!(Process::parse(stat, status, io), expected);
+        assert_eq!(swapped("VmSwap:\t     512 kB\n"), None);
+        assert!(swapped("VmSwap:\t    4096 kB\n").is_some_and(|text| text.starts_with("4 MB")));
         assert_eq!(Process::parse("", "", ""), Process::default());
         assert!(Process::now().resident_bytes > 0.0);
     }

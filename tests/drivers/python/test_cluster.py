@@ -1,0 +1,264 @@
+"""Three servers as one cluster, through the official driver: no acknowledged write is lost when a
+leader is killed, a server joins or is removed, or a table is divided while it is written to."""
+
+import threading
+import time
+import unittest
+
+from rethinkdb import r
+from rethinkdb.errors import ReqlError, ReqlOpFailedError, ReqlOpIndeterminateError
+
+from node import Node, Proxy
+
+PATIENCE_SECONDS = 120
+WRITERS = 4
+SOON_SECONDS = 0.05
+
+
+def wait_until(what, is_so):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what} did not come about")
+        time.sleep(SOON_SECONDS)
+
+
+def connect(node):
+    return r.connect("127.0.0.1", node.driver_port, timeout=20)
+
+
+def ask(node, query):
+    """What `query` answers on `node`, on a connection of its own."""
+    with connect(node) as connection:
+        return query.run(connection)
+
+
+class Cluster:
+    """Servers that were told to join the first one."""
+
+    def __init__(self, count):
+        self.nodes = []
+        for _ in range(count):
+            self.add()
+
+    def add(self):
+        flags = ["--server-name", f"s{len(self.nodes)}"]
+        if self.nodes:
+            flags += ["--join", f"127.0.0.1:{self.nodes[0].cluster_port}"]
+        self.nodes.append(Node(*flags).start())
+        return self.nodes[-1]
+
+    def alive(self):
+        return [node for node in self.nodes if node.process.poll() is None]
+
+    def named(self, name):
+        return self.nodes[int(name[1:])]
+
+    def remove(self):
+        for node in self.nodes:
+            node.remove()
+
+
+class Writers:
+    """Threads that insert rows of their own on any server that is alive, and remember what they were told."""
+
+    def __init__(self, cluster, table):
+        self.cluster = cluster
+        self.table = table
+        self.acknowledged = set()
+        self.refused = set()
+        self.surprises = []
+        self.stopping = False
+        self.threads = [threading.Thread(target=self.write, args=(n,), daemon=True) for n in range(WRITERS)]
+        for thread in self.threads:
+            thread.start()
+
+    def write(self, writer):
+        connection, nth = None, 0
+        while not self.stopping:
+            row = f"{writer}-{nth}"
+            nth += 1
+            try:
+                if connection is None or not connection.is_open():
+                    alive = self.cluster.alive()
+                    connection = connect(alive[(writer + nth) % len(alive)])
+                result = r.table(self.table).insert({"id": row, "n": nth}).run(connection)
+                if result["inserted"] == 1:
+                    self.acknowledged.add(row)
+                else:
+                    self.surprises.append(result)
+            except ReqlOpFailedError as error:
+                self.refused.add(row)
+                self.surprises.append(f"refused: {error.message}")
+            except (ReqlOpIndeterminateError, ReqlError, OSError):
+                # It may have been written or not.
+                connection = None
+
+    def progress(self):
+        """Waits until a hundred more rows are acknowledged."""
+        goal = len(self.acknowledged) + 100
+        wait_until("a hundred more rows", lambda: len(self.acknowledged) >= goal)
+
+    def stop(self):
+        self.stopping = True
+        for thread in self.threads:
+            thread.join(PATIENCE_SECONDS)
+
+
+class ThreeServers(unittest.TestCase):
+    def setUp(self):
+        self.cluster = Cluster(3)
+        self.addCleanup(self.cluster.remove)
+        self.first = self.cluster.nodes[0]
+        wait_until("three servers", lambda: len(self.tell(r.db("rethinkdb").table("server_status"))) == 3)
+
+    def tell(self, query, node=None):
+        answer = ask(node or self.first, query.coerce_to("array"))
+        return answer
+
+    def leader(self, table="t"):
+        status = ask(self.cluster.alive()[0], r.table(table).status())
+        return self.cluster.named(status["shards"][0]["primary_replicas"][0])
+
+    def replicated(self):
+        ask(self.first, r.table_create("t", replicas=3))
+        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+
+    def check(self, writers):
+        """Every server has every acknowledged row and none that was refused."""
+        writers.stop()
+        node = self.cluster.alive()[0]
+        ask(node, r.table("t").wait(wait_for="ready_for_writes", timeout=PATIENCE_SECONDS))
+        present = set(ask(node, r.table("t", read_mode="majority")["id"].coerce_to("array")))
+        self.assertEqual(writers.acknowledged - present, set(), "acknowledged and lost")
+        self.assertEqual(writers.refused & present, set(), "refused and written")
+        for node in self.cluster.alive():
+            self.assertEqual(set(ask(node, r.table("t")["id"].coerce_to("array"))), present)
+        self.assertGreater(len(writers.acknowledged), 0)
+
+    def test_a_leader_is_killed_under_writers_and_comes_back(self):
+        self.replicated()
+        writers = Writers(self.cluster, "t")
+        writers.progress()
+        leader = self.leader()
+        leader.kill()
+        writers.progress()
+        other = self.cluster.alive()[0]
+        issues = self.tell(r.db("rethinkdb").table("current_issues"), other)
+        self.assertIn("table_availability", [issue["type"] for issue in issues])
+        leader.start()
+        writers.progress()
+        self.check(writers)
+        ask(other, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        no_issues = lambda: self.tell(r.db("rethinkdb").table("current_issues"), other) == []
+        wait_until("no issues", no_issues)
+
+    def test_a_table_is_divided_and_joined_while_it_is_written_to(self):
+        self.replicated()
+        writers = Writers(self.cluster, "t")
+        for shards in (3, 2, 1):
+            writers.progress()
+            changed = ask(self.cluster.nodes[shards - 1], r.table("t").reconfigure(shards=shards, replicas=3))
+            self.assertEqual(changed["reconfigured"], 1)
+            writers.progress()
+            ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+            self.assertEqual(len(ask(self.first, r.table("t").config())["shards"]), shards)
+        self.check(writers)
+        self.assertEqual(writers.surprises, [])
+
+    def test_a_server_joins_takes_replicas_and_is_removed_for_good(self):
+        self.replicated()
+        writers = Writers(self.cluster, "t")
+        writers.progress()
+        fourth = self.cluster.add()
+        shards = [{"primary_replica": "s3", "replicas": ["s0", "s1", "s3"]}]
+        changed = ask(self.first, r.table("t").config().update({"shards": shards}))
+        self.assertEqual(changed["errors"], 0, changed.get("first_error"))
+        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        wait_until("the new server leads", lambda: self.leader() is fourth)
+        writers.progress()
+        fourth.kill()
+        gone = r.db("rethinkdb").table("server_config").filter({"name": "s3"}).delete()
+        wait_until("the row is deleted", lambda: ask(self.first, gone)["deleted"] == 1)
+        writers.progress()
+        self.check(writers)
+        names = [row["name"] for row in self.tell(r.db("rethinkdb").table("server_config"))]
+        self.assertEqual(sorted(names), ["s0", "s1", "s2"])
+        config = ask(self.first, r.table("t").config())
+        self.assertEqual(config["shards"][0]["replicas"], ["s0", "s1"])
+
+    def test_a_table_without_a_majority_is_repaired(self):
+        self.replicated()
+        ask(self.first, r.table("t").insert([{"id": n} for n in range(100)]))
+        refused = ReqlOpFailedError
+        with self.assertRaisesRegex(refused, "This table doesn't need to be repaired."):
+            ask(self.first, r.table("t").reconfigure(emergency_repair="unsafe_rollback"))
+        survivor = self.cluster.nodes[2]
+        wait_until("every row on the survivor", lambda: ask(survivor, outdated_count()) == 100)
+        self.cluster.nodes[0].kill()
+        self.cluster.nodes[1].kill()
+        with connect(survivor) as connection:
+            repair = r.table("t").reconfigure(emergency_repair="unsafe_rollback", dry_run=True)
+
+            def planned():
+                # Whoever was killed is missed after a moment.
+                try:
+                    return repair.run(connection)
+                except ReqlOpFailedError:
+                    return None
+
+            wait_until("the servers are missed", lambda: planned() is not None)
+            dry = planned()
+            self.assertEqual(dry["repaired"], 0)
+            self.assertEqual(dry["config_changes"][0]["new_val"]["shards"][0]["replicas"], ["s2"])
+            real = r.table("t").reconfigure(emergency_repair="unsafe_rollback").run(connection)
+            self.assertEqual(real["repaired"], 1)
+            self.assertEqual(r.table("t").insert({"id": 100}).run(connection)["inserted"], 1)
+            self.assertEqual(r.table("t").count().run(connection), 101)
+
+    def test_what_one_server_makes_every_server_finds(self):
+        for nth in range(20):
+            ask(self.cluster.nodes[nth % 3], r.table_create(f"made{nth}"))
+            for node in self.cluster.nodes:
+                self.assertEqual(ask(node, r.table(f"made{nth}").count()), 0)
+
+    def test_one_replica_is_enough_where_the_table_says_so(self):
+        self.replicated()
+        for node, value in zip(self.cluster.nodes, ("single", "majority", "single")):
+            changed = ask(node, r.table("t").config().update({"write_acks": value, "durability": "soft"}))
+            self.assertEqual(changed["errors"], 0)
+            self.assertEqual(ask(self.first, r.table("t").config())["write_acks"], value)
+            self.assertEqual(ask(node, r.table("t").insert({}))["inserted"], 1)
+
+    def test_a_proxy_answers_every_query_and_is_no_server_of_the_list(self):
+        proxy = Proxy("--join", f"127.0.0.1:{self.first.cluster_port}").start()
+        self.addCleanup(proxy.remove)
+        ask(proxy, r.table_create("t", shards=2, replicas=3))
+        ask(proxy, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(proxy, r.table("t").insert([{"id": n, "n": n} for n in range(1000)]))
+        ask(proxy, r.table("t").get(7).update({"n": r.row["n"].add(1)}))
+        self.assertEqual(ask(proxy, r.table("t").get(7)), {"id": 7, "n": 8})
+        self.assertEqual(ask(proxy, r.table("t")["n"].sum()), 999 * 500 + 1)
+        servers = self.tell(r.db("rethinkdb").table("server_status")["name"], proxy)
+        self.assertEqual(sorted(servers), ["s0", "s1", "s2"])
+        config = ask(proxy, r.table("t").config())
+        self.assertTrue(all(shard["replicas"] == ["s0", "s1", "s2"] for shard in config["shards"]))
+        self.assertEqual(proxy.stop(), 0)
+        self.assertEqual(ask(self.first, r.table("t").count()), 1000)
+
+    def test_the_heartbeat_of_the_cluster_can_be_set(self):
+        heartbeat = r.db("rethinkdb").table("cluster_config").get("heartbeat")
+        changed = ask(self.first, heartbeat.update({"heartbeat_timeout_secs": 1}))
+        self.assertEqual(changed["first_error"], "The heartbeat timeout must be at least two seconds")
+        changed = ask(self.first, heartbeat.update({"heartbeat_timeout_secs": 4}))
+        self.assertEqual(changed["replaced"], 1)
+        for node in self.cluster.nodes:
+            wait_until("the setting", lambda: ask(node, heartbeat)["heartbeat_timeout_secs"] == 4)
+
+
+def outdated_count():
+    return r.table("t", read_mode="outdated").count()
+
+
+if __name__ == "__main__":
+    unittest.main()
