@@ -137,12 +137,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
 
     runtime.block_on(crate::shutdown::asked())?;
     pages.health.enter(Stage::ShuttingDown);
-    if config.is_proxy
-        && let Err(error) = node.take_leave()
-    {
-        tracing::warn!("the cluster does not know that this proxy goes: {error}");
-    }
-    node.hand_over(HAND_OVER);
+    part(config, &node);
     running.stop(runtime);
     peers.stop();
     drop(indexes);
@@ -152,6 +147,16 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     drop(engine);
     tracing::info!("Storage engine shut down.");
     Ok(())
+}
+
+/// Before a node stops: others lead what it led, and a proxy is forgotten.
+fn part(config: &Config, node: &Node) {
+    if config.is_proxy
+        && let Err(error) = node.take_leave()
+    {
+        tracing::warn!("the cluster does not know that this proxy goes: {error}");
+    }
+    node.hand_over(HAND_OVER);
 }
 
 /// Where others reach this server: as it was told, or else where it listens.

@@ -1,0 +1,175 @@
+//! What operators do to a cluster: repair, removal, settings, proxies.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datum::Text;
+use log::GroupId;
+use parking_lot::{Mutex, RwLock};
+use rekindle_cluster::{JoinOptions, Post, RepairMode, ShardPlaces, ShardsWanted, TableOptions, join};
+use shard::Replicas;
+
+use crate::hub::{
+    End, Hub, Line, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_until_done,
+};
+
+#[test]
+fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
+    let hub = Arc::new(Hub::default());
+    let (machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
+    let id = a.node.create_table("test", "t", options).unwrap().id;
+    a.wait_ready("t");
+    let healthy = a.node.plan_repair(id, RepairMode::Rollback).unwrap_err();
+    assert_eq!(healthy.to_string(), "This table doesn't need to be repaired.");
+    for n in 0..200 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    assert_eq!(missing(&c, 200), []);
+    let lost = [a.server(), b.server()];
+    a.kill();
+    b.kill();
+    // The catalog has lost its majority too.
+    let planned = c.node.plan_repair(id, RepairMode::Rollback).unwrap();
+    assert_eq!(c.node.catalog().table_by_id(id).unwrap().config.shards[0].replicas.len(), 3);
+    let repaired = c.node.emergency_repair(id, RepairMode::Rollback).unwrap();
+    assert_eq!(planned.shards, repaired.shards);
+    assert!(repaired.shards.iter().all(|shard| shard.primary == c.server() && shard.replicas.len() == 1));
+    for n in 200..300 {
+        write_until_done(&[&c], n);
+    }
+    assert_eq!(missing(&c, 300), []);
+    for server in lost {
+        assert!(c.node.catalog().is_removed(server), "{server} is still in the catalog");
+    }
+    // One of those that were given up comes back: its replicas are told, and nothing is lost.
+    let catalogs = |node: &Running| node.node.log().group_status(GroupId(0));
+    let back = machines[0].start(&hub, None);
+    wait_until("the old replica of the catalog leaves", || catalogs(&back).is_err());
+    for n in 300..320 {
+        write_until_done(&[&c], n);
+    }
+    assert_eq!(missing(&c, 320), []);
+}
+
+#[test]
+fn a_shard_without_any_replica_is_only_erased_when_asked_to() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let places = vec![ShardPlaces { primary: c.server(), replicas: vec![(c.server(), true)] }];
+    let options = TableOptions { shards: ShardsWanted::Named(places), ..TableOptions::default() };
+    let id = a.node.create_table("test", "t", options).unwrap().id;
+    a.wait_ready("t");
+    write_until_done(&[&a, &b, &c], 1);
+    c.kill();
+    let refused = a.node.emergency_repair(id, RepairMode::Rollback).unwrap_err().to_string();
+    assert!(refused.starts_with("One or more shards of this table have no available replicas."), "{refused}");
+    let repaired = a.node.emergency_repair(id, RepairMode::RollbackOrErase).unwrap();
+    assert!([a.server(), b.server()].contains(&repaired.shards[0].primary));
+    write_until_done(&[&a, &b], 2);
+    let holder = if repaired.shards[0].primary == a.server() { &a } else { &b };
+    let catalog = holder.node.catalog();
+    let shard = &catalog.table_by_id(id).unwrap().shards()[0];
+    assert_eq!(shard.near().map(|near| near.count()), Some(1), "only the new row is there");
+}
+
+#[test]
+fn a_server_that_was_removed_is_not_let_in_again() {
+    let hub = Arc::new(Hub::default());
+    let (machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
+    a.node.create_table("test", "t", options).unwrap();
+    a.wait_ready("t");
+    let gone = c.server();
+    let still_there = a.node.remove_server(gone).unwrap_err().to_string();
+    assert!(still_there.contains("is connected"), "{still_there}");
+    c.kill();
+    a.node.remove_server(gone).unwrap();
+    let members = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().members;
+    wait_until("two voters", || members(&a).voters.len() == 2 || members(&b).voters.len() == 2);
+    // The one that leads forgets nothing when it is started again.
+    a.kill();
+    let a = machines[0].start(&hub, None);
+    wait_until("two voters again", || members(&a).voters.len() == 2);
+    assert_eq!(members(&a).removed.len(), 1);
+    let options = JoinOptions {
+        server: gone,
+        cluster: a.node.identity().cluster,
+        name: Text::from_static("c"),
+        tags: Vec::new(),
+        cache_size_mb: None,
+        addresses: Vec::new(),
+        is_proxy: false,
+    };
+    let fresh = Machine::new("c");
+    let post = Post::new(Replicas::new(fresh.engine.clone()).unwrap());
+    post.connect(Arc::new(Line { hub: hub.clone(), own: gone }));
+    let end = End {
+        post: post.clone(),
+        log: a.node.log().clone(),
+        desk: RwLock::new(None),
+        heard: Mutex::default(),
+    };
+    hub.ends.write().insert(gone, Arc::new(end));
+    let members = || vec![a.server()];
+    let patience = Duration::from_millis(500);
+    let refused = join(&options, &post, members, &*fresh.files, &PathBuf::from("data"), patience);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("removed from the cluster for good"), "{refused}");
+}
+
+#[test]
+fn a_node_that_was_told_nothing_yet_catches_up_when_asked() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    for round in 0..20 {
+        let name = format!("db{round}");
+        nodes[round % 3].node.create_db(&name).unwrap();
+        for node in &nodes {
+            let has = || node.node.catalog().database(&name).is_some();
+            let found = has() || node.node.catch_up(PATIENCE) && has() || has();
+            assert!(found, "{name} is missing");
+        }
+    }
+}
+
+#[test]
+fn the_heartbeat_is_a_setting_of_the_whole_cluster() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    assert_eq!(nodes[1].node.catalog().heartbeat_secs(), 10);
+    let too_short = nodes[1].node.set_heartbeat(1).unwrap_err().to_string();
+    assert_eq!(too_short, "The heartbeat timeout must be at least two seconds");
+    nodes[1].node.set_heartbeat(3).unwrap();
+    for node in &nodes {
+        wait_until("the new setting", || node.node.catalog().heartbeat_secs() == 3);
+    }
+    let is_told = |end: &Arc<End>| end.heard.lock().last() == Some(&Duration::from_secs(3));
+    wait_until("all links are told", || hub.ends.read().values().all(is_told));
+}
+
+#[test]
+fn a_proxy_has_the_catalog_and_nothing_else_and_is_forgotten_when_it_goes() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let proxy = Machine::new("proxy").start(&hub, Some(&a));
+    let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
+    proxy.node.create_table("test", "t", options).unwrap();
+    proxy.wait_ready("t");
+    for n in 0..50 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    let catalog = proxy.node.catalog();
+    assert!(catalog.table("test", "t").unwrap().shards().iter().all(|shard| shard.near().is_none()));
+    let four = proxy.node.create_table(
+        "test",
+        "four",
+        TableOptions { shards: replicated(1, 4), ..TableOptions::default() },
+    );
+    assert!(four.unwrap_err().to_string().starts_with("Can't put 4 replicas"), "a proxy holds nothing");
+    let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
+    assert_eq!((catalog.servers().len(), voters), (4, 3));
+    proxy.node.take_leave().unwrap();
+    wait_until("the proxy is forgotten", || a.node.catalog().servers().len() == 3);
+}

@@ -1,0 +1,282 @@
+//! Machines whose nodes reach each other without sockets, and rows to write.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datum::{Bytes, Datum, Object, PrimaryKey, Text};
+use engine::Engine;
+use engine::memory::MemoryEngine;
+use io::Files;
+use io::real::{RealClock, RealRandom};
+use io::sim::SimFiles;
+use log::file::{FileLog, FileLogOptions};
+use log::{Durability, GroupId, Letter, Log};
+use parking_lot::{Mutex, RwLock};
+use rekindle_cluster::{
+    Answered, Ask, AskError, Desk, Identity, JoinOptions, Node, NodeOptions, Post, Route, Serve, ServerId,
+    ShardsWanted, Wanted, Wire, join, readiness,
+};
+use shard::{Decision, Replicas, WriteError};
+
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The network: who is there, and how to reach them.
+#[derive(Default)]
+pub struct Hub {
+    pub ends: RwLock<HashMap<ServerId, Arc<End>>>,
+}
+
+pub struct End {
+    pub post: Arc<Post>,
+    pub log: Arc<dyn Log>,
+    pub desk: RwLock<Option<Desk>>,
+    // The heartbeats its links were told.
+    pub heard: Mutex<Vec<Duration>>,
+}
+
+/// One node's way into the network. It works only while the node is in it.
+pub struct Line {
+    pub hub: Arc<Hub>,
+    pub own: ServerId,
+}
+
+impl Line {
+    fn to(&self, server: ServerId) -> Option<Arc<End>> {
+        let ends = self.hub.ends.read();
+        ends.contains_key(&self.own).then(|| ends.get(&server).cloned())?
+    }
+}
+
+impl Ask for Line {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+        let Some(end) = self.to(server) else { return answered(Err(AskError::NotConnected(server))) };
+        let own = self.own;
+        std::thread::spawn(move || {
+            let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+            match &*end.desk.read() {
+                Some(desk) => desk.serve(own, question, Box::new(move |reply| drop(sender.send(reply)))),
+                None => drop(sender),
+            }
+            answered(match receiver.recv() {
+                Ok(reply) => reply.map_err(|why| AskError::Refused { server, why }),
+                Err(_) => Err(AskError::NoAnswer(server)),
+            });
+        });
+    }
+
+    fn is_connected(&self, server: ServerId) -> bool {
+        self.to(server).is_some()
+    }
+}
+
+impl Wire for Line {
+    fn mail(&self, to: ServerId, letters: Vec<Letter>) {
+        if let Some(end) = self.to(to) {
+            end.post.arrived(self.own, letters, &*end.log);
+        }
+    }
+
+    fn set_heartbeat(&self, timeout: Duration) {
+        if let Some(end) = self.hub.ends.read().get(&self.own) {
+            end.heard.lock().push(timeout);
+        }
+    }
+}
+
+/// What stays when a node is killed.
+pub struct Machine {
+    pub name: &'static str,
+    pub engine: Arc<dyn Engine>,
+    pub files: Arc<dyn Files>,
+}
+
+/// A node that runs.
+pub struct Running {
+    pub node: Arc<Node>,
+    hub: Arc<Hub>,
+}
+
+impl Machine {
+    pub fn new(name: &'static str) -> Machine {
+        let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
+        files.create_dir_all(&PathBuf::from("data")).unwrap();
+        Machine { name, engine: Arc::new(MemoryEngine::new()), files }
+    }
+
+    /// Starts the node; one without an identity joins `into`, if that is given.
+    pub fn start(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
+        let dir = PathBuf::from("data");
+        let replicas = Replicas::new(self.engine.clone()).unwrap();
+        let post = Post::new(replicas.clone());
+        let options = FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
+        let clock = Arc::new(RealClock::new());
+        let log: Arc<dyn Log> = Arc::new(
+            FileLog::open(self.files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options)
+                .unwrap(),
+        );
+        let known = Identity::load(&*self.files, &dir).unwrap();
+        let fresh = ServerId(uuid::Uuid::from_u128(self.name.bytes().map(u128::from).sum()));
+        let server = known.as_ref().map_or(fresh, |known| known.server);
+        post.connect(Arc::new(Line { hub: hub.clone(), own: server }));
+        let end = Arc::new(End {
+            post: post.clone(),
+            log: log.clone(),
+            desk: RwLock::new(None),
+            heard: Mutex::default(),
+        });
+        if let (None, Some(other)) = (&known, into) {
+            hub.ends.write().insert(server, end.clone());
+            let options = JoinOptions {
+                server,
+                cluster: other.node.identity().cluster,
+                name: Text::from_static(self.name),
+                tags: vec![Text::from_static("default")],
+                cache_size_mb: None,
+                addresses: Vec::new(),
+                is_proxy: self.name.starts_with("proxy"),
+            };
+            let members = || vec![other.node.identity().server];
+            join(&options, &post, members, &*self.files, &dir, PATIENCE).unwrap();
+        } else if known.is_none() {
+            let identity = Identity { server, cluster: uuid::Uuid::from_u128(99), joined: None };
+            identity.store(&*self.files, &dir).unwrap();
+        }
+        hub.ends.write().insert(server, end.clone());
+        let node = Node::open(NodeOptions {
+            dir,
+            server_name: Text::from_static(self.name),
+            server_tags: vec![Text::from_static("default")],
+            cache_size_mb: None,
+            addresses: Vec::new(),
+            replicas,
+            log,
+            post,
+            clock,
+            files: self.files.clone(),
+            random: Arc::new(RealRandom),
+            admin_password: (Object::default(), false),
+        })
+        .unwrap();
+        *end.desk.write() = Some(node.desk());
+        assert!(node.await_catalog(PATIENCE), "{} has no catalog", self.name);
+        Running { node, hub: hub.clone() }
+    }
+}
+
+impl Running {
+    pub fn server(&self) -> ServerId {
+        self.node.identity().server
+    }
+
+    /// Cuts the node off and ends it; what it had proposed is not waited for.
+    pub fn kill(self) {
+        let gone = self.hub.ends.write().remove(&self.server());
+        if let Some(end) = gone {
+            *end.desk.write() = None;
+        }
+    }
+
+    pub fn wait_ready(&self, table: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let catalog = self.node.catalog();
+            let state = self.node.table_state(catalog.table("test", table).unwrap());
+            if readiness(&state).all_replicas {
+                return;
+            }
+            assert!(Instant::now() < deadline, "not ready: {state:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+pub fn replicated(shards: usize, replicas: usize) -> ShardsWanted {
+    let tag = Text::from_static("default");
+    ShardsWanted::Placed(Wanted {
+        shards,
+        replicas: [(tag.clone(), replicas)].into(),
+        primary_tag: tag,
+        nonvoting_tags: Vec::new(),
+    })
+}
+
+pub fn row(n: u32) -> (PrimaryKey, Object) {
+    let id = Datum::from(format!("{:08x}", n.wrapping_mul(0x9e37_79b9)));
+    let object =
+        [(Text::from_static("id"), id.clone()), (Text::from_static("n"), Datum::Number(f64::from(n)))];
+    (PrimaryKey::encode(&id).unwrap(), object.into_iter().collect())
+}
+
+/// Writes a row wherever it is led from; true once it is acknowledged.
+pub fn write(nodes: &[&Running], n: u32) -> bool {
+    let (key, object) = row(n);
+    for node in nodes {
+        let catalog = node.node.catalog();
+        let Some(table) = catalog.table("test", "t") else { continue };
+        let handle = table.shard(&key);
+        if let Some(Route::Near(shard)) = handle.leader() {
+            let put = vec![(key.clone(), Decision::Put(object.clone()))];
+            match shard.write_rows(put, Durability::Hard).wait() {
+                Ok(_) => return true,
+                Err(WriteError::Definite { .. }) => {}
+                // It may have happened; it is written again, to the same effect.
+                Err(WriteError::Indeterminate { .. }) => {}
+            }
+        }
+    }
+    false
+}
+
+pub fn write_until_done(nodes: &[&Running], n: u32) {
+    let deadline = Instant::now() + PATIENCE;
+    while !write(nodes, n) {
+        assert!(Instant::now() < deadline, "row {n} found no leader");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Which of the rows `0..count` a node does not have, when it has had time to get them.
+pub fn missing(node: &Running, count: u32) -> Vec<u32> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let catalog = node.node.catalog();
+        let table = catalog.table("test", "t").unwrap();
+        let is_missing = |n: &u32| {
+            let (key, _) = row(*n);
+            table.shard(&key).near().is_none_or(|near| near.is_void() || near.get(&key).unwrap().is_none())
+        };
+        let missing: Vec<u32> = (0..count).filter(is_missing).collect();
+        if missing.is_empty() || Instant::now() > deadline {
+            return missing;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
+    let machines = [Machine::new("a"), Machine::new("b"), Machine::new("c")];
+    let a = machines[0].start(hub, None);
+    let b = machines[1].start(hub, Some(&a));
+    let c = machines[2].start(hub, Some(&b));
+    let deadline = Instant::now() + PATIENCE;
+    let voters = || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len();
+    while voters() < 3 {
+        assert!(Instant::now() < deadline, "{} voters", voters());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (machines, [a, b, c])
+}
+
+/// Waits until `is_so`.
+#[track_caller]
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

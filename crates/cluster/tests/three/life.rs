@@ -1,0 +1,116 @@
+//! Nodes join, share tables, lose one, and miss nothing.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use rekindle_cluster::{Serve, ServerId, TableChange, TableOptions};
+
+use crate::hub::{Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_until_done};
+
+#[test]
+fn three_nodes_share_a_catalog_that_each_can_change() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    for (node, name) in nodes.iter().zip(["x", "y", "z"]) {
+        node.node.create_db(name).unwrap();
+    }
+    for node in &nodes {
+        let deadline = Instant::now() + PATIENCE;
+        while node.node.catalog().database("z").is_none() {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let catalog = node.node.catalog();
+        assert!(catalog.database("x").is_some() && catalog.database("y").is_some());
+        assert_eq!(catalog.servers().len(), 3);
+    }
+    let taken = nodes[2].node.create_db("x").unwrap_err();
+    assert_eq!(taken.to_string(), "Database `x` already exists.");
+}
+
+#[test]
+fn no_acknowledged_row_is_lost_when_a_leader_is_killed_and_it_comes_back() {
+    let hub = Arc::new(Hub::default());
+    let (machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
+    a.node.create_table("test", "t", options).unwrap();
+    a.wait_ready("t");
+    for n in 0..200 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    a.kill();
+    for n in 200..400 {
+        write_until_done(&[&b, &c], n);
+    }
+    assert_eq!(missing(&b, 400), []);
+    assert_eq!(missing(&c, 400), []);
+    // The catalog has a majority too.
+    b.node.create_db("after").unwrap();
+    let a = machines[0].start(&hub, None);
+    assert_eq!(missing(&a, 400), []);
+    a.wait_ready("t");
+    wait_until("the newer catalog", || a.node.catalog().database("after").is_some());
+}
+
+#[test]
+fn replicas_are_added_and_taken_away_while_rows_are_written() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let table = a.node.create_table("test", "t", TableOptions::default()).unwrap().id;
+    for n in 0..300 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    let change = |replicas| TableChange { shards: Some(replicated(1, replicas)), ..TableChange::default() };
+    b.node.change_table(table, &change(3)).unwrap();
+    for n in 300..400 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    b.wait_ready("t");
+    for node in [&a, &b, &c] {
+        assert_eq!(missing(node, 400), []);
+    }
+    a.node.change_table(table, &change(1)).unwrap();
+    for n in 400..450 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    a.wait_ready("t");
+    let holders = || {
+        let is_holder = |node: &&Running| {
+            let catalog = node.node.catalog();
+            catalog.table("test", "t").unwrap().shards()[0].near().is_some()
+        };
+        [&a, &b, &c].into_iter().filter(is_holder).count()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while holders() != 1 {
+        assert!(Instant::now() < deadline, "{} nodes hold the shard", holders());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// Remembers who it was told is gone.
+#[derive(Default)]
+struct Farewells(Mutex<Vec<ServerId>>);
+
+impl Serve for Farewells {
+    fn serve(&self, _from: ServerId, _question: bytes::Bytes, reply: rekindle_cluster::Reply) {
+        reply(Err("nothing is answered here".to_owned()));
+    }
+
+    fn gone(&self, server: ServerId) {
+        self.0.lock().push(server);
+    }
+}
+
+#[test]
+fn who_answers_queries_hears_that_a_server_is_gone() {
+    let hub = Arc::new(Hub::default());
+    let machine = Machine::new("a");
+    let a = machine.start(&hub, None);
+    let farewells = Arc::new(Farewells::default());
+    a.node.answer_queries(farewells.clone());
+    let server = a.node.identity().server;
+    a.node.desk().gone(server);
+    assert_eq!(*farewells.0.lock(), [server]);
+}

@@ -1,0 +1,7 @@
+//! Several nodes in one process.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod administration;
+mod hub;
+mod life;
