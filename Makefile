@@ -19,7 +19,7 @@ PROGRAM := $(CARGO_TARGET_DIR)/release/rekindle
 help:
 	@echo "make run     build and start a node on ./rekindle_data (ARGS='--flag ...' is passed on)"
 	@echo "make test    every test, ending with what passed and failed"
-	@echo "make report  a node of its own, the published workloads, and report.html"
+	@echo "make report  a node of its own, the published workloads, a sweep of 1, 2 and 4 nodes, and report.html"
 	@echo "make crash   the long crash test: 200 cycles hard, 50 soft"
 	@echo "make tidy    the checks of style alone;  make fmt  lays the code out"
 

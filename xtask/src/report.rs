@@ -1,4 +1,5 @@
-//! `report`: a node of its own, the published workloads for a few seconds each, and one page.
+//! `report`: a node of its own, the published workloads for a few seconds each, a small sweep over
+//! cluster sizes, and one page.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -58,6 +59,7 @@ fn measure(options: &Options) -> Result<()> {
         bench(&program, &workload, ports, node.pid(), &results)?;
     }
     node.kill()?;
+    sweep(&program, options, &results)?;
     let page = Command::new(&program)
         .args(["bench", "report"])
         .arg(&results)
@@ -83,6 +85,24 @@ fn workloads(options: &Options) -> Vec<String> {
         "analytic --runs 5".to_owned(),
         format!("blocks --units 2 --seconds {seconds}"),
     ]
+}
+
+/// One, two and four nodes, each with the same share of a core where this machine can give one.
+fn sweep(program: &Path, options: &Options, results: &Path) -> Result<()> {
+    let Options { seconds, records, .. } = options;
+    let words = format!(
+        "bench sweep --nodes 1,2,4 --records {} --seconds {} --warmup 1 --runs 3",
+        (records / 10).max(1),
+        (seconds / 2).max(1)
+    );
+    println!("report: {words}");
+    let mut command = Command::new(program);
+    command.args(words.split(' ')).arg("--output").arg(results);
+    let status = command.status().with_context(|| format!("running {words}"))?;
+    if !status.success() {
+        bail!("{words} failed with {status}");
+    }
+    Ok(())
 }
 
 fn bench(program: &Path, workload: &str, ports: Ports, pid: u32, results: &Path) -> Result<()> {

@@ -34,7 +34,8 @@ const charts = (() => {
       label,
       stroke: colour(palette[i % palette.length]),
       width: 2,
-      dash: i >= dashFrom ? [6, 4] : undefined,
+      // More lines than colours: the next round is dotted.
+      dash: i >= dashFrom ? [6, 4] : (i >= palette.length && [2, 3]) || undefined,
       points: { show: false },
     }));
   }
@@ -75,6 +76,24 @@ const charts = (() => {
     }, [seconds, ...series.map((one) => one.values)], figure));
   }
 
+  // One value a cluster size. `series` is [{label, values, dashed}].
+  function overNodes(figure, nodes, series, format) {
+    place(figure, (width) => new uPlot({
+      width,
+      height: 260,
+      scales: { x: { time: false, range: (_, low, high) => [0, high] }, y: { range: (_, low, high) => [0, high * 1.08 || 1] } },
+      axes: [
+        axis({ splits: () => nodes, values: (_, ticks) => ticks.map(String) }),
+        axis({ size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }),
+      ],
+      series: [
+        { label: 'nodes' },
+        ...lines(series.map((one) => one.label), series.findIndex((one) => one.dashed) < 0 ? 99 : series.findIndex((one) => one.dashed))
+          .map((line) => ({ ...line, spanGaps: true, points: { show: true, size: 5 }, value: (_, at) => (at === null ? '–' : format(at)) })),
+      ],
+    }, [nodes, ...series.map((one) => one.values)], figure));
+  }
+
   const NINES = [0, 1, 2, 3, 4, 5, 6];
   const NINE_NAMES = ['0', '90', '99', '99.9', '99.99', '99.999', '99.9999'];
 
@@ -109,5 +128,5 @@ const charts = (() => {
     }, [xs, ...columns], figure));
   }
 
-  return { overTime, percentiles, redraw, short, time };
+  return { overNodes, overTime, percentiles, redraw, short, time };
 })();

@@ -2,7 +2,7 @@
 'use strict';
 
 (() => {
-  const { runs, published, skipped = [] } = JSON.parse(document.getElementById('data').textContent);
+  const { runs, sweeps = [], published, skipped = [] } = JSON.parse(document.getElementById('data').textContent);
   const main = document.getElementById('main');
   const { short, time } = charts;
   const count = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
@@ -216,7 +216,7 @@
 
   function subtitle() {
     const first = runs[0];
-    if (!first) return 'No results.';
+    if (!first) return sweeps.length ? `${sweeps.length} sweeps.` : 'No results.';
     const { machine, versions } = first;
     return `${runs.length} ${runs.length === 1 ? 'run' : 'runs'} from ${first.started_at} to ${runs[runs.length - 1].ended_at} on ${machine.cores} × ${machine.cpu_model}, ${bytes(machine.memory_bytes)}, ${machine.kernel}; server ${versions.server || 'unknown'}`;
   }
@@ -232,6 +232,8 @@
   document.getElementById('theme').addEventListener('click', theme);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', charts.redraw);
   skipped.forEach((why) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, 'left out'), `: ${why}`)));
+  const tools = { element, table, figure, whole, number, bytes, fold, pairs };
+  sweeps.forEach((sweep) => main.append(...sweepPart(sweep, tools)));
   summary();
   comparison();
   runs.forEach(section);

@@ -12,8 +12,9 @@ use crate::machine::watch::Sample;
 use crate::machine::{facts, own};
 use crate::measure::histogram;
 use crate::measure::interval::Lane;
+use crate::measure::stability::stability;
 use crate::result::*;
-use crate::site::Site;
+use crate::site::{BENCH_VERSION, Site};
 
 /// What a command knows about its run before it starts.
 #[derive(Clone, Debug)]
@@ -61,7 +62,7 @@ pub fn assemble(
     plan: &Plan,
     site: &Site,
     names: &[&str],
-    driven: Driven,
+    mut driven: Driven,
     extras: Extras,
 ) -> RunResult {
     let seconds = driven.measured_seconds;
@@ -76,6 +77,7 @@ pub fn assemble(
     let client = client(&driven, seconds);
     let is_write = |o: &&OperationResult| extras.write_names.contains(&o.name.as_str());
     let writes = operations.iter().filter(is_write).map(|o| o.ok).sum();
+    let series = series(std::mem::take(&mut driven.points), seconds);
     let mut result = RunResult {
         format: FORMAT.to_owned(),
         format_version: FORMAT_VERSION,
@@ -107,13 +109,51 @@ pub fn assemble(
         log: log(&driven.server_samples, writes),
         servers,
         echo: extras.echo,
-        series: series(driven.points, seconds),
+        stability: stability(&series.points),
+        series,
         machine: facts::machine(site.is_local),
         versions: site.versions.clone(),
         alarms: Vec::new(),
     };
     result.alarms = alarms::raise(&result);
     result
+}
+
+/// A result in which nothing is measured yet.
+pub fn blank(about: About) -> RunResult {
+    RunResult {
+        format: FORMAT.to_owned(),
+        format_version: FORMAT_VERSION,
+        id: id(&about),
+        kind: about.kind.to_owned(),
+        name: about.name,
+        label: about.label,
+        command: command(),
+        started_at: facts::rfc3339(about.started),
+        ended_at: facts::rfc3339(SystemTime::now()),
+        published: about.published,
+        seed: about.seed.to_string(),
+        settings: about.settings,
+        notes: about.notes,
+        pacing: Pacing::default(),
+        time: Times::default(),
+        throughput: Throughput::default(),
+        operations: Vec::new(),
+        errors: Vec::new(),
+        series: Series { interval_seconds: 1.0, points: Vec::new() },
+        stability: None,
+        runs: Vec::new(),
+        checks: Vec::new(),
+        verification: Verification::default(),
+        client: ClientUse::default(),
+        servers: Vec::new(),
+        log: None,
+        cost: Cost::default(),
+        echo: None,
+        machine: facts::machine(true),
+        versions: Versions { bench: BENCH_VERSION.to_owned(), ..Versions::default() },
+        alarms: Vec::new(),
+    }
 }
 
 /// The points of a run. A last second of which less than half was measured is left out: what was
@@ -128,14 +168,18 @@ pub fn series(mut points: Vec<Point>, measured_seconds: f64) -> Series {
 
 /// A name for a result that no other has.
 pub fn id(about: &About) -> String {
-    let nanos = about.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    id_of(about.kind, &about.workload, about.started)
+}
+
+/// A name for what `kind` of thing was started then.
+pub fn id_of(kind: &str, workload: &str, started: SystemTime) -> String {
+    let nanos = started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
     let mark = Chance::new(nanos as u64, u64::from(std::process::id())).next_u32() & 0xffff;
-    let workload: String =
-        about.workload.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
-    let time = facts::compact(about.started);
+    let workload: String = workload.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    let time = facts::compact(started);
     match workload.is_empty() {
-        true => format!("{time}-{}-{mark:04x}", about.kind),
-        false => format!("{time}-{}-{workload}-{mark:04x}", about.kind),
+        true => format!("{time}-{kind}-{mark:04x}"),
+        false => format!("{time}-{kind}-{workload}-{mark:04x}"),
     }
 }
 
@@ -183,6 +227,7 @@ pub fn client(driven: &Driven, seconds: f64) -> ClientUse {
         system_seconds: driven.client_cpu.system_seconds,
         threads: threads.len(),
         busiest_thread_share: busiest / seconds,
+        waiting_share: driven.client_cpu.waited_seconds.map(|s| s / seconds / threads.len().max(1) as f64),
         peak_memory_bytes: own::peak_memory_bytes(),
         sent_bytes: driven.totals.sent_bytes,
         received_bytes: driven.totals.received_bytes,

@@ -7,10 +7,13 @@ use clap::Subcommand;
 use crate::commands::analytic::AnalyticArgs;
 use crate::commands::baseline::BaselineArgs;
 use crate::commands::blocks::BlocksArgs;
+use crate::commands::idle::IdleArgs;
 use crate::commands::report::ReportArgs;
+use crate::commands::sweep::SweepArgs;
+use crate::commands::units::UnitsArgs;
 use crate::commands::ycsb_load::LoadArgs;
 use crate::commands::ycsb_run::RunArgs;
-use crate::commands::{analytic, baseline, blocks, report, ycsb_load, ycsb_run};
+use crate::commands::{analytic, baseline, blocks, idle, report, sweep, units, ycsb_load, ycsb_run};
 
 /// What to measure.
 #[derive(Subcommand, Clone, Debug)]
@@ -22,6 +25,12 @@ pub enum BenchArgs {
     Analytic(AnalyticArgs),
     /// BigchainDB's write units: blocks of its era, one after the other
     Blocks(BlocksArgs),
+    /// All of that at several cluster sizes, with nodes of its own
+    Sweep(SweepArgs),
+    /// BigchainDB's six tests and its replication tests, scaled to this machine
+    Units(UnitsArgs),
+    /// What a cluster with many tables costs when nobody asks it anything
+    Idle(IdleArgs),
     /// What an echo server and redis-server cost on this machine
     Baseline(BaselineArgs),
     /// The results in a folder as one page that opens without a network
@@ -44,6 +53,9 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchArgs::Ycsb(YcsbArgs::Run(args)) => ycsb_run::run(args),
         BenchArgs::Analytic(args) => analytic::run(args),
         BenchArgs::Blocks(args) => blocks::run(args),
+        BenchArgs::Sweep(args) => sweep::run(args),
+        BenchArgs::Units(args) => units::run(args),
+        BenchArgs::Idle(args) => idle::run(args),
         BenchArgs::Baseline(args) => baseline::run(args),
         BenchArgs::Report(args) => report::run(&args),
     }

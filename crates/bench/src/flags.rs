@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::drive::arrivals::Spacing;
@@ -217,8 +218,7 @@ impl OutputFlags {
             result.alarms.iter().for_each(|alarm| eprintln!("ALARM: {}", alarm.message));
         }
         if let Some(path) = &self.json {
-            let path = file_for(path, &result.id);
-            write(&path, result).with_context(|| format!("writing {}", path.display()))?;
+            write(&file_for(path, &result.id), result)?;
         }
         let is_wrong =
             |alarm: &crate::result::Alarm| matches!(alarm.kind.as_str(), "wrong-answers" | "check-failed");
@@ -235,12 +235,11 @@ fn file_for(path: &Path, id: &str) -> PathBuf {
     if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() }
 }
 
-fn write(path: &Path, result: &RunResult) -> anyhow::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::write(path, serde_json::to_string_pretty(result)? + "\n")?;
-    Ok(())
+/// Writes a document as JSON for people, with the folder it goes to.
+pub fn write(path: &Path, document: &impl Serialize) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(document)? + "\n";
+    let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+    folder.and_then(|()| std::fs::write(path, text)).with_context(|| format!("writing {}", path.display()))
 }
 
 fn duration(seconds: f64) -> anyhow::Result<Duration> {
@@ -256,7 +255,7 @@ fn has_port(host: &str) -> bool {
 }
 
 /// A seed nobody chose. Every result names its own.
-fn fresh_seed() -> u64 {
+pub fn fresh_seed() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(1, |since| u64::try_from(since.as_nanos() % 1_000_000_007).unwrap_or(1))
 }

@@ -4,7 +4,8 @@
 //! Rekindle and RethinkDB. In the order of a run: [`cli`] and [`commands`] say what to do, [`site`]
 //! where, [`ycsb`] and [`blocks`] what is asked, [`drive`] asks it over many connections through
 //! [`wire`], [`measure`] and [`machine`] record, [`assemble`] makes a [`result`] of it, [`terminal`]
-//! and [`report`] show it.
+//! and [`report`] show it. [`fleet`] starts clusters to measure, [`sweep`] says what runs at several
+//! sizes mean together.
 
 #![forbid(unsafe_code)]
 
@@ -17,13 +18,16 @@ pub mod cli;
 pub mod commands;
 pub mod drive;
 pub mod flags;
+pub mod fleet;
 pub mod likeness;
 pub mod limits;
 pub mod machine;
 pub mod measure;
+pub mod published;
 pub mod report;
 pub mod result;
 pub mod site;
+pub mod sweep;
 pub mod terminal;
 pub mod wire;
 pub mod ycsb;

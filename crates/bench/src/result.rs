@@ -52,6 +52,9 @@ pub struct RunResult {
     pub errors: Vec<ErrorTally>,
     /// One point per second.
     pub series: Series,
+    /// How even the seconds were; null for a run of less than three.
+    #[serde(default)]
+    pub stability: Option<Stability>,
     /// The single timings of a repeated query.
     pub runs: Vec<TimedRun>,
     /// Answers compared with what must come out.
@@ -218,6 +221,17 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
+/// How even a run was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stability {
+    /// Standard deviation of the operations of a second by their mean.
+    pub variation: f64,
+    /// The worst second by the mean.
+    pub lowest_share: f64,
+    /// The last third of the run by the first; null when nothing was done in the first.
+    pub last_by_first: Option<f64>,
+}
+
 /// One second of a run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
@@ -337,6 +351,9 @@ pub struct ClientUse {
     pub threads: usize,
     /// Of one core.
     pub busiest_thread_share: f64,
+    /// Time its threads were ready and had no core, of their time.
+    #[serde(default)]
+    pub waiting_share: Option<f64>,
     /// Highest resident size.
     pub peak_memory_bytes: u64,
     /// Bytes of queries.

@@ -226,7 +226,7 @@ fn latency_row(cells: [&str; 10]) -> String {
 }
 
 /// Microseconds in the unit people read best.
-fn micros(us: f64) -> String {
+pub fn micros(us: f64) -> String {
     match us {
         us if us < 1_000.0 => format!("{us:.0} us"),
         us if us < 100_000.0 => format!("{:.2} ms", us / 1e3),
@@ -236,7 +236,7 @@ fn micros(us: f64) -> String {
 }
 
 /// `1234567` as `1,234,567`.
-fn thousands(number: u64) -> String {
+pub fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {

@@ -2,5 +2,7 @@
 
 pub mod block;
 pub mod material;
+pub mod placement;
 pub mod transaction;
+pub mod trials;
 pub mod units;

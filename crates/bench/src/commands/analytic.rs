@@ -14,7 +14,7 @@ use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
 use crate::flags::{OutputFlags, ServerFlags, goal};
 use crate::limits::at_least_one;
 use crate::machine::watch::{Watched, difference};
-use crate::result::{CheckOutcome, Published, TimedRun};
+use crate::result::{CheckOutcome, Published, RunResult, TimedRun};
 use crate::site::Site;
 use crate::terminal::ProgressLine;
 use crate::wire::admin::Admin;
@@ -69,6 +69,12 @@ pub struct AnalyticArgs {
 
 /// Runs the command.
 pub fn run(args: AnalyticArgs) -> anyhow::Result<ExitCode> {
+    let output = args.output.clone();
+    output.finish(&measure(args)?)
+}
+
+/// Times the query; answers what came out.
+pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
     let (site, mut admin) = Site::open(args.server.request(), seed)?;
@@ -107,8 +113,7 @@ pub fn run(args: AnalyticArgs) -> anyhow::Result<ExitCode> {
         ..Extras::default()
     };
     let about = about(&args, &site, documents, started);
-    let result = assemble(about, &plan, &site, NAMES, driven, extras);
-    args.output.finish(&result)
+    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
 }
 
 fn plan(site: &Site, runs: u64, seed: u64) -> Plan {

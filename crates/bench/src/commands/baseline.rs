@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::{Map, json};
 
 use crate::alarms;
-use crate::assemble::{About, client, command, id, operations, pacing, series};
+use crate::assemble::{About, blank as blank_result, client, operations, pacing, series};
 use crate::baseline::echo::{self, EchoRun, EchoSizes};
 use crate::baseline::redis::{self, RedisComparison, RedisCost, RedisError, RedisPlan};
 use crate::drive::session::{LoopKind, Plan};
@@ -15,7 +15,6 @@ use crate::flags::OutputFlags;
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::facts;
 use crate::result::*;
-use crate::site::BENCH_VERSION;
 
 /// Measures what an echo server and redis-server cost on this machine
 #[derive(Args, Clone, Debug)]
@@ -190,36 +189,5 @@ fn blank(args: &BaselineArgs, kind: &'static str, name: &str, started: SystemTim
         notes: Vec::new(),
         started,
     };
-    RunResult {
-        format: FORMAT.to_owned(),
-        format_version: FORMAT_VERSION,
-        id: id(&about),
-        kind: kind.to_owned(),
-        name: about.name,
-        label: about.label,
-        command: command(),
-        started_at: facts::rfc3339(started),
-        ended_at: facts::rfc3339(SystemTime::now()),
-        published: None,
-        seed: about.seed.to_string(),
-        settings: about.settings,
-        notes: Vec::new(),
-        pacing: Pacing::default(),
-        time: Times::default(),
-        throughput: Throughput::default(),
-        operations: Vec::new(),
-        errors: Vec::new(),
-        series: Series { interval_seconds: 1.0, points: Vec::new() },
-        runs: Vec::new(),
-        checks: Vec::new(),
-        verification: Verification::default(),
-        client: ClientUse::default(),
-        servers: Vec::new(),
-        log: None,
-        cost: Cost::default(),
-        echo: None,
-        machine: facts::machine(true),
-        versions: Versions { bench: BENCH_VERSION.to_owned(), ..Versions::default() },
-        alarms: Vec::new(),
-    }
+    blank_result(about)
 }

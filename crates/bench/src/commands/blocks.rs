@@ -18,6 +18,7 @@ use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
 use crate::likeness::Candidate;
 use crate::limits::at_least_one;
+use crate::result::RunResult;
 use crate::site::Site;
 use crate::terminal::ProgressLine;
 use crate::wire::admin::Admin;
@@ -99,7 +100,13 @@ pub struct BlocksArgs {
 }
 
 /// Runs the command.
-pub fn run(mut args: BlocksArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: BlocksArgs) -> anyhow::Result<ExitCode> {
+    let output = args.output.clone();
+    output.finish(&measure(args)?)
+}
+
+/// Inserts the blocks; answers what came out.
+pub fn measure(mut args: BlocksArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
     let (site, mut admin) = Site::open(args.server.request(), seed)?;
@@ -136,8 +143,7 @@ pub fn run(mut args: BlocksArgs) -> anyhow::Result<ExitCode> {
     };
     let mut about = about(&args, &plan, counters.conflicts(), started);
     about.published = candidate(&args, &plan, &site, counters.bytes() / all).settle(&mut about.notes);
-    let result = assemble(about, &plan, &site, NAMES, driven, extras);
-    args.output.finish(&result)
+    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
 }
 
 fn prepare(admin: &mut Admin, args: &BlocksArgs) -> anyhow::Result<()> {

@@ -3,7 +3,11 @@
 pub mod analytic;
 pub mod baseline;
 pub mod blocks;
+pub mod idle;
 pub mod report;
+pub mod sweep;
+pub mod units;
+mod words;
 pub mod ycsb_load;
 pub mod ycsb_properties;
 pub mod ycsb_run;

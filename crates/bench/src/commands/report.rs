@@ -20,11 +20,11 @@ pub struct ReportArgs {
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let report::Collected { runs, skipped } = report::collect(&args.folder)?;
+    let report::Collected { runs, sweeps, skipped } = report::collect(&args.folder)?;
     let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
     skipped.iter().for_each(|why| eprintln!("left out: {why}"));
-    let page = report::render(&runs, &skipped);
+    let page = report::render(&runs, &sweeps, &skipped);
     std::fs::write(&args.output, page).with_context(|| format!("writing {}", args.output.display()))?;
-    println!("{} results in {}", runs.len(), args.output.display());
+    println!("{} results in {}", runs.len() + sweeps.len(), args.output.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,7 @@ use crate::drive::session::{Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan};
 use crate::limits::at_least_one;
-use crate::result::RunResult;
+use crate::result::{CheckOutcome, RunResult};
 use crate::site::Site;
 use crate::terminal::{Goal, ProgressLine};
 use crate::ycsb::loading::{LoadProgress, Loading, NAMES};
@@ -49,7 +49,13 @@ pub struct LoadArgs {
 }
 
 /// Runs the command.
-pub fn run(mut args: LoadArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: LoadArgs) -> anyhow::Result<ExitCode> {
+    let output = args.output.clone();
+    output.finish(&measure(args)?)
+}
+
+/// Fills the table; answers what came out.
+pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let mut chosen = args.properties.choose(&[])?;
     chosen.fill(&mut args.server, &mut args.pacing)?;
@@ -90,11 +96,21 @@ pub fn run(mut args: LoadArgs) -> anyhow::Result<ExitCode> {
     let extras = Extras {
         units: vec![("documents", documents), ("bytes", progress.bytes())],
         write_names: NAMES,
+        checks: vec![all_there(end - start, documents)],
         ..Extras::default()
     };
-    let result: RunResult = assemble(about, &plan, &site, NAMES, driven, extras);
-    let code = args.output.finish(&result)?;
-    Ok(if documents == end - start { code } else { ExitCode::FAILURE })
+    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
+}
+
+/// Whether every document was acknowledged.
+fn all_there(wanted: u64, documents: u64) -> CheckOutcome {
+    CheckOutcome {
+        name: "documents acknowledged".to_owned(),
+        expected: wanted as f64,
+        found: documents as f64,
+        ok: wanted == documents,
+        source: "what was to be loaded".to_owned(),
+    }
 }
 
 fn about(args: &LoadArgs, chosen: &Chosen, plan: &Plan, started: SystemTime) -> About {

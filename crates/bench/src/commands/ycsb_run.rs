@@ -15,7 +15,7 @@ use crate::drive::session::{Driven, Plan, drive};
 use crate::drive::workload::Workload;
 use crate::flags::{LoopFlags, OutputFlags, ServerFlags, describe_plan, goal};
 use crate::likeness::Candidate;
-use crate::result::EchoBaseline;
+use crate::result::{EchoBaseline, RunResult};
 use crate::site::Site;
 use crate::terminal::ProgressLine;
 use crate::wire::frame::HEADER_BYTES;
@@ -47,7 +47,13 @@ pub struct RunArgs {
 }
 
 /// Runs the command.
-pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let output = args.output.clone();
+    output.finish(&measure(args)?)
+}
+
+/// Runs the workload; answers what came out.
+pub fn measure(mut args: RunArgs) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let mut chosen = args.properties.choose(&[("rethinkdb.readmode", args.read_mode.clone())])?;
     if chosen.workload.is_empty() && !args.properties.overrides.iter().any(|p| p.contains("proportion")) {
@@ -95,8 +101,7 @@ pub fn run(mut args: RunArgs) -> anyhow::Result<ExitCode> {
         ..Extras::default()
     };
     let about = about(&args, &chosen, &plan, &Measured { durability, servers: site.servers }, started);
-    let result = assemble(about, &plan, &site, NAMES, driven, extras);
-    args.output.finish(&result)
+    Ok(assemble(about, &plan, &site, NAMES, driven, extras))
 }
 
 fn settle_length(pacing: &mut LoopFlags, settings: &mut Settings) {

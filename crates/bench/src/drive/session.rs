@@ -301,6 +301,11 @@ impl<'a> Observer<'a> {
             seconds: end.client.seconds - start.client.seconds,
             user_seconds: end.client.user_seconds - start.client.user_seconds,
             system_seconds: end.client.system_seconds - start.client.system_seconds,
+            // The threads of the run may have ended before the last mark, and their waiting with them.
+            waited_seconds: start.client.waited_seconds.map(|before| {
+                let all = self.marks.iter().filter_map(|mark| mark.client.waited_seconds);
+                all.fold(before, f64::max) - before
+            }),
         };
         Driven {
             measured_seconds: seconds(totals.last_answer_ns).max(1e-9),

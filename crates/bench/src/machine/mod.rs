@@ -1,6 +1,7 @@
 //! What machines say about themselves: the client's processor time, the servers' use of processor,
-//! memory and disk, and what the machine is.
+//! memory and disk, and what the machine is. [`cgroup`] makes nodes of one size of it.
 
+pub mod cgroup;
 pub mod facts;
 mod http;
 mod listener;
@@ -8,3 +9,4 @@ pub mod openmetrics;
 pub mod own;
 pub mod process;
 pub mod watch;
+pub mod whole;

@@ -17,6 +17,8 @@ pub struct MetricsPage {
     pub log_appends: Option<u64>,
     /// Syncs of the log.
     pub log_fsyncs: Option<u64>,
+    /// Bytes sent to other servers.
+    pub link_sent_bytes: Option<u64>,
 }
 
 /// Reads a page. A name counts when it ends as `docs/formats/bench-result.md` lists it, whatever
@@ -31,6 +33,7 @@ pub fn parse(page: &str) -> MetricsPage {
         read_bytes: count("process_read_bytes_total"),
         log_appends: count("log_appends_total"),
         log_fsyncs: count("log_fsyncs_total"),
+        link_sent_bytes: count("link_sent_bytes_total"),
     }
 }
 

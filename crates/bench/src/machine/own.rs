@@ -13,6 +13,9 @@ pub struct OwnCpu {
     pub user_seconds: f64,
     /// The part in the kernel, to a hundredth of a second.
     pub system_seconds: f64,
+    /// Time that threads of this process were ready to run and had no core, summed over the threads
+    /// that are alive; `None` where the kernel does not say.
+    pub waited_seconds: Option<f64>,
 }
 
 /// Processor time of this process so far.
@@ -22,7 +25,20 @@ pub fn cpu() -> OwnCpu {
         seconds: clock_seconds(ClockId::ProcessCPUTime),
         user_seconds: split.user_seconds,
         system_seconds: split.system_seconds,
+        waited_seconds: waited_seconds(),
     }
+}
+
+/// The second number of each `/proc/self/task/TID/schedstat`, in nanoseconds.
+/// Source: the kernel's Documentation/scheduler/sched-stats.rst.
+fn waited_seconds() -> Option<f64> {
+    let waited = |task: std::fs::DirEntry| -> Option<f64> {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_whitespace().nth(1)?.parse::<f64>().ok()
+    };
+    let tasks = std::fs::read_dir("/proc/self/task").ok()?;
+    let each: Vec<f64> = tasks.flatten().filter_map(waited).collect();
+    (!each.is_empty()).then(|| each.iter().sum::<f64>() / 1e9)
 }
 
 /// Processor time of the calling thread so far.

@@ -36,6 +36,8 @@ pub struct Sample {
     pub log_appends: Option<u64>,
     /// Syncs of the log.
     pub log_fsyncs: Option<u64>,
+    /// Bytes sent to other servers.
+    pub link_sent_bytes: Option<u64>,
 }
 
 impl Watched {
@@ -65,6 +67,7 @@ impl Watched {
             read_bytes: disk.map(|d| d.read_bytes).or(page.read_bytes),
             log_appends: page.log_appends,
             log_fsyncs: page.log_fsyncs,
+            link_sent_bytes: page.link_sent_bytes,
         }
     }
 

@@ -4,3 +4,4 @@
 pub mod collect;
 pub mod histogram;
 pub mod interval;
+pub mod stability;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::result::{FORMAT, FORMAT_VERSION, RunResult};
+use crate::sweep::document::{self, SweepResult};
 
 /// Why a report could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -36,12 +37,14 @@ pub enum ReportError {
         cause: serde_json::Error,
     },
     /// A result written by a newer release.
-    #[error("{path} has format version {found}; this release reads up to {FORMAT_VERSION}")]
+    #[error("{path} has format version {found}; this release reads up to {known}")]
     TooNew {
         /// The file.
         path: PathBuf,
         /// Its version.
         found: u64,
+        /// The highest version this release reads.
+        known: u32,
     },
     /// Nothing to show.
     #[error("{path} holds no results: write some with `rekindle bench … --json {path}/`")]
@@ -57,6 +60,8 @@ pub struct Collected {
     /// The results in the order in which they were measured, without their histograms: a page has
     /// the curves.
     pub runs: Vec<Value>,
+    /// The sweeps, in the order in which they were made.
+    pub sweeps: Vec<Value>,
     /// Why files that should be results are not among them.
     pub skipped: Vec<ReportError>,
 }
@@ -65,26 +70,28 @@ pub struct Collected {
 /// ones skipped and named.
 pub fn collect(folder: &Path) -> Result<Collected, ReportError> {
     let unreadable = |cause| ReportError::Unreadable { path: folder.to_owned(), cause };
-    let (mut runs, mut skipped) = (Vec::new(), Vec::new());
+    let (mut runs, mut sweeps, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
     for entry in fs::read_dir(folder).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
         match read(&path) {
+            Ok(Some(found)) if found["format"] == document::FORMAT => sweeps.push(found),
             Ok(run) => runs.extend(run),
             Err(error) => skipped.push(error),
         }
     }
-    if runs.is_empty() {
+    if runs.is_empty() && sweeps.is_empty() {
         return Err(skipped.pop().unwrap_or_else(|| ReportError::Empty { path: folder.to_owned() }));
     }
     runs.sort_by_key(|run| (text_of(run, "started_at"), text_of(run, "id")));
+    sweeps.sort_by_key(|sweep| (text_of(sweep, "started_at"), text_of(sweep, "id")));
     skipped.sort_by_key(ToString::to_string);
-    Ok(Collected { runs, skipped })
+    Ok(Collected { runs, sweeps, skipped })
 }
 
-/// One result; nothing when the file is of another format.
+/// One result or sweep; nothing when the file is of another format.
 fn read(path: &Path) -> Result<Option<Value>, ReportError> {
     let path = path.to_owned();
     let text = match fs::read_to_string(&path) {
@@ -95,14 +102,20 @@ fn read(path: &Path) -> Result<Option<Value>, ReportError> {
         Ok(run) => run,
         Err(cause) => return Err(ReportError::NotJson { path, cause }),
     };
-    if run["format"] != FORMAT {
+    let is_sweep = run["format"] == document::FORMAT;
+    if run["format"] != FORMAT && !is_sweep {
         return Ok(None);
     }
+    let known = if is_sweep { document::FORMAT_VERSION } else { FORMAT_VERSION };
     let found = run["format_version"].as_u64().unwrap_or(0);
-    if found > u64::from(FORMAT_VERSION) {
-        return Err(ReportError::TooNew { path, found });
+    if found > u64::from(known) {
+        return Err(ReportError::TooNew { path, found, known });
     }
-    if let Err(cause) = RunResult::deserialize(&run) {
+    let whole = match is_sweep {
+        true => SweepResult::deserialize(&run).map(drop),
+        false => RunResult::deserialize(&run).map(drop),
+    };
+    if let Err(cause) = whole {
         return Err(ReportError::Incomplete { path, cause });
     }
     drop_histograms(&mut run);

@@ -15,6 +15,11 @@ pub fn table(db_name: &str, table: &str) -> Value {
     json!([15, [db(db_name), table]])
 }
 
+/// `r.db(db).table(table, {readMode: 'outdated'})`
+pub fn table_outdated(db_name: &str, table: &str) -> Value {
+    json!([15, [db(db_name), table], {"read_mode": "outdated"}])
+}
+
 /// `r.dbList()`
 pub fn db_list() -> Value {
     json!([59, []])

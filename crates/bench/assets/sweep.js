@@ -1,0 +1,102 @@
+// The part of a report that shows sweeps over cluster sizes. `tools` are the report's own.
+'use strict';
+
+const sweepPart = (sweep, tools) => {
+  const { element, table, figure, whole, number, bytes, fold, pairs } = tools;
+  const { time, short } = charts;
+  const ratio = (value) => (value === null || value === undefined ? '–' : value.toFixed(2));
+  const share = (value) => (value === null || value === undefined ? '–' : `${(value * 100).toFixed(0)} %`);
+
+  function quota() {
+    const { kind, core_share: part, quota_us: granted, period_us: period, why_none: why } = sweep.quota;
+    if (part === null) return `No equal shares of processor time (${why || 'not asked for'}): read the CPU per operation, not the throughput.`;
+    return `Each node had ${share(part)} of one core (${kind}: ${granted} µs of every ${period} µs), and the client what was left. What may be compared is how sizes relate to each other.`;
+  }
+
+  function law(fit) {
+    const parameters = fit.lambda === null ? '' : `λ ${number(fit.lambda)}, σ ${number(fit.sigma)}, κ ${number(fit.kappa)}, off by up to ${share(fit.error_max)}`;
+    if (!fit.applies) return `does not apply: ${fit.why_not}${parameters && ` (${parameters})`}`;
+    return `${parameters}${fit.peak_nodes ? `; highest at ${fit.peak_nodes.toFixed(0)} nodes` : ''}`;
+  }
+
+  // Null where the law says nothing: a curve that is not there cannot be mistaken for a measurement.
+  function expected(fit, nodes) {
+    if (!fit.applies) return null;
+    return (fit.lambda * nodes) / (1 + fit.sigma * (nodes - 1) + fit.kappa * nodes * (nodes - 1));
+  }
+
+  function scaling(series) {
+    const nodes = series.points.map((point) => point.nodes);
+    const drawn = figure(series.name, 'speed-up against nodes');
+    const base = series.points.find((point) => point.nodes === series.base_nodes);
+    charts.overNodes(drawn, nodes, [
+      { label: 'measured', values: series.points.map((point) => point.speed_up) },
+      { label: 'published', values: series.points.map((point) => point.published && point.published.speed_up) },
+      { label: 'law', values: nodes.map((size) => (series.fit.applies ? expected(series.fit, size) / base.per_second : null)) },
+      { label: 'ideal', values: nodes.map((size) => (size < series.base_nodes ? null : size / series.base_nodes)), dashed: true },
+    ], (value) => ratio(value));
+    return drawn;
+  }
+
+  function costs(series) {
+    const nodes = series.points.map((point) => point.nodes);
+    const drawn = figure(series.name, 'server CPU per operation against nodes');
+    charts.overNodes(drawn, nodes, [
+      { label: 'all servers', values: series.points.map((point) => point.server_cpu_us_per_operation) },
+    ], time);
+    return drawn;
+  }
+
+  function rows(series) {
+    return series.points.map((point) => {
+      const published = point.published || {};
+      return [point.nodes, whole(point.per_second), ratio(point.speed_up), ratio(point.efficiency), whole(published.per_second), ratio(published.speed_up), ratio(published.efficiency),
+        point.server_cpu_us_per_operation === null ? '–' : time(point.server_cpu_us_per_operation), bytes(point.written_bytes_per_operation), bytes(point.link_bytes_per_operation),
+        share(point.client_busiest_thread_share), share(point.client_waiting_share), share(point.others_core_share), whole(point.failed)];
+    });
+  }
+
+  const HEAD = ['Nodes', 'Per second', 'Speed-up', 'Efficiency', 'Published per second', 'its speed-up', 'its efficiency', 'CPU/op', 'Disk/op', 'Links/op', 'Client thread', 'Client waited', 'Others', 'Failed'];
+
+  function latencies(series) {
+    const names = ['p50_us', 'p90_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'];
+    const all = series.points.flatMap((point) => point.latency.map((one) => [`${one.name} at ${point.nodes}`, whole(one.service.count), ...names.map((name) => time(one.service[name]))]));
+    const kinds = [...new Set(series.points.flatMap((point) => point.latency.map((one) => one.name)))];
+    const grid = element('div', { class: 'charts' });
+    kinds.forEach((kind) => {
+      const curves = series.points.flatMap((point) => point.latency.filter((one) => one.name === kind && one.service.curve.length).map((one) => ({ label: `${point.nodes}`, curve: one.service.curve })));
+      if (!curves.length) return;
+      const drawn = figure(`${kind}: percentiles by nodes`, 'each step to the right is one more nine; nothing is cut');
+      grid.append(drawn);
+      charts.percentiles(drawn, curves, []);
+    });
+    return [table(['Operation', 'Count', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max'], all), grid];
+  }
+
+  function perNode(series) {
+    const all = series.points.flatMap((point) => point.by_node.map((one) => [point.nodes, one.address, share(one.core_share), one.cpu_us_per_operation === null ? '–' : time(one.cpu_us_per_operation), bytes(one.written_bytes_per_operation), bytes(one.memory_bytes)]));
+    return fold('Each node', table(['Nodes', 'Server', 'Of a core', 'CPU/op', 'Disk/op', 'Memory'], all));
+  }
+
+  function one(series) {
+    return [element('h3', {}, series.name),
+      element('div', { class: 'charts' }, scaling(series), costs(series)),
+      element('p', {}, `${series.unit}. Universal Scalability Law: ${law(series.fit)}.`),
+      element('p', { class: 'soft' }, `The same for the published figures: ${law(series.published_fit)}.`),
+      table(HEAD, rows(series)), ...latencies(series), perNode(series)];
+  }
+
+  function bars() {
+    if (!sweep.bars.length) return [];
+    const all = sweep.bars.map((bar) => [element('span', {}, bar.name), ratio(bar.found), `${bar.relation} ${bar.wanted}`, ratio(bar.published), bar.ok ? '✓' : '✗']);
+    return [element('h3', {}, 'What we want of ourselves'), table(['Bar', 'Measured', 'Wanted', 'Published', ''], all)];
+  }
+
+  const alarms = sweep.alarms.map((alarm) => element('div', { class: 'alarm', role: 'note' }, element('strong', {}, alarm.kind), `: ${alarm.message}`));
+  const notes = sweep.notes.map((note) => element('div', { class: 'alarm', role: 'note' }, note));
+  return [element('h2', {}, sweep.label ? `Sweep over cluster sizes (${sweep.label})` : 'Sweep over cluster sizes'),
+    element('p', { class: 'soft' }, `${sweep.started_at}, server ${sweep.target.version || 'unknown'}${sweep.target.binary ? `, ${sweep.target.binary}` : ''}. ${quota()}`),
+    element('p', { class: 'soft' }, 'Speed-up is against the smallest cluster; for YCSB A against two nodes, because one has no second replica. The published figures are those of RethinkDB 2.1.5 on 1 to 16 servers. CPU/op, disk/op and links/op are those of all servers together. Others is what other programs of this machine used meanwhile, of one core.'),
+    ...alarms, ...notes, ...bars(), ...sweep.series.flatMap(one),
+    fold('Settings of the sweep', element('p', {}, element('code', {}, sweep.command.join(' '))), table(['Setting', 'Value'], pairs({ ...sweep.settings, ...sweep.machine })))];
+};

@@ -1,0 +1,63 @@
+//! Flags of the commands that start clusters of their own.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::{FleetPlan, groups_for};
+use crate::limits::{above_zero, at_least_one};
+use crate::machine::cgroup::{CpuGroups, Quota};
+
+/// How the nodes of a cluster on this machine are started.
+#[derive(Args, Clone, Debug)]
+pub struct FleetFlags {
+    /// Program to start instead of this one; it must take RethinkDB's flags
+    #[arg(long, value_name = "PATH")]
+    pub target_binary: Option<PathBuf>,
+    /// Another flag for every node, as --node-flag=--name=value; may be repeated
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    pub node_flag: Vec<String>,
+    /// Added to every port of the first node; each further node has one more
+    #[arg(long, value_name = "N", default_value_t = 400)]
+    pub port_offset: u16,
+    /// Memory for the caches of each node, in megabytes
+    #[arg(long, value_name = "MB", default_value_t = 512, value_parser = at_least_one::<u64>)]
+    pub cache_size: u64,
+    /// Share of one core that each node gets while it is measured
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = above_zero)]
+    pub core_share: f64,
+    /// Let the nodes have what the machine has
+    #[arg(long)]
+    pub no_quota: bool,
+}
+
+impl FleetFlags {
+    /// A fleet of `nodes` with its data in `folder`.
+    pub fn plan(&self, nodes: usize, folder: &Path) -> anyhow::Result<FleetPlan> {
+        let own = std::env::current_exe().context("finding this program")?;
+        Ok(FleetPlan {
+            binary: self.target_binary.clone().unwrap_or(own),
+            folder: folder.to_owned(),
+            nodes,
+            port_offset: self.port_offset,
+            cache_mb: self.cache_size,
+            flags: self.node_flag.clone(),
+        })
+    }
+
+    /// Control groups for the nodes, or why there are none.
+    pub fn groups(&self) -> (Option<CpuGroups>, Option<String>) {
+        groups_for(self.share())
+    }
+
+    /// The share of a core that nodes are to have, if any.
+    pub fn share(&self) -> Option<f64> {
+        (!self.no_quota).then_some(self.core_share)
+    }
+
+    /// That share as the kernel takes it.
+    pub fn quota(&self) -> Option<Quota> {
+        self.share().map(Quota::of_core)
+    }
+}

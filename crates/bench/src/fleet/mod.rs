@@ -1,0 +1,174 @@
+//! Clusters of the laboratory's own on this machine: nodes of a program that takes RethinkDB's flags,
+//! each with its data folder, its ports and its share of processor time. They are gone when the
+//! fleet is.
+
+pub mod flags;
+mod node;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::chance::Chance;
+use crate::machine::cgroup::{CpuGroups, Quota};
+use crate::wire::admin::Admin;
+use crate::wire::handshake::Login;
+use crate::wire::terms;
+use node::{Node, NodePlan};
+
+/// Ports of RethinkDB's flags before `--port-offset`.
+const DRIVER_PORT: u16 = 28015;
+const CLUSTER_PORT: u16 = 29015;
+const HTTP_PORT: u16 = 8080;
+/// A machine that is short of processor time starts sixteen nodes in less.
+const PATIENCE: Duration = Duration::from_secs(180);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a fleet is made of.
+#[derive(Clone, Debug)]
+pub struct FleetPlan {
+    /// The program; it takes RethinkDB's flags.
+    pub binary: PathBuf,
+    /// Where data folders go.
+    pub folder: PathBuf,
+    /// How many nodes.
+    pub nodes: usize,
+    /// `--port-offset` of the first node; the next has the next.
+    pub port_offset: u16,
+    /// `--cache-size` of each, in megabytes.
+    pub cache_mb: u64,
+    /// Further flags of every node.
+    pub flags: Vec<String>,
+}
+
+/// A running cluster.
+pub struct Fleet {
+    nodes: Vec<Node>,
+    plan: FleetPlan,
+}
+
+impl Fleet {
+    /// Starts the nodes, each in a group of `groups` when there are any, and waits until every one
+    /// knows all of them. Fails with what a node said last when it does not get there.
+    pub fn start(plan: &FleetPlan, mut groups: Option<&mut CpuGroups>) -> anyhow::Result<Fleet> {
+        let mut fleet = Fleet { nodes: Vec::new(), plan: plan.clone() };
+        for number in 0..plan.nodes {
+            let group = match groups.as_deref_mut() {
+                Some(groups) => Some(groups.add(&format!("node{number}")).context("making a control group")?),
+                None => None,
+            };
+            let offset = plan.port_offset + number as u16;
+            fleet.nodes.push(Node::start(&NodePlan {
+                binary: plan.binary.clone(),
+                folder: plan.folder.join(format!("node{number}")),
+                name: format!("node{number}"),
+                port_offset: offset,
+                join: (number > 0).then(|| format!("127.0.0.1:{}", CLUSTER_PORT + plan.port_offset)),
+                cache_mb: plan.cache_mb,
+                flags: plan.flags.clone(),
+                group,
+            })?);
+            if number == 0 {
+                // The others ask the first one in: it must be there.
+                fleet.wait_for(number, 1)?;
+            }
+        }
+        for number in 0..plan.nodes {
+            fleet.wait_for(number, plan.nodes)?;
+        }
+        Ok(fleet)
+    }
+
+    /// Host and driver port of each node.
+    pub fn addresses(&self) -> Vec<String> {
+        let port = |number: usize| DRIVER_PORT + self.plan.port_offset + number as u16;
+        (0..self.nodes.len()).map(|number| format!("127.0.0.1:{}", port(number))).collect()
+    }
+
+    /// The metrics page of each node, should the program have one.
+    pub fn metrics_urls(&self) -> Vec<String> {
+        let port = |number: usize| HTTP_PORT + self.plan.port_offset + number as u16;
+        (0..self.nodes.len()).map(|n| format!("http://127.0.0.1:{}/metrics", port(n))).collect()
+    }
+
+    /// The nodes that have ended by themselves, with what they said last.
+    pub fn dead(&mut self) -> Vec<String> {
+        self.nodes.iter_mut().filter_map(Node::ended).collect()
+    }
+
+    /// Data folder of each node.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        self.nodes.iter().map(|node| node.folder().to_owned()).collect()
+    }
+
+    /// Name of each node, as `server_config` and `table_config` have it.
+    pub fn names(&self) -> Vec<String> {
+        (0..self.nodes.len()).map(|number| format!("node{number}")).collect()
+    }
+
+    fn wait_for(&mut self, number: usize, servers: usize) -> anyhow::Result<()> {
+        let started = Instant::now();
+        let address = self.addresses().swap_remove(number);
+        loop {
+            if let Some(said) = self.dead().into_iter().next() {
+                bail!("{said}");
+            }
+            if servers_known(&address).is_some_and(|known| known == servers) {
+                return Ok(());
+            }
+            if started.elapsed() > PATIENCE {
+                let said = self.nodes[number].last_words();
+                bail!("node{number} did not see {servers} servers in {} s:\n{said}", PATIENCE.as_secs());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Gives every node `share` of one core where the machine allows it; otherwise says why not.
+pub fn groups_for(share: Option<f64>) -> (Option<CpuGroups>, Option<String>) {
+    if share.is_none() {
+        return (None, Some("no quota was asked for".to_owned()));
+    }
+    match CpuGroups::open() {
+        Ok(groups) => (Some(groups), None),
+        Err(error) => (None, Some(format!("{:#}", anyhow::Error::new(error)))),
+    }
+}
+
+/// Limits every group to `share` of one core, or lifts the limit.
+pub fn limit(groups: Option<&CpuGroups>, share: Option<f64>) -> anyhow::Result<()> {
+    match groups {
+        Some(groups) => groups.limit(share.map(Quota::of_core)).context("limiting processor time"),
+        None => Ok(()),
+    }
+}
+
+/// How many servers the one at `address` is connected with, itself included; `None` while it does not
+/// answer.
+fn servers_known(address: &str) -> Option<usize> {
+    let login = Login { user: "admin".to_owned(), password: String::new() };
+    let mut admin = Admin::connect(address, &login, &mut Chance::new(1, 6_000_000)).ok()?;
+    let known = admin.ask(&terms::count(terms::table("rethinkdb", "server_status"))).ok()?;
+    known.as_u64().map(|known| known as usize)
+}
+
+/// Bytes in a data folder. What goes away while it is counted counts nothing.
+pub fn folder_bytes(folder: &std::path::Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(about) if about.is_dir() => folder_bytes(&entry.path()),
+        Ok(about) => about.len(),
+        Err(_) => 0,
+    };
+    entries.flatten().map(size).sum()
+}
+
+/// The rows of a system table, in any order.
+pub fn system_rows(admin: &mut Admin, table: &str) -> anyhow::Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    admin.stream(&terms::table("rethinkdb", table), |row| rows.push(row))?;
+    Ok(rows)
+}

@@ -1,0 +1,288 @@
+//! Gives processes of this machine a fixed share of processor time, through control groups of
+//! version 1 or 2, so that many nodes on one machine are nodes of one size.
+//!
+//! Source: the kernel's Documentation/scheduler/sched-bwc.rst and admin-guide/cgroup-v2.rst.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The kernel grants no less than a millisecond per period.
+const QUOTA_US_MIN: u64 = 1_000;
+/// A node that has used its share waits at most this long for the next, when its share allows it.
+const PERIOD_US_MIN: u64 = 20_000;
+/// The kernel knows no longer period.
+const PERIOD_US_MAX: u64 = 1_000_000;
+/// A group whose last process has just gone is busy for a moment.
+const REMOVAL_TRIES: u32 = 50;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why no shares can be given here.
+#[derive(Debug, thiserror::Error)]
+pub enum NoGroups {
+    /// The kernel's or the container's choice.
+    #[error("no control group hierarchy with a cpu controller is mounted")]
+    NotMounted,
+    /// Usually: not root.
+    #[error("no control group can be made in {path}")]
+    Refused {
+        /// Where it was tried last.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A share of one core as the kernel takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// Processor time granted.
+    pub quota_us: u64,
+    /// In each stretch of this length.
+    pub period_us: u64,
+}
+
+impl Quota {
+    /// `share` of one core (may exceed 1), in as short a period as the kernel allows. A share below a
+    /// thousandth of a core becomes one.
+    pub fn of_core(share: f64) -> Quota {
+        let period = (QUOTA_US_MIN as f64 / share.max(1e-3)).ceil() as u64;
+        let period_us = period.clamp(PERIOD_US_MIN, PERIOD_US_MAX);
+        let quota_us = ((share * period_us as f64).round() as u64).max(QUOTA_US_MIN);
+        Quota { quota_us, period_us }
+    }
+}
+
+/// Which interface the kernel offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// `cpu.cfs_quota_us`.
+    V1,
+    /// `cpu.max`.
+    V2,
+}
+
+impl Version {
+    /// The name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::V1 => "cgroup-v1",
+            Version::V2 => "cgroup-v2",
+        }
+    }
+}
+
+/// A group of our own with one group per node in it; removed with everything in it when dropped.
+#[derive(Debug)]
+pub struct CpuGroups {
+    version: Version,
+    folder: PathBuf,
+    members: Vec<PathBuf>,
+}
+
+impl CpuGroups {
+    /// Makes a group where this process may make one.
+    pub fn open() -> Result<CpuGroups, NoGroups> {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let name = format!("rekindle-bench-{}", std::process::id());
+        let mut last = NoGroups::NotMounted;
+        for (version, parent) in places(&mounts, &own) {
+            match CpuGroups::make(version, &parent, &name) {
+                Ok(groups) => return Ok(groups),
+                Err(source) => last = NoGroups::Refused { path: parent, source },
+            }
+        }
+        Err(last)
+    }
+
+    fn make(version: Version, parent: &Path, name: &str) -> std::io::Result<CpuGroups> {
+        if version == Version::V2 {
+            enable_cpu(parent)?;
+        }
+        let folder = parent.join(name);
+        fs::create_dir(&folder)?;
+        let groups = CpuGroups { version, folder, members: Vec::new() };
+        if version == Version::V2 {
+            enable_cpu(&groups.folder)?;
+        }
+        Ok(groups)
+    }
+
+    /// Which interface is used.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Makes the group of one node, without a limit; answers the file that takes the process ids of
+    /// its members.
+    pub fn add(&mut self, name: &str) -> std::io::Result<PathBuf> {
+        let folder = self.folder.join(name);
+        fs::create_dir(&folder)?;
+        self.members.push(folder.clone());
+        Ok(folder.join("cgroup.procs"))
+    }
+
+    /// Limits every node's group to `quota`, or lifts the limit.
+    pub fn limit(&self, quota: Option<Quota>) -> std::io::Result<()> {
+        self.members.iter().try_for_each(|folder| match (self.version, quota) {
+            (Version::V1, Some(Quota { quota_us, period_us })) => {
+                fs::write(folder.join("cpu.cfs_period_us"), period_us.to_string())?;
+                fs::write(folder.join("cpu.cfs_quota_us"), quota_us.to_string())
+            }
+            (Version::V1, None) => fs::write(folder.join("cpu.cfs_quota_us"), "-1"),
+            (Version::V2, Some(Quota { quota_us, period_us })) => {
+                fs::write(folder.join("cpu.max"), format!("{quota_us} {period_us}"))
+            }
+            (Version::V2, None) => fs::write(folder.join("cpu.max"), "max"),
+        })
+    }
+
+    /// Removes the groups of nodes that have gone.
+    pub fn clear(&mut self) {
+        for folder in self.members.drain(..) {
+            remove(&folder);
+        }
+    }
+}
+
+impl Drop for CpuGroups {
+    fn drop(&mut self) {
+        self.clear();
+        remove(&self.folder);
+    }
+}
+
+/// A group that will not go is left behind: it holds nothing and costs nothing.
+fn remove(folder: &Path) {
+    for _ in 0..REMOVAL_TRIES {
+        match fs::remove_dir(folder) {
+            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(REMOVAL_PAUSE);
+            }
+            _ => return,
+        }
+    }
+}
+
+/// Lets the children of `parent` have limits.
+fn enable_cpu(parent: &Path) -> std::io::Result<()> {
+    let control = parent.join("cgroup.subtree_control");
+    let has_cpu = |text: &str| text.split_whitespace().any(|name| name == "cpu");
+    match fs::read_to_string(&control) {
+        Ok(text) if has_cpu(&text) => Ok(()),
+        _ => fs::write(control, "+cpu"),
+    }
+}
+
+/// Where a group may be made, best first: version 1 under our own group; version 2 in our own group
+/// and in each one around it, because a group that holds processes cannot have limited children.
+fn places(mounts: &str, own: &str) -> Vec<(Version, PathBuf)> {
+    let mut places = Vec::new();
+    for mount in mounts.lines() {
+        let fields: Vec<&str> = mount.split(' ').collect();
+        let [_, point, kind, options, ..] = fields[..] else { continue };
+        let point = Path::new(point);
+        match kind {
+            "cgroup" if options.split(',').any(|option| option == "cpu") => {
+                let own = own_path(own, |controllers| controllers.split(',').any(|name| name == "cpu"));
+                places.push((Version::V1, under(point, own)));
+                places.push((Version::V1, point.to_owned()));
+            }
+            "cgroup2" => {
+                let own = under(point, own_path(own, str::is_empty));
+                let around = own.ancestors().take_while(|path| path.starts_with(point));
+                places.extend(around.map(|path| (Version::V2, path.to_owned())));
+            }
+            _ => {}
+        }
+    }
+    places.sort_by_key(|(version, _)| *version == Version::V2);
+    places.dedup();
+    places
+}
+
+fn own_path(own: &str, is_wanted: impl Fn(&str) -> bool) -> &str {
+    let path_of = |line: &'_ str| -> Option<(String, usize)> {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        is_wanted(controllers).then(|| (path.to_owned(), line.len() - path.len()))
+    };
+    own.lines().find_map(|line| path_of(line).map(|(_, start)| &line[start..])).unwrap_or("/")
+}
+
+fn under(point: &Path, own: &str) -> PathBuf {
+    point.join(own.trim_start_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_becomes_a_short_period() {
+        assert_eq!(Quota::of_core(0.05), Quota { quota_us: 1_000, period_us: 20_000 });
+        assert_eq!(Quota::of_core(0.02), Quota { quota_us: 1_000, period_us: 50_000 });
+        assert_eq!(Quota::of_core(1.5), Quota { quota_us: 30_000, period_us: 20_000 });
+        assert_eq!(Quota::of_core(0.0), Quota { quota_us: 1_000, period_us: 1_000_000 });
+    }
+
+    #[test]
+    fn places_are_found_for_both_versions() {
+        let mounts = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\n\
+                      cgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\n\
+                      cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
+        let own = "4:cpuacct,cpu:/user\n0::/a/b\n";
+        let path = |text: &str| PathBuf::from(text);
+        assert_eq!(
+            places(mounts, own),
+            [
+                (Version::V1, path("/sys/fs/cgroup/cpu/user")),
+                (Version::V1, path("/sys/fs/cgroup/cpu")),
+                (Version::V2, path("/sys/fs/cgroup/unified/a/b")),
+                (Version::V2, path("/sys/fs/cgroup/unified/a")),
+                (Version::V2, path("/sys/fs/cgroup/unified")),
+            ]
+        );
+        assert_eq!(places("", own), []);
+    }
+
+    #[test]
+    fn limits_are_written_as_the_kernel_reads_them() {
+        let quota = Quota { quota_us: 1_000, period_us: 20_000 };
+        for (version, file, limited, lifted) in
+            [(Version::V1, "cpu.cfs_quota_us", "1000", "-1"), (Version::V2, "cpu.max", "1000 20000", "max")]
+        {
+            let place = tempfile::tempdir().expect("a folder");
+            let mut groups = CpuGroups::make(version, place.path(), "ours").expect("made");
+            groups.add("node1").expect("added");
+            let read = || fs::read_to_string(place.path().join("ours/node1").join(file)).expect("written");
+            groups.limit(Some(quota)).expect("limited");
+            assert_eq!(read(), limited);
+            groups.limit(None).expect("lifted");
+            assert_eq!(read(), lifted);
+        }
+    }
+
+    /// Where this machine has no such groups there is nothing to try.
+    #[test]
+    fn a_busy_process_gets_its_share_and_no_more() {
+        let Ok(mut groups) = CpuGroups::open() else { return };
+        let procs = groups.add("busy").expect("a group");
+        groups.limit(Some(Quota::of_core(0.1))).expect("limited");
+        let script = format!("echo $$ > {} && while :; do :; done", procs.display());
+        let mut child = std::process::Command::new("sh").args(["-c", &script]).spawn().expect("a shell");
+        let used = || super::super::process::cpu(child.id()).map_or(0.0, |cpu| cpu.user_seconds);
+        let started = std::time::Instant::now();
+        // It has joined its group once it has run for as long as it takes to start.
+        while used() < 0.1 && started.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let (before, since) = (used(), std::time::Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        let share = (used() - before) / since.elapsed().as_secs_f64();
+        child.kill().and_then(|()| child.wait()).expect("stopped");
+        assert!(share < 0.2, "{share} of a core");
+    }
+}

@@ -1,0 +1,304 @@
+//! Makes series of runs: speed-up and efficiency beside the published ones, the fits, the alarms.
+
+use super::document::{NamedLatency, NodeUse, Point, PublishedPoint, Series};
+use super::usl;
+use crate::published;
+use crate::result::{Alarm, Latency, RunResult};
+
+/// The report whose experiments a sweep repeats.
+pub const REPORT: &str = "rethinkdb-2.1.5";
+/// Cluster sizes of that report.
+pub const PUBLISHED_SIZES: [usize; 7] = [1, 2, 3, 4, 8, 12, 16];
+/// Programs beside client and servers that use more than this of a core disturb a measurement.
+const OTHERS_CORE_SHARE_MAX: f64 = 0.2;
+
+/// A workload of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// YCSB A, hard.
+    A,
+    /// YCSB C, `single`.
+    CSync,
+    /// YCSB C, `outdated`.
+    COutdated,
+    /// The map-reduce query.
+    Analytic,
+}
+
+impl Workload {
+    /// The name of its published series.
+    pub fn key(self) -> &'static str {
+        match self {
+            Workload::A => "a",
+            Workload::CSync => "c-sync",
+            Workload::COutdated => "c-outdated",
+            Workload::Analytic => "analytic",
+        }
+    }
+
+    /// Title for people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Workload::A => "YCSB A, two replicas, hard",
+            Workload::CSync => "YCSB C, single",
+            Workload::COutdated => "YCSB C, outdated",
+            Workload::Analytic => "Analytic query",
+        }
+    }
+
+    fn unit(self) -> &'static str {
+        if self == Workload::Analytic { "documents/s" } else { "operations/s" }
+    }
+
+    /// One node has no second replica to write to and no other node to ask: its figure for these is
+    /// no part of the curve that the others lie on (research on benchmarks, contradiction 12).
+    fn starts_at_two(self) -> bool {
+        matches!(self, Workload::A | Workload::CSync)
+    }
+}
+
+/// What was noted around one run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Surroundings {
+    /// What neither client nor servers used, of one core.
+    pub others_core_share: Option<f64>,
+    /// Bytes between servers for one operation.
+    pub link_bytes_per_operation: Option<f64>,
+}
+
+/// One run of a sweep.
+pub struct SweepRun {
+    /// What was run.
+    pub workload: Workload,
+    /// Servers of the cluster.
+    pub nodes: usize,
+    /// Shards of the table.
+    pub shards: u32,
+    /// Replicas of each.
+    pub replicas: u32,
+    /// What came out.
+    pub result: RunResult,
+    /// What was noted around it.
+    pub around: Surroundings,
+}
+
+/// The series of `workload` among `runs`; `None` when it was not run.
+pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
+    let mut points: Vec<Point> = runs.iter().filter(|run| run.workload == workload).map(point).collect();
+    points.sort_by_key(|point| point.nodes);
+    // The speed-up of A is against two nodes: one has one replica. Everything else is against the
+    // smallest cluster, also where that flatters nobody.
+    let is_base = |nodes: usize| workload != Workload::A || nodes >= 2;
+    let base = points.iter().find(|point| is_base(point.nodes)).map(|p| (p.nodes, p.per_second))?;
+    let published_base = published::per_second(REPORT, workload.key(), base.0);
+    for point in &mut points {
+        let speed_up = (point.nodes >= base.0).then(|| point.per_second / base.1);
+        (point.speed_up, point.efficiency) = (speed_up, efficiency(speed_up, point.nodes, base.0));
+        if let Some(published) = &mut point.published {
+            let speed_up = published_base.filter(|_| point.nodes >= base.0).map(|b| published.per_second / b);
+            published.speed_up = speed_up;
+            published.efficiency = efficiency(speed_up, point.nodes, base.0);
+        }
+    }
+    let fitted = |all: Vec<(usize, f64)>| {
+        let on_curve = |(nodes, _): &(usize, f64)| !workload.starts_at_two() || *nodes >= 2;
+        usl::fit(&all.into_iter().filter(on_curve).collect::<Vec<_>>())
+    };
+    let rate = |nodes: usize| Some((nodes, published::per_second(REPORT, workload.key(), nodes)?));
+    Some(Series {
+        workload: workload.key().to_owned(),
+        name: workload.title().to_owned(),
+        unit: workload.unit().to_owned(),
+        base_nodes: Some(base.0),
+        fit: fitted(points.iter().map(|point| (point.nodes, point.per_second)).collect()),
+        published_fit: fitted(PUBLISHED_SIZES.into_iter().filter_map(rate).collect()),
+        points,
+    })
+}
+
+/// Every alarm of every point, each kind once with the sizes at which it was raised.
+pub fn alarms(series: &[Series]) -> Vec<Alarm> {
+    let mut seen: Vec<(Alarm, Vec<String>)> = Vec::new();
+    for one in series {
+        for point in &one.points {
+            for alarm in &point.alarms {
+                let place = format!("{} at {}", one.workload, point.nodes);
+                match seen.iter_mut().find(|(known, _)| known.kind == alarm.kind) {
+                    Some((_, places)) => places.push(place),
+                    None => seen.push((alarm.clone(), vec![place])),
+                }
+            }
+        }
+    }
+    let told = |(alarm, places): (Alarm, Vec<String>)| Alarm {
+        message: format!("{} ({})", alarm.message, places.join(", ")),
+        kind: alarm.kind,
+    };
+    seen.into_iter().map(told).collect()
+}
+
+fn point(run: &SweepRun) -> Point {
+    let result = &run.result;
+    let operations = result.throughput.operations as f64;
+    let per_operation = |amount: Option<f64>| amount.filter(|_| operations > 0.0).map(|a| a / operations);
+    let seconds = result.time.measured_seconds.max(1e-9);
+    let by_node = result.servers.iter().map(|server| NodeUse {
+        address: server.address.clone(),
+        core_share: server.cpu_seconds.map(|cpu| cpu / seconds),
+        cpu_us_per_operation: per_operation(server.cpu_seconds.map(|cpu| cpu * 1e6)),
+        written_bytes_per_operation: per_operation(server.written_bytes.map(|bytes| bytes as f64)),
+        memory_bytes: server.memory_bytes,
+    });
+    let latency = result.operations.iter().map(|one| NamedLatency {
+        name: one.name.clone(),
+        service: Latency { hdr: None, ..one.service.clone() },
+    });
+    let per_second = per_second(run);
+    let no_base = |per_second| PublishedPoint { per_second, speed_up: None, efficiency: None };
+    Point {
+        nodes: run.nodes,
+        shards: run.shards,
+        replicas: run.replicas,
+        run: result.id.clone(),
+        per_second,
+        speed_up: None,
+        efficiency: None,
+        published: published::per_second(REPORT, run.workload.key(), run.nodes).map(no_base),
+        latency: latency.collect(),
+        server_cpu_us_per_operation: result.cost.server_cpu_us_per_operation,
+        client_cpu_us_per_operation: result.cost.client_cpu_us_per_operation,
+        written_bytes_per_operation: result.cost.written_bytes_per_operation,
+        link_bytes_per_operation: run.around.link_bytes_per_operation,
+        by_node: by_node.collect(),
+        client_busiest_thread_share: result.client.busiest_thread_share,
+        client_waiting_share: result.client.waiting_share,
+        others_core_share: run.around.others_core_share,
+        failed: result.operations.iter().map(|one| one.failed).sum(),
+        alarms: result.alarms.iter().cloned().chain(disturbed(run)).collect(),
+    }
+}
+
+/// The mean over the runs of the analytic query is that of their times, as published.
+fn per_second(run: &SweepRun) -> f64 {
+    let result = &run.result;
+    if run.workload != Workload::Analytic {
+        return result.throughput.operations_per_second;
+    }
+    let documents = result.settings.get("documents").and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+    let total_ms: f64 = result.runs.iter().map(|one| one.ms).sum();
+    match result.runs.len() {
+        0 => 0.0,
+        timed => documents * 1e3 * timed as f64 / total_ms.max(1e-9),
+    }
+}
+
+fn efficiency(speed_up: Option<f64>, nodes: usize, base: usize) -> Option<f64> {
+    speed_up.map(|speed_up| speed_up * base as f64 / nodes as f64)
+}
+
+fn disturbed(run: &SweepRun) -> Option<Alarm> {
+    let share = run.around.others_core_share.filter(|share| *share > OTHERS_CORE_SHARE_MAX)?;
+    Some(Alarm {
+        kind: "disturbed".to_owned(),
+        message: format!(
+            "other programs used {:.0} % of a core meanwhile: the machine was not quiet",
+            share * 100.0
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::assemble::{About, blank};
+    use crate::result::{OperationResult, TimedRun};
+    use crate::sweep::bars;
+
+    fn result(per_second: f64) -> RunResult {
+        let mut result = blank(About {
+            kind: "ycsb-run",
+            workload: String::new(),
+            name: String::new(),
+            label: String::new(),
+            published: None,
+            seed: 1,
+            settings: json!({"documents": 1_000}).as_object().cloned().unwrap_or_default(),
+            notes: Vec::new(),
+            started: SystemTime::now(),
+        });
+        result.throughput.operations_per_second = per_second;
+        result
+    }
+
+    fn runs(workload: Workload, rates: &[(usize, f64)]) -> Vec<SweepRun> {
+        let run = |(nodes, rate): &(usize, f64)| SweepRun {
+            workload,
+            nodes: *nodes,
+            shards: *nodes as u32,
+            replicas: 2,
+            result: result(*rate),
+            around: Surroundings::default(),
+        };
+        rates.iter().map(run).collect()
+    }
+
+    #[test]
+    fn speed_up_stands_beside_the_published_one() {
+        let runs = runs(Workload::COutdated, &[(16, 120.0), (1, 10.0)]);
+        let series = series(Workload::COutdated, &runs).expect("it was run");
+        let point = &series.points[1];
+        assert_eq!((point.nodes, point.speed_up, point.efficiency), (16, Some(12.0), Some(0.75)));
+        let published = point.published.as_ref().and_then(|p| p.speed_up).expect("published");
+        assert!((published - 9.044).abs() < 0.001);
+        let bars = bars::bars(std::slice::from_ref(&series));
+        assert_eq!((bars.len(), bars[0].ok), (1, true), "{bars:?}");
+        assert!(!series.fit.applies && series.published_fit.applies);
+        assert!(super::series(Workload::A, &runs).is_none());
+    }
+
+    #[test]
+    fn what_writes_two_replicas_starts_at_two_nodes() {
+        let rates = [(1, 100.0), (2, 60.0), (4, 120.0), (8, 240.0), (16, 479.0)];
+        let series = series(Workload::A, &runs(Workload::A, &rates)).expect("it was run");
+        assert_eq!(series.base_nodes, Some(2));
+        assert_eq!((series.points[0].speed_up, series.points[1].speed_up), (None, Some(1.0)));
+        assert_eq!(series.fit.sizes, [2, 4, 8, 16]);
+        let missed = bars::bars(std::slice::from_ref(&series));
+        assert!(missed.iter().all(|bar| bar.ok), "{missed:?}");
+    }
+
+    #[test]
+    fn the_query_counts_documents_by_the_mean_of_its_times() {
+        let mut runs = runs(Workload::Analytic, &[(2, 3.0)]);
+        let time = |ms| TimedRun { ms, server_cpu_ms: None, answer: 1.0 };
+        runs[0].result.runs = vec![time(100.0), time(300.0)];
+        let series = series(Workload::Analytic, &runs).expect("it was run");
+        assert_eq!(series.points[0].per_second, 5_000.0);
+    }
+
+    #[test]
+    fn a_tail_and_a_noisy_machine_are_told() {
+        let mut runs = runs(Workload::A, &[(2, 10.0), (16, 80.0)]);
+        runs[1].result.operations = vec![OperationResult {
+            name: "UPDATE".to_owned(),
+            ok: 1,
+            failed: 0,
+            per_second: 1.0,
+            service: Latency { p50_us: Some(10.0), p99_us: Some(130.0), ..Latency::default() },
+            intended: None,
+            failed_service: None,
+            server_cpu_us_per_operation: None,
+        }];
+        runs[1].around.others_core_share = Some(0.9);
+        let series = [series(Workload::A, &runs).expect("it was run")];
+        let tail = bars::bars(&series).pop().expect("a bar");
+        assert_eq!((tail.found, tail.ok, tail.published), (13.0, false, Some(350.0)));
+        let alarms = alarms(&series);
+        assert_eq!(alarms.len(), 1);
+        assert!(alarms[0].message.contains("90 %") && alarms[0].message.ends_with("(a at 16)"));
+    }
+}

@@ -1,0 +1,115 @@
+//! The laboratory's clusters: real nodes of this program, few documents.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_rekindle");
+
+fn bench(folder: &Path, words: &str) -> Output {
+    let words = words.split_whitespace();
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(folder).arg("bench").args(words).arg("--quiet");
+    command.output().expect("the program starts")
+}
+
+/// The documents of `format` that a command left in `folder`.
+fn documents(folder: &Path, format: &str) -> Vec<Value> {
+    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    let texts = entries.filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+    let read = texts.filter_map(|text| serde_json::from_str::<Value>(&text).ok());
+    read.filter(|document| document["format"] == format).collect()
+}
+
+fn said(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A program that takes RethinkDB's flags: writes down what it was given and becomes ours.
+fn wrapper(folder: &Path) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join("target.sh");
+    let script = format!("#!/bin/sh\necho \"$@\" >> {}/flags\nexec {PROGRAM} \"$@\"\n", folder.display());
+    std::fs::write(&path, script).expect("written");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    path
+}
+
+#[test]
+fn a_sweep_measures_clusters_of_another_program_and_reports_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = wrapper(folder.path());
+    let output = bench(
+        folder.path(),
+        &format!(
+            "sweep --nodes 1,2 --records 400 --seconds 1 --warmup 0 --runs 1 --connections 4 \
+             --core-share 0.2 --port-offset 7100 --cache-size 100 -o out --target-binary {}",
+            target.display()
+        ),
+    );
+    assert!(output.status.success(), "{}", said(&output));
+
+    let sweeps = documents(&folder.path().join("out"), "rekindle-bench-sweep");
+    let [sweep] = &sweeps[..] else { panic!("one sweep, not {}", sweeps.len()) };
+    let names: Vec<&Value> =
+        sweep["series"].as_array().expect("series").iter().map(|s| &s["workload"]).collect();
+    assert_eq!(names, ["a", "c-sync", "c-outdated", "analytic"]);
+    for series in sweep["series"].as_array().expect("series") {
+        let points = series["points"].as_array().expect("points");
+        assert_eq!(points.iter().map(|p| p["nodes"].as_u64()).collect::<Vec<_>>(), [Some(1), Some(2)]);
+        assert!(points.iter().all(|p| p["per_second"].as_f64() > Some(0.0) && p["failed"] == 0), "{series}");
+        assert_eq!(points[1]["by_node"].as_array().map(Vec::len), Some(2));
+        assert_eq!((&points[0]["replicas"], &points[1]["replicas"]), (&1.into(), &2.into()));
+    }
+    let has_quota = sweep["quota"]["kind"] != "none";
+    assert!(has_quota || sweep["quota"]["why_none"].is_string());
+    let page = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
+    assert!(page.contains("rekindle-bench-sweep"));
+    assert_eq!(documents(&folder.path().join("out"), "rekindle-bench-result").len(), 10);
+
+    let flags = std::fs::read_to_string(folder.path().join("flags")).expect("flags were recorded");
+    let lines: Vec<&str> = flags.lines().collect();
+    assert_eq!(lines.len(), 3, "{flags}");
+    assert!(lines.iter().all(|line| line.starts_with("--directory ") && line.contains("--cache-size 100")));
+    assert!(lines[2].contains("--server-name node1 --port-offset 7101") && lines[2].contains("--join"));
+    assert!(!folder.path().join("out/nodes").exists());
+}
+
+#[test]
+fn write_units_keep_their_promises_on_small_clusters() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = "units --factor 32 --seconds 1 --block-bytes 20000 --overload 4 --no-quota \
+                 --port-offset 7200 --cache-size 100 -o out";
+    let output = bench(folder.path(), words);
+    assert!(output.status.success(), "{}", said(&output));
+    let tests = documents(&folder.path().join("out"), "rekindle-bench-result");
+    assert_eq!(tests.len(), 8, "six tests, the overload and the replicated one");
+    let checks: Vec<&Value> = tests.iter().flat_map(|t| t["checks"].as_array().expect("checks")).collect();
+    assert!(checks.iter().all(|check| check["ok"] == true));
+    for name in ["nodes with primaries alone", "nodes with secondaries alone", "nodes that hold both"] {
+        assert!(checks.iter().any(|check| check["name"] == name), "{name}");
+    }
+}
+
+#[test]
+fn an_idle_cluster_says_what_it_costs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = "idle --nodes 2 --tables 2 --shards 2 --replicas 2 --settle 0 --seconds 0.5 \
+                 --port-offset 7300 --cache-size 100 --json out/";
+    let output = bench(folder.path(), words);
+    assert!(output.status.success(), "{}", said(&output));
+    let found = documents(&folder.path().join("out"), "rekindle-bench-result");
+    assert_eq!(found[0]["kind"], "idle");
+    assert_eq!(found[0]["servers"].as_array().map(Vec::len), Some(2));
+    assert_eq!(found[0]["operations"][0]["ok"], 2);
+}
+
+#[test]
+fn a_program_that_is_no_server_is_quoted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words =
+        "sweep --nodes 1 --records 10 --no-quota --port-offset 7400 -o out --target-binary /bin/false";
+    let output = bench(folder.path(), words);
+    assert!(!output.status.success() && said(&output).contains("node0 ended with"), "{}", said(&output));
+}
