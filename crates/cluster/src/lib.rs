@@ -25,6 +25,7 @@ mod index_work;
 mod indexes;
 mod join;
 mod keeper;
+mod leaders;
 pub mod link;
 mod network;
 mod news;

@@ -1,18 +1,13 @@
 //! How the replicas of a shard are: what `table_status` and `wait` tell.
 
-use std::time::Duration;
-
 use log::{GroupId, Lsn, Role};
 
+use crate::leaders::Led;
 use crate::news::News;
 use crate::node::Core;
-use crate::question::{Question, StateAnswer};
+use crate::question::StateAnswer;
 use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
 
-/// How long a leader may take to say how its replicas are.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How often another is asked because the first was not the leader.
-const HOPS: usize = 3;
 /// A replica this close to the end of the log is ready.
 const CLOSE: u64 = 1024;
 
@@ -101,15 +96,29 @@ impl Core {
     /// How the shards of a table are, in key order. Asks their leaders.
     #[must_use]
     pub fn table_state(&self, table: &TableHandle) -> Vec<ShardState> {
-        let shards = table.config.shards.iter().zip(table.shards());
-        shards.map(|(config, handle)| self.shard_state(config, handle)).collect()
+        self.table_states(&[table]).pop().unwrap_or_default()
+    }
+
+    /// The same for many tables, whose leaders are asked at the same time.
+    #[must_use]
+    pub fn table_states(&self, tables: &[&TableHandle]) -> Vec<Vec<ShardState>> {
+        let shards = |table: &TableHandle| table.config.shards.len().min(table.shards().len());
+        let handles: Vec<&ShardHandle> =
+            tables.iter().flat_map(|table| &table.shards()[..shards(table)]).collect();
+        let mut led = self.ask_leaders(&handles).into_iter();
+        let state = |table: &&TableHandle| {
+            let states = table.config.shards.iter().zip(led.by_ref());
+            states.take(shards(table)).map(|(config, led)| self.shard_state(config, led)).collect()
+        };
+        tables.iter().map(state).collect()
     }
 
     /// Asks who leads the shards of a table that have no replica here: nobody tells this node when
     /// that changes.
     pub fn find_leaders(&self, table: &TableHandle) {
-        for handle in table.shards().iter().filter(|handle| handle.near().is_none()) {
-            if self.ask_leader(handle).is_none() {
+        let far: Vec<&ShardHandle> = table.shards().iter().filter(|handle| handle.near().is_none()).collect();
+        for (handle, led) in far.iter().zip(self.ask_leaders(&far)) {
+            if led.is_none() {
                 handle.lead().set(None);
             }
         }
@@ -121,8 +130,8 @@ impl Core {
         self.post.news()
     }
 
-    fn shard_state(&self, config: &ShardConfig, handle: &ShardHandle) -> ShardState {
-        let (leader, ready) = match self.ask_leader(handle) {
+    fn shard_state(&self, config: &ShardConfig, led: Option<Led>) -> ShardState {
+        let (leader, ready) = match led {
             Some((leader, ready)) => (Some(leader), ready),
             None => (None, Vec::new()),
         };
@@ -142,34 +151,6 @@ impl Core {
             (replica.server, if is_there { ReplicaState::Transitioning } else { ReplicaState::Disconnected })
         });
         ShardState { leader, replicas: staying.chain(leaving).collect() }
-    }
-
-    /// Who leads a shard and which of its replicas are ready.
-    fn ask_leader(&self, handle: &ShardHandle) -> Option<(ServerId, Vec<log::PeerId>)> {
-        if let StateAnswer::Ready(ready) = self.state_here(handle.group()) {
-            return Some((self.identity.server, ready));
-        }
-        let mut asked = Vec::new();
-        let mut next = handle.lead().leader();
-        for _ in 0..HOPS {
-            let others = || handle.replicas().iter().map(|replica| replica.server);
-            let fits = |server: &ServerId| !asked.contains(server) && self.is_connected(*server);
-            let own = self.identity.server;
-            let server = next.into_iter().chain(others()).filter(|s| *s != own).find(fits)?;
-            asked.push(server);
-            let answer = self.ask(server, Question::State { group: handle.group() }.encode(), PATIENCE);
-            match answer.ok().and_then(StateAnswer::decode) {
-                Some(StateAnswer::Ready(ready)) => {
-                    if handle.near().is_none() {
-                        handle.lead().set(Some(server));
-                    }
-                    return Some((server, ready));
-                }
-                Some(StateAnswer::Elsewhere(leader)) => next = leader,
-                None => next = None,
-            }
-        }
-        None
     }
 
     /// What this node knows of a group's replicas.

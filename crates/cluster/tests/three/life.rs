@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use rekindle_cluster::{Serve, ServerId, TableChange, TableOptions};
+use rekindle_cluster::{ReplicaState, Serve, ServerId, TableChange, TableHandle, TableOptions};
 
 use crate::hub::{Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_until_done};
 
@@ -27,6 +27,33 @@ fn three_nodes_share_a_catalog_that_each_can_change() {
     }
     let taken = nodes[2].node.create_db("x").unwrap_err();
     assert_eq!(taken.to_string(), "Database `x` already exists.");
+}
+
+#[test]
+fn every_node_knows_the_state_of_many_tables_that_others_have() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let names: Vec<String> = (0..20).map(|n| format!("t{n}")).collect();
+    for name in &names {
+        let options = TableOptions { shards: replicated(2, 1), ..TableOptions::default() };
+        nodes[0].node.create_table("test", name, options).unwrap();
+    }
+    for node in &nodes {
+        wait_until("a catalog of all tables", || node.node.catalog().tables().len() == names.len());
+        names.iter().for_each(|name| node.wait_ready(name));
+        let catalog = node.node.catalog();
+        let tables: Vec<&TableHandle> = catalog.tables().into_iter().map(|table| &**table).collect();
+        let states = node.node.table_states(&tables);
+        assert_eq!((tables.len(), states.len()), (20, 20));
+        for (table, shards) in tables.iter().zip(&states) {
+            assert_eq!(shards.len(), 2);
+            for (config, state) in table.config.shards.iter().zip(shards) {
+                let server = config.replicas[0].server;
+                assert_eq!(state.leader, Some(server));
+                assert_eq!(state.replicas, [(server, ReplicaState::Ready)]);
+            }
+        }
+    }
 }
 
 #[test]

@@ -13,9 +13,12 @@ pub(super) struct TableStatus;
 
 /// The row of a table.
 pub(crate) fn status_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
+    row_of(cx, table, &cx.node().table_state(table), identifiers)
+}
+
+fn row_of(cx: &Cx, table: &TableHandle, shards: &[ShardState], identifiers: Identifiers) -> Object {
     let catalog = cx.catalog();
     let shown = |server: ServerId| Datum::String(named_server(&catalog, server, identifiers));
-    let shards = cx.node().table_state(table);
     let shard = |state: &ShardState| {
         let replica = |(server, state): &(ServerId, ReplicaState)| {
             Datum::Object(object([("server", shown(*server)), ("state", state.name().into())]))
@@ -25,7 +28,7 @@ pub(crate) fn status_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers)
             ("replicas", state.replicas.iter().map(replica).collect::<Vec<_>>().into()),
         ]))
     };
-    let ready = readiness(&shards);
+    let ready = readiness(shards);
     let status = object([
         ("all_replicas_ready", ready.all_replicas.into()),
         ("ready_for_outdated_reads", ready.outdated_reads.into()),
@@ -50,6 +53,9 @@ impl SystemTable for TableStatus {
 
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
-        Ok(catalog.tables().into_iter().map(|table| status_row(cx, table, identifiers)).collect())
+        let tables: Vec<&TableHandle> = catalog.tables().into_iter().map(|table| &**table).collect();
+        let states = cx.node().table_states(&tables);
+        let rows = tables.iter().zip(&states).map(|(table, shards)| row_of(cx, table, shards, identifiers));
+        Ok(rows.collect())
     }
 }
