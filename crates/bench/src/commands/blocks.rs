@@ -166,6 +166,7 @@ fn prepare(admin: &mut Admin, args: &BlocksArgs) -> anyhow::Result<()> {
     }
     admin.ask(&terms::table_create(db, name, options)).context("creating the table")?;
     admin.ask(&terms::wait(terms::table(db, name)))?;
+    table::wait_for_primaries(admin, db, name);
     Ok(())
 }
 

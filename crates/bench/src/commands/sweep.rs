@@ -227,6 +227,10 @@ impl Sweep<'_> {
     fn measure(&mut self, cluster: &Cluster<'_>) -> anyhow::Result<()> {
         fleet::limit(cluster.groups, None)?;
         let load = self.load(cluster)?;
+        if let Some(check) = load.checks.iter().find(|check| !check.ok) {
+            let first = load.errors.first().map_or("no error", |error| error.first_message.as_str());
+            bail!("only {} of {} documents could be loaded: {first}", check.found, check.expected);
+        }
         self.version = load.versions.server.clone();
         write(&self.file(&load), &load)?;
         self.warm(cluster)?;

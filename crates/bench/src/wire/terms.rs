@@ -55,6 +55,11 @@ pub fn config(target: Value) -> Value {
     json!([174, [target]])
 }
 
+/// `table.status()`
+pub fn status(target: Value) -> Value {
+    json!([175, [target]])
+}
+
 /// `table.reconfigure(shards, replicas)`
 pub fn reconfigure(table: Value, shards: u32, replicas: u32) -> Value {
     json!([176, [table], {"shards": shards, "replicas": replicas}])

@@ -3,6 +3,8 @@
 //! A load leaves one row per piece in `<table>_loaded`: which records it wrote, how, and the sum of
 //! sentences in the first field. Any machine can check a run or an analytic answer against it.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
@@ -74,7 +76,30 @@ pub fn prepare_for_load(
         admin.ask(&terms::table_create(DATABASE, &side, json!({})))?;
     }
     admin.ask(&terms::wait(terms::table(DATABASE, table))).context("waiting for the table")?;
+    wait_for_primaries(admin, DATABASE, table);
     Ok(())
+}
+
+/// How long primaries may take to be where the configuration wants them.
+const PRIMARIES_PATIENCE: Duration = Duration::from_secs(15);
+const PRIMARIES_PAUSE: Duration = Duration::from_millis(200);
+
+/// Waits until every shard is led by the server that the configuration names: a new table is ready
+/// before that, and what is written while its shards change hands may be refused. A server that does
+/// not say who leads is not waited for.
+pub fn wait_for_primaries(admin: &mut Admin, db: &str, table: &str) {
+    let deadline = Instant::now() + PRIMARIES_PATIENCE;
+    let target = terms::table(db, table);
+    let settled = |admin: &mut Admin| -> Option<bool> {
+        let config = admin.ask(&terms::config(target.clone())).ok()?;
+        let status = admin.ask(&terms::status(target.clone())).ok()?;
+        let shards = config["shards"].as_array()?.iter().zip(status["shards"].as_array()?);
+        let mut each = shards.map(|(wanted, is)| is["primary_replicas"][0] == wanted["primary_replica"]);
+        Some(each.all(|is_there| is_there))
+    };
+    while Instant::now() < deadline && settled(admin) == Some(false) {
+        std::thread::sleep(PRIMARIES_PAUSE);
+    }
 }
 
 /// Creates a database unless it exists.
