@@ -153,6 +153,20 @@ class ThreeServers(unittest.TestCase):
         no_issues = lambda: self.tell(r.db("rethinkdb").table("current_issues"), other) == []
         wait_until("no issues", no_issues)
 
+    def test_a_leader_that_is_stopped_hands_over_and_no_write_is_refused(self):
+        self.replicated()
+        writers = Writers(self.cluster, "t")
+        for _ in range(3):
+            writers.progress()
+            leader = self.leader()
+            self.assertEqual(leader.stop(), 0)
+            writers.progress()
+            leader.start()
+            self.first = self.cluster.alive()[0]
+            ask(leader, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        self.check(writers)
+        self.assertEqual(writers.surprises, [])
+
     def test_a_table_is_divided_and_joined_while_it_is_written_to(self):
         self.replicated()
         writers = Writers(self.cluster, "t")
