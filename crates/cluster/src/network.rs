@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
@@ -41,6 +42,8 @@ pub struct Reception {
     books: Sender<String>,
     met: Mutex<Met>,
     changed: Condvar,
+    removal: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    was_removed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -63,7 +66,29 @@ impl Reception {
     ) -> std::io::Result<Arc<Reception>> {
         let (desk, met, changed) = (OnceLock::new(), Mutex::default(), Condvar::new());
         let books = keep_books(files.clone(), dir.clone())?;
-        Ok(Arc::new(Reception { post, log, desk, files, dir, newcomer, books, met, changed }))
+        let (removal, was_removed) = (OnceLock::new(), AtomicBool::new(false));
+        Ok(Arc::new(Reception {
+            post,
+            log,
+            desk,
+            files,
+            dir,
+            newcomer,
+            books,
+            met,
+            changed,
+            removal,
+            was_removed,
+        }))
+    }
+
+    /// Calls `told` once the other servers say that this one was removed for good, on the thread of the
+    /// links: it must not wait. It may be called more than once. Only the first one is kept.
+    pub fn when_removed(&self, told: Box<dyn Fn() + Send + Sync>) {
+        drop(self.removal.set(told));
+        if self.was_removed.load(Ordering::Acquire) {
+            self.removal.get().iter().for_each(|told| told());
+        }
     }
 
     /// From now on questions are answered by `node`.
@@ -150,6 +175,8 @@ impl Receiver for Reception {
 
     fn removed(&self) {
         tracing::error!("The other servers say that this one was removed from the cluster for good.");
+        self.was_removed.store(true, Ordering::Release);
+        self.removal.get().iter().for_each(|told| told());
     }
 
     fn keep_book(&self, text: &str) {

@@ -16,6 +16,9 @@ pub enum StartError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
+    /// The cluster does not want it any more.
+    #[error("this server was removed from its cluster for good; a server with a new data directory can join")]
+    Removed,
     /// A proxy holds nothing, so it needs others.
     #[error("a proxy needs a cluster: name one of its servers with --join HOST:PORT")]
     ProxyAlone,

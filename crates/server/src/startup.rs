@@ -19,6 +19,7 @@ use log::Log;
 use log::file::{FileLog, FileLogOptions};
 use shard::Replicas;
 use tokio::runtime::Runtime;
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use crate::config::{Config, Service};
@@ -135,7 +136,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     tracing::info!("Server ready, \"{name}\" {id}");
     pages.health.enter(Stage::Ready { id, name });
 
-    runtime.block_on(crate::shutdown::asked())?;
+    let end = wait_for_end(&runtime, &peers)?;
     pages.health.enter(Stage::ShuttingDown);
     part(config, &node);
     running.stop(runtime);
@@ -146,7 +147,21 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     engine.flush()?;
     drop(engine);
     tracing::info!("Storage engine shut down.");
-    Ok(())
+    end
+}
+
+/// Returns when the process is told to stop, or the cluster has removed this server for good: it has
+/// nothing to say any more then, and what it holds is old.
+fn wait_for_end(runtime: &Runtime, peers: &Peers) -> Result<Result<(), StartError>, StartError> {
+    let removed = Arc::new(Notify::new());
+    let told = removed.clone();
+    peers.reception.when_removed(Box::new(move || told.notify_one()));
+    runtime.block_on(async {
+        tokio::select! {
+            asked = crate::shutdown::asked() => Ok(asked.map(Ok)?),
+            () = removed.notified() => Ok(Err(StartError::Removed)),
+        }
+    })
 }
 
 /// Before a node stops: others lead what it led, and a proxy is forgotten.

@@ -200,6 +200,10 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(sorted(names), ["s0", "s1", "s2"])
         config = ask(self.first, r.table("t").config())
         self.assertEqual(config["shards"][0]["replicas"], ["s0", "s1"])
+        # It does not come back by being started again.
+        fourth.start()
+        wait_until("the removed server ends", lambda: fourth.process.poll() is not None)
+        wait_until("it says why", lambda: "removed from its cluster for good" in "".join(fourth.lines))
 
     def test_a_table_without_a_majority_is_repaired(self):
         self.replicated()
