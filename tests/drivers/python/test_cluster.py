@@ -140,6 +140,10 @@ class ThreeServers(unittest.TestCase):
         self.replicated()
         writers = Writers(self.cluster, "t")
         writers.progress()
+        rates = ask(self.first, r.db("rethinkdb").table("stats").get(["cluster"])["query_engine"])
+        self.assertGreater(rates["written_docs_per_sec"], 0)
+        for server in self.tell(r.db("rethinkdb").table("server_status")):
+            self.assertEqual(len(server["network"]["connected_to"]), 2)
         leader = self.leader()
         leader.kill()
         writers.progress()
