@@ -87,7 +87,7 @@ fn skipped_arrivals(result: &RunResult) -> Option<Alarm> {
     alarm(
         "skipped-arrivals",
         format!(
-            "{skipped} of {total} arrivals found the waiting line full and were dropped: the \
+            "{skipped} of {total} arrivals were never sent (the waiting line was full, or the run had ended): the \
              target was not reached and the intended latencies are too good"
         ),
     )

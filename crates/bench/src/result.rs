@@ -107,7 +107,7 @@ pub struct Pacing {
     pub arrivals: Option<String>,
     /// Arrivals of the measured part.
     pub arrivals_total: Option<u64>,
-    /// Arrivals dropped because the waiting line was full.
+    /// Arrivals that were never sent: the waiting line was full, or they still stood in it at the end.
     pub arrivals_skipped: Option<u64>,
     /// Longest waiting line.
     pub waiting_max: Option<u64>,

@@ -25,6 +25,8 @@ pub struct LogStats {
     pub acks_soft: u64,
     /// How many entries one fsync made durable: `group_commit[i]` fsyncs had at most `2^i`.
     pub group_commit: [u64; GROUP_COMMIT_BUCKETS],
+    /// Entries that all of them made durable.
+    pub group_commit_entries: u64,
     /// Segments deleted because the engine had everything in them.
     pub segments_deleted: u64,
     /// Segments on disk now.
@@ -41,6 +43,7 @@ impl LogStats {
         if entries > 0 {
             let bucket = entries.next_power_of_two().trailing_zeros() as usize;
             self.group_commit[bucket.min(GROUP_COMMIT_BUCKETS - 1)] += 1;
+            self.group_commit_entries = self.group_commit_entries.saturating_add(entries);
         }
     }
 }
@@ -57,5 +60,6 @@ mod tests {
         }
         assert_eq!(stats.group_commit[..4], [1, 1, 2, 1]);
         assert_eq!(stats.group_commit[GROUP_COMMIT_BUCKETS - 1], 1);
+        assert_eq!(stats.group_commit_entries, 15 + (1 << 40));
     }
 }

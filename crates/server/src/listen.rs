@@ -3,8 +3,9 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::time::sleep;
 
@@ -15,6 +16,9 @@ const BACKLOG: i32 = 4096;
 
 /// Pause after the system refused to give us a connection (too many open files).
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The same complaint comes at most this often.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(60);
 
 /// The sockets of one service: the same port on each of its addresses. Nobody can connect yet.
 pub struct Bound {
@@ -85,9 +89,21 @@ fn bind_one(address: SocketAddr) -> io::Result<(u16, Socket)> {
     Ok((port, socket))
 }
 
+/// Lets this process have as many files and connections open as the system allows it: the usual
+/// limit, 1024, is meant for programs that wait with `select`.
+pub fn raise_file_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current != maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+    {
+        tracing::warn!("no more than {current:?} files and connections may be open: {error}");
+    }
+}
+
 /// Gives every connection that arrives to a worker, until it is dropped.
 pub async fn accept_drivers(listener: TcpListener, workers: Arc<Workers>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
+    let mut complained: Option<Instant> = None;
     loop {
         let arrived = listener.accept().await.and_then(|(stream, address)| {
             stream.set_nodelay(true)?;
@@ -97,7 +113,10 @@ pub async fn accept_drivers(listener: TcpListener, workers: Arc<Workers>) -> io:
         match arrived {
             Ok((stream, address)) => workers.welcome(stream, address),
             Err(error) => {
-                tracing::warn!("a driver connection could not be accepted: {error}");
+                if complained.is_none_or(|at| at.elapsed() > COMPLAINT_PAUSE) {
+                    tracing::warn!("driver connections cannot be accepted: {error}");
+                    complained = Some(Instant::now());
+                }
                 sleep(PAUSE).await;
             }
         }

@@ -26,7 +26,7 @@ use crate::config::{Config, Service};
 use crate::data_directory::{DataDirectory, Opening};
 use crate::desk::House;
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
-use crate::listen::{Bound, accept_drivers, bind};
+use crate::listen::{Bound, accept_drivers, bind, raise_file_limit};
 use crate::log_lines::LogLines;
 use crate::memory_plan::MemoryPlan;
 use crate::node_service::NodeService;
@@ -95,6 +95,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     tracing::info!("Running rekindle {} ({})...", env!("CARGO_PKG_VERSION"), crate::PLATFORM);
     tracing::info!("Loading data from directory {}", shown(directory.path()));
 
+    raise_file_limit();
     let ports = Ports::bind(config)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
@@ -119,8 +120,11 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     set_initial_password(&node, config, &machine)?;
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     let indexes = IndexThread::start(&node)?;
-    let facts =
-        query::ServerFacts { logs: lines.book(), ..facts(config, &plan, &machine, &announcement, argv) };
+    let facts = query::ServerFacts {
+        logs: lines.book(),
+        canonical_addresses: addresses.iter().filter_map(|address| place(address)).collect(),
+        ..facts(config, &plan, &machine, &announcement, argv)
+    };
     let running = Running::start(config, &plan, &machine, &node, facts)?;
     pages.sources.observe(Observed {
         links: peers.links.clone(),
@@ -461,6 +465,12 @@ fn configured_mb(config: &Config) -> Option<u64> {
     }
 }
 
+/// Host and port of `host:port`.
+fn place(address: &str) -> Option<(Text, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    Some((Text::from(host.trim_matches(['[', ']'])), port.parse().ok()?))
+}
+
 fn facts(
     config: &Config,
     plan: &MemoryPlan,
@@ -473,7 +483,7 @@ fn facts(
         reql_port: ports.driver_port,
         cluster_port: ports.cluster_port,
         http_port: ports.http_port,
-        canonical_addresses: vec![(Text::from(server_name::hostname()), ports.cluster_port)],
+        canonical_addresses: Vec::new(),
         argv: argv.into_iter().map(Text::from).collect(),
         pid: std::process::id(),
         cache_mb: plan.cache >> 20,

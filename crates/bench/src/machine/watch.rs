@@ -8,6 +8,9 @@ use std::net::{IpAddr, ToSocketAddrs};
 use super::{facts, http, listener, openmetrics, process};
 use crate::result::ServerUse;
 
+/// Where a server shows its figures unless it was told otherwise.
+const HTTP_PORT: u16 = 8080;
+
 /// Where to look for one server's numbers.
 #[derive(Clone, Debug)]
 pub struct Watched {
@@ -47,8 +50,12 @@ impl Watched {
         let (host, port) = address.rsplit_once(':').unwrap_or((address, "28015"));
         let port = port.parse().unwrap_or(28015);
         let pid = pid.or_else(|| if is_local(host) { listener::pid_of_port(port) } else { None });
-        let guess = metrics_url.unwrap_or_else(|| format!("http://{host}:8080/metrics"));
-        let metrics_url = http::get(&guess).filter(|page| looks_like_metrics(page)).map(|_| guess);
+        // Another server may have the usual port: its figures are not those of this one.
+        let is_same = || pid.is_some() && listener::pid_of_port(HTTP_PORT) == pid;
+        let guess = || is_same().then(|| format!("http://{host}:{HTTP_PORT}/metrics"));
+        let metrics_url = metrics_url
+            .or_else(guess)
+            .filter(|url| http::get(url).is_some_and(|page| looks_like_metrics(&page)));
         Watched { address: address.to_owned(), pid, metrics_url }
     }
 

@@ -410,3 +410,24 @@ fn an_answer_before_the_append_is_noticed() {
     let noticed = (0..50).filter(|seed| World::new(*seed, Planted::Nothing).run().is_err());
     assert!(noticed.count() > 10);
 }
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn a_log_that_is_left_alone_comes_to_rest() {
+    let mut world = World::new(1, Planted::Nothing);
+    let mut life = world.start().expect("an empty log opens");
+    for _ in 0..20 {
+        world.propose(&mut life);
+        life.runner.turn(&mut life.inbox);
+    }
+    let mut syncs = Vec::new();
+    for _ in 0..40 {
+        world.clock.advance(Duration::from_secs(1));
+        life.runner.tick();
+        world.begin_sync(&mut life);
+        world.end_sync(&mut life);
+        syncs.push(life.runner.stats().fsyncs);
+    }
+    assert!(syncs[0] > 0, "{syncs:?}");
+    assert_eq!(syncs[10], syncs[39], "nothing was written any more: {syncs:?}");
+}

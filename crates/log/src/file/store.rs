@@ -52,6 +52,8 @@ pub struct FileStore {
     durable: Position,
     // What the last mark said.
     marked: Position,
+    // Where the last record that is not a mark ends: a mark of marks says nothing.
+    said: Position,
     batch: Vec<u8>,
     _lock: Box<dyn Lock>,
 }
@@ -96,6 +98,7 @@ impl FileStore {
             written: end,
             durable: end,
             marked: Position::default(),
+            said: end,
             batch: Vec::new(),
             _lock: lock,
         };
@@ -237,6 +240,8 @@ impl Store for FileStore {
             self.push_mark();
         }
         self.push_record(record);
+        let offset = self.written.offset + self.batch.len() as u64;
+        self.said = Position { offset, ..self.written };
     }
 
     fn pushed_bytes(&self) -> usize {
@@ -271,7 +276,7 @@ impl Store for FileStore {
     }
 
     fn wants_mark(&self) -> bool {
-        self.durable > self.marked
+        self.durable > self.marked && self.said > self.marked
     }
 
     fn push_mark(&mut self) {

@@ -14,12 +14,19 @@ const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 const HTTP_PORT: u16 = 8080;
 const TAG: &str = "default";
+/// Each is given a thread that serves drivers and one that scans.
+const CORES_MAX: usize = 1024;
 const RECONNECT_SECONDS: u64 = 86_400;
 
 pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
     let http = service(&given, "http", HTTP_PORT)?;
     let cores = match given.one("cores") {
-        Some(setting) => value::number(setting, 1, "a number of cores, at least 1")?,
+        Some(setting) => match value::number(setting, 1, "a number of cores, at least 1")? {
+            cores if cores > CORES_MAX => {
+                return Err(setting.wrong(format!("more than {CORES_MAX} cores cannot be used")));
+            }
+            cores => cores,
+        },
         None => available_parallelism().map_or(1, usize::from),
     };
     if let Some(setting) = given.one("io-threads") {
@@ -268,6 +275,7 @@ mod tests {
     fn a_wrong_value_is_named_with_what_is_expected() {
         refused(&[("driver-port", "x")], "--driver-port x: expected a port between 0 and 65535");
         refused(&[("driver-port", "65536")], "--driver-port 65536: expected a port between 0 and 65535");
+        refused(&[("cores", "9999")], "--cores 9999: more than 1024 cores cannot be used");
         refused(&[("cores", "0")], "--cores 0: expected a number of cores, at least 1");
         refused(&[("cache-size", "5")], "--cache-size 5: a cache needs at least 100 megabytes");
         refused(&[("cache-size", "big")], "--cache-size big: expected a number of megabytes or `auto`");

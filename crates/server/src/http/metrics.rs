@@ -110,7 +110,7 @@ fn write_queries(page: &mut Page, counters: &[Arc<Counters>]) {
     let mut family =
         page.histograms("rekindle_query_duration_seconds", "Time from a query's last byte to its answer.");
     for (kind, sum) in &sums {
-        family.histogram(&[("kind", kind)], sum.bounds(), Some(sum.total_nanos as f64 / 1e9));
+        family.histogram(&[("kind", kind)], sum.bounds(), sum.total_nanos as f64 / 1e9);
     }
     let failures = counters.iter().map(|one| one.failures.load(Relaxed)).sum::<u64>();
     page.single("rekindle_query_failures", Counter, "Queries answered with an error.", failures as f64);
@@ -170,7 +170,7 @@ fn write_log(page: &mut Page, log: &LogStats) {
     page.histograms("rekindle_log_group_commit_entries", "Entries that one fsync made durable.").histogram(
         &[],
         buckets,
-        None,
+        log.group_commit_entries as f64,
     );
     page.single("rekindle_log_segments", Gauge, "Segments on disk.", log.segments as f64);
     page.single("rekindle_log_disk_bytes", Gauge, "Bytes of the log on disk.", log.disk_bytes as f64);

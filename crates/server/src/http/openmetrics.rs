@@ -73,12 +73,12 @@ impl Family<'_> {
     }
 
     /// One histogram from `(upper bound, how many fell into this bucket alone)`, the last bound
-    /// infinite, and the sum of all values when it is known.
+    /// infinite, and the sum of all values.
     pub(super) fn histogram(
         &mut self,
         labels: Labels<'_>,
         buckets: impl Iterator<Item = (f64, u64)>,
-        sum: Option<f64>,
+        sum: f64,
     ) -> &mut Self {
         let mut count = 0;
         for (bound, inside) in buckets {
@@ -86,9 +86,7 @@ impl Family<'_> {
             self.page.line(self.name, "_bucket", labels, Some(bound), count as f64);
         }
         self.page.line(self.name, "_count", labels, None, count as f64);
-        if let Some(sum) = sum {
-            self.page.line(self.name, "_sum", labels, None, sum);
-        }
+        self.page.line(self.name, "_sum", labels, None, sum);
         self
     }
 }
@@ -105,7 +103,7 @@ mod tests {
             .sample(&[("kind", "a")], 2.0)
             .sample(&[("kind", "b")], 3.0);
         let buckets = [(0.5, 1), (f64::INFINITY, 2)];
-        page.histograms("took_seconds", "Times.").histogram(&[("kind", "a")], buckets.into_iter(), Some(9.0));
+        page.histograms("took_seconds", "Times.").histogram(&[("kind", "a")], buckets.into_iter(), 9.0);
         let expected = "\
 # HELP up_seconds Time.
 # TYPE up_seconds gauge

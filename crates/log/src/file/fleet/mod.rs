@@ -62,7 +62,7 @@ macro_rules! is_found {
         #[test]
         #[cfg(not(feature = "ack-before-append"))]
         fn $name() {
-            assert!(found(Mutant::$mutant, seeds(400)).is_some(), "{:?} was not found", Mutant::$mutant);
+            assert!(found(Mutant::$mutant, seeds(1500)).is_some(), "{:?} was not found", Mutant::$mutant);
         }
     )* };
 }
