@@ -47,7 +47,7 @@ pub use eval::{
     IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,
 };
 pub use group::GroupBy;
-pub use operation::{Extras, Operation, build, gathered, is_operation};
+pub use operation::{Extras, Operation, build, check_source, gathered, is_operation};
 pub use order::{Direction, Order, SortKey, compare, sort, sort_key};
 pub use pipeline::{Pipeline, Tally};
 pub use scope::Scope;

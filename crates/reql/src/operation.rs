@@ -15,6 +15,7 @@ use crate::op::string::{code_points, slice_code_points};
 use crate::order::{self, Order};
 use crate::pipeline::Pipeline;
 use crate::select::Predicate;
+use crate::signature::Op;
 use crate::stream::{self, ArrayItems, Emit, Fold, Items, Join, Joined, Offsets, Slice, Sliced, Stepped};
 use crate::terminal::{Partial, Taken, Terminal};
 use crate::transform::{self, Flow, Transform};
@@ -107,10 +108,6 @@ impl Operation {
             Operation::Fold(fold) => match fold.clone().over(items, env)? {
                 Emit::Value(value) => return Ok(Value::Datum(value)),
                 Emit::Stream(emitted) => Box::new(emitted),
-            },
-            Operation::Terminal(_, Terminal::Distinct) => match self.end(&mut *items, env)? {
-                Datum::Array(distinct) => Box::new(ArrayItems::new(distinct)),
-                other => return Ok(Value::Datum(other)),
             },
             Operation::OrderBy(orders) => {
                 let items = stream::collect(&mut *items, env)?;
@@ -237,6 +234,17 @@ impl Operation {
             | Operation::IsEmpty
             | Operation::Sample(_) => true,
         }
+    }
+}
+
+/// Fails if a term takes a sequence and nothing else, and looks at it before its other arguments,
+/// and `single` is none. Source: the order of arguments in terms/seq.cc of RethinkDB 2.4.
+pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
+    let first = matches!(op, Op::Map | Op::ConcatMap | Op::Reduce | Op::Fold | Op::Contains);
+    match single {
+        Datum::Array(_) => Ok(()),
+        single if first => Err(EvalError::not_a_sequence(single).at(0)),
+        _ => Ok(()),
     }
 }
 

@@ -227,8 +227,9 @@ fn matches(pattern: &Object, item: &Datum) -> Result<bool, EvalError> {
     if pseudo::is_literal(pattern) {
         return Ok(pattern.get(pseudo::LITERAL_VALUE).is_some_and(|value| value == *item));
     }
-    let Datum::Object(item) = item else { return Err(EvalError::type_error("OBJECT", item)) };
     for (field, wanted) in pattern.iter() {
+        // Asked only now: an empty pattern fits everything.
+        let Datum::Object(item) = item else { return Err(EvalError::type_error("OBJECT", item)) };
         let found = item.get(&field).ok_or_else(|| EvalError::no_attribute(&field, item))?;
         let holds = match (&wanted, &found) {
             (Datum::Object(inner), Datum::Object(_)) => crate::deep::level(|| matches(inner, &found))?,

@@ -36,6 +36,9 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if let Some(answer) = field(call.op, &source, rest) {
         return answer.map(Value::Datum);
     }
+    if let Value::Datum(single) = &source {
+        operation::check_source(call.op, single)?;
+    }
     match operation(call, place, IndexOption::Refuse)? {
         Some(operation) => operation.apply(source, place.env),
         None => Err(super::not_here(call.op)),

@@ -1,6 +1,6 @@
 //! `format`: a template whose `{name}` fields are filled from an object.
 
-use datum::{Datum, Object, Text};
+use datum::{Datum, Text};
 
 use super::coerce;
 use crate::EvalError;
@@ -8,10 +8,13 @@ use crate::args::{Args, check_text};
 
 /// `format`: the template with every `{name}` replaced by that member of the object, as a string.
 pub fn format(args: &Args<'_>) -> Result<Datum, EvalError> {
-    fill(args.string(0)?, args.object(1)?).map(Datum::from)
+    let template = args.string(0)?;
+    args.datum(1)?;
+    fill(template, args).map(Datum::from)
 }
 
-fn fill(template: &Text, members: &Object) -> Result<String, EvalError> {
+/// The members are looked at only where the template asks for one.
+fn fill(template: &Text, args: &Args<'_>) -> Result<String, EvalError> {
     let mut filled = String::with_capacity(template.len());
     let mut rest: &str = template;
     while let Some(at) = rest.find(['{', '}']) {
@@ -21,6 +24,7 @@ fn fill(template: &Text, members: &Object) -> Result<String, EvalError> {
         }
         let (name, after) = field_name(&rest[at + 1..])?;
         let name = template.slice_ref(name);
+        let members = args.object(1)?;
         let value = members.get(&name).ok_or_else(|| EvalError::no_attribute(&name, members))?;
         let value = coerce::to_text(&value)?;
         check_text(filled.len() + value.len())?;
