@@ -1,13 +1,17 @@
 //! What every part of one running query shares: the node, who asks, limits, options, the
 //! query's time, and the flag that stops it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use cluster::{Catalog, Node};
 use datum::{Datum, Text, Time};
+use io::Nanos;
 use reql::{Cancel, Chance, Env, EvalError, SeededChance};
 
 use crate::asker::Asker;
+use crate::explain::Trace;
 use crate::limits::BatchLimits;
 use crate::script::ScriptRunner;
 use crate::service::Service;
@@ -34,10 +38,34 @@ pub(crate) struct Cx {
     pub chance: SeededChance,
     /// Whether this is a question of another node, which may not lead to further ones.
     pub served: bool,
+    /// What it does is written down here, when somebody wants to know.
+    pub trace: Option<Arc<Trace>>,
     /// Its scripts in JavaScript.
     pub scripts: Arc<ScriptRunner>,
     /// This very context, for streams and threads that live on.
     pub me: Weak<Cx>,
+}
+
+/// Counts the rows that a query looks at.
+#[derive(Clone)]
+pub(crate) struct Seen {
+    service: Arc<Service>,
+    trace: Option<Arc<Trace>>,
+}
+
+impl Seen {
+    /// For the rows of this query.
+    pub fn of(cx: &Cx) -> Seen {
+        Seen { service: cx.service.clone(), trace: cx.trace.clone() }
+    }
+
+    /// So many rows were looked at.
+    pub fn rows(&self, count: usize) {
+        self.service.counters().rows_read.fetch_add(count as u64, Ordering::Relaxed);
+        if let Some(trace) = &self.trace {
+            trace.looked_at(count);
+        }
+    }
 }
 
 /// What an evaluation knows besides its arguments, as it travels to other nodes.
@@ -84,9 +112,15 @@ impl Cx {
             cancel,
             chance: SeededChance::new(around.seed),
             served: true,
+            trace: None,
             scripts: Arc::default(),
             me: me.clone(),
         })
+    }
+
+    /// How long it is since then.
+    pub fn since(&self, started: Nanos) -> Duration {
+        self.node().clock().now().since(started)
     }
 
     /// The node.

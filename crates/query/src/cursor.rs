@@ -66,7 +66,7 @@ impl Cursor {
             }
             filling.push(item)?;
         };
-        let profile = self.profile.map(|profile| profile.finish(self.now()));
+        let profile = self.profile.clone().map(|profile| profile.finish(self.now()));
         Ok(Batch { items: filling.items, done, profile })
     }
 

@@ -7,22 +7,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cluster::{ServerId, ShardHandle};
 use datum::{Datum, KeyRange};
 use reql::Terminal;
 use reql::stream::Items;
-use reql::{Env, EvalError};
+use reql::{Env, ErrorClass, EvalError};
 use reql::{Pipeline, Tally};
 use shard::ReadError;
 use storage::Direction;
 
-use crate::context::Cx;
+use crate::context::{Cx, Seen};
 use crate::failure::read_failed;
 use crate::far::{FarTally, Patience, Site, fresh, unreadable};
 use crate::order::KeyOrder;
-use crate::stream::{Found, IndexPart, Pipe, RowPart, RowSource, Source};
+use crate::stream::{Found, IndexPart, OrderSeen, Pipe, RowPart, RowSource, Source, plan};
 use crate::table::StoredTable;
 
 /// Below this many bytes a range is not worth cutting up.
@@ -33,16 +32,48 @@ const PIECES_PER_THREAD: usize = 4;
 /// The value of a chain of terms that ends the sequence.
 pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
     let pipeline = Pipeline { steps: pipe.steps.into_iter().chain(pipeline.steps).collect(), ..pipeline };
-    match pipe.source {
+    let Source::Rows(rows) = pipe.source else { return gather_from(cx, pipe.source, pipeline) };
+    match plan::found(cx, &rows, &pipeline.steps, order_seen(&pipeline)) {
+        None => gather_from(cx, Source::Rows(rows), pipeline),
+        Some(found) => match gather_from(cx, Source::Rows(found), pipeline.clone()) {
+            // Nobody named the index, so it does not matter that it is gone.
+            Err(error) if error.class() == ErrorClass::OpFailed => {
+                gather_from(cx, Source::Rows(rows), pipeline)
+            }
+            answer => answer,
+        },
+    }
+}
+
+fn gather_from(cx: &Cx, source: Source, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    match source {
         Source::Rows(rows) if is_plain_count(&pipeline) => {
+            if let Some(trace) = &cx.trace {
+                trace.read(rows.note(cx, vec!["count (kept, or of keys)".to_owned()]));
+            }
             let count = count(cx, &rows)?;
             Ok(reql::Value::Datum(Datum::Number(count as f64)))
         }
         Source::Rows(rows) if pipeline.is_closed() && !merges(&rows) => scan(cx, rows, pipeline),
         source => {
             let items = Pipe::of_source(source).open(cx)?;
+            if let Some(trace) = &cx.trace {
+                pipeline.names().into_iter().for_each(|name| trace.top(name));
+            }
             walk(cx, items, &pipeline)
         }
+    }
+}
+
+/// Whether what is made of the rows shows in which order they came.
+fn order_seen(pipeline: &Pipeline) -> OrderSeen {
+    match pipeline.terminal {
+        Terminal::Count | Terminal::Sum(_) | Terminal::Avg(_) | Terminal::Distinct => OrderSeen::No,
+        Terminal::Collect
+        | Terminal::Min(_)
+        | Terminal::Max(_)
+        | Terminal::Reduce(_)
+        | Terminal::Top { .. } => OrderSeen::Yes,
     }
 }
 
@@ -159,7 +190,8 @@ fn count_for<P: Local>(cx: &Cx, rows: &RowSource, patience: &mut Patience) -> Re
 
 /// The number of rows of each shard, in key order.
 pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalError> {
-    let whole = RowSource { table: table.clone(), range: KeyRange::all(), order: KeyOrder::Any, index: None };
+    let (range, order) = (KeyRange::all(), KeyOrder::Any);
+    let whole = RowSource { table: table.clone(), range, order, index: None, most: None };
     let ask = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
         Some(Site::Near(near)) => RowPart::of(near, range).map(|part| Run::Near(vec![part])),
         Some(Site::Far(server)) => Ok(Run::Asked(FarTally::ask_count(cx, server, whole.part(vec![range])))),
@@ -231,11 +263,16 @@ fn walk(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql:
 
 /// Rows that stay where they are.
 fn scan(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    let started = cx.node().clock().now();
+    let note = cx.trace.as_ref().map(|trace| trace.read(rows.note(cx, pipeline.names())));
     let (work, patience) = (Arc::new(pipeline), &mut Patience::new());
     let all = match rows.index {
         Some(_) => tally_for::<IndexPart>(cx, &rows, &work, patience)?,
         None => tally_for::<RowPart>(cx, &rows, &work, patience)?,
     };
+    if let Some((trace, note)) = cx.trace.as_ref().zip(note) {
+        trace.done(note, cx.since(started));
+    }
     work.finish(all)
 }
 
@@ -360,6 +397,7 @@ fn scan_piece(
 ) -> Result<Tally, EvalError> {
     let env = cx.closed_env();
     let mut tally = pipeline.start();
+    let (seen, started, mut rows) = (Seen::of(cx), cx.node().clock().now(), 0);
     let mut scan = piece.snapshot.scan(&piece.range, direction).to_the_end();
     let mut used = None;
     loop {
@@ -367,12 +405,18 @@ fn scan_piece(
             Some(used) => scan.next_batch_after(used),
             None => scan.next_batch(),
         };
-        let Some(batch) = next.map_err(|error| read_failed(&error))? else { return Ok(tally) };
+        let Some(batch) = next.map_err(|error| read_failed(&error))? else {
+            if let Some(trace) = &cx.trace {
+                trace.piece(cx.since(started), rows);
+            }
+            return Ok(tally);
+        };
         for i in 0..batch.len() {
             let row = batch.object(i).map_err(|error| read_failed(&error))?;
             push(pipeline, &mut tally, Datum::Object(row), &env)?;
         }
-        cx.service.counters().rows_read.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        rows += batch.len() as u64;
+        seen.rows(batch.len());
         used = Some(batch);
     }
 }

@@ -7,7 +7,8 @@
 //! - [`Session::run`]: any query, on a thread that may block; [`Session::point`]: the reads and
 //!   writes of one row that need none
 //! - [`Answer`], [`Cursor`], [`Batch`]: what comes back
-//! - [`Links`], [`QuestionDesk`]: what is asked of other nodes, and what they ask
+//! - [`Links`], [`QuestionDesk`]: what is asked of other nodes, and what they ask ([`question_again`]
+//!   for whoever tests its bytes)
 
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod edit;
 mod error;
 mod eval;
 mod everywhere;
+mod explain;
 mod failure;
 mod far;
 mod gather;
@@ -61,6 +63,7 @@ pub use client::Client;
 pub use cursor::{Batch, Cursor};
 pub use desk::QuestionDesk;
 pub use error::QueryError;
+pub use far::question_again;
 pub use http::{Auth, HttpFailure, HttpRequest, HttpResponse, Method, Web, WebSession};
 pub use limits::BatchLimits;
 pub use links::Links;

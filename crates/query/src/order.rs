@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use datum::{Datum, Text};
+use datum::key::bound_position;
+use datum::{Datum, KeyBound, KeyRange, Text};
 use reql::geo::{LazyShape, nearest};
 use reql::{Env, EvalError};
-use shard::{Bounds, IndexId, IndexPlace};
+use shard::{Bounds, IndexId, IndexPlace, Side};
 use storage::Direction;
 
 /// The order rows come in.
@@ -88,4 +89,19 @@ pub(crate) struct Placed {
 pub(crate) trait PlacedItems: Send {
     /// The next one.
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError>;
+}
+
+/// The range of primary keys between `bounds`. Bounds that cannot be keys select by ReQL's total order.
+pub(crate) fn primary_range(bounds: &Bounds) -> KeyRange {
+    let start = match (&bounds.left, bounds.left_side) {
+        (Datum::MinVal, _) => KeyBound::Unbounded,
+        (left, Side::Closed) => KeyBound::Included(bound_position(left)),
+        (left, Side::Open) => KeyBound::Excluded(bound_position(left)),
+    };
+    let end = match (&bounds.right, bounds.right_side) {
+        (Datum::MaxVal, _) => KeyBound::Unbounded,
+        (right, Side::Closed) => KeyBound::Included(bound_position(right)),
+        (right, Side::Open) => KeyBound::Excluded(bound_position(right)),
+    };
+    KeyRange { start, end }
 }

@@ -1,30 +1,40 @@
-//! What a query reports of itself when it is asked to: how long it took.
+//! What a query reports of itself when it is asked to: what it did and how long that took.
 
-use datum::{Datum, Text};
+use std::sync::Arc;
+
+use datum::Datum;
 use io::Nanos;
+use reql::Term;
 use reql::wire::Query;
 
+use crate::explain::{self, Trace};
+
 /// A profile being taken.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Profile {
     started: Nanos,
+    what: String,
+    trace: Arc<Trace>,
 }
 
 impl Profile {
     /// A profile from `now` on, if the query asks for one.
     pub fn of(query: &Query, now: Nanos) -> Option<Profile> {
-        query.flag("profile").then_some(Profile { started: now })
+        let profile = || Profile { started: now, what: String::new(), trace: Arc::default() };
+        query.flag("profile").then(profile)
+    }
+
+    /// Takes down what the evaluation of `term` leaves in `trace`.
+    pub fn follow(&mut self, term: &Term, trace: Arc<Trace>) {
+        self.what = match term.as_call() {
+            Some(call) => format!("Evaluating {}.", call.op.name().to_lowercase()),
+            None => "Evaluating datum.".to_owned(),
+        };
+        self.trace = trace;
     }
 
     /// The list of tasks a client gets.
     pub fn finish(self, now: Nanos) -> Datum {
-        let milliseconds = now.since(self.started).as_secs_f64() * 1000.0;
-        let task = [
-            ("description", "Evaluating the query.".into()),
-            ("duration(ms)", Datum::Number(milliseconds)),
-            ("sub_tasks", Datum::empty_array()),
-        ];
-        let task = task.into_iter().map(|(name, value)| (Text::from_static(name), value));
-        vec![Datum::Object(task.collect())].into()
+        vec![explain::task(&self.what, now.since(self.started), self.trace.tasks())].into()
     }
 }

@@ -1,7 +1,6 @@
 //! Reading rows of a table: one by key, or the rows of a system table in order.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 
 use cluster::ServerId;
 use datum::{Datum, KeyRange, Object, PrimaryKey};
@@ -9,8 +8,9 @@ use reql::EvalError;
 use shard::ReadError;
 
 use crate::access;
-use crate::context::Cx;
+use crate::context::{Cx, Seen};
 use crate::everywhere;
+use crate::explain::Read;
 use crate::failure::{key_error, read_failed};
 use crate::far::{FarKeys, Fitness, Patience, Site, fresh, unreadable};
 use crate::order::KeyOrder;
@@ -39,6 +39,10 @@ pub(crate) fn system_row(cx: &Cx, system: &SystemRef, key: &Datum) -> Result<Opt
 
 /// The rows of `table` under `keys`, in their order; null where there is none.
 pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Result<Vec<Datum>, EvalError> {
+    if let Some(trace) = &cx.trace {
+        let (db, name) = (&table.handle.db.name, &table.handle.config.name);
+        trace.read(Read::of_keys(format!("{db}.{name}"), keys.len()));
+    }
     let mut rows = vec![Datum::Null; keys.len()];
     let mut waiting: Vec<usize> = (0..keys.len()).collect();
     let mut patience = Patience::new();
@@ -69,7 +73,7 @@ fn try_rows(
             Some(Site::Near(shard)) if !fitness.allows(shard) => moved.push(*i),
             Some(Site::Near(shard)) => match shard.get(&keys[*i]) {
                 Ok(row) => {
-                    cx.service.counters().rows_read.fetch_add(1, Ordering::Relaxed);
+                    Seen::of(cx).rows(1);
                     rows[*i] = row.map_or(Datum::Null, Datum::Object);
                 }
                 Err(ReadError::Elsewhere { .. }) => moved.push(*i),

@@ -13,6 +13,7 @@ use crate::client::Client;
 use crate::context::Cx;
 use crate::cursor::{Cursor, check_json};
 use crate::error::QueryError;
+use crate::explain::{self, Trace};
 use crate::jobs::{Job, JobEntry};
 use crate::limits::{self, BatchLimits};
 use crate::profile::Profile;
@@ -40,14 +41,28 @@ impl Session {
         let Some(term) = &query.term else {
             return Err(CompileError::client("Query has no term.").into());
         };
-        let profile = Profile::of(query, self.service.node().clock().now());
-        let cx = self.context(query, cancel)?;
+        let started = self.service.node().clock().now();
+        let mut profile = Profile::of(query, started);
+        let trace = (profile.is_some() || query.flag("explain")).then(Arc::<Trace>::default);
+        if let (Some(profile), Some(trace)) = (&mut profile, &trace) {
+            profile.follow(term, trace.clone());
+        }
+        let cx = self.context(query, cancel, trace.clone())?;
+        if query.flag("explain") && explain::writes(term) {
+            let why = "Cannot explain a query that writes: it would have to be carried out.";
+            return Err(EvalError::logic(why).into());
+        }
         let job = self.enter(&cx, term);
         let value = match cx.eval(term, &Scope::empty()) {
             Ok(value) => value,
             Err(error) => return Err(job.explain(error).into()),
         };
-        let answer = answer(cx, value, job, profile)?;
+        let mut answer = answer(cx, value, job, profile.clone())?;
+        if let Some(trace) = trace.filter(|_| query.flag("explain")) {
+            let read = read_to_the_end(&mut answer)?;
+            let took = self.service.node().clock().now().since(started);
+            answer = Answer::Atom(trace.explanation(term, read, took));
+        }
         let profile = match &answer {
             Answer::Atom(_) => profile.map(|profile| profile.finish(self.service.node().clock().now())),
             Answer::Stream(_) => None,
@@ -55,8 +70,13 @@ impl Session {
         Ok(Answered { answer, profile })
     }
 
-    fn context(&self, query: &Query, cancel: Arc<Cancel>) -> Result<Arc<Cx>, QueryError> {
-        let bare = |asker: Asker| self.cx(asker, Settings::default(), cancel.clone());
+    fn context(
+        &self,
+        query: &Query,
+        cancel: Arc<Cancel>,
+        trace: Option<Arc<Trace>>,
+    ) -> Result<Arc<Cx>, QueryError> {
+        let bare = |asker: Asker| self.cx(asker, Settings::default(), cancel.clone(), None);
         let (globals, default_db) = globals(query, &self.client.user, bare)?;
         limits::check_feed_queue(&globals)?;
         let settings = Settings {
@@ -65,10 +85,16 @@ impl Session {
             globals,
             default_db,
         };
-        Ok(self.cx(Asker::User(self.client.user.clone()), settings, cancel))
+        Ok(self.cx(Asker::User(self.client.user.clone()), settings, cancel, trace))
     }
 
-    fn cx(&self, asker: Asker, settings: Settings, cancel: Arc<Cancel>) -> Arc<Cx> {
+    fn cx(
+        &self,
+        asker: Asker,
+        settings: Settings,
+        cancel: Arc<Cancel>,
+        trace: Option<Arc<Trace>>,
+    ) -> Arc<Cx> {
         let node = self.service.node();
         let now = Time::new(node.clock().unix().as_secs_f64(), 0);
         let seed = node.random().next_u64();
@@ -83,6 +109,7 @@ impl Session {
             cancel,
             chance: SeededChance::new(seed),
             served: false,
+            trace: trace.clone(),
             scripts: Arc::default(),
             me: me.clone(),
         })
@@ -177,6 +204,19 @@ fn global(term: &Term, bare: impl FnOnce() -> Arc<Cx>) -> Result<Global, EvalErr
     match cx.eval(term, &Scope::empty())? {
         Value::Db(db) => Ok(Global::Db(db)),
         other => other.into_datum(&cx).map(Global::Datum),
+    }
+}
+
+/// Reads an answer that nobody wants to see.
+fn read_to_the_end(answer: &mut Answer) -> Result<explain::Answered, EvalError> {
+    let Answer::Stream(cursor) = answer else { return Ok(explain::Answered { kind: "value", items: 1 }) };
+    let mut items = 0;
+    loop {
+        let batch = cursor.next_batch()?;
+        items += batch.items.len() as u64;
+        if batch.done {
+            return Ok(explain::Answered { kind: "stream", items });
+        }
     }
 }
 

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use datum::key::bound_position;
-use datum::{Datum, KeyBound, KeyRange, Text};
+use datum::{KeyRange, Text};
 use reql::EvalError;
-use shard::{Bounds, Side};
+use shard::Bounds;
 
 use crate::context::Cx;
+use crate::order::primary_range;
 use crate::read;
 use crate::seq::Seq;
 use crate::stream::{IndexItems, IndexRead, KeyOrder, Pipe, RowSource, Source, Wanted};
@@ -53,7 +53,7 @@ impl Slice {
     pub fn source(&self, cx: &Cx, items: IndexItems) -> Result<Source, EvalError> {
         let index = self.table.index(&self.index_name())?;
         let rows = |table: &StoredTable, range, index| {
-            Source::Rows(RowSource { table: table.clone(), range, order: self.order, index })
+            Source::Rows(RowSource { table: table.clone(), range, order: self.order, index, most: None })
         };
         Ok(match (&self.table, index) {
             (TableRef::Stored(table), Index::Secondary(index)) => {
@@ -73,19 +73,4 @@ impl Slice {
     fn range(&self) -> KeyRange {
         self.bounds.as_ref().map_or_else(KeyRange::all, primary_range)
     }
-}
-
-/// The range of primary keys between `bounds`. Bounds that cannot be keys select by ReQL's total order.
-fn primary_range(bounds: &Bounds) -> KeyRange {
-    let start = match (&bounds.left, bounds.left_side) {
-        (Datum::MinVal, _) => KeyBound::Unbounded,
-        (left, Side::Closed) => KeyBound::Included(bound_position(left)),
-        (left, Side::Open) => KeyBound::Excluded(bound_position(left)),
-    };
-    let end = match (&bounds.right, bounds.right_side) {
-        (Datum::MaxVal, _) => KeyBound::Unbounded,
-        (right, Side::Closed) => KeyBound::Included(bound_position(right)),
-        (right, Side::Open) => KeyBound::Excluded(bound_position(right)),
-    };
-    KeyRange { start, end }
 }

@@ -31,6 +31,14 @@ fn every_case_says_what_its_file_says() {
     run_all(House::new);
 }
 
+#[test]
+fn explanations_say_what_a_node_with_all_rows_does() {
+    let house = RefCell::new(House::new());
+    cases::run(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/near"), |directive, input| {
+        answer(&house, House::new, directive, input)
+    });
+}
+
 /// The seed of what is lost.
 const LOSSES: u64 = 4711;
 

@@ -145,6 +145,15 @@ impl Pipeline {
         }
     }
 
+    /// What is done to the items, in order, for people.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let names = self.steps.iter().map(Transform::name);
+        let group = self.group.iter().map(|_| "group");
+        let later = self.grouped_steps.iter().map(Transform::name);
+        names.chain(group).chain(later).chain([self.terminal.name()]).map(str::to_owned).collect()
+    }
+
     /// Whether everything it calls can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -12,6 +12,7 @@ use crate::args::finite;
 use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
+use crate::order::{self, Order, SortKey};
 use crate::select::Selector;
 
 /// What becomes of the items.
@@ -33,6 +34,13 @@ pub enum Terminal {
     Reduce(Closure),
     /// The different items, ascending.
     Distinct,
+    /// The first of the items in an order: `order_by` and `limit`. Of equal items the earlier come first.
+    Top {
+        /// The order.
+        orders: Vec<Order>,
+        /// How many.
+        most: usize,
+    },
 }
 
 /// What is known after some of the items.
@@ -55,6 +63,9 @@ pub enum Partial {
     Reduced(Option<Datum>),
     /// For `Distinct`.
     Set(BTreeSet<Datum>),
+    /// For `Top`: what may be among the first. As many as are wanted are in order once there have been
+    /// more than twice as many.
+    Top(Vec<(SortKey, Datum)>),
 }
 
 /// Whether an item counted for anything. A group of items none of which did does not exist.
@@ -77,6 +88,7 @@ impl Terminal {
             Terminal::Min(_) | Terminal::Max(_) => Partial::Best(None),
             Terminal::Reduce(_) => Partial::Reduced(None),
             Terminal::Distinct => Partial::Set(BTreeSet::new()),
+            Terminal::Top { .. } => Partial::Top(Vec::new()),
         }
     }
 
@@ -118,6 +130,10 @@ impl Terminal {
                 set.insert(item);
                 env.check_array(set.len())?;
             }
+            (Terminal::Top { orders, most }, Partial::Top(items)) => {
+                let key = order::sort_key(orders, &item, env)?;
+                add_to_top(orders, *most, items, (key, item));
+            }
             _ => return Err(mixed_up()),
         }
         Ok(Taken::Yes)
@@ -147,6 +163,10 @@ impl Terminal {
                 set.append(&mut more);
                 env.check_array(set.len())?;
             }
+            (Partial::Top(items), Partial::Top(more)) => {
+                let Terminal::Top { orders, most } = self else { return Err(mixed_up()) };
+                more.into_iter().for_each(|item| add_to_top(orders, *most, items, item));
+            }
             _ => return Err(mixed_up()),
         }
         Ok(())
@@ -166,7 +186,29 @@ impl Terminal {
             (_, Partial::Reduced(reduced)) => {
                 reduced.ok_or_else(|| EvalError::non_existence("Cannot reduce over an empty stream."))
             }
+            (Terminal::Top { orders, most }, Partial::Top(mut items)) => {
+                items.sort_by(|(a, _), (b, _)| order::compare(orders, a, b));
+                items.truncate(*most);
+                Ok(Datum::Array(items.into_iter().map(|(_, item)| item).collect()))
+            }
+            (_, Partial::Top(_)) => Err(mixed_up()),
             (_, Partial::Set(set)) => Ok(Datum::Array(set.into_iter().collect::<Array>())),
+        }
+    }
+
+    /// The term, for people.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Terminal::Collect => "collect",
+            Terminal::Count => "count",
+            Terminal::Sum(_) => "sum",
+            Terminal::Avg(_) => "avg",
+            Terminal::Min(_) => "min",
+            Terminal::Max(_) => "max",
+            Terminal::Reduce(_) => "reduce",
+            Terminal::Distinct => "distinct",
+            Terminal::Top { .. } => "order_by and limit (the first are kept)",
         }
     }
 
@@ -179,6 +221,7 @@ impl Terminal {
             | Terminal::Min(selector)
             | Terminal::Max(selector) => selector.as_ref().is_none_or(Selector::is_closed),
             Terminal::Reduce(closure) => closure.func.closed,
+            Terminal::Top { orders, .. } => orders.iter().all(|order| order.selector.is_closed()),
             Terminal::Collect | Terminal::Count | Terminal::Distinct => true,
         }
     }
@@ -210,6 +253,19 @@ fn compared(
             Ok(value.map(Some))
         }
     }
+}
+
+/// Adds an item unless there are enough that come before it. What cannot be wanted any more is thrown
+/// away now and then, so that adding costs little and never more than twice as much is held.
+fn add_to_top(orders: &[Order], most: usize, items: &mut Vec<(SortKey, Datum)>, new: (SortKey, Datum)) {
+    /// So many are held without a look.
+    const SLACK: usize = 64;
+    let full = most.saturating_mul(2).saturating_add(SLACK);
+    if items.len() >= full {
+        items.sort_by(|(a, _), (b, _)| order::compare(orders, a, b));
+        items.truncate(most);
+    }
+    items.push(new);
 }
 
 fn empty(what: &str, term: &str) -> EvalError {

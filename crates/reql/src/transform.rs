@@ -131,6 +131,25 @@ impl Transform {
         }
     }
 
+    /// The term, for people.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Transform::Map(_) => "map",
+            Transform::ConcatMap(_) => "concat_map",
+            Transform::Filter(_) => "filter",
+            Transform::Matching(_) => "filter (of count)",
+            Transform::Field { term, .. } => term,
+            Transform::Pluck(_) => "pluck",
+            Transform::Without(_) => "without",
+            Transform::HasFields(_) => "has_fields",
+            Transform::WithFields(_) => "with_fields",
+            Transform::Shape(_) => "intersects or includes",
+            Transform::Merge(_) => "merge",
+            Transform::Zip => "zip",
+        }
+    }
+
     /// Whether everything the step calls can run inside a shard.
     #[must_use]
     pub fn is_closed(&self) -> bool {

@@ -53,7 +53,7 @@ impl Query {
     }
 
     /// Whether an option that is read before anything runs is literally true
-    /// (`noreply`, `profile`).
+    /// (`noreply`, `profile`, `explain`).
     #[must_use]
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.optarg(name), Some(Term::Datum(value)) if value.is_truthy())
@@ -63,10 +63,11 @@ impl Query {
 /// Options of a query that no term has.
 ///
 /// The last ones are the drivers' own business; some drivers send them all the same.
-const RUN_OPTIONS: [&str; 18] = [
+const RUN_OPTIONS: [&str; 19] = [
     "db",
     "noreply",
     "profile",
+    "explain",
     "read_mode",
     "durability",
     "array_limit",

@@ -73,6 +73,11 @@ impl Session for NodeSession {
                 let answer = answer.map(atom).map_err(Failure::from);
                 Begun { noreply, kind: QueryKind::PointRead, work: Work::Done(answer) }
             }
+            Some(PointAnswer::Rows(items)) => {
+                let batch = Batch { items, done: true, notes: Vec::new(), profile: None };
+                let work = Work::Done(Ok(Answer::Stream { batch, cursor: None }));
+                Begun { noreply, kind: QueryKind::Read, work }
+            }
             Some(PointAnswer::FarRead(read)) => {
                 let answer = async move { read.await.map(atom).map_err(Failure::from) };
                 Begun { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }

@@ -17,6 +17,7 @@ pub struct RowScan {
     scan: Box<dyn Scan>,
     table: TableId,
     block_bytes: usize,
+    rows_left: usize,
     // The batch that `next` hands out of, and how many rows it has given.
     batch: Option<RowBatch>,
     given: usize,
@@ -24,13 +25,20 @@ pub struct RowScan {
 
 impl RowScan {
     pub(crate) fn new(scan: Box<dyn Scan>, table: TableId) -> RowScan {
-        RowScan { scan, table, block_bytes: BLOCK_BYTES_MIN, batch: None, given: 0 }
+        RowScan { scan, table, block_bytes: BLOCK_BYTES_MIN, rows_left: usize::MAX, batch: None, given: 0 }
     }
 
     /// Asks for full blocks from the start, because all rows will be read.
     #[must_use]
     pub fn to_the_end(mut self) -> RowScan {
         self.block_bytes = BLOCK_BYTES_MAX;
+        self
+    }
+
+    /// Reads no more than `rows` rows.
+    #[must_use]
+    pub fn at_most(mut self, rows: usize) -> RowScan {
+        self.rows_left = rows;
         self
     }
 
@@ -67,8 +75,10 @@ impl RowScan {
     fn fill(&mut self, mut filling: Filling) -> Result<Option<RowBatch>, ReadError> {
         let limit_bytes = self.block_bytes;
         self.block_bytes = (self.block_bytes * 4).min(BLOCK_BYTES_MAX);
-        while let Some((key, row)) = self.scan.next()? {
+        while self.rows_left > 0 {
+            let Some((key, row)) = self.scan.next()? else { break };
             filling.push(&key[TableId::BYTES..], row);
+            self.rows_left -= 1;
             // The next row is probably as large as this one.
             if filling.bytes() + key.len() + row.len() > limit_bytes {
                 break;

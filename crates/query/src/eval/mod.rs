@@ -12,7 +12,7 @@ use reql::{Call, Closure, EvalError, Op, OpenTerms, OpenValue, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
-use crate::term::{insert, update};
+use crate::term::{insert, order_by, update};
 use crate::value::Value;
 
 /// Stack that must be left before another level is entered.
@@ -51,10 +51,10 @@ impl Cx {
 
     fn open_call(&self, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
         self.check_cancel()?;
-        if matches!(call.op, Op::Update | Op::Replace) {
-            update::check_deterministic(self, call, scope)?;
-        }
         if call.traits.splices {
+            if matches!(call.op, Op::Update | Op::Replace) {
+                update::check_deterministic(self, call, scope)?;
+            }
             let spliced = reql::splice(call, scope, &self.env())?;
             return self.plain_call(&spliced, scope);
         }
@@ -74,6 +74,11 @@ impl Cx {
             Op::Update | Op::Replace => update::update(self, call, scope),
             Op::Insert => insert::insert(self, call, scope),
             op if dispatch::is_over_sequence(call) => {
+                if op == Op::Limit
+                    && let Some(first) = order_by::first_of_ordered(self, call, scope)
+                {
+                    return first;
+                }
                 let Some(first) = call.args.first() else {
                     return Err(EvalError::internal(format!("{} without arguments", op.name())));
                 };
@@ -93,7 +98,7 @@ impl Cx {
     }
 
     /// A term over a sequence, whose first argument was evaluated.
-    fn apply_to(&self, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
+    pub(crate) fn apply_to(&self, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
         match first {
             Value::Grouped(groups) => grouped::apply(self, call, scope, groups),
             first => dispatch::over_sequence(self, call, scope, first),

@@ -28,3 +28,10 @@ pub(crate) use question::{Edits, Part, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
 pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
 pub(crate) use write::{FarWrite, WriteTo};
+
+/// A question of another node, read and written again: what it may hold is what came.
+///
+/// Fails when the bytes are no question.
+pub fn question_again(bytes: bytes::Bytes) -> Result<bytes::Bytes, reql::travel::Garbled> {
+    Question::from_bytes(bytes).map(|question| question.to_bytes())
+}

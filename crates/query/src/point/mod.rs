@@ -1,4 +1,4 @@
-//! The fast path: queries about one row by its primary key, recognised by their shape and answered
+//! The fast path: queries about one row, or reads of a few, by the primary key, recognised by their shape and answered
 //! without a thread of their own. A read is answered at once, a write when its ticket says so.
 //!
 //! Whatever is not quite of the shape (or would be an error) goes the long way, which gives the
@@ -21,15 +21,21 @@ pub use write::PointWrite;
 use crate::access::{self, Need, Place};
 use crate::failure::read_failed;
 use crate::far::{Question, Site};
+use crate::limits::BatchLimits;
 use crate::session::Session;
 use crate::table::ReadMode;
 use far::Again;
-use shape::{Options, Row};
+use shape::{Options, Row, TableName};
 
-/// The answer of a query about one row.
+/// Most keys of a `get_all` that is answered here: no connection should wait long for another.
+const KEYS_MAX: usize = 32;
+
+/// The answer of a query about one row, or a few.
 pub enum PointAnswer {
     /// A read, answered.
     Read(Result<Datum, EvalError>),
+    /// A read of some rows, answered: a stream that ends with them.
+    Rows(Vec<Datum>),
     /// A read on its way to the node that has the row.
     FarRead(FarPoint),
     /// A write on its way.
@@ -37,7 +43,7 @@ pub enum PointAnswer {
 }
 
 impl Session {
-    /// Answers `query` if it is about one row by its primary key, or begins to. `None` means that
+    /// Answers `query` if it is about one row by its primary key (or reads a few), or begins to. `None` means that
     /// it is not, or not simply: [`Session::run`] answers it then. Never blocks on the disk's
     /// writes; a read may wait for the disk to read.
     #[must_use]
@@ -45,6 +51,7 @@ impl Session {
         let Some(Term::Call(call)) = &query.term else { return None };
         let answer = match (call.op, call.args.as_slice()) {
             (Op::Get, _) => self.get(query)?,
+            (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(self.get_all(query, args)?),
             (Op::Insert | Op::Update | Op::Replace | Op::Delete, _) => {
                 PointAnswer::Write(self.begin_write(query, call)?)
             }
@@ -52,6 +59,41 @@ impl Session {
         };
         self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
         Some(answer)
+    }
+
+    /// The rows under a few keys that are written out, all of them here.
+    fn get_all(&self, query: &Query, args: &[Term]) -> Option<Vec<Datum>> {
+        let options = Options::of(query)?;
+        let (table, keys) = args.split_first().filter(|(_, keys)| keys.len() <= KEYS_MAX)?;
+        let name = TableName::of(table)?;
+        let key = |term: &Term| match term {
+            Term::Datum(key) => PrimaryKey::encode(key).ok(),
+            _ => None,
+        };
+        let mut keys: Vec<PrimaryKey> = keys.iter().map(key).collect::<Option<_>>()?;
+        // The order of the long way; a key named twice has its row twice.
+        keys.sort_unstable();
+        let catalog = self.service.node().catalog_guard();
+        let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
+        let place = Place::Table(table.db.id, table.config.id);
+        access::check_user(&catalog, &self.client.user, Need::Read, place).ok()?;
+        let mode = name.mode.or(options.mode).unwrap_or(ReadMode::Single);
+        if mode == ReadMode::Majority {
+            return None;
+        }
+        let (mut rows, mut bytes) = (Vec::with_capacity(keys.len()), 0);
+        for key in &keys {
+            let Site::Near(shard) = self.service.reader(table.shard(key), mode)? else { return None };
+            if let Some(row) = shard.get(key).ok()? {
+                let row = Datum::Object(row);
+                bytes += row.json_size();
+                rows.push(row);
+            }
+        }
+        // More would be more than one batch.
+        let fits = bytes < BatchLimits::default().first().bytes_max;
+        self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        fits.then_some(rows)
     }
 
     fn get(&self, query: &Query) -> Option<PointAnswer> {

@@ -2,8 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::Ordering as Memory;
 
 use datum::{Datum, Object, Text};
 use reql::stream::Items;
@@ -11,15 +9,14 @@ use reql::{Env, EvalError, Order};
 use shard::{IndexDef, IndexPlace, IndexQuery, IndexRows, RowOrder, Shard};
 
 use super::shapes::{MeetingRows, NearestRows};
-use crate::context::Cx;
+use crate::context::{Cx, Seen};
 use crate::failure::index_failed;
 use crate::order::{IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, Wanted};
-use crate::service::Service;
 use crate::table::StoredTable;
 
 /// The rows of one shard.
 pub(crate) struct IndexPart {
-    service: Arc<Service>,
+    seen: Seen,
     table: StoredTable,
     name: Text,
     items: IndexItems,
@@ -60,8 +57,8 @@ impl IndexPart {
             }
             Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes()?, *bounds)),
         };
-        let (service, name, items) = (cx.service.clone(), read.name.clone(), read.items);
-        Ok(IndexPart { service, table: table.clone(), name, items, rows, current: None })
+        let (seen, name, items) = (Seen::of(cx), read.name.clone(), read.items);
+        Ok(IndexPart { seen, table: table.clone(), name, items, rows, current: None })
     }
 
     /// The number of rows left.
@@ -88,24 +85,23 @@ impl IndexPart {
     }
 
     fn row(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
-        let counters = self.service.counters();
         match &mut self.rows {
             PartRows::Values(rows) => {
                 let row = rows.next().map_err(|error| index_failed(&self.table, &self.name, error))?;
                 let Some(row) = row else { return Ok(None) };
-                counters.rows_read.fetch_add(1, Memory::Relaxed);
+                self.seen.rows(1);
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
                 Ok(Some(Placed { item, place: row.place, times: row.times }))
             }
             PartRows::Meeting(rows) => {
-                let row = rows.next(env, &counters.rows_read)?;
+                let row = rows.next(env, &self.seen)?;
                 Ok(row.map(|(row, times)| {
                     let item = of_items(self.items, || Datum::Null, &row);
                     Placed { item, place: IndexPlace::none(), times }
                 }))
             }
             PartRows::Nearest(rows) => {
-                let found = rows.next(env, &counters.rows_read)?;
+                let found = rows.next(env, &self.seen)?;
                 Ok(found.map(|found| {
                     let item = of_items(self.items, || Datum::Number(found.dist_m), &found.value);
                     Placed { item, place: IndexPlace::none(), times: 1 }
@@ -147,7 +143,11 @@ pub(crate) struct Indexed {
 
 impl Indexed {
     /// The rows of all `heads` in this order, in which each has its own.
-    pub fn new(heads: Vec<Box<dyn PlacedItems>>, order: KeyOrder) -> Indexed {
+    pub fn new(mut heads: Vec<Box<dyn PlacedItems>>, order: KeyOrder) -> Indexed {
+        // Where any order will do it is that of the shards; heads are taken from the end.
+        if order == KeyOrder::Any {
+            heads.reverse();
+        }
         Indexed { heads: heads.into_iter().map(|head| (head, None)).collect(), order, current: None }
     }
 

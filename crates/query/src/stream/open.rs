@@ -133,7 +133,7 @@ impl RowSource {
         let mut near = Vec::new();
         let end_near = |near: &mut Vec<RowPart>, stages: &mut VecDeque<Box<dyn Items>>| {
             if !near.is_empty() {
-                let rows = Rows::new(cx, std::mem::take(near), self.order.direction());
+                let rows = Rows::new(cx, std::mem::take(near), self.order.direction()).at_most(self.most);
                 stages.push_back(stepped(Box::new(rows), steps.clone()));
             }
         };
@@ -198,7 +198,7 @@ impl Items for Chain {
 /// Begins to read what another node was asked for and does not have any more.
 fn reopen(cx: &Cx, source: FarSource, patience: Patience) -> Result<Rest, EvalError> {
     let FarSource { table, range, order, index, steps } = source;
-    let rows = RowSource { table, range, order, index };
+    let rows = RowSource { table, range, order, index, most: None };
     match rows.index {
         Some(_) => Ok(Rest::Placed(Box::new(rows.open_indexed(cx, patience)?))),
         None => rows.open_primary(cx, steps, patience).map(Rest::Items),

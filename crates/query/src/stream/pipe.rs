@@ -3,8 +3,9 @@
 
 use datum::Array;
 use reql::stream::{ArrayItems, Items};
-use reql::{EvalError, Transform};
+use reql::{ErrorClass, EvalError, Transform};
 
+use super::plan::{self, OrderSeen};
 use super::rows::RowSource;
 use super::steps::stepped;
 use crate::context::Cx;
@@ -55,6 +56,16 @@ impl Pipe {
         self
     }
 
+    /// Begins to read; no more than the first `most` items will be wanted.
+    pub fn open_first(self, cx: &Cx, most: usize) -> Result<Box<dyn Items>, EvalError> {
+        match self.source {
+            Source::Rows(rows) if self.steps.is_empty() => {
+                Pipe::of_source(Source::Rows(RowSource { most: Some(most), ..rows })).open(cx)
+            }
+            source => Pipe { source, ..self }.open(cx),
+        }
+    }
+
     /// Begins to read.
     pub fn open(self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
         let mut steps = self.steps;
@@ -63,7 +74,23 @@ impl Pipe {
                 // Closed steps are taken where the rows are.
                 let closed = steps.iter().take_while(|step| step.is_closed()).count();
                 let later = steps.split_off(closed);
-                rows.open_stepped(cx, std::mem::replace(&mut steps, later), Patience::new())?
+                let found = plan::found(cx, &rows, &steps, OrderSeen::Yes);
+                if let Some(trace) = &cx.trace {
+                    let names =
+                        |steps: &[Transform]| steps.iter().map(|step| step.name().to_owned()).collect();
+                    trace.read(found.as_ref().unwrap_or(&rows).note(cx, names(&steps)));
+                    later.iter().for_each(|step| trace.top(step.name()));
+                }
+                let first = std::mem::replace(&mut steps, later);
+                let opened = found.map(|found| found.open_stepped(cx, first.clone(), Patience::new()));
+                match opened {
+                    // Nobody named the index, so it does not matter if it is gone.
+                    Some(Err(error)) if error.class() == ErrorClass::OpFailed => {
+                        rows.open_stepped(cx, first, Patience::new())?
+                    }
+                    Some(opened) => opened?,
+                    None => rows.open_stepped(cx, first, Patience::new())?,
+                }
             }
             Source::Items(items) => items,
         };

@@ -1,7 +1,6 @@
 //! Rows of a table as a sequence: a range in the order of its keys.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cluster::IndexConfig;
 use datum::{Datum, KeyRange, PrimaryKey};
@@ -10,11 +9,11 @@ use reql::{Env, EvalError};
 use shard::{Bounds, ReadError, Shard};
 use storage::{Direction, RowBatch, RowScan, TableSnapshot};
 
-use crate::context::Cx;
+use crate::context::{Cx, Seen};
+use crate::explain::{self, Read};
 use crate::failure::read_failed;
-use crate::far::Part;
+use crate::far::{Part, Site};
 use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
-use crate::service::Service;
 use crate::table::{StoredTable, TableRef};
 
 /// A range of a table's rows that nobody reads yet.
@@ -28,6 +27,8 @@ pub(crate) struct RowSource {
     pub order: KeyOrder,
     /// The secondary index they are found by, and ordered by, if it is not the primary key.
     pub index: Option<Arc<IndexRead>>,
+    /// No more rows than these will be wanted, if that is known.
+    pub most: Option<usize>,
 }
 
 /// A part of a range as one shard holds it, at one moment.
@@ -70,7 +71,34 @@ impl RowSource {
     ) -> RowSource {
         let read = IndexRead { id: index.id, name: index.name.clone(), wanted, items };
         let (range, order) = (KeyRange::all(), KeyOrder::Any);
-        RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)) }
+        RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)), most: None }
+    }
+
+    /// How these rows are read, for who wants to know; `on_the_rows` is what is done where they are.
+    pub fn note(&self, cx: &Cx, on_the_rows: Vec<String>) -> Read {
+        let (db, name) = (&self.table.handle.db.name, &self.table.handle.config.name);
+        let by = match &self.index {
+            Some(index) => {
+                let wanted = match &index.wanted {
+                    Wanted::Values(wanted) => explain::wanted(wanted),
+                    Wanted::Meeting(_) => "what meets a shape".to_owned(),
+                    Wanted::Nearest(_) => "what is nearest to a place".to_owned(),
+                };
+                format!("index `{}`: {wanted}", index.name)
+            }
+            None if self.range == KeyRange::all() => "all rows".to_owned(),
+            None => "a range of the primary key".to_owned(),
+        };
+        let sites = self.table.handle.covering(&self.range);
+        let sites: Vec<_> = sites.map(|(shard, _)| cx.service.reader(shard, self.table.read_mode)).collect();
+        let order = match self.order {
+            KeyOrder::Any => "any",
+            KeyOrder::Ascending => "ascending",
+            KeyOrder::Descending => "descending",
+        };
+        let elsewhere = sites.iter().filter(|site| matches!(site, Some(Site::Far(_)))).count();
+        let (table, shards, pieces) = (format!("{db}.{name}"), sites.len(), Vec::new());
+        Read { table, by, order, shards, elsewhere, on_the_rows, took: None, pieces }
     }
 
     /// Some ranges of it, as another node is asked for them.
@@ -83,12 +111,13 @@ impl RowSource {
 
 /// Rows being read.
 pub(crate) struct Rows {
-    service: Arc<Service>,
+    seen: Seen,
     waiting: Vec<RowPart>,
     direction: Direction,
     scan: Option<RowScan>,
     batch: Option<RowBatch>,
     given: usize,
+    most: Option<usize>,
 }
 
 impl Rows {
@@ -96,7 +125,12 @@ impl Rows {
     pub fn new(cx: &Cx, mut parts: Vec<RowPart>, direction: Direction) -> Rows {
         // Parts are taken from the end.
         parts.reverse();
-        Rows { service: cx.service.clone(), waiting: parts, direction, scan: None, batch: None, given: 0 }
+        Rows { seen: Seen::of(cx), waiting: parts, direction, scan: None, batch: None, given: 0, most: None }
+    }
+
+    /// The same, of which no more than `most` will be asked for.
+    pub fn at_most(self, most: Option<usize>) -> Rows {
+        Rows { most, ..self }
     }
 
     /// The next row.
@@ -124,12 +158,17 @@ impl Rows {
                     None => scan.next_batch()?,
                 };
                 if let Some(batch) = &self.batch {
-                    self.service.counters().rows_read.fetch_add(batch.len() as u64, Ordering::Relaxed);
+                    self.seen.rows(batch.len());
+                    self.most = self.most.map(|most| most.saturating_sub(batch.len()));
                     continue;
                 }
             }
             let Some(part) = self.waiting.pop() else { return Ok(false) };
-            self.scan = Some(part.snapshot.scan(&part.range, self.direction));
+            let scan = part.snapshot.scan(&part.range, self.direction);
+            self.scan = Some(match self.most {
+                Some(most) => scan.at_most(most),
+                None => scan,
+            });
         }
     }
 

@@ -2,7 +2,6 @@
 //! is met is asked for its shapes, and those are looked at themselves.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use datum::{Object, PrimaryKey};
 use reql::geo::cover::sought_ranges;
@@ -11,6 +10,7 @@ use reql::geo::{LazyShape, Shape};
 use reql::{Cancel, Env, EvalError};
 use shard::{ShapeHits, ShapeIndex};
 
+use crate::context::Seen;
 use crate::failure::read_failed;
 
 /// More rows than an array may hold would have to be remembered.
@@ -37,12 +37,7 @@ impl Walk {
         Walk { hits, met: HashSet::new() }
     }
 
-    fn next(
-        &mut self,
-        part: &ShapeIndex,
-        env: &Env<'_>,
-        rows_read: &AtomicU64,
-    ) -> Result<Option<Met>, EvalError> {
+    fn next(&mut self, part: &ShapeIndex, env: &Env<'_>, seen: &Seen) -> Result<Option<Met>, EvalError> {
         loop {
             env.check_cancel()?;
             let Some(primary) = self.hits.next().map_err(|error| read_failed(&error))? else {
@@ -52,7 +47,7 @@ impl Walk {
                 continue;
             }
             let row = part.row(&primary).map_err(|error| read_failed(&error))?;
-            rows_read.fetch_add(1, Ordering::Relaxed);
+            seen.rows(1);
             // What is no valid shape, or has no points, is not in the index.
             let of = |value| Shape::of(value, env.cancel).ok().filter(|shape| !shape.is_empty());
             let shapes: Vec<Option<Shape>> = part.index().shapes(&row).iter().map(of).collect();
@@ -84,9 +79,9 @@ impl MeetingRows {
     }
 
     /// The next row, and how many of its shapes are wanted.
-    pub fn next(&mut self, env: &Env<'_>, rows_read: &AtomicU64) -> Result<Option<(Object, u64)>, EvalError> {
+    pub fn next(&mut self, env: &Env<'_>, seen: &Seen) -> Result<Option<(Object, u64)>, EvalError> {
         let wanted = self.wanted.get(env.cancel)?;
-        while let Some(Met { row, shapes, .. }) = self.walk.next(&self.part, env, rows_read)? {
+        while let Some(Met { row, shapes, .. }) = self.walk.next(&self.part, env, seen)? {
             let mut times = 0;
             for shape in shapes.iter().flatten() {
                 times += u64::from(wanted.intersects(shape, env.cancel)?);
@@ -117,18 +112,18 @@ impl NearestRows {
     }
 
     /// The next row, and how far away its shape is.
-    pub fn next(&mut self, env: &Env<'_>, rows_read: &AtomicU64) -> Result<Option<Found<Object>>, EvalError> {
+    pub fn next(&mut self, env: &Env<'_>, seen: &Seen) -> Result<Option<Found<Object>>, EvalError> {
         if self.found.is_none() {
-            self.found = Some(self.search(env, rows_read)?.into_iter());
+            self.found = Some(self.search(env, seen)?.into_iter());
         }
         Ok(self.found.as_mut().and_then(Iterator::next))
     }
 
-    fn search(&self, env: &Env<'_>, rows_read: &AtomicU64) -> Result<Vec<Found<Object>>, EvalError> {
+    fn search(&self, env: &Env<'_>, seen: &Seen) -> Result<Vec<Found<Object>>, EvalError> {
         let mut search = Search::<ShapeKey, Object>::new(self.bounds);
         loop {
             let mut walk = Walk::new(self.part.hits(search.ranges()?));
-            while let Some(Met { primary, row, shapes }) = walk.next(&self.part, env, rows_read)? {
+            while let Some(Met { primary, row, shapes }) = walk.next(&self.part, env, seen)? {
                 for (i, shape) in shapes.iter().enumerate() {
                     let (Some(shape), key) = (shape, (primary.clone(), i)) else { continue };
                     if search.offer(key, shape, row.clone())? && search.len() > env.array_limit {

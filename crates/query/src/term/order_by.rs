@@ -2,7 +2,7 @@
 
 use datum::{Datum, Text};
 use reql::purity::{self, Determinism};
-use reql::{Direction, EvalError, IndexOption, Op, Operation, Order, Term};
+use reql::{Call, Direction, EvalError, IndexOption, Op, Operation, Order, Scope, Term, Terminal};
 
 use crate::context::Cx;
 use crate::seq::Seq;
@@ -45,6 +45,37 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
             with_ties(over.cx, slice, rest)
         }
     }
+}
+
+/// `limit` of what was not ordered by an index: only as many rows as are wanted are kept, where the
+/// rows are. `None` when `limit` is not of that kind.
+pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Option<Result<Value, EvalError>> {
+    let [Term::Call(ordered), Term::Datum(Datum::Number(most))] = limit.args.as_slice() else { return None };
+    let plain = ordered.op == Op::OrderBy && ordered.optarg("index").is_none() && !ordered.traits.splices;
+    let whole = most.fract() == 0.0 && (0.0..=MOST).contains(most);
+    (plain && whole).then(|| top(cx, ordered, *most as usize, limit, scope))
+}
+
+/// More are sorted as they always were.
+const MOST: f64 = 100_000.0;
+
+fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let Some(first) = ordered.args.first() else { return Err(EvalError::internal("ORDER_BY of nothing")) };
+    let first = cx.eval(first, scope).map_err(|error| error.at(0).at(0))?;
+    let lazy = matches!(&first, Value::Table(_) | Value::Seq(Seq { eager: false, .. }));
+    if !lazy {
+        let sorted = cx.apply_to(ordered, scope, first).map_err(|error| error.at(0))?;
+        return cx.apply_to(limit, scope, sorted);
+    }
+    let over = Over { cx, call: ordered, scope, first };
+    check_deterministic(&over).map_err(|error| error.at(0))?;
+    let Operation::OrderBy(orders) = over.operation(IndexOption::Refuse).map_err(|error| error.at(0))? else {
+        return Err(EvalError::internal("ORDER_BY is no order"));
+    };
+    let seq = over.first.into_seq(cx).map_err(|error| error.at(0).at(0))?;
+    let top = sequence::end(cx, seq.pipe, Vec::new(), Terminal::Top { orders, most })
+        .map_err(|error| error.at(0))?;
+    Ok(sequence::selection_of_array(seq.table, Value::of_closed(top)))
 }
 
 /// A range of one index cannot be in the order of another.

@@ -41,6 +41,10 @@ impl Over<'_> {
 /// A term over a table, a part of one, a stream, an array, or (some) a single value.
 pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
     let (cx, op) = (over.cx, over.call.op);
+    let is_table = matches!(over.first, Value::Table(_));
+    if let Value::Datum(single) = &over.first {
+        reql::check_source(op, single)?;
+    }
     let operation = over.operation(IndexOption::Refuse)?;
     let seq = match over.first {
         Value::Table(slice) => slice.into_seq(cx).map_err(|error| error.at(0))?,
@@ -56,19 +60,28 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
     match operation {
         Operation::Step(step) => Ok(Value::Seq(stepped(seq, step))),
         Operation::Terminal(steps, terminal) => match (op, end(cx, seq.pipe, steps, terminal)?) {
-            (Op::Distinct, reql::Value::Datum(Datum::Array(items))) => {
+            // Source: terms/sort.cc of RethinkDB 2.4, which answers an array unless it goes by an index.
+            (Op::Distinct, reql::Value::Datum(Datum::Array(items))) if is_table => {
                 Ok(Value::Seq(Seq::stream(Pipe::of_array(items))))
             }
             (_, answer) => Ok(Value::of_closed(answer)),
         },
         Operation::Group(by) => Ok(Value::Grouped(Grouped::Lazy { pipe: seq.pipe, by, steps: Vec::new() })),
         Operation::OrderBy(_) => {
+            if let Some(trace) = &cx.trace {
+                trace.top("order_by (all of it in memory)");
+            }
             let table = seq.table.clone();
             let items = collect(cx, seq.pipe)?;
             let sorted = operation.on_array(&items, &cx.env())?;
             Ok(selection_of_array(table, Value::of_closed(sorted)))
         }
-        other => item_by_item(cx, seq, &other),
+        other => {
+            if let Some(trace) = &cx.trace {
+                trace.top(op.name().to_lowercase());
+            }
+            item_by_item(cx, seq, &other)
+        }
     }
 }
 
@@ -102,7 +115,10 @@ fn on_rows_read(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalE
 /// Terms that look at items one after the other.
 fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalError> {
     let Seq { table, pipe, .. } = seq;
-    let items = pipe.open(cx)?;
+    let items = match operation {
+        Operation::Limit(most) => pipe.open_first(cx, *most as usize)?,
+        _ => pipe.open(cx)?,
+    };
     let answer = Value::of_closed(operation.apply(reql::Value::Stream(items), &cx.env())?);
     match (operation, table, answer) {
         (Operation::Slice(_) | Operation::Limit(_), Some(table), Value::Seq(part)) => {
@@ -115,7 +131,7 @@ fn item_by_item(cx: &Cx, seq: Seq, operation: &Operation) -> Result<Value, EvalE
 }
 
 /// Rows that were read as a whole remain rows of their table.
-fn selection_of_array(table: Option<TableRef>, value: Value) -> Value {
+pub(crate) fn selection_of_array(table: Option<TableRef>, value: Value) -> Value {
     match (table, value) {
         (Some(table), Value::Datum(Datum::Array(rows))) => {
             Value::Seq(Seq { table: Some(table), eager: true, pipe: Pipe::of_array(rows) })

@@ -14,7 +14,7 @@ use crate::value::Value;
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
 
 /// Fails unless the change that `update` or `replace` asks for is the same wherever it is worked
-/// out, or need not be. Asked before anything is evaluated.
+/// out, or need not be. Arguments of `r.args` count as they are written.
 pub(crate) fn check_deterministic(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<(), EvalError> {
     if call.args.iter().skip(1).all(is_deterministic) {
         return Ok(());
@@ -41,6 +41,7 @@ pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         return Err(EvalError::internal("a write without arguments"));
     };
     let target = cx.eval(target, scope).map_err(|error| error.at(0))?;
+    check_deterministic(cx, call, scope)?;
     let args = Args::new(cx, call, scope, Vec::new());
     let options = WriteOptions::of(&args)?;
     let patch = patch(cx, call.op, change, scope).map_err(|error| error.at(1))?;

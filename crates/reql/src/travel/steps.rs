@@ -9,6 +9,7 @@ use crate::error::EvalError;
 use crate::group::GroupBy;
 use crate::op::geo::{Relation, ShapeTest};
 use crate::op::pathspec::PathSpec;
+use crate::order::{Direction, Order};
 use crate::select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 use crate::transform::Transform;
 
@@ -147,6 +148,23 @@ impl Travel for Filter {
             _ => return Err(from.garbled("what a filter does about missing things")),
         };
         Ok(Filter { test, on_missing })
+    }
+}
+
+impl Travel for Order {
+    fn pack(&self, out: &mut Pack) {
+        self.selector.pack(out);
+        (self.direction == Direction::Descending).pack(out);
+        self.position.pack(out);
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let selector = Selector::unpack(from)?;
+        let direction = match bool::unpack(from)? {
+            true => Direction::Descending,
+            false => Direction::Ascending,
+        };
+        Ok(Order { selector, direction, position: from.size()? })
     }
 }
 

@@ -39,6 +39,10 @@ impl Travel for Terminal {
             Terminal::Max(selector) => tagged(5, selector, out),
             Terminal::Reduce(closure) => tagged(6, closure, out),
             Terminal::Distinct => out.byte(7),
+            Terminal::Top { orders, most } => {
+                tagged(8, orders, out);
+                most.pack(out);
+            }
         }
     }
 
@@ -52,6 +56,7 @@ impl Travel for Terminal {
             5 => Terminal::Max(Option::unpack(from)?),
             6 => Terminal::Reduce(Closure::unpack(from)?),
             7 => Terminal::Distinct,
+            8 => Terminal::Top { orders: Vec::unpack(from)?, most: from.size()? },
             _ => return Err(from.garbled("a terminal")),
         })
     }
@@ -74,6 +79,7 @@ impl Travel for Partial {
                 out.byte(5);
                 out.list(set.iter());
             }
+            Partial::Top(items) => tagged(6, items, out),
         }
     }
 
@@ -85,6 +91,7 @@ impl Travel for Partial {
             3 => Partial::Best(Option::unpack(from)?),
             4 => Partial::Reduced(Option::unpack(from)?),
             5 => Partial::Set(from.list(Datum::unpack)?.into_iter().collect::<BTreeSet<_>>()),
+            6 => Partial::Top(Vec::unpack(from)?),
             _ => return Err(from.garbled("a partial result")),
         })
     }

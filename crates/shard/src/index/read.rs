@@ -183,6 +183,16 @@ impl IndexRows {
         Ok(count)
     }
 
+    /// Whether there are more than `most` entries left. Looks at no row, and not much further.
+    pub fn has_more_than(mut self, most: u64) -> Result<bool, IndexError> {
+        for _ in 0..=most {
+            if self.next_hit()?.is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The next entry, and how many times its rows are wanted.
     fn next_hit(&mut self) -> Result<Option<(IndexHit, u32)>, ReadError> {
         loop {

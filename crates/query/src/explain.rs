@@ -1,0 +1,212 @@
+//! What a query does, written down while it does it: for `explain`, and for `profile`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use datum::{Datum, Object, Text};
+use parking_lot::Mutex;
+use reql::{Op, Term};
+use shard::{Bounds, Side};
+
+/// The notes of one query. Shared by its threads.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    looked_at: AtomicU64,
+    notes: Mutex<Vec<Note>>,
+}
+
+/// Something that was done.
+#[derive(Clone, Debug)]
+enum Note {
+    /// Rows were read.
+    Read(Read),
+    /// Rows or items came to the node that runs the query, where this was done with them.
+    Top(String),
+}
+
+/// Rows of a table, and what was done where they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    /// The table, with its database.
+    pub table: String,
+    /// What the rows are found by.
+    pub by: String,
+    /// The order they come in.
+    pub order: &'static str,
+    /// How many shards they lie in.
+    pub shards: usize,
+    /// How many of those other servers read.
+    pub elsewhere: usize,
+    /// What is done where the rows are.
+    pub on_the_rows: Vec<String>,
+    /// How long it took, once it is done.
+    pub took: Option<Duration>,
+    /// How long pieces of it took that went side by side, and how many rows they had.
+    pub pieces: Vec<(Duration, u64)>,
+}
+
+impl Read {
+    /// Rows under keys that were named.
+    pub fn of_keys(table: String, keys: usize) -> Read {
+        let by = format!("{keys} primary key{}", if keys == 1 { "" } else { "s" });
+        let (order, on_the_rows, pieces) = ("any", Vec::new(), Vec::new());
+        Read { table, by, order, shards: 1, elsewhere: 0, on_the_rows, took: None, pieces }
+    }
+}
+
+/// The values that are looked for, as a person writes them.
+pub(crate) fn wanted(wanted: &[(Bounds, u32)]) -> String {
+    let shown = wanted.iter().take(3).map(|(bounds, _)| {
+        if bounds.left == bounds.right {
+            return bounds.left.truncated();
+        }
+        let left = if bounds.left_side == Side::Closed { '[' } else { '(' };
+        let right = if bounds.right_side == Side::Closed { ']' } else { ')' };
+        format!("{left}{}, {}{right}", bounds.left.truncated(), bounds.right.truncated())
+    });
+    let mut shown: Vec<String> = shown.collect();
+    if wanted.len() > shown.len() {
+        shown.push(format!("and {} more", wanted.len() - shown.len()));
+    }
+    shown.join(", ")
+}
+
+impl Trace {
+    /// So many rows were looked at.
+    pub fn looked_at(&self, rows: usize) {
+        self.looked_at.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// Rows are read; the number of the note, to say more of it later.
+    pub fn read(&self, read: Read) -> usize {
+        let mut notes = self.notes.lock();
+        notes.push(Note::Read(read));
+        notes.len() - 1
+    }
+
+    /// One of the pieces of the latest read is done.
+    pub fn piece(&self, took: Duration, rows: u64) {
+        let mut notes = self.notes.lock();
+        let reads = notes.iter_mut().rev().find_map(|note| match note {
+            Note::Read(read) => Some(read),
+            Note::Top(_) => None,
+        });
+        if let Some(read) = reads {
+            read.pieces.push((took, rows));
+        }
+    }
+
+    /// A read is done.
+    pub fn done(&self, note: usize, took: Duration) {
+        if let Some(Note::Read(read)) = self.notes.lock().get_mut(note) {
+            read.took = Some(took);
+        }
+    }
+
+    /// Something is done with items by the node that runs the query.
+    pub fn top(&self, what: impl Into<String>) {
+        let what = what.into();
+        let mut notes = self.notes.lock();
+        // What is done again for every item of something is told once.
+        if !notes.iter().any(|note| matches!(note, Note::Top(known) if *known == what)) {
+            notes.push(Note::Top(what));
+        }
+    }
+
+    /// The answer of `explain`.
+    pub fn explanation(&self, term: &Term, answer: Answered, took: Duration) -> Datum {
+        let (mut reads, mut top) = (Vec::new(), Vec::new());
+        for note in self.notes.lock().iter() {
+            match note {
+                Note::Read(read) => reads.push(shown(read)),
+                Note::Top(what) => top.push(Datum::from(what.as_str())),
+            }
+        }
+        object([
+            ("query", Datum::from(reql::print::term(term))),
+            ("reads", reads.into()),
+            ("at_the_top", top.into()),
+            ("rows_looked_at", number(self.looked_at.load(Ordering::Relaxed) as f64)),
+            ("answer", Datum::from(answer.kind)),
+            ("items", number(answer.items as f64)),
+            ("milliseconds", number(took.as_secs_f64() * 1000.0)),
+        ])
+    }
+
+    /// The tasks of a profile that are below the evaluation of the query.
+    pub fn tasks(&self) -> Datum {
+        let task = |note: &Note| match note {
+            Note::Top(what) => task(&format!("Evaluating {what}."), Duration::ZERO, Datum::empty_array()),
+            Note::Read(read) => {
+                let pieces: Vec<Datum> = read.pieces.iter().map(|(took, rows)| piece(*took, *rows)).collect();
+                let below: Datum = match pieces.is_empty() {
+                    true => Datum::empty_array(),
+                    false => vec![object([("parallel_tasks", pieces.into())])].into(),
+                };
+                let what = format!("Perform read of `{}` by {}.", read.table, read.by);
+                task(&what, read.took.unwrap_or_default(), below)
+            }
+        };
+        self.notes.lock().iter().map(task).collect::<Vec<_>>().into()
+    }
+}
+
+/// The tasks of one thread that reads beside others.
+fn piece(took: Duration, rows: u64) -> Datum {
+    let what = format!("Reading {rows} rows.");
+    vec![task(&what, took, Datum::empty_array())].into()
+}
+
+/// What an answer was, without the answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answered {
+    /// `value` or `stream`.
+    pub kind: &'static str,
+    /// The items of the stream; 1 for a value.
+    pub items: u64,
+}
+
+fn shown(read: &Read) -> Datum {
+    let steps: Vec<Datum> = read.on_the_rows.iter().map(|step| Datum::from(step.as_str())).collect();
+    object([
+        ("table", Datum::from(read.table.as_str())),
+        ("by", Datum::from(read.by.as_str())),
+        ("order", Datum::from(read.order)),
+        ("shards", number(read.shards as f64)),
+        ("on_other_servers", number(read.elsewhere as f64)),
+        ("on_the_rows", steps.into()),
+    ])
+}
+
+/// A task of a profile. Source: reql reference 1.3.
+pub(crate) fn task(description: &str, took: Duration, sub_tasks: Datum) -> Datum {
+    object([
+        ("description", Datum::from(description)),
+        ("duration(ms)", number(took.as_secs_f64() * 1000.0)),
+        ("sub_tasks", sub_tasks),
+    ])
+}
+
+fn object<const N: usize>(members: [(&'static str, Datum); N]) -> Datum {
+    Datum::Object(
+        members.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect::<Object>(),
+    )
+}
+
+fn number(n: f64) -> Datum {
+    Datum::Number(n)
+}
+
+/// Whether a term writes or changes what there is, so that it is not run to be explained.
+pub(crate) fn writes(term: &Term) -> bool {
+    match term {
+        Term::Datum(_) | Term::Var(_) => false,
+        Term::Func(func) => writes(&func.body),
+        Term::Call(call) => {
+            reql::signature::of(call.op).is_write()
+                || call.op == Op::ForEach
+                || call.args.iter().any(writes)
+                || call.optargs.iter().any(|(_, term)| writes(term))
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! How the rows of a filter are found: all of them are looked at, or an index names those that may
+//! stay.
+//!
+//! The filter is asked of every row that was found, so that an index may name too many. It must not
+//! leave one out that the filter would keep or fail about. Decision 0017 says when that holds.
+
+use std::sync::Arc;
+
+use datum::{Datum, KeyRange, Text, pseudo};
+use reql::{Closure, Filter, FilterTest, OnMissing, Op, Predicate, Term, Transform};
+use shard::{Bounds, IndexKind, IndexQuery, RowOrder, Side};
+
+use crate::context::Cx;
+use crate::far::Site;
+use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted, primary_range};
+
+use super::rows::RowSource;
+
+/// Whether the order of rows that nobody ordered can be seen in the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OrderSeen {
+    /// It can.
+    Yes,
+    /// Whatever is made of the rows is the same in any order.
+    No,
+}
+
+/// An index is worth it if it names at most one in so many rows: a row found by it costs about as
+/// much as eight that are walked over.
+const WORTH_ONE_IN: u64 = 8;
+/// So few rows are always worth it.
+const FEW: u64 = 4;
+/// Longer texts may be cut in an index, where rows then have another order.
+const TEXT_BYTES_MAX: usize = 64;
+
+/// How `rows` are better found than as they say, when `steps` are what happens to them first.
+pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderSeen) -> Option<RowSource> {
+    let untouched = rows.index.is_none() && rows.order == KeyOrder::Any && rows.range == KeyRange::all();
+    let filter = steps.first().and_then(filter_of).filter(|_| untouched)?;
+    let conditions = conditions(filter);
+    let config = &rows.table.handle.config;
+    if let Some((_, bounds)) = conditions.iter().find(|(field, _)| *field == config.primary_key) {
+        return Some(RowSource { range: primary_range(bounds), ..rows.clone() });
+    }
+    let indexes = config.indexes.all();
+    conditions.into_iter().filter(|(_, bounds)| names_all(bounds, seen)).find_map(|(field, bounds)| {
+        let index = indexes.iter().find(|index| {
+            index.kind == IndexKind::One && field_of(index.function.func()).is_some_and(|of| *of == field)
+        })?;
+        let values: Arc<[(Bounds, u32)]> = [(bounds, 1)].into();
+        let query = IndexQuery {
+            index: index.id,
+            wanted: values.clone(),
+            order: RowOrder::Any,
+            sorted_max: cx.array_limit,
+        };
+        let (name, wanted) = (index.name.clone(), Wanted::Values(values));
+        let read = IndexRead { id: index.id, name, wanted, items: IndexItems::Rows };
+        is_worth_it(cx, rows, &query).then(|| RowSource { index: Some(Arc::new(read)), ..rows.clone() })
+    })
+}
+
+/// The filter a step is, if it leaves out rows in which something is missing.
+fn filter_of(step: &Transform) -> Option<&Filter> {
+    let filter = match step {
+        Transform::Filter(filter) | Transform::Matching(Predicate::Filter(filter)) => filter,
+        _ => return None,
+    };
+    matches!(filter.on_missing, OnMissing::Drop).then_some(filter)
+}
+
+/// What the rows that stay have in their fields: conditions that are looked at before anything
+/// that could fail.
+fn conditions(filter: &Filter) -> Vec<(Text, Bounds)> {
+    let mut out: Vec<(Text, Bounds)> = Vec::new();
+    let mut add = |(field, bounds): (Text, Bounds)| match out.iter_mut().find(|(known, _)| *known == field) {
+        Some((_, known)) => narrow(known, bounds),
+        None => out.push((field, bounds)),
+    };
+    match &filter.test {
+        FilterTest::Value(Datum::Object(pattern)) if !pseudo::is_literal(pattern) => {
+            let plain = pattern.iter().filter(|(_, value)| !matches!(value, Datum::Object(_)));
+            plain.for_each(|(field, value)| add((field, Bounds::one(value))));
+        }
+        FilterTest::Truth(closure) => match conjuncts(&closure.func.body) {
+            Some(parts) => parts.iter().map_while(|part| comparison(closure, part)).for_each(add),
+            None => comparison(closure, &closure.func.body).into_iter().for_each(add),
+        },
+        FilterTest::Value(_) | FilterTest::Pattern(_) | FilterTest::NotIn(_) => {}
+    }
+    out
+}
+
+fn conjuncts(body: &Term) -> Option<&[Term]> {
+    body.as_call().filter(|call| call.op == Op::And && !call.traits.splices).map(|call| call.args.as_slice())
+}
+
+/// The condition that a comparison of a field with a constant is. Such a comparison fails only
+/// where the field is missing.
+fn comparison(closure: &Closure, term: &Term) -> Option<(Text, Bounds)> {
+    let call = term.as_call().filter(|call| !call.traits.splices)?;
+    let [left, right] = call.args.as_slice() else { return None };
+    let of_item = |term: &Term| field_access(closure, term).cloned();
+    let (field, value, op) = match (of_item(left), constant(closure, right)) {
+        (Some(field), Some(value)) => (field, value, call.op),
+        _ => (of_item(right)?, constant(closure, left)?, mirrored(call.op)),
+    };
+    let bounds = match op {
+        Op::Eq => Bounds::one(value),
+        Op::Lt => Bounds { right: value, right_side: Side::Open, ..Bounds::all() },
+        Op::Le => Bounds { right: value, right_side: Side::Closed, ..Bounds::all() },
+        Op::Gt => Bounds { left: value, left_side: Side::Open, ..Bounds::all() },
+        Op::Ge => Bounds { left: value, left_side: Side::Closed, ..Bounds::all() },
+        _ => return None,
+    };
+    Some((field, bounds))
+}
+
+/// The comparison with its sides exchanged.
+fn mirrored(op: Op) -> Op {
+    match op {
+        Op::Lt => Op::Gt,
+        Op::Le => Op::Ge,
+        Op::Gt => Op::Lt,
+        Op::Ge => Op::Le,
+        other => other,
+    }
+}
+
+/// The name in `row[name]`, where `row` is the argument of the function.
+fn field_access<'a>(closure: &Closure, term: &'a Term) -> Option<&'a Text> {
+    let call = term.as_call().filter(|call| matches!(call.op, Op::Bracket | Op::GetField))?;
+    match (closure.func.params.as_slice(), call.args.as_slice()) {
+        ([item], [Term::Var(var), Term::Datum(Datum::String(field))]) if item == var => Some(field),
+        _ => None,
+    }
+}
+
+fn constant(closure: &Closure, term: &Term) -> Option<Datum> {
+    match term {
+        Term::Datum(value) => Some(value.clone()),
+        Term::Var(var) => {
+            closure.captured.iter().find(|(name, _)| name == var).map(|(_, value)| value.clone())
+        }
+        _ => None,
+    }
+}
+
+/// The field that an index is of, if it is of nothing but a field.
+fn field_of(func: &reql::FuncTerm) -> Option<&Text> {
+    let call = func.body.as_call().filter(|call| matches!(call.op, Op::Bracket | Op::GetField))?;
+    match (func.params.as_slice(), call.args.as_slice()) {
+        ([item], [Term::Var(var), Term::Datum(Datum::String(field))]) if item == var => Some(field),
+        _ => None,
+    }
+}
+
+/// Both conditions at once.
+fn narrow(known: &mut Bounds, more: Bounds) {
+    if more.left > known.left || (more.left == known.left && more.left_side == Side::Open) {
+        (known.left, known.left_side) = (more.left, more.left_side);
+    }
+    if more.right < known.right || (more.right == known.right && more.right_side == Side::Open) {
+        (known.right, known.right_side) = (more.right, more.right_side);
+    }
+}
+
+/// Whether an index has every value within the bounds, in an order that nobody can tell from that
+/// of the rows: values of one type that all can be keys, or a single value.
+fn names_all(bounds: &Bounds, seen: OrderSeen) -> bool {
+    if bounds.left == bounds.right {
+        return match &bounds.left {
+            Datum::String(text) => text.len() <= TEXT_BYTES_MAX,
+            value => zone(value).is_some(),
+        };
+    }
+    let above_all = matches!(bounds.right, Datum::MaxVal) && zone(&bounds.left) == Some(Zone::TimeOrText);
+    let same = zone(&bounds.left).is_some() && zone(&bounds.left) == zone(&bounds.right);
+    seen == OrderSeen::No && (same || above_all)
+}
+
+/// Neighbouring types in the order of all values, every value of which can be a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Zone {
+    Bool,
+    Number,
+    Binary,
+    TimeOrText,
+}
+
+fn zone(value: &Datum) -> Option<Zone> {
+    match value {
+        Datum::Bool(_) => Some(Zone::Bool),
+        Datum::Number(_) => Some(Zone::Number),
+        Datum::Binary(_) => Some(Zone::Binary),
+        Datum::Time(_) | Datum::String(_) => Some(Zone::TimeOrText),
+        _ => None,
+    }
+}
+
+/// Whether every shard is here, has the index built, and few of its rows are in it.
+fn is_worth_it(cx: &Cx, rows: &RowSource, query: &IndexQuery) -> bool {
+    rows.table.handle.covering(&rows.range).all(|(shard, _)| {
+        let Some(Site::Near(shard)) = cx.service.reader(shard, rows.table.read_mode) else { return false };
+        let most = (shard.count() / WORTH_ONE_IN).max(FEW);
+        let named = shard.read_index(query).and_then(|named| named.has_more_than(most));
+        matches!(named, Ok(false))
+    })
+}
