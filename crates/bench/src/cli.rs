@@ -9,11 +9,14 @@ use crate::commands::baseline::BaselineArgs;
 use crate::commands::blocks::BlocksArgs;
 use crate::commands::idle::IdleArgs;
 use crate::commands::report::ReportArgs;
+use crate::commands::reql::ReqlArgs;
 use crate::commands::sweep::SweepArgs;
 use crate::commands::units::UnitsArgs;
 use crate::commands::ycsb_load::LoadArgs;
 use crate::commands::ycsb_run::RunArgs;
-use crate::commands::{analytic, baseline, blocks, idle, report, sweep, units, ycsb_load, ycsb_run};
+use crate::commands::{analytic, baseline, blocks, idle, report, reql, sweep, units, ycsb_load, ycsb_run};
+
+pub use crate::commands::explain::{ExplainArgs, run as explain};
 
 /// What to measure.
 #[derive(Subcommand, Clone, Debug)]
@@ -23,6 +26,8 @@ pub enum BenchArgs {
     Ycsb(YcsbArgs),
     /// The published map-reduce query, timed and checked
     Analytic(AnalyticArgs),
+    /// Shapes of queries that applications send, and what each costs the server
+    Reql(ReqlArgs),
     /// BigchainDB's write units: blocks of its era, one after the other
     Blocks(BlocksArgs),
     /// All of that at several cluster sizes, with nodes of its own
@@ -52,6 +57,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchArgs::Ycsb(YcsbArgs::Load(args)) => ycsb_load::run(args),
         BenchArgs::Ycsb(YcsbArgs::Run(args)) => ycsb_run::run(args),
         BenchArgs::Analytic(args) => analytic::run(args),
+        BenchArgs::Reql(args) => reql::run(&args),
         BenchArgs::Blocks(args) => blocks::run(args),
         BenchArgs::Sweep(args) => sweep::run(args),
         BenchArgs::Units(args) => units::run(args),

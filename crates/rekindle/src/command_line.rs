@@ -6,9 +6,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-use bench::cli::BenchArgs;
+use bench::cli::{BenchArgs, ExplainArgs};
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use server::Opening;
 use server::config::{Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting, Takes, read_file};
 
@@ -25,6 +25,8 @@ pub enum Request {
     Proxy(Config),
     /// The laboratory.
     Bench(BenchArgs),
+    /// What a server does for a query.
+    Explain(ExplainArgs),
     /// To be a sandbox of a server.
     JsSandbox,
 }
@@ -77,6 +79,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusa
         Some(("serve", matches)) => Ok(Request::Serve(config(matches)?, Opening::Open)),
         Some(("bench", matches)) => Ok(Request::Bench(BenchArgs::from_arg_matches(matches)?)),
         Some(("proxy", matches)) => Ok(Request::Proxy(config(matches)?)),
+        Some(("explain", matches)) => Ok(Request::Explain(ExplainArgs::from_arg_matches(matches)?)),
         Some(("js-sandbox", _)) => Ok(Request::JsSandbox),
         Some((other, _)) => {
             Err(clap::Error::raw(ErrorKind::InvalidSubcommand, format!("no command {other}\n")).into())
@@ -102,6 +105,7 @@ fn command() -> Command {
         .args(server_options())
         .subcommand(Command::new("create").about("Make a data directory").args(server_options()))
         .subcommand(Command::new("serve").about("Serve an existing data directory").args(server_options()))
+        .subcommand(ExplainArgs::augment_args(Command::new("explain")))
         .subcommand(proxy.args(server_options()))
         .subcommand(Command::new("js-sandbox").about("What r.js runs in").hide(true))
         .subcommand(BenchArgs::augment_subcommands(bench))

@@ -36,6 +36,7 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
         Request::Serve(config, opening) => server::serve(&config, opening, std::env::args().collect())?,
         Request::Proxy(config) => server::serve_proxy(config, std::env::args().collect())?,
         Request::Bench(args) => return bench::cli::run(args),
+        Request::Explain(args) => return bench::cli::explain(&args),
         Request::JsSandbox => return js_sandbox(),
     }
     Ok(ExitCode::SUCCESS)

@@ -3,8 +3,10 @@
 pub mod analytic;
 pub mod baseline;
 pub mod blocks;
+pub mod explain;
 pub mod idle;
 pub mod report;
+pub mod reql;
 pub mod sweep;
 pub mod units;
 mod words;

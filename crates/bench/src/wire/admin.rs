@@ -95,8 +95,13 @@ impl Admin {
 
     /// Runs `term` and answers its value; a stream answers its first batch as an array.
     pub fn ask(&mut self, term: &Value) -> Result<Value, AskError> {
+        self.ask_with(term, &json!({}))
+    }
+
+    /// [`Admin::ask`] with options of the whole query.
+    pub fn ask_with(&mut self, term: &Value, options: &Value) -> Result<Value, AskError> {
         let mut rows = Vec::new();
-        let t = self.start(term, |row| rows.push(row))?;
+        let t = self.start(term, options, |row| rows.push(row))?;
         if t == PARTIAL {
             self.exchange("[3]")?;
         }
@@ -108,7 +113,7 @@ impl Admin {
 
     /// Runs `term` and hands every row of its stream to `each`.
     pub fn stream(&mut self, term: &Value, mut each: impl FnMut(Value)) -> Result<(), AskError> {
-        let mut t = self.start(term, &mut each)?;
+        let mut t = self.start(term, &json!({}), &mut each)?;
         while t == PARTIAL {
             let answer = self.exchange("[2]")?;
             t = answer.t;
@@ -126,9 +131,9 @@ impl Admin {
         Ok((text("name"), text("id")))
     }
 
-    fn start(&mut self, term: &Value, each: impl FnMut(Value)) -> Result<u8, AskError> {
+    fn start(&mut self, term: &Value, options: &Value, each: impl FnMut(Value)) -> Result<u8, AskError> {
         self.token += 1;
-        let answer = self.exchange(&json!([1, term, {}]).to_string())?;
+        let answer = self.exchange(&json!([1, term, options]).to_string())?;
         answer.r.into_iter().for_each(each);
         Ok(answer.t)
     }
