@@ -1,8 +1,9 @@
-//! The developers' tool: `cargo xtask tidy | test | conformance | report | crash`.
+//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash`.
 #![forbid(unsafe_code)]
 
 mod conformance;
 mod crash;
+mod differential;
 mod node;
 mod report;
 mod test;
@@ -18,6 +19,9 @@ cargo xtask <task>
           (names of steps after it run only those)
   conformance
           a suite of ReQL cases against a node; no area may pass fewer than it did (--update)
+  differential
+          random queries against a node and a plain evaluator of its own; the first difference is
+          made small and shown (--queries N --seconds N --seed N --differences N, --query JSON)
   report  a node of its own, the published workloads for a few seconds each, and report.html
           (--seconds N --records N --output FILE)
   crash   kill -9 under 32 writers, 200 cycles hard and 50 soft; nothing acknowledged may be lost
@@ -31,6 +35,7 @@ fn main() -> ExitCode {
     match task.as_deref() {
         Some("tidy") => tidy::run(),
         Some("conformance") => conformance::run(&rest),
+        Some("differential") => differential::run(&rest),
         Some("crash") => crash::run(&rest),
         Some("report") => report::run(&rest),
         Some("test") => test::run(&rest),

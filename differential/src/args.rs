@@ -1,0 +1,204 @@
+//! The arguments of a term: evaluated when they are asked for, in the order they are asked for.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value as Json};
+
+use crate::fault::{Fault, Out};
+use crate::machine::{Machine, Scope, into_datum};
+use crate::thing::{Func, Thing};
+use crate::value::Val;
+
+/// A term and its arguments.
+pub struct Args<'a> {
+    /// Who evaluates.
+    pub machine: &'a Machine,
+    /// The number of the term.
+    pub id: u64,
+    /// The variables around it.
+    pub scope: &'a Scope,
+    /// Whether `literal` may be used in it.
+    pub literals: bool,
+    given: Vec<Given<'a>>,
+    options: &'a Map<String, Json>,
+}
+
+/// An argument.
+#[derive(Clone)]
+enum Given<'a> {
+    Term(&'a Json),
+    Known(Thing),
+}
+
+impl<'a> Args<'a> {
+    /// The arguments; those of `r.args` take their places.
+    pub fn new(
+        machine: &'a Machine,
+        id: u64,
+        terms: &'a [Json],
+        options: &'a Map<String, Json>,
+        scope: &'a Scope,
+        literals: bool,
+    ) -> Out<Args<'a>> {
+        let mut given = Vec::with_capacity(terms.len());
+        for term in terms {
+            match args_term(term) {
+                None => given.push(Given::Term(term)),
+                Some(inner) => match machine.datum(inner, scope)? {
+                    Val::Array(items) => {
+                        given.extend(items.into_iter().map(|item| Given::Known(Thing::Datum(item))));
+                    }
+                    other => return Err(Fault::expected("ARRAY", &other)),
+                },
+            }
+        }
+        Ok(Args { machine, id, scope, literals, given, options })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.given.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.given.is_empty()
+    }
+
+    /// The same term with a first argument that is known.
+    #[must_use]
+    pub fn with_first(&self, first: Thing) -> Args<'a> {
+        let mut given = self.given.clone();
+        if let Some(place) = given.first_mut() {
+            *place = Given::Known(first);
+        }
+        Args { given, ..*self }
+    }
+
+    /// The value of one.
+    pub fn thing(&self, i: usize) -> Out<Thing> {
+        let literals = self.literals && matches!(self.id, 2 | 3 | 65 | 92);
+        self.thing_with(i, literals)
+    }
+
+    /// The value of one in which `literal` may be used.
+    pub fn thing_with(&self, i: usize, literals: bool) -> Out<Thing> {
+        match self.given.get(i) {
+            None => Err(Fault::unsaid("too few arguments")),
+            Some(Given::Known(thing)) => Ok(thing.clone()),
+            Some(Given::Term(term)) => self.machine.eval(term, self.scope, literals),
+        }
+    }
+
+    /// One as a datum.
+    pub fn datum(&self, i: usize) -> Out<Val> {
+        into_datum(self.thing(i)?)
+    }
+
+    /// One as a number.
+    pub fn number(&self, i: usize) -> Out<f64> {
+        number(&self.datum(i)?)
+    }
+
+    /// One as a whole number.
+    pub fn whole(&self, i: usize) -> Out<i64> {
+        whole(self.number(i)?)
+    }
+
+    /// One as text.
+    pub fn text(&self, i: usize) -> Out<String> {
+        text(self.datum(i)?)
+    }
+
+    /// One as an array.
+    pub fn array(&self, i: usize) -> Out<Vec<Val>> {
+        match self.datum(i)? {
+            Val::Array(items) => Ok(items),
+            other => Err(Fault::expected("ARRAY", &other)),
+        }
+    }
+
+    /// One as an object.
+    pub fn object(&self, i: usize) -> Out<BTreeMap<String, Val>> {
+        match self.datum(i)? {
+            Val::Object(members) => Ok(members),
+            other => Err(Fault::expected("OBJECT", &other)),
+        }
+    }
+
+    /// One as a function.
+    pub fn func(&self, i: usize) -> Out<Func> {
+        match self.thing(i)? {
+            Thing::Func(func) => Ok(func),
+            Thing::Datum(Val::Null) | Thing::Row(_, Val::Null) => Err(Fault::missing("null for a function")),
+            other => Err(Fault::logic(format!("expected FUNCTION but found {}", other.type_of()))),
+        }
+    }
+
+    /// One as a function; a datum names a field.
+    pub fn selector(&self, i: usize) -> Out<Func> {
+        match self.thing(i)? {
+            Thing::Func(func) => Ok(func),
+            other => match other {
+                Thing::Datum(field) | Thing::Row(_, field) => Ok(Func::Field(field)),
+                other => Err(Fault::logic(format!("expected FUNCTION but found {}", other.type_of()))),
+            },
+        }
+    }
+
+    /// An optional argument.
+    pub fn option(&self, name: &str) -> Out<Option<Val>> {
+        self.options.get(name).map(|term| self.machine.datum(term, self.scope)).transpose()
+    }
+
+    /// An optional argument of any kind.
+    pub fn option_thing(&self, name: &str) -> Out<Option<Thing>> {
+        self.options.get(name).map(|term| self.machine.eval(term, self.scope, false)).transpose()
+    }
+
+    /// An optional argument as it was written.
+    #[must_use]
+    pub fn option_term(&self, name: &str) -> Option<&'a Json> {
+        self.options.get(name)
+    }
+
+    /// An argument as it was written, unless it came out of `r.args`.
+    #[must_use]
+    pub fn term(&self, i: usize) -> Option<&'a Json> {
+        match self.given.get(i) {
+            Some(Given::Term(term)) => Some(term),
+            _ => None,
+        }
+    }
+}
+
+/// The number a datum is.
+pub fn number(value: &Val) -> Out<f64> {
+    match value {
+        Val::Number(n) => Ok(*n),
+        other => Err(Fault::expected("NUMBER", other)),
+    }
+}
+
+/// The whole number a number is.
+pub fn whole(n: f64) -> Out<i64> {
+    if n.fract() != 0.0 || n.abs() > 9_007_199_254_740_992.0 {
+        return Err(Fault::logic("number not an integer"));
+    }
+    Ok(n as i64)
+}
+
+/// The text a datum is.
+pub fn text(value: Val) -> Out<String> {
+    match value {
+        Val::Text(text) => Ok(text),
+        other => Err(Fault::expected("STRING", &other)),
+    }
+}
+
+fn args_term(term: &Json) -> Option<&Json> {
+    let parts = term.as_array()?;
+    (parts.first()?.as_u64()? == 154).then(|| parts.get(1)?.get(0)).flatten()
+}

@@ -1,0 +1,176 @@
+//! The walk over a query. Slow on purpose: everything is copied, every sequence is a list.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use serde_json::{Map, Value as Json};
+
+use crate::args::Args;
+use crate::fault::{Fault, Out};
+use crate::terms;
+use crate::thing::{Func, Groups, Thing};
+use crate::value::Val;
+use crate::world::World;
+
+/// The variable that `r.row` is.
+pub const ROW: i64 = i64::MIN;
+/// How many terms one query may evaluate before the reference gives up on it.
+const STEPS_MAX: u64 = 60_000;
+
+/// The variables a term sees.
+#[derive(Clone, Debug, Default)]
+pub struct Scope(Option<Rc<Binding>>);
+
+#[derive(Debug)]
+struct Binding {
+    name: i64,
+    value: Val,
+    outer: Scope,
+}
+
+impl Scope {
+    /// This scope and one variable more.
+    #[must_use]
+    pub fn with(&self, name: i64, value: Val) -> Scope {
+        Scope(Some(Rc::new(Binding { name, value, outer: self.clone() })))
+    }
+
+    fn get(&self, name: i64) -> Option<Val> {
+        let binding = self.0.as_ref()?;
+        if binding.name == name { Some(binding.value.clone()) } else { binding.outer.get(name) }
+    }
+}
+
+/// Evaluates one query in one possible order of everything that has none.
+pub struct Machine {
+    /// The tables; a write changes them.
+    pub world: RefCell<World>,
+    /// Which of the possible orders: 0 is as things stand, 1 backwards, others are shuffled.
+    pub order: u64,
+    shuffles: Cell<u64>,
+    steps: Cell<u64>,
+}
+
+impl Machine {
+    /// A machine over `world` that puts things without an order into the order of that number.
+    #[must_use]
+    pub fn new(world: World, order: u64) -> Machine {
+        Machine { world: RefCell::new(world), order, shuffles: Cell::new(0), steps: Cell::new(0) }
+    }
+
+    /// `items` in one of their possible orders.
+    #[must_use]
+    pub fn shuffled<T>(&self, mut items: Vec<T>) -> Vec<T> {
+        match self.order {
+            0 => {}
+            1 => items.reverse(),
+            _ => {
+                for i in (1..items.len()).rev() {
+                    items.swap(i, self.draw(i + 1));
+                }
+            }
+        }
+        items
+    }
+
+    /// A number below `limit` that belongs to this machine's order; 0 for the first.
+    pub fn draw(&self, limit: usize) -> usize {
+        if self.order == 0 || limit == 0 {
+            return 0;
+        }
+        self.shuffles.set(self.shuffles.get() + 1);
+        let mixed = (self.order << 32 | self.shuffles.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        ((mixed >> 33) % limit as u64) as usize
+    }
+
+    /// The value of a term.
+    pub fn eval(&self, term: &Json, scope: &Scope, literals: bool) -> Out<Thing> {
+        self.steps.set(self.steps.get() + 1);
+        if self.steps.get() > STEPS_MAX {
+            return Err(Fault::unsaid("too long"));
+        }
+        match term {
+            Json::Array(parts) => self.call(parts, scope, literals),
+            Json::Object(members) => self.make_object(members, scope, literals),
+            scalar => Ok(Thing::Datum(Val::of_json(scalar))),
+        }
+    }
+
+    /// The datum of a term.
+    pub fn datum(&self, term: &Json, scope: &Scope) -> Out<Val> {
+        into_datum(self.eval(term, scope, false)?)
+    }
+
+    fn make_object(&self, members: &Map<String, Json>, scope: &Scope, literals: bool) -> Out<Thing> {
+        let mut out = std::collections::BTreeMap::new();
+        for (name, term) in members {
+            out.insert(name.clone(), into_datum(self.eval(term, scope, literals)?)?);
+        }
+        match out.get("$reql_type$") {
+            None => Ok(Thing::Datum(Val::Object(out))),
+            Some(_) => Ok(Thing::Datum(Val::of_json(&Val::Object(out).to_json()))),
+        }
+    }
+
+    fn call(&self, parts: &[Json], scope: &Scope, literals: bool) -> Out<Thing> {
+        let none = (Vec::new(), Map::new());
+        let id = parts.first().and_then(Json::as_u64).unwrap_or(0);
+        let args = parts.iter().find_map(Json::as_array).unwrap_or(&none.0);
+        let options = parts.iter().find_map(Json::as_object).unwrap_or(&none.1);
+        match (id, args.as_slice()) {
+            (10, [name]) => self.variable(name.as_i64().unwrap_or(0), scope),
+            (13, _) => self.variable(ROW, scope),
+            (69, [params, body]) => {
+                let params =
+                    params[1].as_array().map(|names| names.iter().filter_map(Json::as_i64).collect());
+                Ok(Thing::Func(Func::Code(params.unwrap_or_default(), body.clone(), scope.clone())))
+            }
+            _ => terms::call(Args::new(self, id, args, options, scope, literals)?),
+        }
+    }
+
+    fn variable(&self, name: i64, scope: &Scope) -> Out<Thing> {
+        scope.get(name).map(Thing::Datum).ok_or_else(|| Fault::unsaid("unbound variable"))
+    }
+
+    /// What a function answers.
+    pub fn call_func(&self, func: &Func, values: &[Val], literals: bool) -> Out<Thing> {
+        match func {
+            Func::Constant(value) => Ok(Thing::Datum(value.clone())),
+            Func::Field(name) => terms::get_field(self, &values[0], name).map(Thing::Datum),
+            Func::Code(params, body, scope) => {
+                if !params.is_empty() && params.len() != values.len() {
+                    return Err(Fault::logic("wrong number of arguments for a function"));
+                }
+                let bind = |scope: Scope, (name, value): (&i64, &Val)| scope.with(*name, value.clone());
+                let outer = match values {
+                    [only] => scope.with(ROW, only.clone()),
+                    _ => scope.clone(),
+                };
+                let scope = params.iter().zip(values).fold(outer, bind);
+                self.eval(body, &scope, literals)
+            }
+        }
+    }
+
+    /// The datum that a function answers.
+    pub fn call_datum(&self, func: &Func, values: &[Val]) -> Out<Val> {
+        into_datum(self.call_func(func, values, false)?)
+    }
+
+    /// Whether what a function answers counts as true.
+    pub fn test(&self, func: &Func, values: &[Val]) -> Out<bool> {
+        Ok(self.call_datum(func, values)?.truth())
+    }
+}
+
+/// The datum that a value is; sequences are none unless somebody makes an array of them.
+pub fn into_datum(thing: Thing) -> Out<Val> {
+    match thing {
+        Thing::Datum(datum) | Thing::Row(_, datum) => Ok(datum),
+        Thing::Groups(Groups::Ready(_) | Groups::Lazy(_)) => {
+            Err(Fault::logic("expected DATUM but found GROUPED_DATA"))
+        }
+        other => Err(Fault::logic(format!("expected DATUM but found {}", other.type_of()))),
+    }
+}

@@ -1,0 +1,75 @@
+//! `rekindle-differential`: random queries until something differs.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use rekindle_differential::{Bench, Compared, Found, Options, Stage, run, verdict};
+
+const HELP: &str = "\
+rekindle-differential [--queries N] [--seconds N] [--seed N] [--differences N]
+rekindle-differential --query JSON [--seed N]
+
+Compares the answers of a node in memory with those of a reference evaluator. Ends with the first
+difference (or the Nth), made small. A run is fixed by its seed.";
+
+fn main() -> ExitCode {
+    match ran() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn ran() -> anyhow::Result<ExitCode> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let mut options = Options { queries: u64::MAX, time: Duration::MAX, seed: now, differences: 1 };
+    let mut query = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        if name == "--help" {
+            println!("{HELP}");
+            return Ok(ExitCode::SUCCESS);
+        }
+        let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
+        let number = || value.parse::<u64>().with_context(|| format!("{name} needs a number"));
+        match name.as_str() {
+            "--queries" => options.queries = number()?,
+            "--seconds" => options.time = Duration::from_secs(number()?),
+            "--seed" => options.seed = number()?,
+            "--differences" => options.differences = usize::try_from(number()?)?,
+            "--query" => query = Some(value),
+            other => bail!("there is no option {other}\n{HELP}"),
+        }
+    }
+    println!("SEED={}", options.seed);
+    if let Some(query) = query {
+        return one(&query, options.seed);
+    }
+    let Found { compared, open, values, differences } = run(&options)?;
+    for difference in &differences {
+        println!("\n{difference}");
+    }
+    println!("{compared} queries compared ({values} with a value), {open} more that the rules leave open");
+    println!("{} passed, {} failed", u64::from(differences.is_empty()), differences.len());
+    Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One query, and what both say of it.
+fn one(query: &str, seed: u64) -> anyhow::Result<ExitCode> {
+    let query = serde_json::from_str(query)?;
+    let stage = Stage::of(seed);
+    if let Err(why) = verdict::verdict(&query, &stage.world) {
+        println!("the reference has no opinion: {why}");
+    }
+    match Bench::new(stage, false)?.compare(&query)? {
+        Compared::Open => println!("open"),
+        Compared::Same(answer) => println!("both: {}", verdict::text(&answer)),
+        Compared::Refused(why) => println!("refused: {why}"),
+        Compared::Different(shown) => println!("{shown}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,109 @@
+//! The tables of a run, the same for the node and for the reference.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
+
+use crate::generate::{Chance, Generator, term, term_with};
+use crate::value::Val;
+use crate::world::{Index, Table, World};
+
+/// Terms that make the tables on a node, and the same tables for the reference.
+pub struct Stage {
+    /// What the node is asked, in order.
+    pub setup: Vec<Json>,
+    /// What the reference begins with.
+    pub world: World,
+}
+
+/// The table that writes go to.
+pub const WRITTEN: &str = "w";
+
+fn index(name: &str, function: Json, multi: bool) -> (String, Index) {
+    (name.to_owned(), Index { function, multi })
+}
+
+fn field(name: &str) -> Json {
+    term(170, [term(10, [json!(1)]), json!(name)])
+}
+
+fn of_row(body: Json) -> Json {
+    term(69, [term(2, [json!(1)]), body])
+}
+
+impl Stage {
+    /// The tables that belong to `seed`.
+    #[must_use]
+    pub fn of(seed: u64) -> Stage {
+        let mut chance = Chance::new(seed ^ 0x5747_4145);
+        let mut maker = Generator::new(chance.draw());
+        let indexes = BTreeMap::from([
+            index("a", of_row(field("a")), false),
+            index("g", of_row(field("g")), false),
+            index("ga", of_row(term(2, [field("g"), field("a")])), false),
+            index("l", of_row(field("l")), true),
+            index("e", of_row(term(24, [field("a"), field("n")])), false),
+        ]);
+        let mut world = World::default();
+        let mut setup = Vec::new();
+        for (name, rows, shards) in [("t", 16, 3), ("u", 5, 1), ("empty", 0, 1), (WRITTEN, 10, 2)] {
+            let indexes = if name == "t" || name == WRITTEN { indexes.clone() } else { BTreeMap::new() };
+            let table = table(&mut maker, rows, indexes);
+            setup.push(term(60, [json!(name)]));
+            for (index, definition) in &table.indexes {
+                let arguments = [term(15, [json!(name)]), json!(index), definition.function.clone()];
+                setup.push(term_with(75, arguments, json!({"multi": definition.multi})));
+            }
+            setup.extend(fill(name, &table));
+            if shards > 1 {
+                let options = json!({"shards": shards, "replicas": 1});
+                setup.push(term_with(176, [term(15, [json!(name)])], options));
+            }
+            setup.push(term(140, [term(15, [json!(name)])]));
+            world.tables.insert(name.to_owned(), table);
+        }
+        Stage { setup, world }
+    }
+}
+
+/// The query that puts the rows of `table` into the node's table of that name.
+#[must_use]
+pub fn fill(name: &str, table: &Table) -> Option<Json> {
+    let rows: Vec<Json> = table.rows.values().map(|row| wire(&Val::Object(row.clone()))).collect();
+    (!rows.is_empty()).then(|| term(56, [term(15, [json!(name)]), term(2, rows)]))
+}
+
+fn table(maker: &mut Generator, rows: usize, indexes: BTreeMap<String, Index>) -> Table {
+    let mut table = Table { key: "id".to_owned(), rows: BTreeMap::new(), indexes };
+    for n in 0..rows {
+        let id = if n % 4 == 3 { Val::Text(format!("k{n}")) } else { Val::Number(n as f64) };
+        let Val::Object(mut row) = plain(&maker.row_constant()) else { continue };
+        row.insert("id".to_owned(), id.clone());
+        table.rows.insert(id, row);
+    }
+    table
+}
+
+/// The value of a constant term.
+fn plain(term: &Json) -> Val {
+    match term {
+        Json::Array(parts) => match parts[0].as_u64() {
+            Some(155) => Val::Binary(parts[1][0].as_str().unwrap_or_default().as_bytes().to_vec()),
+            Some(2) => Val::Array(parts[1].as_array().into_iter().flatten().map(plain).collect()),
+            // Bounds cannot be stored.
+            _ => Val::Null,
+        },
+        Json::Object(members) if members.contains_key("$reql_type$") => Val::of_json(term),
+        Json::Object(members) => Val::Object(members.iter().map(|(k, v)| (k.clone(), plain(v))).collect()),
+        other => Val::of_json(other),
+    }
+}
+
+/// A value as a term.
+fn wire(value: &Val) -> Json {
+    match value {
+        Val::Array(items) => term(2, items.iter().map(wire)),
+        Val::Object(members) => Json::Object(members.iter().map(|(k, v)| (k.clone(), wire(v))).collect()),
+        other => other.to_json(),
+    }
+}

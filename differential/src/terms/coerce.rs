@@ -1,0 +1,127 @@
+//! `coerce_to`, and values as text.
+
+use std::collections::BTreeMap;
+
+use super::{datum, sequence};
+use crate::args::Args;
+use crate::fault::{Fault, Out};
+use crate::machine::into_datum;
+use crate::thing::{Seq, Thing};
+use crate::value::Val;
+
+const TYPES: [&str; 19] = [
+    "DB",
+    "TABLE",
+    "TABLE_SLICE",
+    "SELECTION<STREAM>",
+    "SELECTION<ARRAY>",
+    "STREAM",
+    "SELECTION<OBJECT>",
+    "DATUM",
+    "FUNCTION",
+    "GROUPED_DATA",
+    "NULL",
+    "BINARY",
+    "BOOL",
+    "NUMBER",
+    "STRING",
+    "ARRAY",
+    "OBJECT",
+    "MINVAL",
+    "MAXVAL",
+];
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    let first = args.thing(0)?;
+    let wanted = args.text(1)?.to_uppercase();
+    if !TYPES.contains(&wanted.as_str()) {
+        return Err(Fault::logic("unknown type"));
+    }
+    let source = match first {
+        Thing::Table(_) | Thing::Seq(_) => return of_sequence(args, first, &wanted),
+        Thing::Func(_) | Thing::Db | Thing::Groups(_) => return Err(Fault::unsaid("coercion of no datum")),
+        Thing::Row(table, row) if wanted == "SELECTION<OBJECT>" => return Ok(Thing::Row(table, row)),
+        other => into_datum(other)?,
+    };
+    if !matches!(wanted.as_str(), "NULL" | "BINARY" | "BOOL" | "NUMBER" | "STRING" | "ARRAY" | "OBJECT") {
+        return Err(Fault::unsaid("a target that is rare"));
+    }
+    of_datum(source, &wanted).and_then(datum)
+}
+
+fn of_sequence(args: &Args<'_>, first: Thing, wanted: &str) -> Out<Thing> {
+    match wanted {
+        "ARRAY" | "OBJECT" => {
+            let seq: Seq = sequence::of_thing(args.machine, first)?;
+            let items = sequence::all(seq)?;
+            if wanted == "ARRAY" { datum(Val::Array(items)) } else { pairs(items).and_then(datum) }
+        }
+        _ => Err(Fault::unsaid("coercion of a sequence")),
+    }
+}
+
+fn of_datum(source: Val, wanted: &str) -> Out<Val> {
+    match (source, wanted) {
+        (source, "BOOL") => Ok(Val::Bool(source.truth())),
+        (Val::Null, "NULL") => Ok(Val::Null),
+        (source @ Val::Number(_), "NUMBER") => Ok(source),
+        (Val::Binary(bytes), "STRING") => {
+            String::from_utf8(bytes).map(Val::Text).map_err(|_| Fault::logic("not UTF-8"))
+        }
+        (Val::Text(text), "BINARY") => Ok(Val::Binary(text.into_bytes())),
+        (source @ Val::Binary(_), "BINARY") => Ok(source),
+        (source, "STRING") => to_text(&source).map(Val::Text),
+        (Val::Text(text), "NUMBER") => to_number(&text),
+        (source @ Val::Array(_), "ARRAY") | (source @ Val::Object(_), "OBJECT") => Ok(source),
+        (Val::Object(members), "ARRAY") => {
+            let pair = |(key, value)| Val::Array(vec![Val::Text(key), value]);
+            Ok(Val::Array(members.into_iter().map(pair).collect()))
+        }
+        (Val::Array(items), "OBJECT") => pairs(items),
+        (source, _) => Err(Fault::expected("something else", &source)),
+    }
+}
+
+fn to_number(text: &str) -> Out<Val> {
+    let plain = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'.'));
+    match text.parse::<f64>() {
+        Ok(n) if plain && n.is_finite() => Ok(Val::Number(n)),
+        Err(_) if plain || text.bytes().all(|b| b.is_ascii_lowercase() && !matches!(b, b'i' | b'n')) => {
+            Err(Fault::logic("not a number"))
+        }
+        _ => Err(Fault::unsaid("what strtod does")),
+    }
+}
+
+fn pairs(items: Vec<Val>) -> Out<Val> {
+    let mut out = BTreeMap::new();
+    for item in items {
+        let pair = match item {
+            Val::Array(pair) => pair,
+            other => return Err(Fault::expected("ARRAY", &other)),
+        };
+        let [key, value] = pair.as_slice() else { return Err(Fault::logic("not a pair")) };
+        let key = crate::args::text(key.clone())?;
+        if out.insert(key, value.clone()).is_some() {
+            return Err(Fault::logic("duplicate key"));
+        }
+    }
+    Ok(Val::Object(out))
+}
+
+/// Text stays itself, anything else becomes JSON.
+pub(super) fn to_text(value: &Val) -> Out<String> {
+    match value {
+        Val::Text(text) => Ok(text.clone()),
+        Val::Binary(bytes) => String::from_utf8(bytes.clone()).map_err(|_| Fault::logic("not UTF-8")),
+        other => json_text(other),
+    }
+}
+
+/// Compact JSON.
+pub(super) fn json_text(value: &Val) -> Out<String> {
+    if value.has_bound() {
+        return Err(Fault::logic("no JSON"));
+    }
+    Ok(value.to_json().to_string())
+}

@@ -1,0 +1,137 @@
+//! Constants, branches, errors, and what says something about a value.
+
+use serde_json::Value as Json;
+
+use super::{datum, group};
+use crate::args::Args;
+use crate::fault::{Class, Fault, Out};
+use crate::machine::into_datum;
+use crate::thing::{Func, Groups, Thing};
+use crate::value::Val;
+
+/// The namespace of `uuid` of a string.
+const NAMESPACE: uuid::Uuid = uuid::uuid!("91461c99-f89d-49d2-af96-d8e2e14e9b58");
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        2 => {
+            let items: Out<Vec<Val>> =
+                (0..args.len()).map(|i| into_datum(args.thing_with(i, args.literals)?)).collect();
+            datum(Val::Array(items?))
+        }
+        12 if args.is_empty() => Err(Fault::new(Class::Empty, "empty error")),
+        12 => Err(Fault::new(Class::User, args.text(0)?)),
+        23 => datum(Val::Bool(!args.datum(0)?.truth())),
+        52 => datum(Val::Text(args.thing(0)?.type_of().to_owned())),
+        64 => funcall(args),
+        65 => branch(args),
+        66 | 67 => and_or(args),
+        92 => default(args),
+        98 => json(args),
+        137 => literal(args),
+        155 => match args.datum(0)? {
+            Val::Binary(bytes) => datum(Val::Binary(bytes)),
+            Val::Text(text) => datum(Val::Binary(text.into_bytes())),
+            other => Err(Fault::expected("STRING", &other)),
+        },
+        169 => {
+            let name = args.text(0)?;
+            datum(Val::Text(uuid::Uuid::new_v5(&NAMESPACE, name.as_bytes()).to_string()))
+        }
+        172 => super::coerce::json_text(&args.datum(0)?).and_then(|text| datum(Val::Text(text))),
+        180 => datum(Val::MinVal),
+        _ => datum(Val::MaxVal),
+    }
+}
+
+/// `do`: the function is the first argument; what is no function is the answer.
+fn funcall(args: &Args<'_>) -> Out<Thing> {
+    let func = match args.thing(0)? {
+        Thing::Func(func) => func,
+        other => Func::Constant(into_datum(other)?),
+    };
+    if args.len() < 2 {
+        return args.machine.call_func(&func, &[], false);
+    }
+    let rest: Out<Vec<Val>> = (2..args.len()).map(|i| args.datum(i)).collect();
+    match args.thing(1)? {
+        Thing::Groups(groups) => {
+            let rest = rest?;
+            let call = |value: Val| {
+                let values: Vec<Val> = std::iter::once(value).chain(rest.iter().cloned()).collect();
+                group::settled(args.machine.call_func(&func, &values, false)?)
+            };
+            let each = group::ready(groups)?.into_iter().map(|(key, value)| Ok((key, call(value)?)));
+            each.collect::<Out<Vec<_>>>().map(|groups| Thing::Groups(Groups::Ready(groups)))
+        }
+        first => {
+            let first = into_datum(first)?;
+            let values: Vec<Val> = std::iter::once(first).chain(rest?).collect();
+            args.machine.call_func(&func, &values, false)
+        }
+    }
+}
+
+/// The value behind the first test that holds; the last argument when none does.
+fn branch(args: &Args<'_>) -> Out<Thing> {
+    if args.len().is_multiple_of(2) {
+        return Err(Fault::logic("an even number of arguments"));
+    }
+    for i in (0..args.len() - 1).step_by(2) {
+        if args.datum(i)?.truth() {
+            return args.thing(i + 1);
+        }
+    }
+    args.thing(args.len() - 1)
+}
+
+/// The value that decides: the first true one for `or`, the first false one for `and`.
+fn and_or(args: &Args<'_>) -> Out<Thing> {
+    let mut last = Val::Bool(args.id == 67);
+    for i in 0..args.len() {
+        last = args.datum(i)?;
+        if last.truth() == (args.id == 66) {
+            break;
+        }
+    }
+    datum(last)
+}
+
+/// The value; the other one when it is null or something was missing.
+fn default(args: &Args<'_>) -> Out<Thing> {
+    let caught = match args.thing(0) {
+        Ok(Thing::Datum(Val::Null) | Thing::Row(_, Val::Null)) => None,
+        Err(fault) if fault.is_missing() => Some(fault),
+        decided => return decided,
+    };
+    let otherwise = match args.thing(1) {
+        Ok(Thing::Func(func)) => {
+            let message = caught.as_ref().map_or(Val::Null, |fault| Val::Text(fault.why.clone()));
+            args.machine.call_func(&func, &[message], false)
+        }
+        decided => decided,
+    };
+    match otherwise {
+        Err(fault) if fault.class == Class::Empty => caught.map_or_else(|| datum(Val::Null), Err),
+        decided => decided,
+    }
+}
+
+/// `json`: a value written as text.
+fn json(args: &Args<'_>) -> Out<Thing> {
+    let text = args.text(0)?;
+    match serde_json::from_str::<Json>(&text) {
+        Ok(value) => datum(Val::of_json(&value)),
+        Err(_) => Err(Fault::logic("not JSON")),
+    }
+}
+
+fn literal(args: &Args<'_>) -> Out<Thing> {
+    if !args.literals {
+        return Err(Fault::logic("stray literal"));
+    }
+    match args.len() {
+        0 => datum(Val::Literal(None)),
+        _ => datum(Val::Literal(Some(Box::new(args.datum(0)?)))),
+    }
+}

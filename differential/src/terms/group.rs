@@ -1,0 +1,153 @@
+//! `group`, `ungroup`, and terms over groups.
+
+use std::collections::BTreeMap;
+
+use super::{datum, family, sequence, terminal};
+use crate::args::Args;
+use crate::fault::{Fault, Out};
+use crate::machine::into_datum;
+use crate::thing::{Func, Groups, Seq, Thing};
+use crate::value::Val;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        144 => group(args),
+        _ => match args.thing(0)? {
+            Thing::Groups(groups) => {
+                let pair = |(key, value)| {
+                    let members = [("group".to_owned(), key), ("reduction".to_owned(), value)];
+                    Val::Object(members.into())
+                };
+                datum(Val::Array(ready(groups)?.into_iter().map(pair).collect()))
+            }
+            _ => Err(Fault::logic("not grouped")),
+        },
+    }
+}
+
+fn group(args: &Args<'_>) -> Out<Thing> {
+    let selectors: Out<Vec<Func>> = (1..args.len()).map(|i| args.selector(i)).collect();
+    let selectors = selectors?;
+    let multi = args.option("multi")?.is_some_and(|value| value.truth());
+    let (seq, index_values) = match args.option("index")? {
+        None => (sequence::of_thing(args.machine, args.thing(0)?)?, None),
+        Some(name) => {
+            let name = crate::args::text(name)?;
+            let Thing::Table(slice) = args.thing(0)? else { return Err(Fault::logic("not a table")) };
+            let (values, rows) = super::index::entries_of(args.machine, &slice, &name)?.into_iter().unzip();
+            (Seq::stream(rows), Some::<Vec<Val>>(values))
+        }
+    };
+    if selectors.is_empty() && index_values.is_none() {
+        return Err(Fault::logic("group by nothing"));
+    }
+    if seq.infinite {
+        return Err(Fault::unsaid("groups of an infinite stream"));
+    }
+    let mut groups: BTreeMap<Val, Vec<Out<Val>>> = BTreeMap::new();
+    for (at, item) in seq.items.into_iter().enumerate() {
+        let known = index_values.as_ref().and_then(|values| values.get(at)).cloned();
+        let keyed = item.and_then(|item| Ok((keys(args, &selectors, known, multi, &item)?, item)));
+        match keyed {
+            Ok((keys, item)) => {
+                for key in keys {
+                    groups.entry(key).or_default().push(Ok(item.clone()));
+                }
+            }
+            Err(fault) => return Ok(Thing::Groups(Groups::Lazy(Err(fault)))),
+        }
+    }
+    Ok(Thing::Groups(Groups::Lazy(Ok(groups.into_iter().collect()))))
+}
+
+/// The groups an item belongs to.
+fn keys(args: &Args<'_>, selectors: &[Func], known: Option<Val>, multi: bool, item: &Val) -> Out<Vec<Val>> {
+    let mut parts = Vec::new();
+    for selector in selectors {
+        parts.push(match args.machine.call_datum(selector, std::slice::from_ref(item)) {
+            Err(fault) if fault.is_missing() => Val::Null,
+            value => value?,
+        });
+    }
+    parts.extend(known);
+    let mut keys: Vec<Vec<Val>> = vec![Vec::new()];
+    for part in parts {
+        let choices = match part {
+            Val::Array(items) if multi && items.is_empty() => vec![Val::Null],
+            Val::Array(items) if multi => items,
+            other => vec![other],
+        };
+        keys = keys
+            .iter()
+            .flat_map(|key| choices.iter().map(|c| [key.clone(), vec![c.clone()]].concat()))
+            .collect();
+    }
+    let one = |mut key: Vec<Val>| if key.len() == 1 { key.remove(0) } else { Val::Array(key) };
+    Ok(keys.into_iter().map(one).collect())
+}
+
+/// Groups whose items are all read.
+pub(super) fn ready(groups: Groups) -> Out<Vec<(Val, Val)>> {
+    match groups {
+        Groups::Ready(groups) => Ok(groups),
+        Groups::Lazy(groups) => {
+            let read = groups?
+                .into_iter()
+                .map(|(key, items)| Ok((key, Val::Array(items.into_iter().collect::<Out<Vec<Val>>>()?))));
+            let groups = read.collect::<Out<Vec<(Val, Val)>>>()?;
+            Ok(groups.into_iter().filter(|(_, value)| *value != Val::Array(Vec::new())).collect())
+        }
+    }
+}
+
+/// A value as it is kept for a group.
+pub(super) fn settled(thing: Thing) -> Out<Val> {
+    match thing {
+        Thing::Seq(seq) => sequence::all(seq).map(Val::Array),
+        Thing::Table(_) => Err(Fault::unsaid("a table for each group")),
+        other => into_datum(other),
+    }
+}
+
+/// A term applied to each group.
+pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
+    let is_text = |i: usize| matches!(args.datum(i), Ok(Val::Text(_)));
+    match (args.id, groups) {
+        (144, _) => Err(Fault::logic("group of groups")),
+        (48..=50 | 187 | 72, _) => Err(Fault::unsaid("rare over groups")),
+        (31..=35 | 38..=40 | 96, Groups::Lazy(groups)) => step(args, groups),
+        (170, Groups::Lazy(groups)) if is_text(1) => step(args, groups),
+        (37 | 43 | 145..=148, Groups::Lazy(groups)) => {
+            let mut out = Vec::new();
+            for (key, items) in groups? {
+                if let Some(value) = terminal::of_items(args, items)? {
+                    out.push((key, value));
+                }
+            }
+            Ok(Thing::Groups(Groups::Ready(out)))
+        }
+        (_, groups) => {
+            let one = |value: Val| family(&args.with_first(Thing::Datum(value))).and_then(settled);
+            let groups = ready(groups)?.into_iter().map(|(key, value)| Ok((key, one(value)?)));
+            groups.collect::<Out<Vec<_>>>().map(|groups| Thing::Groups(Groups::Ready(groups)))
+        }
+    }
+}
+
+/// The items of one group.
+type Items = Vec<Out<Val>>;
+
+fn step(args: &Args<'_>, groups: Out<Vec<(Val, Items)>>) -> Out<Thing> {
+    let groups = match groups {
+        Ok(groups) => groups,
+        Err(fault) => return Ok(Thing::Groups(Groups::Lazy(Err(fault)))),
+    };
+    let mut out = Vec::new();
+    for (key, items) in groups {
+        let items = sequence::step_of_groups(args, items)?;
+        if !items.is_empty() {
+            out.push((key, items));
+        }
+    }
+    Ok(Thing::Groups(Groups::Lazy(Ok(out))))
+}

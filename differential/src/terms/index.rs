@@ -1,0 +1,105 @@
+//! Rows of tables: by primary key, by secondary indexes, in order.
+
+use crate::args::{self, Args};
+use crate::fault::{Fault, Out};
+use crate::machine::{Machine, Scope};
+use crate::thing::{Seq, Slice, Thing};
+use crate::value::Val;
+use crate::world::{Table, is_key};
+
+/// Every value that an index has for a row, with the row, in the order of the index.
+fn entries(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val, Val)>> {
+    let mut out = Vec::new();
+    let Some(index) = table.indexes.get(name).filter(|_| name != table.key) else {
+        if name != table.key {
+            return Err(Fault::new(crate::fault::Class::OpFailed, "no such index"));
+        }
+        let row =
+            |(key, row): (&Val, &_)| (key.clone(), key.clone(), Val::Object(std::clone::Clone::clone(row)));
+        return Ok(table.rows.iter().map(row).collect());
+    };
+    let func = match machine.eval(&index.function, &Scope::default(), false)? {
+        Thing::Func(func) => func,
+        _ => return Err(Fault::unsaid("an index without a function")),
+    };
+    for (key, row) in &table.rows {
+        let row = Val::Object(row.clone());
+        let Ok(value) = machine.call_datum(&func, std::slice::from_ref(&row)) else { continue };
+        let values = match value {
+            Val::Array(items) if index.multi => items,
+            other => vec![other],
+        };
+        let keys = values.into_iter().filter(is_key);
+        out.extend(keys.map(|value| (value, key.clone(), row.clone())));
+    }
+    out.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+    Ok(out)
+}
+
+/// The index values and rows of a part of a table, found by the index of that name; in order,
+/// unless the part has none, when they come in any.
+pub(super) fn entries_of(machine: &Machine, slice: &Slice, name: &str) -> Out<Vec<(Val, Out<Val>)>> {
+    let world = machine.world.borrow().clone();
+    let table = world.tables.get(&slice.table).ok_or_else(no_table)?;
+    if slice.index.as_ref().is_some_and(|index| index != name) && slice.bounds.is_some() {
+        return Err(Fault::unsaid("bounds on another index"));
+    }
+    let mut found = entries(machine, table, name)?;
+    if let Some([(left, closed), (right, right_closed)]) = &slice.bounds {
+        found.retain(|(value, ..)| {
+            let above = value > left || (*closed && value == left);
+            above && (value < right || (*right_closed && value == right))
+        });
+    }
+    match slice.descends {
+        None => found = machine.shuffled(found),
+        Some(false) => {}
+        Some(true) => found.reverse(),
+    }
+    Ok(found.into_iter().map(|(value, _, row)| (value, Ok(row))).collect())
+}
+
+/// The rows of a part of a table.
+pub(super) fn rows(machine: &Machine, slice: &Slice) -> Out<Seq> {
+    let name = match &slice.index {
+        Some(name) => name.clone(),
+        None => machine.world.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),
+    };
+    let items = entries_of(machine, slice, &name)?.into_iter().map(|(_, row)| row).collect();
+    Ok(Seq { table: Some(slice.table.clone()), ..Seq::stream(items) })
+}
+
+/// `min` and `max` by an index: a row.
+pub(super) fn extreme(args: &Args<'_>, first: Thing, index: Option<Val>) -> Out<Thing> {
+    if args.len() > 1 {
+        return Err(Fault::logic("both a function and an index"));
+    }
+    let Thing::Table(slice) = first else { return Err(Fault::logic("not a table")) };
+    let name = match index {
+        Some(name) => args::text(name)?,
+        None => match &slice.index {
+            Some(name) => name.clone(),
+            None => args.machine.world.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),
+        },
+    };
+    let ordered = Slice { descends: Some(args.id == 148), index: slice.index.clone(), ..slice.clone() };
+    let mut found = entries_of(args.machine, &ordered, &name)?;
+    if found.is_empty() {
+        return Err(Fault::missing("no entries"));
+    }
+    found.swap_remove(0).1.map(|row| Thing::Row(slice.table, row))
+}
+
+/// The rows whose index value is one of `wanted`, each as often as it is wanted.
+pub(super) fn wanted(machine: &Machine, table: &str, name: &str, wanted: &[Val]) -> Out<Vec<Val>> {
+    let world = machine.world.borrow().clone();
+    let table = world.tables.get(table).ok_or_else(no_table)?;
+    let entries = entries(machine, table, name)?;
+    let rows = wanted.iter().flat_map(|value| entries.iter().filter(move |(known, ..)| known == value));
+    Ok(rows.map(|(.., row)| row.clone()).collect())
+}
+
+/// There is no such table.
+pub(super) fn no_table() -> Fault {
+    Fault::new(crate::fault::Class::OpFailed, "no such table")
+}

@@ -1,0 +1,114 @@
+//! What each term means, family by family.
+
+mod arithmetic;
+mod arrays;
+mod coerce;
+mod control;
+mod group;
+mod index;
+mod join;
+mod object;
+mod order;
+mod paths;
+mod sequence;
+mod slice;
+mod strings;
+mod tables;
+mod terminal;
+mod times;
+mod write;
+
+use crate::args::Args;
+use crate::fault::{Fault, Out};
+use crate::thing::Thing;
+use crate::value::Val;
+
+pub use object::get_field;
+pub use sequence::of_thing;
+
+/// Terms that take grouped data as it is.
+const NOT_PER_GROUP: [u64; 7] = [52, 64, 69, 79, 92, 137, 150];
+
+/// Terms whose arguments are evaluated only where they are needed.
+const LAZY: [u64; 6] = [64, 65, 66, 67, 92, 69];
+/// Terms that may be done before they have looked at all of their arguments.
+const HASTY: [u64; 13] = [17, 18, 19, 20, 21, 22, 31, 32, 33, 34, 35, 96, 170];
+
+/// The value of a term. Applied to groups, most terms mean each of them.
+///
+/// Which of several mistakes in one term is told, no rule says.
+pub fn call(args: Args<'_>) -> Out<Thing> {
+    let answer = answer(&args);
+    if LAZY.contains(&args.id) || (answer.is_ok() && !HASTY.contains(&args.id)) {
+        return answer;
+    }
+    let class = answer.as_ref().err().map(|fault| fault.class);
+    for i in 0..args.len() {
+        if let Err(other) = args.thing_with(i, true)
+            && Some(other.class) != class
+        {
+            return Err(Fault::unsaid("more than one mistake"));
+        }
+    }
+    answer
+}
+
+fn answer(args: &Args<'_>) -> Out<Thing> {
+    if args.is_empty() || NOT_PER_GROUP.contains(&args.id) {
+        return family(args);
+    }
+    match args.thing(0)? {
+        Thing::Groups(groups) => group::each(args, groups),
+        first => family(&args.with_first(first)),
+    }
+}
+
+/// Whether a term answers the same wherever and whenever it is evaluated.
+fn is_deterministic(term: &serde_json::Value) -> bool {
+    use serde_json::Value as Json;
+    match term {
+        Json::Array(parts) => {
+            let id = parts.first().and_then(Json::as_u64).unwrap_or(0);
+            let chance = matches!(id, 14..=16 | 36 | 53..=63 | 78 | 81 | 151 | 182);
+            !chance
+                && parts.iter().skip(1).all(|part| match part {
+                    Json::Array(args) => args.iter().all(is_deterministic),
+                    other => is_deterministic(other),
+                })
+        }
+        Json::Object(members) => members.values().all(is_deterministic),
+        _ => true,
+    }
+}
+
+/// The value of a term of something that is not grouped.
+fn family(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        2 | 12 | 23 | 52 | 64..=67 | 92 | 98 | 137 | 155 | 169 | 172 | 180 | 181 => control::eval(args),
+        51 => coerce::eval(args),
+        17..=22 | 24..=28 | 183..=185 | 191..=196 => arithmetic::eval(args),
+        97 | 141 | 142 | 149 | 197 => strings::eval(args),
+        29 | 80 | 82..=85 | 88..=91 | 95 => arrays::eval(args),
+        31..=35 | 94 | 96 | 143 | 170 | 186 => object::eval(args),
+        38..=40 | 44 | 86 | 87 | 93 | 173 | 187 | 81 => sequence::eval(args),
+        37 | 43 | 145..=148 => terminal::eval(args),
+        30 | 45 | 70 | 71 => slice::eval(args),
+        41 | 42 => order::eval(args),
+        48..=50 | 72 => join::eval(args),
+        144 | 150 => group::eval(args),
+        14..=16 | 36 | 78 | 182 => tables::eval(args),
+        53..=56 | 68 => write::eval(args),
+        99..=136 => times::eval(args),
+        other => Err(Fault::unsaid(format!("term {other}"))),
+    }
+}
+
+/// A datum as a thing.
+fn datum(value: Val) -> Out<Thing> {
+    Ok(Thing::Datum(value))
+}
+
+/// A number as a thing, unless it is none.
+fn number(n: f64) -> Out<Thing> {
+    if n.is_finite() { datum(Val::Number(n)) } else { Err(Fault::logic("non-finite number")) }
+}

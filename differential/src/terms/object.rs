@@ -1,0 +1,190 @@
+//! Objects, and the terms over them that mean each item of a sequence.
+
+use std::collections::BTreeMap;
+
+use super::paths::Paths;
+use super::{datum, sequence, slice};
+use crate::args::{self, Args};
+use crate::fault::{Fault, Out};
+use crate::machine::{Machine, into_datum};
+use crate::thing::{Func, Seq, Thing};
+use crate::value::Val;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        94 | 186 => {
+            let value = args.datum(0)?;
+            let Val::Object(members) = value else { return Err(Fault::logic("no object")) };
+            datum(Val::Array(match args.id {
+                94 => members.into_keys().map(Val::Text).collect(),
+                _ => members.into_values().collect(),
+            }))
+        }
+        143 => object(args),
+        170 => match args.datum(1)? {
+            Val::Number(_) => slice::nth(args),
+            Val::Text(_) => over_items(args),
+            other => Err(Fault::expected("NUMBER or STRING", &other)),
+        },
+        96 => {
+            let having = over_with(args, args.thing(0)?, 32)?;
+            over_with(args, having, 33)
+        }
+        _ => over_items(args),
+    }
+}
+
+fn object(args: &Args<'_>) -> Out<Thing> {
+    if !args.len().is_multiple_of(2) {
+        return Err(Fault::logic("an odd number of arguments"));
+    }
+    let mut out = BTreeMap::new();
+    for i in (0..args.len()).step_by(2) {
+        let (key, value) = (args.text(i)?, args.datum(i + 1)?);
+        if out.insert(key, value).is_some() {
+            return Err(Fault::logic("duplicate key"));
+        }
+    }
+    datum(Val::Object(out))
+}
+
+fn over_items(args: &Args<'_>) -> Out<Thing> {
+    over_with(args, args.thing(0)?, args.id)
+}
+
+/// The term `id` of an object, or of each item of a sequence.
+fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
+    let single = match first {
+        Thing::Datum(Val::Array(items)) => {
+            let out: Out<Vec<Vec<Val>>> = items.iter().map(|item| of_item(args, id, item)).collect();
+            return datum(Val::Array(out?.concat()));
+        }
+        Thing::Table(_) | Thing::Seq(_) => {
+            let seq = sequence::of_thing(args.machine, first)?;
+            let items = sequence::spread(seq.items, |item| of_item(args, id, &item));
+            // Only what leaves rows as they are keeps them rows of their table.
+            let table = seq.table.filter(|_| id == 32);
+            let eager = seq.eager && table.is_some();
+            return sequence::settled(Seq { table, items, eager, infinite: seq.infinite }, seq.eager);
+        }
+        other => into_datum(other)?,
+    };
+    match &single {
+        Val::Object(_) => of_object(args, id, &single).and_then(datum),
+        pseudo if pseudo.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
+        other => Err(Fault::expected("OBJECT", other)),
+    }
+}
+
+/// What one item of a sequence becomes.
+fn of_item(args: &Args<'_>, id: u64, item: &Val) -> Out<Vec<Val>> {
+    let answer = match item {
+        Val::Object(_) => of_object(args, id, item),
+        Val::Array(_) => Err(Fault::logic("a sequence of sequences")),
+        other if other.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
+        other => Err(Fault::expected("OBJECT", other)),
+    };
+    match (id, answer) {
+        // Fields: those that there are.
+        (31 | 170, Err(fault)) if fault.is_missing() => Ok(Vec::new()),
+        (32, Err(fault)) if fault.is_missing() => Ok(Vec::new()),
+        (32, Ok(has)) => Ok(if has.truth() { vec![item.clone()] } else { Vec::new() }),
+        (_, answer) => Ok(vec![answer?]),
+    }
+}
+
+fn of_object(args: &Args<'_>, id: u64, object: &Val) -> Out<Val> {
+    match id {
+        31 | 170 => {
+            let Val::Object(members) = object else { return Err(Fault::expected("OBJECT", object)) };
+            let field = args.text(1)?;
+            members.get(&field).cloned().ok_or_else(|| Fault::missing("no such field"))
+        }
+        35 => merge_all(args, object),
+        _ => {
+            let specs: Out<Vec<Val>> = (1..args.len()).map(|i| args.datum(i)).collect();
+            let paths = Paths::of(&Val::Array(specs?))?;
+            Ok(match id {
+                32 => Val::Bool(paths.has(object)),
+                33 => paths.pluck(object, false).unwrap_or_else(|| Val::Object(BTreeMap::new())),
+                _ => paths.without(object, false),
+            })
+        }
+    }
+}
+
+fn merge_all(args: &Args<'_>, object: &Val) -> Out<Val> {
+    let mut merged = object.clone();
+    for i in 1..args.len() {
+        let layer = match args.thing_with(i, true)? {
+            Thing::Func(func) => into_datum(args.machine.call_func(&func, &[merged.clone()], true)?)?,
+            other => into_datum(other)?,
+        };
+        if matches!(layer, Val::Time(..) | Val::Binary(_)) {
+            return Err(Fault::logic("a pseudotype cannot be merged"));
+        }
+        merged = merge(&merged, &layer);
+    }
+    Ok(merged)
+}
+
+/// `right` laid over `left`.
+pub(super) fn merge(left: &Val, right: &Val) -> Val {
+    match (left, right) {
+        (_, Val::Literal(value)) => value.as_deref().cloned().unwrap_or(Val::Null),
+        (Val::Object(left), Val::Object(right)) => {
+            let mut out = left.clone();
+            for (name, value) in right {
+                match (out.get(name), value) {
+                    (_, Val::Literal(None)) => {
+                        out.remove(name);
+                    }
+                    (Some(old @ Val::Object(_)), Val::Object(_)) => {
+                        let merged = merge(old, value);
+                        out.insert(name.clone(), merged);
+                    }
+                    _ => {
+                        out.insert(name.clone(), unwrapped(value));
+                    }
+                }
+            }
+            Val::Object(out)
+        }
+        (_, value) => unwrapped(value),
+    }
+}
+
+/// A value without the literals in it.
+fn unwrapped(value: &Val) -> Val {
+    match value {
+        Val::Literal(Some(inner)) => unwrapped(inner),
+        Val::Object(members) => {
+            let kept = members.iter().filter(|(_, value)| !matches!(value, Val::Literal(None)));
+            Val::Object(kept.map(|(name, value)| (name.clone(), unwrapped(value))).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// The field of an item, as `sum('field')` and its like look for it.
+pub fn get_field(machine: &Machine, item: &Val, field: &Val) -> Out<Val> {
+    match item {
+        Val::Object(members) => {
+            let field = args::text(field.clone())?;
+            members.get(&field).cloned().ok_or_else(|| Fault::missing("no such field"))
+        }
+        Val::Array(items) => {
+            let func = Func::Field(field.clone());
+            let found = items.iter().map(|item| match item {
+                Val::Array(_) => Err(Fault::logic("a sequence of sequences")),
+                item => match machine.call_datum(&func, std::slice::from_ref(item)) {
+                    Err(fault) if fault.is_missing() => Ok(Vec::new()),
+                    found => Ok(vec![found?]),
+                },
+            });
+            found.collect::<Out<Vec<Vec<Val>>>>().map(|found| Val::Array(found.concat()))
+        }
+        other if other.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
+        other => Err(Fault::expected("OBJECT", other)),
+    }
+}

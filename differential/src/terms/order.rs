@@ -1,0 +1,138 @@
+//! `order_by` and `distinct`.
+
+use std::cmp::Ordering;
+
+use serde_json::Value as Json;
+
+use super::{datum, index, sequence};
+use crate::args::Args;
+use crate::fault::{Fault, Out};
+use crate::machine::into_datum;
+use crate::thing::{Func, Seq, Thing};
+use crate::value::Val;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    if args.id == 42 { distinct(args) } else { order_by(args) }
+}
+
+/// A selector and whether its order goes down.
+type Order = (Func, bool);
+
+fn order_by(args: &Args<'_>) -> Out<Thing> {
+    let first = args.thing(0)?;
+    let orders: Out<Vec<Order>> = (1..args.len()).map(|i| order(args, i)).collect();
+    let orders = orders?;
+    if let Some(term) = args.option_term("index") {
+        return by_index(args, first, term, &orders);
+    }
+    if orders.is_empty() {
+        return Err(Fault::logic("ordered by nothing"));
+    }
+    let seq = sequence::of_thing(args.machine, first)?;
+    let table = seq.table.clone();
+    let items = sorted(args, sequence::all(seq)?, &orders)?;
+    match table {
+        None => datum(Val::Array(items)),
+        Some(_) => {
+            let items = items.into_iter().map(Ok).collect();
+            Ok(Thing::Seq(Seq { table, eager: true, infinite: false, items }))
+        }
+    }
+}
+
+/// An argument that may be inside of `asc` or `desc`.
+fn directed(term: &Json) -> (&Json, bool) {
+    match term.as_array().map(Vec::as_slice) {
+        Some([id, Json::Array(inner), ..]) if inner.len() == 1 && (*id == 73 || *id == 74) => {
+            (&inner[0], *id == 74)
+        }
+        _ => (term, false),
+    }
+}
+
+fn order(args: &Args<'_>, i: usize) -> Out<Order> {
+    let Some(term) = args.term(i) else { return Err(Fault::unsaid("an order out of r.args")) };
+    let (term, descends) = directed(term);
+    if term[0] == 69 && !super::is_deterministic(term) {
+        return Err(Fault::logic("an order that is not deterministic"));
+    }
+    match args.machine.eval(term, args.scope, false)? {
+        Thing::Func(func) => Ok((func, descends)),
+        other => Ok((Func::Field(into_datum(other)?), descends)),
+    }
+}
+
+fn sorted(args: &Args<'_>, items: Vec<Val>, orders: &[Order]) -> Out<Vec<Val>> {
+    let mut keyed = Vec::with_capacity(items.len());
+    for item in items {
+        let mut keys = Vec::new();
+        for (func, _) in orders {
+            keys.push(match args.machine.call_datum(func, std::slice::from_ref(&item)) {
+                Err(fault) if fault.is_missing() => None,
+                key => Some(key?),
+            });
+        }
+        keyed.push((keys, item));
+    }
+    keyed.sort_by(|(a, _), (b, _)| {
+        let compared = orders.iter().enumerate().map(|(i, (_, descends))| {
+            // What is missing comes before everything.
+            let order = a[i].cmp(&b[i]);
+            if *descends { order.reverse() } else { order }
+        });
+        compared.into_iter().find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
+    });
+    Ok(keyed.into_iter().map(|(_, item)| item).collect())
+}
+
+fn by_index(args: &Args<'_>, first: Thing, term: &Json, orders: &[Order]) -> Out<Thing> {
+    let (term, descends) = directed(term);
+    let name = crate::args::text(args.machine.datum(term, args.scope)?)?;
+    let Thing::Table(mut slice) = first else { return Err(Fault::logic("not a table")) };
+    if slice.descends.is_some() {
+        return Err(Fault::logic("two orders"));
+    }
+    if slice.index.as_ref().is_some_and(|index| *index != name) {
+        return Err(Fault::logic("bounds on another index"));
+    }
+    slice.index = Some(name.clone());
+    slice.descends = Some(descends);
+    if orders.is_empty() {
+        return Ok(Thing::Table(slice));
+    }
+    // The index first, then the other orders among equal values of it.
+    let entries = index::entries_of(args.machine, &slice, &name)?;
+    let mut items: Vec<Out<Val>> = Vec::new();
+    let mut at = 0;
+    while at < entries.len() {
+        let same: Vec<Val> = entries[at..]
+            .iter()
+            .take_while(|(value, _)| *value == entries[at].0)
+            .map(|(_, row)| row.clone())
+            .collect::<Out<_>>()?;
+        at += same.len();
+        items.extend(sorted(args, same, orders)?.into_iter().map(Ok));
+    }
+    Ok(Thing::Seq(Seq { table: Some(slice.table), ..Seq::stream(items) }))
+}
+
+fn distinct(args: &Args<'_>) -> Out<Thing> {
+    let first = args.thing(0)?;
+    let index = args.option("index")?;
+    // Source: terms/sort.cc of RethinkDB 2.4: only tables are not read as a whole.
+    let is_table = matches!(first, Thing::Table(_));
+    let mut items = match (index, first) {
+        (Some(name), Thing::Table(slice)) => {
+            let entries = index::entries_of(args.machine, &slice, &crate::args::text(name)?)?;
+            entries.into_iter().map(|(value, _)| value).collect()
+        }
+        (Some(_), _) => return Err(Fault::logic("not a table")),
+        (None, first) => sequence::all(sequence::of_thing(args.machine, first)?)?,
+    };
+    items.sort();
+    items.dedup();
+    if !is_table {
+        return datum(Val::Array(items));
+    }
+    Ok(Thing::Seq(Seq::stream(items.into_iter().map(Ok).collect())))
+}

@@ -1,0 +1,117 @@
+//! What `pluck`, `without` and `has_fields` name: fields, and fields in fields.
+
+use std::collections::BTreeMap;
+
+use crate::fault::{Fault, Out};
+use crate::value::Val;
+
+/// Fields of an object.
+pub(super) enum Paths {
+    Field(String),
+    All(Vec<Paths>),
+    Inside(Vec<(String, Paths)>),
+}
+
+impl Paths {
+    /// What an argument names.
+    pub(super) fn of(value: &Val) -> Out<Paths> {
+        match value {
+            Val::Text(field) => Ok(Paths::Field(field.clone())),
+            Val::Array(items) => items.iter().map(Paths::of).collect::<Out<_>>().map(Paths::All),
+            Val::Object(members) => {
+                let (mut whole, mut inside) = (Vec::new(), Vec::new());
+                for (name, spec) in members {
+                    match spec {
+                        Val::Bool(true) => whole.push(Paths::Field(name.clone())),
+                        spec => inside.push((name.clone(), Paths::of(spec)?)),
+                    }
+                }
+                whole.push(Paths::Inside(inside));
+                Ok(Paths::All(whole))
+            }
+            _ => Err(Fault::logic("invalid path argument")),
+        }
+    }
+
+    /// Only what is named; of an array inside an object, of each item. `None` where there is no object.
+    pub(super) fn pluck(&self, value: &Val, inside: bool) -> Option<Val> {
+        if let (Val::Array(items), true) = (value, inside) {
+            return items.iter().map(|item| self.pluck(item, false)).collect::<Option<_>>().map(Val::Array);
+        }
+        let Val::Object(members) = value else {
+            return self.is_nothing().then(|| Val::Object(BTreeMap::new()));
+        };
+        let mut out = BTreeMap::new();
+        match self {
+            Paths::Field(name) => out.extend(members.get(name).map(|value| (name.clone(), value.clone()))),
+            Paths::All(paths) => {
+                for path in paths {
+                    if let Some(Val::Object(part)) = path.pluck(value, inside) {
+                        out.extend(part);
+                    }
+                }
+            }
+            Paths::Inside(paths) => {
+                for (name, path) in paths {
+                    let part = members.get(name).and_then(|value| path.pluck(value, true));
+                    out.extend(part.map(|part| (name.clone(), part)));
+                }
+            }
+        }
+        Some(Val::Object(out))
+    }
+
+    fn is_nothing(&self) -> bool {
+        match self {
+            Paths::Field(_) => false,
+            Paths::All(paths) => paths.iter().all(Paths::is_nothing),
+            Paths::Inside(paths) => paths.is_empty(),
+        }
+    }
+
+    /// Everything but what is named.
+    pub(super) fn without(&self, value: &Val, inside: bool) -> Val {
+        match value {
+            Val::Array(items) if inside => {
+                Val::Array(items.iter().map(|item| self.without(item, false)).collect())
+            }
+            Val::Object(members) => {
+                let mut members = members.clone();
+                self.remove_from(&mut members);
+                Val::Object(members)
+            }
+            other => other.clone(),
+        }
+    }
+
+    fn remove_from(&self, members: &mut BTreeMap<String, Val>) {
+        match self {
+            Paths::Field(name) => {
+                members.remove(name);
+            }
+            Paths::All(paths) => paths.iter().for_each(|path| path.remove_from(members)),
+            Paths::Inside(paths) => {
+                for (name, path) in paths {
+                    if let Some(value) = members.get_mut(name) {
+                        *value = path.without(value, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether everything that is named is there and not null.
+    pub(super) fn has(&self, value: &Val) -> bool {
+        match (self, value) {
+            (Paths::All(paths), _) => paths.iter().all(|path| path.has(value)),
+            (Paths::Field(name), Val::Object(members)) => {
+                members.get(name).is_some_and(|value| !matches!(value, Val::Null))
+            }
+            (Paths::Inside(paths), Val::Object(members)) => {
+                paths.iter().all(|(name, path)| members.get(name).is_some_and(|value| path.has(value)))
+            }
+            (Paths::Inside(paths), _) => paths.is_empty(),
+            (Paths::Field(_), _) => false,
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Sequences item by item.
+
+use super::{datum, object};
+use crate::args::Args;
+use crate::fault::{Class, Fault, Out};
+use crate::machine::{Machine, into_datum};
+use crate::thing::{Func, Groups, Seq, Thing};
+use crate::value::Val;
+
+/// How many items of an endless sequence there are, as far as the reference goes.
+const ENDLESS: i64 = 300;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        38 => map(args),
+        39 => filter(args),
+        40 => {
+            let func = |args: &Args<'_>| args.func(1);
+            transform(args, func, |func, item| {
+                let answer = args.machine.call_func(func, &[item], false)?;
+                all(of_thing(args.machine, answer)?)
+            })
+        }
+        44 => union(args),
+        86 => {
+            let seq = of_thing(args.machine, args.thing(0)?)?;
+            match seq.items.into_iter().next() {
+                None => datum(Val::Bool(true)),
+                Some(first) => first.and_then(|_| datum(Val::Bool(false))),
+            }
+        }
+        87 => offsets_of(args),
+        93 => contains(args),
+        173 => range(args),
+        187 => fold(args),
+        _ => sample(args),
+    }
+}
+
+/// A value as a sequence.
+pub fn of_thing(machine: &Machine, thing: Thing) -> Out<Seq> {
+    match thing {
+        Thing::Seq(seq) => Ok(seq),
+        Thing::Table(slice) => super::index::rows(machine, &slice),
+        Thing::Groups(_) | Thing::Func(_) | Thing::Db => {
+            Err(Fault::logic(format!("expected SEQUENCE but found {}", thing.type_of())))
+        }
+        other => match into_datum(other)? {
+            Val::Array(items) => Ok(Seq { eager: true, ..Seq::stream(items.into_iter().map(Ok).collect()) }),
+            other => Err(Fault::expected("SEQUENCE", &other)),
+        },
+    }
+}
+
+/// All items; what fails first fails all.
+pub(super) fn all(seq: Seq) -> Out<Vec<Val>> {
+    if seq.infinite {
+        return Err(Fault::logic("an infinite stream"));
+    }
+    seq.items.into_iter().collect()
+}
+
+/// What each item becomes; errors stay where they are.
+pub(super) fn spread(items: Vec<Out<Val>>, mut each: impl FnMut(Val) -> Out<Vec<Val>>) -> Vec<Out<Val>> {
+    let mut out = Vec::with_capacity(items.len());
+    for item in items {
+        match item.and_then(&mut each) {
+            Ok(items) => out.extend(items.into_iter().map(Ok)),
+            // Nothing behind an error is ever reached.
+            Err(fault) => {
+                out.push(Err(fault));
+                break;
+            }
+        }
+    }
+    out
+}
+
+/// A sequence as a value: one of items that were at hand is at hand.
+pub(super) fn settled(seq: Seq, was_eager: bool) -> Out<Thing> {
+    if !was_eager {
+        return Ok(Thing::Seq(seq));
+    }
+    if seq.table.is_some() {
+        let items = seq.items.iter().cloned().collect::<Out<Vec<Val>>>()?;
+        return Ok(Thing::Seq(Seq { items: items.into_iter().map(Ok).collect(), ..seq }));
+    }
+    datum(Val::Array(all(seq)?))
+}
+
+/// A term that turns each item into some.
+fn transform<T>(
+    args: &Args<'_>,
+    prepare: impl FnOnce(&Args<'_>) -> Out<T>,
+    mut each: impl FnMut(&T, Val) -> Out<Vec<Val>>,
+) -> Out<Thing> {
+    let seq = of_thing(args.machine, args.thing(0)?)?;
+    let prepared = prepare(args)?;
+    let items = spread(seq.items, |item| each(&prepared, item));
+    settled(Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
+}
+
+fn map(args: &Args<'_>) -> Out<Thing> {
+    let last = args.len() - 1;
+    let seqs: Out<Vec<Seq>> = (0..last).map(|i| of_thing(args.machine, args.thing(i)?)).collect();
+    let (mut seqs, func) = (seqs?, args.func(last)?);
+    if func.arity() != 0 && func.arity() != last {
+        return Err(Fault::logic("as many sequences as the function has arguments"));
+    }
+    let eager = seqs.iter().all(|seq| seq.eager);
+    let infinite = seqs.iter().all(|seq| seq.infinite);
+    if last == 1 {
+        let items = seqs.remove(0).items;
+        let items = spread(items, |item| Ok(vec![args.machine.call_datum(&func, &[item])?]));
+        return settled(Seq { table: None, eager: false, infinite, items }, eager);
+    }
+    let shortest = seqs.iter().map(|seq| seq.items.len()).min().unwrap_or(0);
+    if seqs.iter().any(|seq| seq.items.iter().any(Result::is_err)) {
+        return Err(Fault::unsaid("which of several streams fails first"));
+    }
+    let row = |at: usize| -> Vec<Val> {
+        seqs.iter().filter_map(|seq| seq.items.get(at)?.as_ref().ok().cloned()).collect()
+    };
+    let items = (0..shortest).map(|at| args.machine.call_datum(&func, &row(at))).collect();
+    settled(Seq { table: None, eager: false, infinite, items }, eager)
+}
+
+fn filter(args: &Args<'_>) -> Out<Thing> {
+    let first = args.thing(0)?;
+    let test = Test::of(args.thing_with(1, true)?)?;
+    let seq = of_thing(args.machine, first)?;
+    let items = spread(seq.items, |item| {
+        let keeps = match test.holds(args, &item) {
+            Err(fault) if fault.is_missing() => match args.option("default") {
+                Ok(None) => false,
+                Ok(Some(value)) => value.truth(),
+                Err(other) if other.class == Class::Empty => return Err(fault),
+                Err(other) => return Err(other),
+            },
+            decided => decided?,
+        };
+        Ok(if keeps { vec![item] } else { Vec::new() })
+    });
+    let eager = seq.eager;
+    settled(Seq { table: seq.table, eager, infinite: seq.infinite, items }, eager)
+}
+
+/// What `filter` asks.
+pub(super) struct Test {
+    func: Func,
+    is_pattern: bool,
+}
+
+impl Test {
+    pub(super) fn of(thing: Thing) -> Out<Test> {
+        match thing {
+            Thing::Func(func) => {
+                let is_pattern = matches!(&func, Func::Code(_, serde_json::Value::Object(_), _));
+                Ok(Test { func, is_pattern })
+            }
+            other => Ok(Test { func: Func::Constant(into_datum(other)?), is_pattern: true }),
+        }
+    }
+
+    pub(super) fn holds(&self, args: &Args<'_>, item: &Val) -> Out<bool> {
+        match args.machine.call_datum(&self.func, std::slice::from_ref(item))? {
+            pattern @ Val::Object(_) if self.is_pattern => matches_pattern(&pattern, item),
+            answer => Ok(answer.truth()),
+        }
+    }
+}
+
+fn matches_pattern(pattern: &Val, item: &Val) -> Out<bool> {
+    let Val::Object(members) = pattern else { return Ok(pattern == item) };
+    for (name, wanted) in members {
+        let Val::Object(found) = item else { return Err(Fault::expected("OBJECT", item)) };
+        let found = found.get(name).ok_or_else(|| Fault::missing("no such field"))?;
+        let holds = match (wanted, found) {
+            (Val::Literal(value), _) => value.as_deref() == Some(found),
+            (Val::Object(_), Val::Object(_)) => matches_pattern(wanted, found)?,
+            _ => wanted == found,
+        };
+        if !holds {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn union(args: &Args<'_>) -> Out<Thing> {
+    let seqs: Out<Vec<Seq>> = (0..args.len()).map(|i| of_thing(args.machine, args.thing(i)?)).collect();
+    let seqs = seqs?;
+    let interleaves = match args.option("interleave")? {
+        None | Some(Val::Bool(true)) => true,
+        Some(Val::Bool(false)) => false,
+        Some(_) => return Err(Fault::unsaid("an ordered union")),
+    };
+    let eager = seqs.iter().all(|seq| seq.eager) && !seqs.is_empty();
+    let infinite = seqs.iter().any(|seq| seq.infinite);
+    let mut items: Vec<Out<Val>> = seqs.into_iter().flat_map(|seq| seq.items).collect();
+    if interleaves && !eager {
+        items = args.machine.shuffled(items);
+    }
+    settled(Seq { table: None, eager: false, infinite, items }, eager)
+}
+
+fn offsets_of(args: &Args<'_>) -> Out<Thing> {
+    let wanted = args.thing(1)?;
+    let seq = of_thing(args.machine, args.thing(0)?)?;
+    let mut at = -1.0;
+    let items = spread(seq.items, |item| {
+        at += 1.0;
+        let holds = match &wanted {
+            func @ Thing::Func(_) => match Test::of(func.clone())?.holds(args, &item) {
+                Err(fault) if fault.is_missing() => false,
+                decided => decided?,
+            },
+            other => into_datum(other.clone())? == item,
+        };
+        Ok(if holds { vec![Val::Number(at)] } else { Vec::new() })
+    });
+    settled(Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
+}
+
+/// Each wanted value and each predicate takes an item of its own.
+fn contains(args: &Args<'_>) -> Out<Thing> {
+    let seq = of_thing(args.machine, args.thing(0)?)?;
+    let (mut values, mut funcs) = (Vec::new(), Vec::new());
+    for i in 1..args.len() {
+        match args.thing(i)? {
+            Thing::Func(func) => funcs.push(func),
+            other => values.push(into_datum(other)?),
+        }
+    }
+    if funcs.len() > 1 {
+        return Err(Fault::unsaid("which predicate takes which item"));
+    }
+    for item in seq.items {
+        let item = item?;
+        if let Some(at) = values.iter().position(|value| *value == item) {
+            values.remove(at);
+        }
+        if let Some(func) = funcs.first()
+            && args.machine.test(func, &[item])?
+        {
+            funcs.clear();
+        }
+        if values.is_empty() && funcs.is_empty() {
+            return datum(Val::Bool(true));
+        }
+    }
+    datum(Val::Bool(false))
+}
+
+fn range(args: &Args<'_>) -> Out<Thing> {
+    let (from, to) = match args.len() {
+        0 => (0, ENDLESS),
+        1 => (0, args.whole(0)?),
+        _ => (args.whole(0)?, args.whole(1)?),
+    };
+    if to - from > 2_000 {
+        return Err(Fault::unsaid("a long range"));
+    }
+    let items = (from..to).map(|n| Ok(Val::Number(n as f64))).collect();
+    Ok(Thing::Seq(Seq { infinite: args.is_empty(), ..Seq::stream(items) }))
+}
+
+fn fold(args: &Args<'_>) -> Out<Thing> {
+    let seq = of_thing(args.machine, args.thing(0)?)?;
+    let (mut sum, func) = (args.datum(1)?, args.func(2)?);
+    if func.arity() != 0 && func.arity() != 2 {
+        return Err(Fault::logic("fold wants a function of 2 arguments"));
+    }
+    let option = |name: &str| match args.option_thing(name)? {
+        None => Ok(None),
+        Some(Thing::Func(func)) => Ok(Some(func)),
+        Some(_) => Err(Fault::logic("no function")),
+    };
+    let (emit, last) = (option("emit")?, option("final_emit")?);
+    let Some(emit) = emit else {
+        for item in all(seq)? {
+            sum = args.machine.call_datum(&func, &[sum, item])?;
+        }
+        return match last {
+            Some(last) => datum(args.machine.call_datum(&last, &[sum])?),
+            None => datum(sum),
+        };
+    };
+    let array = |answer: Val| match answer {
+        Val::Array(items) => Ok(items),
+        other => Err(Fault::expected("ARRAY", &other)),
+    };
+    let (eager, infinite) = (seq.eager, seq.infinite);
+    let mut items = spread(seq.items, |item| {
+        let before = sum.clone();
+        sum = args.machine.call_datum(&func, &[before.clone(), item.clone()])?;
+        array(args.machine.call_datum(&emit, &[before, item, sum.clone()])?)
+    });
+    if let Some(last) = last
+        && items.iter().all(Result::is_ok)
+    {
+        match args.machine.call_datum(&last, &[sum]).and_then(array) {
+            Ok(more) => items.extend(more.into_iter().map(Ok)),
+            Err(fault) => items.push(Err(fault)),
+        }
+    }
+    settled(Seq { table: None, eager: false, infinite, items }, eager)
+}
+
+fn sample(args: &Args<'_>) -> Out<Thing> {
+    let count = args.whole(1)?;
+    let count = usize::try_from(count).map_err(|_| Fault::logic("a negative number of items"))?;
+    let first = args.thing(0)?;
+    let seq = of_thing(args.machine, first)?;
+    let mut items = args.machine.shuffled(all(Seq { items: seq.items, table: None, ..seq })?);
+    items.truncate(count);
+    match seq.table {
+        Some(table) => {
+            let items = items.into_iter().map(Ok).collect();
+            Ok(Thing::Seq(Seq { table: Some(table), eager: true, infinite: false, items }))
+        }
+        None => datum(Val::Array(items)),
+    }
+}
+
+/// Steps over the items of groups.
+pub(super) fn step_of_groups(args: &Args<'_>, items: Vec<Out<Val>>) -> Out<Vec<Out<Val>>> {
+    let one = args.with_first(Thing::Seq(Seq::stream(items)));
+    let answer = match args.id {
+        38..=40 => eval(&one)?,
+        _ => object::eval(&one)?,
+    };
+    match answer {
+        Thing::Seq(seq) => Ok(seq.items),
+        Thing::Groups(Groups::Ready(_) | Groups::Lazy(_)) | _ => Err(Fault::unsaid("a step of groups")),
+    }
+}

@@ -1,0 +1,123 @@
+//! Tables and parts of them.
+
+use super::index;
+use crate::args::{self, Args};
+use crate::fault::{Fault, Out};
+use crate::thing::{Seq, Slice, Thing};
+use crate::value::Val;
+use crate::world::is_key;
+
+/// The only database there is.
+const DB: &str = "test";
+/// No primary key is longer; nothing near it is generated.
+const KEY_MAX: usize = 60;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        14 => match args.text(0)?.as_str() {
+            DB => Ok(Thing::Db),
+            _ => Err(Fault::new(crate::fault::Class::OpFailed, "no such database")),
+        },
+        15 => table(args),
+        16 => get(args),
+        78 => get_all(args),
+        _ => between(args),
+    }
+}
+
+fn table(args: &Args<'_>) -> Out<Thing> {
+    let name = match args.len() {
+        1 => args.text(0)?,
+        _ => match args.thing(0)? {
+            Thing::Db => args.text(1)?,
+            other => return Err(Fault::logic(format!("expected DATABASE but found {}", other.type_of()))),
+        },
+    };
+    if !args.machine.world.borrow().tables.contains_key(&name) {
+        return Err(index::no_table());
+    }
+    Ok(Thing::Table(Slice { table: name, index: None, bounds: None, descends: None }))
+}
+
+/// The whole table an argument is.
+pub(super) fn whole(args: &Args<'_>, i: usize) -> Out<String> {
+    match args.thing(i)? {
+        Thing::Table(Slice { table, index: None, .. }) => Ok(table),
+        Thing::Datum(Val::Null) | Thing::Row(_, Val::Null) => Err(Fault::unsaid("null for a table")),
+        other => Err(Fault::logic(format!("expected TABLE but found {}", other.type_of()))),
+    }
+}
+
+fn get(args: &Args<'_>) -> Out<Thing> {
+    let table = whole(args, 0)?;
+    let key = args.datum(1)?;
+    check_key(&key)?;
+    let world = args.machine.world.borrow();
+    let row = world.tables.get(&table).and_then(|table| table.rows.get(&key));
+    Ok(Thing::Row(table.clone(), row.map_or(Val::Null, |row| Val::Object(row.clone()))))
+}
+
+/// Fails for what cannot be a key.
+pub(super) fn check_key(key: &Val) -> Out<()> {
+    match key {
+        Val::Array(items) => items.iter().try_for_each(check_key),
+        key if !is_key(key) => Err(Fault::expected("a key", key)),
+        Val::Text(text) if text.contains('\0') || text.len() > KEY_MAX => Err(Fault::unsaid("a strange key")),
+        _ => Ok(()),
+    }
+}
+
+fn get_all(args: &Args<'_>) -> Out<Thing> {
+    let table = whole(args, 0)?;
+    let index = args.option("index")?.map(args::text).transpose()?;
+    let mut keys = Vec::new();
+    for i in 1..args.len() {
+        let key = args.datum(i)?;
+        if key.has_bound() {
+            return Err(Fault::unsaid("a bound as a key"));
+        }
+        check_key(&key)?;
+        keys.push(key);
+    }
+    let name = match index {
+        Some(name) => name,
+        None => args.machine.world.borrow().tables[&table].key.clone(),
+    };
+    let rows = args.machine.shuffled(index::wanted(args.machine, &table, &name, &keys)?);
+    Ok(Thing::Seq(Seq { table: Some(table), ..Seq::stream(rows.into_iter().map(Ok).collect()) }))
+}
+
+/// `between`, and its predecessor that took null for no bound.
+fn between(args: &Args<'_>) -> Out<Thing> {
+    let mut slice = match args.thing(0)? {
+        Thing::Table(slice) => slice,
+        Thing::Datum(Val::Null) | Thing::Row(_, Val::Null) => return Err(Fault::unsaid("null for a table")),
+        other => return Err(Fault::logic(format!("expected TABLE_SLICE but found {}", other.type_of()))),
+    };
+    let bound = |i: usize, none: Val| match (args.datum(i)?, args.id) {
+        (Val::Null, 36) => Ok(none),
+        (Val::Null, _) => Err(Fault::logic("null as a bound")),
+        (bound, _) => Ok(bound),
+    };
+    let (left, right) = (bound(1, Val::MinVal)?, bound(2, Val::MaxVal)?);
+    let side = |name: &str, otherwise: bool| match args.option(name)? {
+        None => Ok(otherwise),
+        Some(Val::Text(side)) if side == "open" => Ok(false),
+        Some(Val::Text(side)) if side == "closed" => Ok(true),
+        Some(Val::Text(_)) => Err(Fault::logic("neither open nor closed")),
+        Some(other) => Err(Fault::expected("STRING", &other)),
+    };
+    let (left_closed, right_closed) = (side("left_bound", true)?, side("right_bound", false)?);
+    if slice.bounds.is_some() {
+        return Err(Fault::logic("two ranges"));
+    }
+    let named = args.option("index")?.map(args::text).transpose()?;
+    let key = args.machine.world.borrow().tables[&slice.table].key.clone();
+    let name = named.or_else(|| slice.index.clone()).unwrap_or(key);
+    if slice.index.as_ref().is_some_and(|index| *index != name) {
+        return Err(Fault::logic("ordered by another index"));
+    }
+    slice.index = Some(name);
+    slice.bounds = Some([(left, left_closed), (right, right_closed)]);
+    Ok(Thing::Table(slice))
+}

@@ -1,0 +1,167 @@
+//! One value of all items: `reduce`, `count`, `sum`, `avg`, `min`, `max`.
+
+use super::{datum, sequence};
+use crate::args::{self, Args};
+use crate::fault::{Fault, Out};
+use crate::machine::into_datum;
+use crate::thing::{Func, Thing};
+use crate::value::Val;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    let first = args.thing(0)?;
+    if args.id == 43 && args.len() == 1 {
+        let single = match &first {
+            Thing::Datum(single) | Thing::Row(_, single) => Some(single),
+            _ => None,
+        };
+        let count = match single {
+            Some(Val::Text(text)) => Some(text.chars().count()),
+            Some(Val::Binary(bytes)) => Some(bytes.len()),
+            Some(Val::Object(members)) => Some(members.len()),
+            Some(Val::Time(..)) => return Err(Fault::unsaid("the size of a time")),
+            _ => None,
+        };
+        if let Some(count) = count {
+            return datum(Val::Number(count as f64));
+        }
+    }
+    if matches!(args.id, 147 | 148) {
+        let index = args.option("index")?;
+        let bare = args.len() == 1 && matches!(first, Thing::Table(_));
+        if index.is_some() || bare {
+            return super::index::extreme(args, first, index);
+        }
+    }
+    let is_stream = matches!(first, Thing::Seq(_) | Thing::Table(_));
+    let seq = sequence::of_thing(args.machine, first)?;
+    if seq.infinite {
+        return Err(Fault::logic("an infinite stream"));
+    }
+    let work = Work::of(args)?;
+    work.run(args, seq.items, is_stream)?.1.and_then(datum)
+}
+
+/// The value for the items of a group, if any of them counts.
+pub(super) fn of_items(args: &Args<'_>, items: Vec<Out<Val>>) -> Out<Option<Val>> {
+    let work = Work::of(args)?;
+    let (counted, value) = work.run(args, items, true)?;
+    if counted { value.map(Some) } else { Ok(None) }
+}
+
+/// The term with its arguments.
+enum Work {
+    Reduce(Func),
+    Count(Option<Thing>),
+    Sum { selector: Option<Func>, mean: bool },
+    Best { selector: Option<Func>, greatest: bool },
+}
+
+impl Work {
+    fn of(args: &Args<'_>) -> Out<Work> {
+        let selector = |args: &Args<'_>| (args.len() > 1).then(|| args.selector(1)).transpose();
+        Ok(match args.id {
+            37 => Work::Reduce(args.func(1)?),
+            43 => Work::Count((args.len() > 1).then(|| args.thing(1)).transpose()?),
+            145 | 146 => Work::Sum { selector: selector(args)?, mean: args.id == 146 },
+            _ => Work::Best { selector: selector(args)?, greatest: args.id == 148 },
+        })
+    }
+
+    /// Whether any item counted, and the value.
+    fn run(&self, args: &Args<'_>, items: Vec<Out<Val>>, is_stream: bool) -> Out<(bool, Out<Val>)> {
+        match self {
+            Work::Reduce(func) => {
+                let items: Vec<Val> = items.into_iter().collect::<Out<_>>()?;
+                let any = !items.is_empty();
+                Ok((
+                    any,
+                    if is_stream { reduce_in_pieces(args, func, items) } else { reduce(args, func, items) },
+                ))
+            }
+            Work::Count(what) => {
+                let mut count = 0.0;
+                for item in items {
+                    if counts(args, what.as_ref(), item?)? {
+                        count += 1.0;
+                    }
+                }
+                Ok((count > 0.0, Ok(Val::Number(count))))
+            }
+            Work::Sum { selector, mean } => {
+                let (mut sum, mut count) = (0.0, 0.0);
+                for item in items {
+                    let item = item?;
+                    let value = looked_at(args, selector.as_ref(), &item)?;
+                    let Some(value) = value.filter(|value| !matches!(value, Val::Null)) else { continue };
+                    sum += args::number(&value)?;
+                    count += 1.0;
+                }
+                let value = match (mean, count > 0.0) {
+                    (true, false) => Err(Fault::missing("the mean of nothing")),
+                    (true, true) => Ok(sum / count),
+                    (false, _) => Ok(sum),
+                };
+                let finite =
+                    |n: f64| if n.is_finite() { Ok(Val::Number(n)) } else { Err(Fault::logic("not finite")) };
+                Ok((count > 0.0, value.and_then(finite)))
+            }
+            Work::Best { selector, greatest } => {
+                let mut best: Option<(Val, Val)> = None;
+                for item in items {
+                    let item = item?;
+                    let Some(value) = looked_at(args, selector.as_ref(), &item)? else { continue };
+                    let better = best.as_ref().is_none_or(|(known, _)| match greatest {
+                        true => value > *known,
+                        false => value < *known,
+                    });
+                    if better {
+                        best = Some((value, item));
+                    }
+                }
+                Ok((
+                    best.is_some(),
+                    best.map(|(_, item)| item).ok_or_else(|| Fault::missing("nothing is least")),
+                ))
+            }
+        }
+    }
+}
+
+/// What a selector finds in an item, if it is there.
+fn looked_at(args: &Args<'_>, selector: Option<&Func>, item: &Val) -> Out<Option<Val>> {
+    match selector {
+        None => Ok(Some(item.clone())),
+        Some(func) => match args.machine.call_datum(func, std::slice::from_ref(item)) {
+            Err(fault) if fault.is_missing() => Ok(None),
+            value => value.map(Some),
+        },
+    }
+}
+
+fn counts(args: &Args<'_>, what: Option<&Thing>, item: Val) -> Out<bool> {
+    match what {
+        None => Ok(true),
+        Some(func @ Thing::Func(_)) => match sequence::Test::of(func.clone())?.holds(args, &item) {
+            Err(fault) if fault.is_missing() => Ok(false),
+            decided => decided,
+        },
+        Some(other) => Ok(into_datum(other.clone())? == item),
+    }
+}
+
+fn reduce(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
+    let mut items = items.into_iter();
+    let first = items.next().ok_or_else(|| Fault::missing("nothing to reduce"))?;
+    items.try_fold(first, |sum, item| args.machine.call_datum(func, &[sum, item]))
+}
+
+/// Streams may be reduced in pieces whose values are reduced again.
+fn reduce_in_pieces(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
+    if args.machine.order < 2 || items.len() < 3 {
+        return reduce(args, func, items);
+    }
+    let cut = 1 + args.machine.draw(items.len() - 1);
+    let pieces = [items[..cut].to_vec(), items[cut..].to_vec()];
+    let values: Out<Vec<Val>> = pieces.into_iter().map(|piece| reduce(args, func, piece)).collect();
+    reduce(args, func, values?)
+}

@@ -1,0 +1,219 @@
+//! Times: moments with a zone, their parts, and ISO 8601.
+
+use super::{datum, number};
+use crate::args::Args;
+use crate::fault::{Fault, Out};
+use crate::thing::Thing;
+use crate::value::{Val, zone_of, zone_text};
+
+const DAY: f64 = 86_400.0;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        99 => iso8601(args),
+        100 => {
+            let (seconds, zone) = time(args, 0)?;
+            datum(Val::Text(to_iso8601(seconds, zone)?))
+        }
+        101 => {
+            let seconds = args.number(0)?;
+            moved(0.0, 0, seconds).and_then(datum)
+        }
+        102 => number(time(args, 0)?.0),
+        103 => Err(Fault::unsaid("the present")),
+        104 => {
+            let (seconds, _) = time(args, 0)?;
+            let zone = zone_of(&args.text(1)?).ok_or_else(|| Fault::logic("no zone"))?;
+            datum(Val::Time(seconds, zone))
+        }
+        105 => during(args),
+        107..=113 => number((args.id - 106) as f64),
+        114..=125 => number((args.id - 113) as f64),
+        136 => build(args),
+        _ => part(args),
+    }
+}
+
+fn time(args: &Args<'_>, i: usize) -> Out<(f64, i32)> {
+    match args.datum(i)? {
+        Val::Time(seconds, zone) => Ok((seconds, zone)),
+        _ => Err(Fault::logic("not a time")),
+    }
+}
+
+/// A moment some seconds later, to the millisecond.
+pub(super) fn moved(seconds: f64, zone: i32, by: f64) -> Out<Val> {
+    let moved = ((seconds + by) * 1000.0).round() / 1000.0;
+    // Years 1400 to 9999; near their ends the reference has no opinion.
+    match moved {
+        m if !(-17_900_000_000.0..253_300_000_000.0).contains(&m) => Err(Fault::unsaid("a far time")),
+        m => Ok(Val::Time(m, zone)),
+    }
+}
+
+fn during(args: &Args<'_>) -> Out<Thing> {
+    let (at, _) = time(args, 0)?;
+    let (left, right) = (time(args, 1)?.0, time(args, 2)?.0);
+    let open = |name: &str, otherwise: bool| match args.option(name)? {
+        None => Ok(otherwise),
+        Some(Val::Text(side)) if side == "open" => Ok(true),
+        Some(Val::Text(side)) if side == "closed" => Ok(false),
+        Some(Val::Text(_)) => Err(Fault::logic("neither open nor closed")),
+        Some(other) => Err(Fault::expected("STRING", &other)),
+    };
+    let (left_open, right_open) = (open("left_bound", false)?, open("right_bound", true)?);
+    let inside = (at > left || (at == left && !left_open)) && (at < right || (at == right && !right_open));
+    datum(Val::Bool(inside))
+}
+
+/// Days since 1970 of a date in the Gregorian calendar, by counting years and months.
+fn days_of(year: i64, month: i64, day: i64) -> i64 {
+    let years = if year >= 1970 {
+        (1970..year).map(days_in_year).sum()
+    } else {
+        -(year..1970).map(days_in_year).sum::<i64>()
+    };
+    years + (1..month).map(|month| days_in_month(year, month)).sum::<i64>() + day - 1
+}
+
+fn is_leap(year: i64) -> bool {
+    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+fn days_in_year(year: i64) -> i64 {
+    if is_leap(year) { 366 } else { 365 }
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if is_leap(year) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// A moment as a wall clock in its zone shows it.
+struct Clock {
+    year: i64,
+    month: i64,
+    day: i64,
+    day_of_year: i64,
+    /// 1 is Monday.
+    weekday: i64,
+    /// Since midnight.
+    seconds: f64,
+}
+
+impl Clock {
+    fn of(seconds: f64, zone: i32) -> Clock {
+        let local = seconds + f64::from(zone) * 60.0;
+        let days = (local / DAY).floor() as i64;
+        let mut year = 1970;
+        let mut left = days;
+        while left < 0 {
+            year -= 1;
+            left += days_in_year(year);
+        }
+        while left >= days_in_year(year) {
+            left -= days_in_year(year);
+            year += 1;
+        }
+        let (day_of_year, mut month) = (left + 1, 1);
+        while left >= days_in_month(year, month) {
+            left -= days_in_month(year, month);
+            month += 1;
+        }
+        // The first day of 1970 was a Thursday.
+        let weekday = (days + 3).rem_euclid(7) + 1;
+        let of_day = ((local - days as f64 * DAY) * 1000.0).round() / 1000.0;
+        Clock { year, month, day: left + 1, day_of_year, weekday, seconds: of_day }
+    }
+}
+
+fn part(args: &Args<'_>) -> Out<Thing> {
+    let (seconds, zone) = time(args, 0)?;
+    let clock = Clock::of(seconds, zone);
+    match args.id {
+        106 => datum(Val::Time(((seconds - clock.seconds) * 1000.0).round() / 1000.0, zone)),
+        126 => number(clock.seconds),
+        127 => datum(Val::Text(zone_text(zone))),
+        128 => number(clock.year as f64),
+        129 => number(clock.month as f64),
+        130 => number(clock.day as f64),
+        131 => number(clock.weekday as f64),
+        132 => number(clock.day_of_year as f64),
+        133 => number((clock.seconds / 3600.0).floor()),
+        134 => number((clock.seconds % 3600.0 / 60.0).floor()),
+        _ => number((clock.seconds % 60.0 * 1000.0).round() / 1000.0),
+    }
+}
+
+fn to_iso8601(seconds: f64, zone: i32) -> Out<String> {
+    let clock = Clock::of(seconds, zone);
+    let whole = clock.seconds.floor() as i64;
+    let thousandths = ((clock.seconds - whole as f64) * 1000.0).round() as i64;
+    let fraction = if thousandths > 0 { format!(".{thousandths:03}") } else { String::new() };
+    Ok(format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}{fraction}{}",
+        clock.year,
+        clock.month,
+        clock.day,
+        whole / 3600,
+        whole % 3600 / 60,
+        whole % 60,
+        zone_text(zone)
+    ))
+}
+
+fn moment(date: (i64, i64, i64), of_day: f64, zone: i32) -> Out<Thing> {
+    let (year, month, day) = date;
+    if !(1400..10_000).contains(&year)
+        || !(1..=12).contains(&month)
+        || day < 1
+        || day > days_in_month(year, month)
+    {
+        return Err(Fault::logic("no such day"));
+    }
+    let local = days_of(year, month, day) as f64 * DAY + of_day;
+    moved(local - f64::from(zone) * 60.0, zone, 0.0).and_then(datum)
+}
+
+/// `time`: year, month, day, perhaps hours, minutes, seconds, and a zone.
+fn build(args: &Args<'_>) -> Out<Thing> {
+    let (year, month, day) = (args.whole(0)?, args.whole(1)?, args.whole(2)?);
+    let last = args.len() - 1;
+    let of_day = match args.len() {
+        4 => 0.0,
+        7 => {
+            let (hours, minutes, seconds) = (args.whole(3)?, args.whole(4)?, args.number(5)?);
+            if !(0..24).contains(&hours) || !(0..60).contains(&minutes) || !(0.0..60.0).contains(&seconds) {
+                return Err(Fault::unsaid("an hour that no day has"));
+            }
+            hours as f64 * 3600.0 + minutes as f64 * 60.0 + seconds
+        }
+        _ => return Err(Fault::logic("4 or 7 arguments")),
+    };
+    let zone = zone_of(&args.text(last)?).ok_or_else(|| Fault::logic("no zone"))?;
+    moment((year, month, day), of_day, zone)
+}
+
+/// `iso8601` of the forms that are generated: a calendar date, perhaps a time, perhaps a zone.
+fn iso8601(args: &Args<'_>) -> Out<Thing> {
+    let text = args.text(0)?;
+    let otherwise = args.option("default_timezone")?.map(crate::args::text).transpose()?;
+    let pattern = regex::Regex::new(
+        r"^(\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d(?:\.\d{1,3})?))?(Z|[+-]\d\d(?::?\d\d)?)?)?$",
+    );
+    let pattern = pattern.map_err(|_| Fault::unsaid("a pattern"))?;
+    let Some(found) = pattern.captures(&text) else { return Err(Fault::logic("not ISO 8601")) };
+    let part = |i: usize| found.get(i).map_or(0.0, |part| part.as_str().parse().unwrap_or(0.0));
+    if part(4) > 23.0 || part(5) > 59.0 || part(6) >= 60.0 {
+        return Err(Fault::unsaid("an hour that no day has"));
+    }
+    let zone = found.get(7).map(|zone| zone.as_str().to_owned()).or(otherwise);
+    let zone = zone.ok_or_else(|| Fault::logic("no zone"))?;
+    let zone = zone_of(&zone).ok_or_else(|| Fault::logic("no zone"))?;
+    let of_day = part(4) * 3600.0 + part(5) * 60.0 + part(6);
+    moment((part(1) as i64, part(2) as i64, part(3) as i64), of_day, zone)
+}

@@ -1,0 +1,275 @@
+//! Writes, row by row.
+
+use std::collections::BTreeMap;
+
+use super::{datum, object, sequence, tables};
+use crate::args::Args;
+use crate::fault::{Fault, Out};
+use crate::machine::into_datum;
+use crate::thing::{Func, Slice, Thing};
+use crate::value::Val;
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        56 => insert(args),
+        68 => for_each(args),
+        _ => change(args),
+    }
+}
+
+/// What a write answers.
+#[derive(Default)]
+struct Report {
+    counts: BTreeMap<&'static str, f64>,
+    first_error: bool,
+    changes: Vec<Val>,
+}
+
+/// Which changes are told.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    None,
+    Changed,
+    All,
+}
+
+impl Report {
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1.0;
+    }
+
+    fn finish(self, told: Told) -> Out<Thing> {
+        let mut out = BTreeMap::new();
+        for name in ["deleted", "errors", "inserted", "replaced", "skipped", "unchanged"] {
+            let count = self.counts.get(name).copied().unwrap_or(0.0);
+            out.insert(name.to_owned(), Val::Number(count));
+        }
+        if self.first_error {
+            // Its text is not compared.
+            out.insert("first_error".to_owned(), Val::Text(String::new()));
+        }
+        if told != Told::None {
+            out.insert("changes".to_owned(), Val::Array(self.changes));
+        }
+        datum(Val::Object(out))
+    }
+}
+
+fn told(args: &Args<'_>) -> Out<Told> {
+    match args.option("return_changes")? {
+        None | Some(Val::Bool(false)) => Ok(Told::None),
+        Some(Val::Bool(true)) => Ok(Told::Changed),
+        Some(Val::Text(text)) if text == "always" => Ok(Told::All),
+        Some(_) => Err(Fault::logic("invalid return_changes")),
+    }
+}
+
+/// Puts what a write made of a row in its place. `None`: there is no row.
+fn settle(
+    args: &Args<'_>,
+    table: &str,
+    old: Option<Val>,
+    new: Out<Option<Val>>,
+    told: Told,
+    report: &mut Report,
+) {
+    let key_field = args.machine.world.borrow().tables[table].key.clone();
+    let new = new.and_then(|new| check(&key_field, old.as_ref(), new));
+    let changed = match (&old, &new) {
+        (_, Err(_)) => {
+            report.count("errors");
+            report.first_error = true;
+            false
+        }
+        (None, Ok(None)) => {
+            report.count("skipped");
+            false
+        }
+        (Some(old), Ok(Some(new))) if old == new => {
+            report.count("unchanged");
+            false
+        }
+        (old, Ok(new)) => {
+            let mut world = args.machine.world.borrow_mut();
+            let rows = &mut world.tables.get_mut(table).expect("the table was found before").rows;
+            let key = |row: &Val| match row {
+                Val::Object(members) => members.get(&key_field).cloned().unwrap_or(Val::Null),
+                _ => Val::Null,
+            };
+            match (old, new) {
+                (_, Some(Val::Object(members))) => {
+                    rows.insert(key(&Val::Object(members.clone())), members.clone());
+                }
+                (Some(old), _) => {
+                    rows.remove(&key(old));
+                }
+                _ => {}
+            }
+            report.count(match (old, new) {
+                (None, _) => "inserted",
+                (_, None) => "deleted",
+                _ => "replaced",
+            });
+            true
+        }
+    };
+    if told == Told::All || (told == Told::Changed && changed) {
+        let old = old.unwrap_or(Val::Null);
+        let mut members = BTreeMap::new();
+        if new.is_err() {
+            members.insert("error".to_owned(), Val::Text(String::new()));
+        }
+        let new = match new {
+            Ok(new) => new.unwrap_or(Val::Null),
+            Err(_) => old.clone(),
+        };
+        members.insert("new_val".to_owned(), new);
+        members.insert("old_val".to_owned(), old);
+        report.changes.push(Val::Object(members));
+    }
+}
+
+/// Whether a row may become this.
+fn check(key_field: &str, old: Option<&Val>, new: Option<Val>) -> Out<Option<Val>> {
+    let members = match &new {
+        None => return Ok(None),
+        Some(Val::Object(members)) => members,
+        Some(other) => return Err(Fault::expected("OBJECT", other)),
+    };
+    let key = members.get(key_field).ok_or_else(|| Fault::logic("no primary key"))?;
+    tables::check_key(key)?;
+    if let Some(Val::Object(old)) = old
+        && old.get(key_field) != Some(key)
+    {
+        return Err(Fault::logic("the primary key cannot be changed"));
+    }
+    if new.as_ref().is_some_and(Val::has_bound) {
+        return Err(Fault::logic("a bound cannot be stored"));
+    }
+    Ok(new)
+}
+
+fn insert(args: &Args<'_>) -> Out<Thing> {
+    let table = tables::whole(args, 0)?;
+    let told = told(args)?;
+    let conflict = match args.option_thing("conflict")? {
+        None => "error".to_owned(),
+        Some(Thing::Func(_)) => return Err(Fault::unsaid("a conflict function")),
+        Some(other) => crate::args::text(into_datum(other)?)?,
+    };
+    if !matches!(conflict.as_str(), "error" | "replace" | "update") {
+        return Err(Fault::logic("no such conflict option"));
+    }
+    let rows = match args.thing(1)? {
+        Thing::Datum(row @ Val::Object(_)) | Thing::Row(_, row @ Val::Object(_)) => vec![row],
+        other => sequence::all(sequence::of_thing(args.machine, other)?)?,
+    };
+    let key_field = args.machine.world.borrow().tables[&table].key.clone();
+    let mut report = Report::default();
+    for row in rows {
+        let key = match &row {
+            Val::Object(members) => members.get(&key_field).cloned(),
+            other => {
+                let wrong = Err(Fault::expected("OBJECT", other));
+                settle(args, &table, None, wrong, told, &mut report);
+                continue;
+            }
+        };
+        let Some(key) = key else { return Err(Fault::unsaid("a generated key")) };
+        let old = args.machine.world.borrow().tables[&table].rows.get(&key).cloned().map(Val::Object);
+        let new = match (&old, conflict.as_str()) {
+            (None, _) | (_, "replace") => Ok(Some(row)),
+            (Some(old), "update") => Ok(Some(object::merge(old, &row))),
+            (Some(_), _) => Err(Fault::logic("duplicate primary key")),
+        };
+        settle(args, &table, old, new, told, &mut report);
+    }
+    report.finish(told)
+}
+
+/// `update`, `replace`, `delete`.
+fn change(args: &Args<'_>) -> Out<Thing> {
+    let target = args.thing(0)?;
+    if args.id != 54 && !args.term(1).is_none_or(super::is_deterministic) {
+        return Err(Fault::logic("a change that is not deterministic"));
+    }
+    let told = told(args)?;
+    let func = match args.id {
+        54 => Ok(Func::Constant(Val::Null)),
+        id => match args.thing_with(1, id == 53).and_then(|thing| match thing {
+            Thing::Func(func) => Ok(func),
+            other => into_datum(other).map(Func::Constant),
+        }) {
+            // What goes wrong in what is merged goes wrong for each row.
+            Err(fault) if id == 53 => Err(fault),
+            other => Ok(other?),
+        },
+    };
+    let (table, rows) = match target {
+        Thing::Row(table, row) => (table, vec![row]),
+        Thing::Table(Slice { ref table, .. }) => {
+            (table.clone(), sequence::all(sequence::of_thing(args.machine, target)?)?)
+        }
+        Thing::Seq(seq) => match seq.table.clone() {
+            Some(table) => (table, sequence::all(seq)?),
+            None => return Err(Fault::logic("expected SELECTION")),
+        },
+        other => return Err(Fault::logic(format!("expected SELECTION but found {}", other.type_of()))),
+    };
+    let missing = rows.iter().any(|row| matches!(row, Val::Null));
+    if missing && args.id == 55 {
+        return Err(Fault::unsaid("replace of a missing row"));
+    }
+    let mut report = Report::default();
+    let mut seen: Vec<Val> = Vec::new();
+    for row in rows {
+        if seen.contains(&row) {
+            return Err(Fault::unsaid("a row that is selected twice"));
+        }
+        seen.push(row.clone());
+        let old = (!matches!(row, Val::Null)).then_some(row);
+        let new = match (args.id, &old) {
+            // Nothing is evaluated for a row that is not there.
+            (53, None) => Ok(None),
+            _ => func.clone().and_then(|func| made(args, &func, old.as_ref())),
+        };
+        settle(args, &table, old, new, told, &mut report);
+    }
+    report.finish(told)
+}
+
+/// What a row becomes.
+fn made(args: &Args<'_>, func: &Func, old: Option<&Val>) -> Out<Option<Val>> {
+    let row = old.cloned().unwrap_or(Val::Null);
+    let answer =
+        |literals: bool| into_datum(args.machine.call_func(func, std::slice::from_ref(&row), literals)?);
+    match (args.id, old) {
+        (53, Some(old)) => match answer(true)? {
+            Val::Null => Ok(Some(old.clone())),
+            patch => Ok(Some(object::merge(old, &patch))),
+        },
+        _ => Ok(Some(answer(false)?).filter(|new| !matches!(new, Val::Null))),
+    }
+}
+
+/// `for_each`: the sum of what a function writes for each item.
+fn for_each(args: &Args<'_>) -> Out<Thing> {
+    let seq = sequence::of_thing(args.machine, args.thing(0)?)?;
+    let func = args.func(1)?;
+    let mut sum: BTreeMap<String, f64> = BTreeMap::new();
+    for item in sequence::all(seq)? {
+        match args.machine.call_datum(&func, &[item])? {
+            Val::Object(members) if members.contains_key("first_error") => {
+                return Err(Fault::unsaid("errors in for_each"));
+            }
+            Val::Object(members) => {
+                for (name, value) in members {
+                    *sum.entry(name).or_default() +=
+                        crate::args::number(&value).map_err(|_| Fault::unsaid("no count"))?;
+                }
+            }
+            _ => return Err(Fault::logic("no write")),
+        }
+    }
+    datum(Val::Object(sum.into_iter().map(|(name, n)| (name, Val::Number(n))).collect()))
+}

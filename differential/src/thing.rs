@@ -1,0 +1,112 @@
+//! What a term may answer besides a datum.
+
+use serde_json::Value as Json;
+
+use crate::fault::Out;
+use crate::machine::Scope;
+use crate::value::Val;
+
+/// The value of a term.
+#[derive(Clone, Debug)]
+pub enum Thing {
+    /// A datum.
+    Datum(Val),
+    /// A row of a table, or null.
+    Row(String, Val),
+    /// A table or a part of one.
+    Table(Slice),
+    /// A sequence that is read item by item.
+    Seq(Seq),
+    /// Groups.
+    Groups(Groups),
+    /// A function.
+    Func(Func),
+    /// A database.
+    Db,
+}
+
+/// A table, bounds on an index of it, an order.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// The table.
+    pub table: String,
+    /// The index that was named.
+    pub index: Option<String>,
+    /// `between`: both bounds and whether they belong to it.
+    pub bounds: Option<[(Val, bool); 2]>,
+    /// `order_by`: whether it goes down.
+    pub descends: Option<bool>,
+}
+
+/// A sequence. An error stands where reading it would fail.
+#[derive(Clone, Debug)]
+pub struct Seq {
+    /// The table whose rows these still are.
+    pub table: Option<String>,
+    /// Whether it was read as a whole: SELECTION<ARRAY>.
+    pub eager: bool,
+    /// Whether there are always more.
+    pub infinite: bool,
+    /// The items.
+    pub items: Vec<Out<Val>>,
+}
+
+impl Seq {
+    /// A stream.
+    #[must_use]
+    pub fn stream(items: Vec<Out<Val>>) -> Seq {
+        Seq { table: None, eager: false, infinite: false, items }
+    }
+}
+
+/// Groups by key, in the order of the keys.
+#[derive(Clone, Debug)]
+pub enum Groups {
+    /// Items that were not read yet; what failed while they were grouped fails whoever reads them.
+    Lazy(Out<Vec<(Val, Vec<Out<Val>>)>>),
+    /// A value each.
+    Ready(Vec<(Val, Val)>),
+}
+
+/// A function.
+#[derive(Clone, Debug)]
+pub enum Func {
+    /// Parameters, body, and the variables around it.
+    Code(Vec<i64>, Json, Scope),
+    /// The field of that name.
+    Field(Val),
+    /// The same for everything.
+    Constant(Val),
+}
+
+impl Func {
+    /// The number of declared parameters.
+    #[must_use]
+    pub fn arity(&self) -> usize {
+        match self {
+            Func::Code(params, ..) => params.len(),
+            Func::Field(_) => 1,
+            Func::Constant(_) => 0,
+        }
+    }
+}
+
+impl Thing {
+    /// What `type_of` answers.
+    #[must_use]
+    pub fn type_of(&self) -> &'static str {
+        match self {
+            Thing::Datum(datum) => datum.type_name(),
+            Thing::Row(..) => "SELECTION<OBJECT>",
+            Thing::Table(slice) if slice.index.is_none() => "TABLE",
+            Thing::Table(_) => "TABLE_SLICE",
+            Thing::Seq(Seq { table: Some(_), eager: true, .. }) => "SELECTION<ARRAY>",
+            Thing::Seq(Seq { table: Some(_), .. }) => "SELECTION<STREAM>",
+            Thing::Seq(_) => "STREAM",
+            Thing::Groups(Groups::Lazy(_)) => "GROUPED_STREAM",
+            Thing::Groups(Groups::Ready(_)) => "GROUPED_DATA",
+            Thing::Func(_) => "FUNCTION",
+            Thing::Db => "DB",
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! Queries that once differed still have the same answer on both sides.
+
+use rekindle_differential::{Bench, Compared, Stage};
+
+#[test]
+fn what_once_differed_is_the_same() -> anyhow::Result<()> {
+    let text = include_str!("../cases.txt");
+    let cases = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let mut wrong = Vec::new();
+    for case in cases {
+        let (seed, query) = case.split_once(' ').unwrap_or(("1", case));
+        let mut bench = Bench::new(Stage::of(seed.parse()?), false)?;
+        match bench.compare(&serde_json::from_str(query)?)? {
+            Compared::Same(_) | Compared::Open => {}
+            Compared::Refused(why) | Compared::Different(why) => wrong.push(format!("{query}\n{why}")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    Ok(())
+}
