@@ -1,11 +1,13 @@
 //! What is fuzzed. A target says what its inputs look like and what must hold for any bytes.
 
+mod evaluate;
 mod frame;
 mod json;
 mod json_to_term;
 mod key;
 mod link;
 mod log_recovery;
+mod question;
 mod row;
 mod stored;
 mod travel;
@@ -62,7 +64,7 @@ pub fn stem(message: &str) -> &str {
 
 /// Every target.
 #[must_use]
-pub fn all() -> [&'static dyn Target; 8] {
+pub fn all() -> [&'static dyn Target; 10] {
     [
         &frame::Frame,
         &json_to_term::JsonToTerm,
@@ -72,6 +74,8 @@ pub fn all() -> [&'static dyn Target; 8] {
         &log_recovery::LogRecovery,
         &link::Link,
         &travel::Travelled,
+        &question::Question,
+        &evaluate::Evaluate,
     ]
 }
 

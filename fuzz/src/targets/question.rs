@@ -1,0 +1,49 @@
+//! What one node asks of another.
+
+use datum::Bytes;
+
+use super::{Outcome, Target};
+
+pub struct Question;
+
+/// The version and the kinds of questions there are.
+const VERSION: u8 = 1;
+const KINDS: u8 = 11;
+
+impl Target for Question {
+    fn name(&self) -> &'static str {
+        "question"
+    }
+
+    fn seeds(&self) -> Vec<Vec<u8>> {
+        let seed = |kind: u8, rest: u8| [&[VERSION, kind][..], &[rest; 60]].concat();
+        (0..KINDS).flat_map(|kind| [seed(kind, 0), seed(kind, 1)]).collect()
+    }
+
+    fn words(&self) -> &'static [&'static [u8]] {
+        &[
+            b"\0",
+            b"\x01",
+            b"\x02",
+            b"\x03",
+            b"\x05",
+            b"\x01a",
+            b"\x80\x01",
+            b"\xff\xff\xff\xff\x0f",
+            b"[69,[[2,[1]],[10,[1]]]]",
+        ]
+    }
+
+    /// What was taken is sent on as the same, or at least taken again.
+    fn check(&self, input: &[u8]) -> Outcome {
+        let once = match query::question_again(Bytes::copy_from_slice(input)) {
+            Err(garbled) => return Outcome::of(("garbled", garbled.what, input.get(1))),
+            Ok(once) => once,
+        };
+        match query::question_again(once.clone()) {
+            Ok(again) => assert_eq!(again.len(), once.len()),
+            Err(garbled) => panic!("what was taken is refused: {garbled}"),
+        }
+        Outcome::of(("taken", once.get(1).copied(), once.len().min(256) / 16))
+    }
+}
