@@ -214,10 +214,14 @@ pub fn row(n: u32) -> (PrimaryKey, Object) {
 /// Writes a row wherever it is led from; true once it is acknowledged.
 pub fn write(nodes: &[&Running], n: u32) -> bool {
     let (key, object) = row(n);
+    put(nodes, &key, &object)
+}
+
+fn put(nodes: &[&Running], key: &PrimaryKey, object: &Object) -> bool {
     for node in nodes {
         let catalog = node.node.catalog();
         let Some(table) = catalog.table("test", "t") else { continue };
-        let handle = table.shard(&key);
+        let handle = table.shard(key);
         if let Some(Route::Near(shard)) = handle.leader() {
             let put = vec![(key.clone(), Decision::Put(object.clone()))];
             match shard.write_rows(put, Durability::Hard).wait() {
@@ -229,6 +233,14 @@ pub fn write(nodes: &[&Running], n: u32) -> bool {
         }
     }
     false
+}
+
+/// Writes row `n` with a text of so many bytes beside its number.
+pub fn write_long_until_done(nodes: &[&Running], n: u32, bytes: usize) {
+    let (key, object) = row(n);
+    let text = Datum::from("x".repeat(bytes));
+    let object = object.iter().chain([(Text::from_static("text"), text)]).collect();
+    wait_until("a long row", || put(nodes, &key, &object));
 }
 
 pub fn write_until_done(nodes: &[&Running], n: u32) {

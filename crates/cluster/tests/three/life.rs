@@ -6,7 +6,10 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rekindle_cluster::{ReplicaState, Serve, ServerId, TableChange, TableHandle, TableOptions};
 
-use crate::hub::{Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_until_done};
+use crate::hub::{
+    Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_long_until_done,
+    write_until_done,
+};
 
 #[test]
 fn three_nodes_share_a_catalog_that_each_can_change() {
@@ -53,6 +56,30 @@ fn every_node_knows_the_state_of_many_tables_that_others_have() {
                 assert_eq!(state.replicas, [(server, ReplicaState::Ready)]);
             }
         }
+    }
+}
+
+/// More than may be on its way to one follower at once, so that some of it is held back when the copy
+/// of the rows overtakes it.
+#[test]
+fn a_replica_that_got_a_long_tables_rows_follows_the_log_from_there() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(1, 1), ..TableOptions::default() };
+    a.node.create_table("test", "t", options).unwrap();
+    a.wait_ready("t");
+    for n in 0..200 {
+        write_long_until_done(&[&a, &b, &c], n, 100_000);
+    }
+    let table = a.node.catalog().table("test", "t").unwrap().config.id;
+    let wider = TableChange { shards: Some(replicated(1, 3)), ..TableChange::default() };
+    a.node.change_table(table, &wider).unwrap();
+    a.wait_ready("t");
+    for n in 200..240 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    for node in [&a, &b, &c] {
+        assert_eq!(missing(node, 240), []);
     }
 }
 

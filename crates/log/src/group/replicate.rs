@@ -40,6 +40,14 @@ impl Flight {
         }
     }
 
+    /// Whether a message may go whose entries follow `index`, when the other has everything up to
+    /// `matched`. Nothing is held back any more once the other has got past it by itself: a copy of the
+    /// rows takes it far ahead of what was being sent.
+    fn admits(&mut self, index: u64, matched: u64) -> bool {
+        let is_over = |held_back: &mut u64| index <= *held_back || matched >= *held_back;
+        self.held_back.take_if(is_over).is_some() || self.held_back.is_none()
+    }
+
     fn send(&mut self, last: u64, bytes: usize) {
         self.sent.push_back((last, bytes));
         self.bytes += bytes;
@@ -84,9 +92,7 @@ impl Group {
         let streams = progress.state == raft::ProgressState::Replicate;
         let matched = progress.matched;
         let flight = self.fellows.entry(to).or_default();
-        if flight.held_back.take_if(|held_back| message.index <= *held_back).is_none()
-            && flight.held_back.is_some()
-        {
+        if !flight.admits(message.index, matched) {
             return Ok(());
         }
         flight.landed(matched);
@@ -311,5 +317,22 @@ impl Content {
             }
             other => other,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Flight;
+
+    #[test]
+    fn what_a_copy_of_the_rows_jumped_over_holds_nothing_back() {
+        let mut flight = Flight { held_back: Some(3_000), ..Flight::default() };
+        assert!(!flight.admits(4_000, 2_000), "what is between was not sent");
+        assert!(flight.admits(3_000, 2_000), "it goes on from where it was held back");
+        assert!(flight.admits(4_000, 2_000), "and is held back no more");
+
+        flight.held_back = Some(3_000);
+        assert!(!flight.admits(60_200, 2_999));
+        assert!(flight.admits(60_200, 60_200), "the other has all that was held back");
     }
 }
