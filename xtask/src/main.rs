@@ -1,4 +1,4 @@
-//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash`.
+//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | sim`.
 #![forbid(unsafe_code)]
 
 mod conformance;
@@ -6,6 +6,7 @@ mod crash;
 mod differential;
 mod node;
 mod report;
+mod sim;
 mod test;
 mod tidy;
 
@@ -26,6 +27,8 @@ cargo xtask <task>
           (--seconds N --records N --output FILE)
   crash   kill -9 under 32 writers, 200 cycles hard and 50 soft; nothing acknowledged may be lost
           (--cycles N --soft-cycles N --writers N --seed N --program PATH --expect-loss)
+  sim     whole clusters in one thread, by seed; docs/simulation.md
+          (--seeds N --from S --nodes N --seconds N --mutant NAME --all-mutants --twice --trace)
 ";
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Some("differential") => differential::run(&rest),
         Some("crash") => crash::run(&rest),
         Some("report") => report::run(&rest),
+        Some("sim") => sim::run(&rest),
         Some("test") => test::run(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{HELP}");

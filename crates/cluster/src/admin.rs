@@ -168,7 +168,7 @@ impl Core {
         id: TableId,
         change: &TableChange,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
-        let _one_at_a_time = self.changing.lock();
+        let _one_at_a_time = io::task::lock(&self.changing);
         let divided = self.divided(id, change)?;
         let outcome = self.change_held(|catalog, draft| {
             let handle = table_by_id(catalog, id)?;
@@ -208,7 +208,7 @@ impl Core {
 
     /// Divides a table anew at evenly spaced keys; returns whether anything changed.
     pub fn rebalance(&self, id: TableId) -> Result<bool, AdminError> {
-        let _one_at_a_time = self.changing.lock();
+        let _one_at_a_time = io::task::lock(&self.changing);
         let catalog = self.catalog();
         let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };
         let shards = handle.shards().len();

@@ -1,10 +1,11 @@
 //! Changes of the catalog, from any node: worked out on the own copy, carried out by the leader of
 //! group zero if nothing changed in between, else worked out again.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use datum::{Object, PrimaryKey};
+use io::task;
 use log::{Doubt, Durability, GroupId, Refusal};
 use shard::{Decision, WriteError, WriteRefusal};
 
@@ -77,7 +78,7 @@ impl Core {
         &self,
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        let _one_at_a_time = self.changing.lock();
+        let _one_at_a_time = task::lock(&self.changing);
         self.change_held(edit)
     }
 
@@ -86,7 +87,7 @@ impl Core {
         &self,
         mut edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        let deadline = Instant::now() + SEARCH;
+        let deadline = task::now() + SEARCH;
         loop {
             let catalog = self.catalog();
             let mut draft = Draft::of(&catalog);
@@ -100,9 +101,9 @@ impl Core {
                     return Ok(answer);
                 }
                 Err(Attempt::Failed(error)) => return Err(error),
-                Err(_) if Instant::now() > deadline => return Err(AdminError::NoCatalog),
+                Err(_) if task::now() > deadline => return Err(AdminError::NoCatalog),
                 Err(Attempt::Stale) => drop(self.await_version(catalog.version + 1, PAUSE)),
-                Err(Attempt::Elsewhere) => std::thread::sleep(PAUSE),
+                Err(Attempt::Elsewhere) => task::sleep(PAUSE),
             }
         }
     }
@@ -182,7 +183,7 @@ impl Core {
         patience: Duration,
     ) -> Result<Bytes, AskError> {
         let Some(wire) = self.post.wire() else { return Err(AskError::NotConnected(server)) };
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = task::channel();
         let answered = Box::new(move |answer| drop(sender.send(answer)));
         wire.ask(server, question, patience, answered);
         receiver.recv().unwrap_or(Err(AskError::NoAnswer(server)))

@@ -2,10 +2,11 @@
 //! one who asks, and put in place of the rows of a replica that has none that count.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use datum::{KeyBound, KeyRange, PrimaryKey};
+use io::task;
 use log::{GroupId, Origin};
 use shard::{CopyEnd, RestoreError, Shard};
 use storage::Direction;
@@ -56,14 +57,14 @@ impl Core {
         let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
         let applied = snapshot.applied().map_err(|error| error.to_string())?;
         let rows = snapshot.count().map_err(|error| error.to_string())?;
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = task::channel();
         self.log.origin(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
         let origin =
             receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
         let copy = self.random.next_u64();
         let mut given = self.copies.given.lock();
-        given.retain(|_, given| given.used.elapsed() < COPY_LIFE);
-        given.insert(copy, Given { snapshot, used: Instant::now() });
+        given.retain(|_, given| task::now() - given.used < COPY_LIFE);
+        given.insert(copy, Given { snapshot, used: task::now() });
         let builds = shard.builds().map_err(|error| error.to_string())?;
         Ok(CopyAnswer { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
     }
@@ -73,7 +74,7 @@ impl Core {
         let snapshot = {
             let mut given = self.copies.given.lock();
             let given = given.get_mut(&copy).ok_or("the copy is not kept any more")?;
-            given.used = Instant::now();
+            given.used = task::now();
             given.snapshot.clone()
         };
         let start = after.map_or(KeyBound::Unbounded, KeyBound::Excluded);
@@ -89,6 +90,10 @@ impl Core {
                 bytes += key.as_bytes().len() + row.len();
                 rows.push((key, row));
             }
+        }
+        #[cfg(feature = "mutants")]
+        if log::mutant::is(log::mutant::Mutant::DropRow) && rows.len() > 1 {
+            rows.remove(0);
         }
         if rows.is_empty() {
             self.copies.given.lock().remove(&copy);
@@ -119,9 +124,9 @@ impl Core {
                 return;
             }
             drop(core);
-            std::thread::sleep(PAUSE);
+            task::sleep(PAUSE);
         };
-        if let Err(error) = std::thread::Builder::new().name("copy".to_owned()).spawn(work) {
+        if let Err(error) = task::spawn("copy", work) {
             tracing::error!("no thread for a copy: {error}");
             self.copies.getting.lock().remove(&group);
         }
@@ -149,7 +154,7 @@ impl Core {
             count += rows.len() as u64;
             shard.restore_rows(rows)?;
             self.note(group, |getting| getting.rows = count);
-            std::thread::sleep(wait);
+            task::sleep(wait);
         }
         let (at, progress, builds) = (origin.at, answer.progress.clone(), answer.builds.clone());
         shard.finish_restore(&CopyEnd { at, progress, rows: count, builds })?;
@@ -204,6 +209,6 @@ impl Core {
         if group == CATALOG_GROUP {
             return Some(Arc::clone(&self.catalog_shard));
         }
-        self.hosted.lock().get(&group).map(|open| Arc::clone(&open.shard))
+        task::lock(&self.hosted).get(&group).map(|open| Arc::clone(&open.shard))
     }
 }

@@ -1,8 +1,9 @@
 //! Which shards a table has and where: new ones, moved ones, and a table divided anew.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use datum::{Bytes, KeyBound, KeyRange};
+use io::task;
 use storage::{Part, Table, TableId};
 
 use crate::change::Draft;
@@ -200,13 +201,13 @@ impl Core {
     /// Asks the leader of a shard that has a replica here to hand over, and waits for that.
     fn fetch_lead(&self, shard: &crate::ShardHandle) -> Result<(), AdminError> {
         let Some(near) = shard.near() else { return Err(AdminError::SharedShards) };
-        let deadline = Instant::now() + HANDOVER;
+        let deadline = task::now() + HANDOVER;
         while !near.is_leader() {
-            if Instant::now() > deadline {
+            if task::now() > deadline {
                 return Err(AdminError::SharedShards);
             }
             if let Some(leader) = shard.lead().leader()
-                && let Some(own) = self.hosted.lock().get(&shard.group()).map(|open| open.own)
+                && let Some(own) = task::lock(&self.hosted).get(&shard.group()).map(|open| open.own)
             {
                 let question = Question::HandOver { group: shard.group(), to: own };
                 drop(self.ask(leader, question.encode(), HANDOVER));

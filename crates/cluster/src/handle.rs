@@ -5,11 +5,12 @@
 //! what the other side said when the route was wrong.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use datum::KeyRange;
+use io::task::{self, Condvar};
 use log::GroupId;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use shard::Shard;
 use storage::TableId;
 
@@ -76,7 +77,7 @@ impl Lead {
     }
 
     fn wait(&self, patience: Duration) {
-        let deadline = Instant::now() + patience;
+        let deadline = task::now() + patience;
         let mut known = self.known.lock();
         let before = known.news;
         while known.news == before {

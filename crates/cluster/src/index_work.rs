@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use io::task::{self, Thread};
 use log::GroupId;
 use shard::{IndexBuild, IndexBuilder, IndexId, Shard};
 
@@ -111,7 +111,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 pub struct IndexThread {
     stopped: Arc<AtomicBool>,
     news: Arc<News>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread>,
 }
 
 impl IndexThread {
@@ -122,18 +122,18 @@ impl IndexThread {
         let (own_news, own_stopped) = (news.clone(), stopped.clone());
         let run = move || {
             while !own_stopped.load(Ordering::Acquire) {
-                let (seen, begun) = (own_news.seen(), Instant::now());
+                let (seen, begun) = (own_news.seen(), task::now());
                 match work.step() {
                     Worked::NodeGone => return,
                     Worked::Nothing => own_news.wait(seen, PATIENCE),
-                    Worked::Stuck => thread::sleep(PAUSE_STUCK),
+                    Worked::Stuck => task::sleep(PAUSE_STUCK),
                     // While others write they get more than half of the time.
-                    Worked::Rows { in_company: true } => thread::sleep(begun.elapsed().min(PAUSE_MAX)),
+                    Worked::Rows { in_company: true } => task::sleep((task::now() - begun).min(PAUSE_MAX)),
                     Worked::Rows { in_company: false } => {}
                 }
             }
         };
-        let thread = thread::Builder::new().name("indexes".to_owned()).spawn(run)?;
+        let thread = task::spawn("indexes", run)?;
         Ok(IndexThread { stopped, news, thread: Some(thread) })
     }
 }
@@ -143,8 +143,7 @@ impl Drop for IndexThread {
         self.stopped.store(true, Ordering::Release);
         self.news.tell();
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread was reported when it happened.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

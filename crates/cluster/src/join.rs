@@ -3,10 +3,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use datum::Text;
-use io::Files;
+use io::{Files, task};
 use uuid::Uuid;
 
 use crate::post::{Post, Wire};
@@ -45,9 +45,9 @@ pub fn join(
     patience: Duration,
 ) -> Result<Identity, OpenError> {
     let Some(wire) = post.wire() else { return Err(OpenError::Join("there is no network".to_owned())) };
-    let deadline = Instant::now() + patience;
+    let deadline = task::now() + patience;
     let mut why = "no server of it could be reached".to_owned();
-    while Instant::now() < deadline {
+    while task::now() < deadline {
         for member in members() {
             match ask(&**wire, member, options) {
                 Ok(bytes) => {
@@ -61,7 +61,7 @@ pub fn join(
                 Err(error) => why = error.to_string(),
             }
         }
-        std::thread::sleep(PAUSE);
+        task::sleep(PAUSE);
     }
     Err(OpenError::Join(why))
 }
@@ -77,7 +77,7 @@ fn ask(wire: &dyn Wire, member: ServerId, options: &JoinOptions) -> Result<bytes
         catalog: ReplicaConfig { server: options.server, peer: PeerId(0), voting: false },
         is_proxy: options.is_proxy,
     });
-    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    let (sender, receiver) = task::channel();
     wire.ask(member, question, PATIENCE, Box::new(move |answer| drop(sender.send(answer))));
     receiver.recv().unwrap_or(Err(AskError::NoAnswer(member)))
 }

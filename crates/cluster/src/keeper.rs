@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use datum::{KeyRange, Object, Text};
+use io::task;
 use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
@@ -48,7 +49,7 @@ impl Core {
                 if let Err(error) = done {
                     tracing::error!("the node could not follow its catalog: {error}");
                     self.post.tell(*event);
-                    std::thread::sleep(LOOK);
+                    task::sleep(LOOK);
                 }
             }
         }
@@ -59,14 +60,14 @@ impl Core {
         let mut settled = Settled::default();
         while !self.stopping.load(Ordering::Acquire) {
             self.tend(&mut settled);
-            std::thread::park_timeout(LOOK);
+            task::park_timeout(LOOK);
         }
     }
 
     /// Reads the catalog as it is applied here, opens and discards replicas, and shows the new
     /// picture to everybody.
     pub(crate) fn publish(&self) -> Result<(), OpenError> {
-        let _one_at_a_time = self.publishing.lock();
+        let _one_at_a_time = task::lock(&self.publishing);
         let before = self.catalog();
         let mut catalog = Catalog::default();
         catalog.group_next = CATALOG_GROUP.0 + 1;
@@ -143,7 +144,7 @@ impl Core {
     /// Returns once this node shows the catalog's `version` or a later one; false when that takes
     /// longer than `patience`.
     pub(crate) fn await_version(&self, version: u64, patience: Duration) -> bool {
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = task::now() + patience;
         let mut waiting = self.waiting.lock();
         while self.catalog.load().version < version {
             if self.published.wait_until(&mut waiting, deadline).timed_out() {
@@ -156,7 +157,7 @@ impl Core {
     /// Returns once this node has a catalog in which it stands itself; false when that takes longer
     /// than `patience`. Only a node that has just joined has none.
     pub fn await_catalog(&self, patience: Duration) -> bool {
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = task::now() + patience;
         let mut waiting = self.waiting.lock();
         let is_there = || {
             let catalog = self.catalog.load();
@@ -245,7 +246,7 @@ impl Core {
             tracing::error!("this server was removed from its cluster");
             return Ok(());
         }
-        let table = self.hosted.lock().get(&group).map(|open| open.table);
+        let table = task::lock(&self.hosted).get(&group).map(|open| open.table);
         match table {
             Some(table) if table.uuid() != CATALOG_TABLE => {
                 self.discard(&self.catalog(), table, group, true)?;
@@ -257,7 +258,7 @@ impl Core {
 
     /// Makes a new handle for a table, because a replica here has gone.
     fn republish(&self, table: TableId) -> Result<(), AdminError> {
-        let _one_at_a_time = self.publishing.lock();
+        let _one_at_a_time = task::lock(&self.publishing);
         let mut catalog = (*self.catalog()).clone();
         let Some(handle) = catalog.table_by_id(table).cloned() else { return Ok(()) };
         let mut config = handle.config.clone();

@@ -1,9 +1,9 @@
 //! Asks who leads shards and how their replicas are, many shards at a time: the state of a thousand
 //! tables is a few round trips, not thousands.
 
-use std::sync::mpsc;
 use std::time::Duration;
 
+use io::task;
 use log::PeerId;
 
 use crate::node::Core;
@@ -56,7 +56,7 @@ impl Core {
     /// Asks one more server about each of these shards, all at the same time.
     fn ask_round(&self, searches: &mut [&mut Search<'_>]) {
         let Some(wire) = self.post.wire() else { return };
-        let (sender, answers) = mpsc::channel();
+        let (sender, answers) = task::channel();
         for (place, search) in searches.iter_mut().enumerate() {
             let Some(server) = self.next_to_ask(search) else { continue };
             search.asked.push(server);
@@ -67,7 +67,7 @@ impl Core {
             wire.ask(server, question, PATIENCE, answered);
         }
         drop(sender);
-        for (place, server, answer) in answers {
+        while let Ok((place, server, answer)) = answers.recv() {
             let search = &mut *searches[place];
             match answer.ok().and_then(StateAnswer::decode) {
                 Some(StateAnswer::Ready(ready)) => {

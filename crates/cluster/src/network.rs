@@ -4,13 +4,13 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use io::Files;
+use io::task::{self, Condvar, Sender};
 use log::{Letter, Log};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use uuid::Uuid;
 
 use crate::link::{Book, Links, PeerInfo, Receiver};
@@ -190,11 +190,11 @@ pub const PENDING: PeerId = PeerId(0);
 
 /// A thread that writes the address book: the disk must not keep the links waiting.
 fn keep_books(files: Arc<dyn Files>, dir: PathBuf) -> std::io::Result<Sender<String>> {
-    let (sender, inbox) = std::sync::mpsc::channel::<String>();
+    let (sender, inbox) = task::channel::<String>();
     let work = move || {
         while let Ok(mut text) = inbox.recv() {
             // Only the last one counts.
-            while let Ok(later) = inbox.try_recv() {
+            while let Some(later) = inbox.try_recv() {
                 text = later;
             }
             if let Err(error) = Book::store(&*files, &dir, &text) {
@@ -202,6 +202,6 @@ fn keep_books(files: Arc<dyn Files>, dir: PathBuf) -> std::io::Result<Sender<Str
             }
         }
     };
-    std::thread::Builder::new().name("address-book".to_owned()).spawn(work)?;
+    task::spawn("address-book", work)?;
     Ok(sender)
 }

@@ -2,10 +2,11 @@
 //! replicas are.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use io::Nanos;
-use parking_lot::{Condvar, Mutex};
+use io::task::{self, Condvar};
+use parking_lot::Mutex;
 use shard::IndexId;
 use storage::TableId;
 
@@ -46,7 +47,7 @@ impl News {
 
     /// Returns when there is more news than was `seen`, or after `patience`.
     pub fn wait(&self, seen: u64, patience: Duration) {
-        let deadline = Instant::now() + patience;
+        let deadline = task::now() + patience;
         let mut count = self.count.lock();
         while *count == seen {
             if self.came.wait_until(&mut count, deadline).timed_out() {

@@ -1,19 +1,19 @@
 //! A node: its engine, its log, the catalog in group zero and every replica that the catalog places
 //! here.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use datum::{KeyRange, Object, Text};
 use engine::Engine;
+use io::task::{self, Condvar, Thread};
 use io::{Clock, Files, Random};
 use log::{Birth, GroupId, Log, PeerId};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use shard::{Replicas, Shard};
 use storage::TableId;
 use uuid::Uuid;
@@ -60,7 +60,7 @@ pub struct NodeOptions {
 /// engine end with their last owner.
 pub struct Node {
     core: Arc<Core>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<Thread>,
 }
 
 /// What a node's own thread and its users share.
@@ -80,7 +80,7 @@ pub struct Core {
     pub(crate) published: Condvar,
     pub(crate) waiting: Mutex<()>,
     pub(crate) publishing: Mutex<()>,
-    pub(crate) hosted: Mutex<HashMap<GroupId, Hosted>>,
+    pub(crate) hosted: Mutex<BTreeMap<GroupId, Hosted>>,
     pub(crate) copies: Copies,
     pub(crate) queries: OnceLock<Arc<dyn Serve>>,
     pub(crate) stopping: AtomicBool,
@@ -107,9 +107,8 @@ impl Drop for Node {
         self.core.stopping.store(true, Ordering::Release);
         self.core.post.tell(Event::Stop);
         for thread in self.threads.drain(..) {
-            thread.thread().unpark();
-            // A panic was already reported on its own thread.
-            drop(thread.join());
+            thread.unpark();
+            thread.join();
         }
     }
 }
@@ -172,7 +171,7 @@ impl Node {
         core.publish()?;
         let start = |name: &str, work: fn(&Arc<Core>)| {
             let core = Arc::clone(&core);
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&core))
+            task::spawn(name, move || work(&core))
         };
         let threads = vec![start("keeper", Core::keep)?, start("tender", |core| core.keep_tending())?];
         let node = Arc::new(Node { core, threads });
@@ -209,7 +208,7 @@ impl Core {
     /// Returns once the change of the catalog that this node makes, if there is one, is published or
     /// given up. Whoever was sent away by a retired shard waits here before asking again.
     pub fn await_change(&self) {
-        drop(self.changing.lock());
+        drop(task::lock(&self.changing));
     }
 
     /// Which server this is.

@@ -4,11 +4,12 @@
 //! Made before the log, which sends through it and tells it everything on its own thread; so nothing
 //! here waits.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
+use io::task::Condvar;
 use log::{GroupId, Letter, Log, Mail, PeerId, Role, Watch};
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::{Mutex, RwLock};
 use shard::Replicas;
 
 use crate::handle::Lead;
@@ -48,7 +49,7 @@ pub struct Post {
     replicas: Arc<Replicas>,
     wire: OnceLock<Arc<dyn Wire>>,
     own: OnceLock<ServerId>,
-    servers: RwLock<HashMap<PeerId, ServerId>>,
+    servers: RwLock<BTreeMap<PeerId, ServerId>>,
     leads: RwLock<HashMap<GroupId, Arc<Lead>>>,
     events: Mutex<Vec<Event>>,
     rung: Condvar,

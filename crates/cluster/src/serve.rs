@@ -123,7 +123,7 @@ impl Serve for Desk {
 /// Answers on a thread of its own: these questions are rare, and wait for the disk.
 fn answer_aside(core: Arc<Core>, question: Question, reply: Reply) {
     let work = move || reply(core.answer(question));
-    if let Err(error) = std::thread::Builder::new().name("cluster".to_owned()).spawn(work) {
+    if let Err(error) = io::task::spawn("cluster", work) {
         tracing::error!("no thread to answer a server: {error}");
     }
 }

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use io::task;
 use log::{GroupId, GroupStatus, Lsn, MemberChange, PeerId, Role};
 
 use crate::catalog_row::CatalogRow;
@@ -35,7 +36,7 @@ const PROXY_AWAY: Duration = Duration::from_secs(60);
 
 impl Settled {
     fn is(&self, group: GroupId, version: u64) -> bool {
-        self.groups.get(&group).is_some_and(|(at, when)| *at == version && when.elapsed() < AGAIN)
+        self.groups.get(&group).is_some_and(|(at, when)| *at == version && task::now() - *when < AGAIN)
     }
 }
 
@@ -66,7 +67,7 @@ impl Core {
                     settled.led_since.remove(&shard.group);
                     continue;
                 }
-                let since = *settled.led_since.entry(shard.group).or_insert_with(Instant::now);
+                let since = *settled.led_since.entry(shard.group).or_insert_with(task::now);
                 if settled.is(shard.group, version) {
                     continue;
                 }
@@ -74,14 +75,14 @@ impl Core {
                 let wanted = Wanted {
                     replicas: shard.replicas.clone(),
                     // Whoever has just handed over, to stop, is not asked to lead again at once.
-                    primary: primary.map(|replica| replica.peer).filter(|_| since.elapsed() > SETTLE),
+                    primary: primary.map(|replica| replica.peer).filter(|_| task::now() - since > SETTLE),
                     is_leaving: !shard.leaving.is_empty(),
                 };
                 if !self.tend_group(shard.group, &wanted) {
                     continue;
                 }
-                if !wanted.is_leaving && since.elapsed() > SETTLE {
-                    settled.groups.insert(shard.group, (version, Instant::now()));
+                if !wanted.is_leaving && task::now() - since > SETTLE {
+                    settled.groups.insert(shard.group, (version, task::now()));
                 } else if wanted.is_leaving
                     && let Err(error) = self.let_go(&table.config, shard.group)
                 {
@@ -110,10 +111,10 @@ impl Core {
     /// Hands the groups that this node leads over to other replicas, because it stops. Waits until they
     /// lead, `patience` at most.
     pub fn hand_over(&self, patience: Duration) {
-        let deadline = Instant::now() + patience;
+        let deadline = task::now() + patience;
         self.stopping.store(true, std::sync::atomic::Ordering::Release);
         loop {
-            let mut groups: Vec<GroupId> = self.hosted.lock().keys().copied().collect();
+            let mut groups: Vec<GroupId> = task::lock(&self.hosted).keys().copied().collect();
             groups.push(CATALOG_GROUP);
             let mut waits = false;
             for group in groups {
@@ -130,10 +131,10 @@ impl Core {
                     self.log.transfer(group, heir.peer);
                 }
             }
-            if !waits || Instant::now() > deadline {
+            if !waits || task::now() > deadline {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(50));
+            task::sleep(Duration::from_millis(50));
         }
     }
 
@@ -163,7 +164,7 @@ impl Core {
             Step::Change(change) => {
                 if self.change_members(group, change) {
                     // The next step need not wait.
-                    std::thread::current().unpark();
+                    task::unpark_self();
                 }
                 false
             }
@@ -177,15 +178,15 @@ impl Core {
     }
 
     fn change_members(&self, group: GroupId, change: MemberChange) -> bool {
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = task::channel();
         self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));
         let outcome = receiver.recv_timeout(STEP);
         match &outcome {
-            Ok(Ok(_)) => tracing::info!("group {group}: {change:?} is done"),
-            Ok(Err(error)) => tracing::debug!("group {group}: {change:?}: {error}"),
-            Err(_) => tracing::debug!("group {group}: {change:?} takes long"),
+            Some(Ok(_)) => tracing::info!("group {group}: {change:?} is done"),
+            Some(Err(error)) => tracing::debug!("group {group}: {change:?}: {error}"),
+            None => tracing::debug!("group {group}: {change:?} takes long"),
         }
-        matches!(outcome, Ok(Ok(_)))
+        matches!(outcome, Some(Ok(_)))
     }
 
     /// The replicas that were on their way out have gone: the catalog forgets them.

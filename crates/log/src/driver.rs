@@ -418,6 +418,10 @@ impl Driver {
             if group.needs_rows() {
                 self.news.push(News::NeedsRows(id));
             }
+            #[cfg(any(test, feature = "mutants"))]
+            if crate::mutant::is(crate::mutant::Mutant::ServeRemoved) {
+                continue;
+            }
             if group.is_removed() {
                 self.news.push(News::Removed(id, group.own()));
             }

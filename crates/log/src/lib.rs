@@ -18,6 +18,8 @@
 pub mod conformance;
 pub mod file;
 pub mod memory;
+#[cfg(any(test, feature = "mutants"))]
+pub mod mutant;
 pub mod recovery;
 
 mod company;
@@ -29,8 +31,6 @@ mod group;
 mod letter;
 mod lsn;
 mod member;
-#[cfg(test)]
-mod mutant;
 mod outline;
 mod proposal;
 mod record;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 /// What is done wrong on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mutant {
+pub enum Mutant {
     /// Nothing is.
     Nothing,
     /// Answers that promise durability leave before the fsync.
@@ -23,18 +23,33 @@ pub(crate) enum Mutant {
     ReusePeer,
     /// A copy of the rows lacks the last row.
     DropRow,
+    /// A replica that was removed goes on as it was.
+    ServeRemoved,
 }
+
+/// All that the simulation of whole clusters plants, with the names they are asked for by.
+pub const NAMED: [(&str, Mutant); 8] = [
+    ("ack-before-fsync", Mutant::AckBeforeFsync),
+    ("forget-vote", Mutant::ForgetVote),
+    ("apply-twice", Mutant::ApplyTwice),
+    ("skip-read-index", Mutant::SkipReadIndex),
+    ("reuse-peer", Mutant::ReusePeer),
+    ("drop-row", Mutant::DropRow),
+    ("serve-removed", Mutant::ServeRemoved),
+    ("keep-void-rows", Mutant::KeepVoidRows),
+];
 
 thread_local! {
     static PLANTED: Cell<Mutant> = const { Cell::new(Mutant::Nothing) };
 }
 
 /// Plants a fault on this thread.
-pub(crate) fn plant(mutant: Mutant) {
+pub fn plant(mutant: Mutant) {
     PLANTED.set(mutant);
 }
 
 /// Whether this fault is planted.
-pub(crate) fn is(mutant: Mutant) -> bool {
+#[must_use]
+pub fn is(mutant: Mutant) -> bool {
     PLANTED.get() == mutant
 }

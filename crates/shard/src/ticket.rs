@@ -5,8 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
+use io::task::Condvar;
 use log::{Doubt, Lsn};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 
 use crate::WriteError;
 

@@ -5,8 +5,10 @@ mod clock;
 mod files;
 mod network;
 mod random;
+pub(crate) mod tasks;
 
 pub use clock::SimClock;
 pub use files::{Fault, SimFiles};
 pub use network::{Host, SimNetwork, Weather};
 pub use random::SimRandom;
+pub use tasks::{Entered, Process, Tasks, is_task, process};

@@ -147,9 +147,14 @@ impl SimNetwork {
         self.cuts.remove(&(from, to));
     }
 
+    /// Things pass everywhere again.
+    pub fn heal_cuts(&mut self) {
+        self.cuts.clear();
+    }
+
     /// Things pass everywhere, and nobody is stopped.
     pub fn heal(&mut self) {
-        self.cuts.clear();
+        self.heal_cuts();
         for host in &mut self.hosts {
             host.is_stalled = false;
         }

@@ -1,9 +1,9 @@
 //! What waits for the log thread, and when it is woken for it.
 
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use io::task::{Condvar, Sender};
+use parking_lot::Mutex;
 
 use super::runner::{Flushing, Syncing};
 use crate::company;
@@ -28,8 +28,8 @@ pub(super) struct Arrived {
 
 /// Something that its caller waits for.
 pub(super) enum Command {
-    Group(GroupId, Change, SyncSender<Result<(), LogError>>),
-    Status(GroupId, SyncSender<Result<GroupStatus, LogError>>),
+    Group(GroupId, Change, Sender<Result<(), LogError>>),
+    Status(GroupId, Sender<Result<GroupStatus, LogError>>),
 }
 
 /// What becomes of a group on this node.

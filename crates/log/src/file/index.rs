@@ -94,7 +94,7 @@ impl Index {
                 if self.tombstones.contains(group) {
                     return Err("group was closed for good");
                 }
-                #[cfg(test)]
+                #[cfg(any(test, feature = "mutants"))]
                 if crate::mutant::is(crate::mutant::Mutant::ReusePeer) {
                     self.gone.remove(&(*group, *peer));
                 }

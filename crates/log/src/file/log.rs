@@ -6,12 +6,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
-use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
 use io::real::RealRandom;
+use io::task::{self, Receiver, Sender, Thread};
 use io::{Clock, Files, Nanos, Random};
 
 use super::inbox::{Arrived, Change, Command, Inbox};
@@ -58,7 +57,7 @@ impl Default for FileLogOptions {
 /// The log of a node, in the segments of one folder.
 pub struct FileLog {
     inbox: Arc<Inbox>,
-    log_thread: Option<JoinHandle<()>>,
+    log_thread: Option<Thread>,
 }
 
 impl FileLog {
@@ -80,11 +79,9 @@ impl FileLog {
             Outside { applier: Arc::clone(&applier), clock: Arc::clone(&clock), random, mail, watch };
         let runner = Runner::new(store, outside, pace);
         let inbox = Arc::new(Inbox::default());
-        let (to_sync, from_log) = mpsc::channel();
+        let (to_sync, from_log) = task::channel();
         let sync_inbox = Arc::clone(&inbox);
-        let sync_thread = Builder::new()
-            .name("log-sync".to_owned())
-            .spawn(move || sync_until_hung_up(&from_log, &sync_inbox))?;
+        let sync_thread = task::spawn("log-sync", move || sync_until_hung_up(&from_log, &sync_inbox))?;
         let thread = LogThread {
             runner,
             inbox: Arc::clone(&inbox),
@@ -94,7 +91,7 @@ impl FileLog {
             sync_thread: Some(sync_thread),
             flush_thread: None,
         };
-        let log_thread = Builder::new().name("log".to_owned()).spawn(move || thread.run())?;
+        let log_thread = task::spawn("log", move || thread.run())?;
         Ok(FileLog { inbox, log_thread: Some(log_thread) })
     }
 
@@ -104,9 +101,9 @@ impl FileLog {
 
     fn command<T>(
         &self,
-        command: impl FnOnce(SyncSender<Result<T, LogError>>) -> Command,
+        command: impl FnOnce(Sender<Result<T, LogError>>) -> Command,
     ) -> Result<T, LogError> {
-        let (reply, answer) = mpsc::sync_channel(1);
+        let (reply, answer) = task::channel();
         if !self.inbox.post(|arrived| arrived.commands.push(command(reply))) {
             return Err(LogError::Stopped);
         }
@@ -202,8 +199,7 @@ impl Drop for FileLog {
     fn drop(&mut self) {
         self.inbox.post(|arrived| arrived.stop = true);
         if let Some(thread) = self.log_thread.take() {
-            // A panic was already reported on its own thread.
-            drop(thread.join());
+            thread.join();
         }
     }
 }
@@ -223,8 +219,8 @@ struct LogThread {
     applier: Arc<dyn Applier>,
     clock: Arc<dyn Clock>,
     to_sync: Sender<Syncing>,
-    sync_thread: Option<JoinHandle<()>>,
-    flush_thread: Option<JoinHandle<()>>,
+    sync_thread: Option<Thread>,
+    flush_thread: Option<Thread>,
 }
 
 impl LogThread {
@@ -285,7 +281,7 @@ impl LogThread {
             inbox.post(|arrived| arrived.flushed = Some((flushing, result)));
         };
         // The one before has ended: its letter came first.
-        self.flush_thread = match Builder::new().name("log-flush".to_owned()).spawn(run) {
+        self.flush_thread = match task::spawn("log-flush", run) {
             Ok(thread) => Some(thread),
             Err(cause) => {
                 tracing::error!(%cause, "no thread to flush the engine with; the log keeps growing");
@@ -333,7 +329,7 @@ impl LogThread {
         self.runner.finish();
         self.publish();
         if let Some(thread) = self.flush_thread.take() {
-            drop(thread.join());
+            thread.join();
         }
     }
 }
@@ -342,10 +338,10 @@ impl Drop for LogThread {
     /// Also when the thread panics: nobody may wait for an answer that never comes.
     fn drop(&mut self) {
         self.inbox.close();
-        let (hung_up, _) = mpsc::channel();
+        let (hung_up, _) = task::channel();
         self.to_sync = hung_up;
         if let Some(thread) = self.sync_thread.take() {
-            drop(thread.join());
+            thread.join();
         }
     }
 }

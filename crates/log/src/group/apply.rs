@@ -27,7 +27,7 @@ impl Group {
         }
         self.written = self.written.min(index - 1);
         self.soft = self.soft.min(index - 1);
-        #[cfg(test)]
+        #[cfg(any(test, feature = "mutants"))]
         if crate::mutant::is(crate::mutant::Mutant::KeepVoidRows) && index <= self.applied {
             self.applied = index - 1;
         }
@@ -64,7 +64,7 @@ impl Group {
     /// Moves the soft position to what a majority has written, as far as is known here.
     pub(super) fn advance_soft(&mut self, synced: u64) {
         let raft = &self.node.raft;
-        #[cfg(test)]
+        #[cfg(any(test, feature = "mutants"))]
         if crate::mutant::is(crate::mutant::Mutant::SoftAlone) {
             self.soft = self.written;
         }
@@ -153,7 +153,7 @@ impl Group {
                 EntryKind::Proposed(Durability::Soft) => answers.soft += u64::from(done.is_some()),
             }
             batch.push((self.id, Lsn(index), entry));
-            #[cfg(test)]
+            #[cfg(any(test, feature = "mutants"))]
             if crate::mutant::is(crate::mutant::Mutant::ApplyTwice) && index.is_multiple_of(7) {
                 batch.extend(batch.last().cloned());
             }

@@ -183,7 +183,7 @@ impl Group {
         if reads.is_empty() {
             return;
         }
-        #[cfg(test)]
+        #[cfg(any(test, feature = "mutants"))]
         if crate::mutant::is(crate::mutant::Mutant::SkipReadIndex) {
             return self.reading.confirmed.push((self.applied, reads));
         }

@@ -257,7 +257,7 @@ impl Group {
                 if term != stored.term {
                     self.term_append = turn.append;
                 }
-                #[cfg(test)]
+                #[cfg(any(test, feature = "mutants"))]
                 let vote = if crate::mutant::is(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
                 turn.store.push(&Record::Vote { group, term, vote, commit });
                 turn.effects.urgent |= !self.is_alone();
@@ -281,7 +281,7 @@ impl Group {
                 self.verify(message.term, message.index);
             }
         }
-        #[cfg(test)]
+        #[cfg(any(test, feature = "mutants"))]
         let append = if crate::mutant::is(crate::mutant::Mutant::AckBeforeFsync) { 0 } else { append };
         self.unsynced.push_back(Unsynced { append, ready: ready.number(), messages: later });
         self.node.advance_append_async(ready);

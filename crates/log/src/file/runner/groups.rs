@@ -50,9 +50,9 @@ impl<S: Store> Runner<S> {
         }
         // Never zero, which means nobody.
         let own = asked.unwrap_or_else(|| PeerId((self.outside.random.next_u64() >> 2) | 1));
-        #[cfg(test)]
+        #[cfg(any(test, feature = "mutants"))]
         let used_again = crate::mutant::is(crate::mutant::Mutant::ReusePeer);
-        #[cfg(not(test))]
+        #[cfg(not(any(test, feature = "mutants")))]
         let used_again = false;
         if self.store.is_gone(id, own.0) && !used_again {
             return Err(LogError::Gone { group: id, peer: own });

@@ -1,0 +1,183 @@
+//! How a node comes up on a machine: the steps of `crates/server`, without sockets and flags.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::link::{Book, LinkOptions, LinkParty, LinkTimings, Links, Me, QueueLimits};
+use cluster::{Identity, JoinOptions, Node, NodeOptions, PENDING, Post, Reception, ServerId, Wire};
+use datum::{Object, Text};
+use engine::memory::MemoryEngine;
+use io::sim::{SimClock, SimRandom};
+use io::{Clock, Files, Random};
+use log::Log;
+use log::file::{FileLog, FileLogOptions, StoreOptions};
+use parking_lot::Mutex;
+use shard::Replicas;
+use uuid::Uuid;
+
+use crate::disk::Disk;
+use crate::site::Site;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a node needs to start.
+#[derive(Clone)]
+pub struct Plan {
+    /// Which machine.
+    pub number: usize,
+    /// Where others reach it.
+    pub address: String,
+    /// Whom it asks to be let in.
+    pub join: Vec<String>,
+    /// Its disk.
+    pub disk: Disk,
+    /// What its engine has kept.
+    pub engine: MemoryEngine,
+    /// Time.
+    pub clock: SimClock,
+    /// Chance.
+    pub random: SimRandom,
+    /// How patient its links are.
+    pub timings: LinkTimings,
+    /// The log is trimmed beyond this.
+    pub log_bytes_max: u64,
+}
+
+/// How far a start has come.
+#[derive(Default)]
+pub struct Started {
+    /// The links, for the world to drive.
+    pub links: Option<(Links, LinkParty)>,
+    /// The node, once it serves.
+    pub node: Option<Arc<Node>>,
+    /// Why it does not start.
+    pub failed: Option<String>,
+}
+
+type Slot = Arc<Mutex<Started>>;
+
+/// Starts the node; the body of its first thread.
+pub fn start(plan: &Plan, slot: &Slot) {
+    if let Err(why) = try_start(plan, slot) {
+        slot.lock().failed = Some(why);
+    }
+}
+
+fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
+    let dir = PathBuf::from("data");
+    let files: Arc<dyn Files> = Arc::new(plan.disk.clone());
+    let clock: Arc<dyn Clock> = Arc::new(plan.clock.clone());
+    let random: Arc<dyn Random> = Arc::new(plan.random.clone());
+    files.create_dir_all(&dir).map_err(text)?;
+    files.sync_dir(Path::new("")).map_err(text)?;
+    let replicas = Replicas::new(Arc::new(plan.engine.clone())).map_err(text)?;
+    let post = Post::new(replicas.clone());
+    let options = FileLogOptions {
+        store: StoreOptions { segment_bytes: plan.log_bytes_max / 4 },
+        log_bytes_max: plan.log_bytes_max,
+        random: random.clone(),
+        mail: post.clone(),
+        watch: post.clone(),
+        ..FileLogOptions::default()
+    };
+    let log = FileLog::open(files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
+    let log: Arc<dyn Log> = Arc::new(log.map_err(text)?);
+    let known = Identity::load(&*files, &dir).map_err(text)?;
+    let identity = match known {
+        None if plan.join.is_empty() => {
+            let (server, cluster) = (ServerId(uuid(&*random)), uuid(&*random));
+            let identity = Identity { server, cluster, joined: None };
+            identity.store(&*files, &dir).map_err(text)?;
+            Some(identity)
+        }
+        known => known,
+    };
+    let server = identity.as_ref().map_or_else(|| ServerId(uuid(&*random)), |identity| identity.server);
+    let newcomer = identity.is_none().then_some(server);
+    let reception =
+        Reception::new(post.clone(), log.clone(), files.clone(), dir.clone(), newcomer).map_err(text)?;
+    let me = Me {
+        cluster: identity.as_ref().map(|known| known.cluster),
+        server,
+        name: format!("n{}", plan.number),
+        tags: vec!["default".to_owned()],
+        addresses: vec![plan.address.clone()],
+        port: 29015,
+    };
+    let links = Links::new(LinkOptions {
+        me,
+        join: plan.join.clone(),
+        book: load_book(&*files, &dir)?,
+        timings: plan.timings,
+        limits: QueueLimits::default(),
+        clock: clock.clone(),
+        random: random.clone(),
+    });
+    post.connect(Arc::new(links.clone()) as Arc<dyn Wire>);
+    let party = links.party(reception.clone()).ok_or("the links are in use")?;
+    slot.lock().links = Some((links, party));
+    let cluster = match &identity {
+        Some(identity) if identity.joined == Some(PENDING) => Some(identity.cluster),
+        Some(_) => None,
+        None => Some(loop {
+            if let Some(cluster) = reception.await_cluster(PATIENCE) {
+                break cluster;
+            }
+        }),
+    };
+    let name = Text::from(format!("n{}", plan.number));
+    let tags = vec![Text::from_static("default")];
+    let addresses = vec![Text::from(plan.address.as_str())];
+    if let Some(cluster) = cluster {
+        let (name, tags, addresses) = (name.clone(), tags.clone(), addresses.clone());
+        let options =
+            JoinOptions { server, cluster, name, tags, cache_size_mb: None, addresses, is_proxy: false };
+        let members = || reception.members();
+        cluster::join(&options, &post, members, &*files, &dir, PATIENCE * 3000).map_err(text)?;
+    }
+    let node = Node::open(NodeOptions {
+        dir,
+        server_name: name,
+        server_tags: tags,
+        cache_size_mb: None,
+        addresses,
+        replicas,
+        log,
+        post,
+        clock,
+        files,
+        random,
+        admin_password: (Object::default(), false),
+    })
+    .map_err(text)?;
+    node.answer_queries(Arc::new(Site::new(&node)));
+    reception.open(&node);
+    while !node.await_catalog(PATIENCE) {}
+    slot.lock().node = Some(node);
+    Ok(())
+}
+
+fn load_book(files: &dyn Files, dir: &Path) -> Result<Book, String> {
+    match files.read(&dir.join(Book::FILE)) {
+        Ok(bytes) => Book::parse(&bytes).map_err(|cause| format!("{cause:?}")),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Book::default()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn uuid(random: &dyn Random) -> Uuid {
+    let mut bytes = [0; 16];
+    random.fill(&mut bytes);
+    uuid::Builder::from_random_bytes(bytes).into_uuid()
+}
+
+fn text(error: impl std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        words = format!("{words}: {inner}");
+        cause = inner.source();
+    }
+    words
+}

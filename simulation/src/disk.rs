@@ -1,0 +1,112 @@
+//! A disk that takes its time: simulated files whose syncs wait, and may be cut off while they do.
+
+use std::io::Result;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use io::sim::{SimFiles, SimRandom, is_task};
+use io::{File, Files, Lock, task};
+
+/// A simulated disk and how slow it is.
+#[derive(Clone)]
+pub struct Disk {
+    /// What is on it.
+    pub files: SimFiles,
+    random: SimRandom,
+    sync_us_most: Arc<AtomicU64>,
+}
+
+impl Disk {
+    /// An empty disk; its delays and accidents are drawn from `random`.
+    #[must_use]
+    pub fn new(random: SimRandom, seed: u64) -> Disk {
+        Disk { files: SimFiles::new(seed), random, sync_us_most: Arc::new(AtomicU64::new(2000)) }
+    }
+
+    /// From now on a sync takes at most so long.
+    pub fn set_pace(&self, most: Duration) {
+        self.sync_us_most.store(most.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    fn wait(&self) {
+        // What is done on the network's behalf does not wait for the disk; see `Receiver::may_adopt`.
+        if is_task() {
+            task::sleep(Duration::from_micros(self.random.below(self.sync_us_most.load(Ordering::Relaxed))));
+        }
+    }
+}
+
+impl Files for Disk {
+    fn create_dir_all(&self, dir: &Path) -> Result<()> {
+        self.files.create_dir_all(dir)
+    }
+
+    fn create(&self, path: &Path) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(SlowFile { file: self.files.create(path)?, disk: self.clone() }))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn File>> {
+        Ok(Arc::new(SlowFile { file: self.files.open(path)?, disk: self.clone() }))
+    }
+
+    fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        self.files.read(path)
+    }
+
+    fn list(&self, dir: &Path) -> Result<Vec<PathBuf>> {
+        self.files.list(dir)
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        self.files.remove(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        self.wait();
+        self.files.sync_dir(dir)
+    }
+
+    fn lock(&self, path: &Path) -> Result<Box<dyn Lock>> {
+        self.files.lock(path)
+    }
+}
+
+struct SlowFile {
+    file: Arc<dyn File>,
+    disk: Disk,
+}
+
+impl File for SlowFile {
+    fn append(&self, bytes: &[u8]) -> Result<()> {
+        self.file.append(bytes)
+    }
+
+    fn sync_data(&self) -> Result<()> {
+        // It may be durable long before anybody hears of it, or not until then.
+        if self.disk.random.one_in(2) {
+            self.disk.wait();
+            return self.file.sync_data();
+        }
+        let synced = self.file.sync_data();
+        self.disk.wait();
+        synced
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.file.read_at(offset, buffer)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.file.truncate(len)
+    }
+}

@@ -1,0 +1,24 @@
+//! Whole clusters in one thread, by seed: the real code from `log` to `cluster` on simulated machines,
+//! through crashes, power losses, partitions, slow disks and changes of its own shape, with everything
+//! it answered checked at the end.
+//!
+//! [`world`] lets time pass and machines take turns; [`machine`] is one of them, started by [`boot`] as
+//! the server starts itself; [`storm`] breaks things; [`client`] asks and [`site`] carries out;
+//! [`history`] is what was answered, [`register`] says whether one document could have behaved so, and
+//! [`peace`] what must hold when all is healed.
+#![forbid(unsafe_code)]
+
+pub mod boot;
+pub mod client;
+pub mod disk;
+pub mod history;
+pub mod machine;
+pub mod peace;
+pub mod register;
+pub mod seeds;
+pub mod site;
+pub mod storm;
+pub mod trace;
+pub mod world;
+
+pub use world::{Failure, Ran, World, run};

@@ -1,0 +1,181 @@
+//! A machine of the cluster: what stays when its process ends, and the process while there is one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::Node;
+use cluster::link::{LinkParty, Links};
+use engine::memory::MemoryEngine;
+use io::sim::{Host, Process, SimNetwork, Tasks};
+use io::{Happening, Nanos, Party};
+use parking_lot::Mutex;
+
+use crate::boot::{self, Plan, Started};
+use crate::trace;
+
+/// A machine.
+pub struct Machine {
+    /// Its place on the network.
+    pub host: Host,
+    /// What its node is started with.
+    pub plan: Plan,
+    /// Its process, while there is one.
+    pub life: Option<Life>,
+    /// How often it was started.
+    pub starts: u64,
+}
+
+/// A process.
+pub struct Life {
+    /// Its tasks belong to this.
+    pub process: Process,
+    started: Arc<Mutex<Started>>,
+    links: Option<(Links, LinkParty)>,
+    /// The node, once it serves.
+    pub node: Option<Arc<Node>>,
+    wake_at: Nanos,
+    happened: Vec<Happening>,
+    is_stalled: bool,
+}
+
+/// How a process ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is killed: what it wrote is on the disk, or on its way there.
+    Killed,
+    /// The power goes: what was not synced is lost.
+    Power,
+}
+
+impl Machine {
+    /// A machine that is turned off.
+    #[must_use]
+    pub fn new(host: Host, plan: Plan) -> Machine {
+        Machine { host, plan, life: None, starts: 0 }
+    }
+
+    /// Starts the node.
+    pub fn start(&mut self, tasks: &Tasks, net: &mut SimNetwork) {
+        self.starts += 1;
+        let process = Process(self.plan.number as u64 * 1_000_000 + self.starts);
+        trace::set_machine(process.0, self.plan.number);
+        net.start(self.host);
+        let started: Arc<Mutex<Started>> = Arc::default();
+        let (plan, slot) = (self.plan.clone(), started.clone());
+        tasks.within(process, || {
+            // Tasks are never refused.
+            drop(io::task::spawn("start", move || boot::start(&plan, &slot)));
+        });
+        self.life = Some(Life {
+            process,
+            started,
+            links: None,
+            node: None,
+            wake_at: Nanos::default(),
+            happened: Vec::new(),
+            is_stalled: false,
+        });
+    }
+
+    /// Ends the process.
+    pub fn end(&mut self, how: End, tasks: &Tasks, net: &mut SimNetwork) {
+        let Some(life) = self.life.take() else { return };
+        net.crash(self.host);
+        match how {
+            End::Killed => self.plan.disk.files.end_process(),
+            End::Power => self.plan.disk.files.crash(),
+        }
+        tasks.kill(life.process);
+        tasks.within(life.process, || drop(life));
+        // The engine keeps no log of its own: what it had not flushed is gone with the process.
+        self.plan.engine = after_crash(&self.plan.engine);
+    }
+
+    /// Stops the process for a while, or lets it go on.
+    pub fn set_stalled(&mut self, is_stalled: bool, tasks: &Tasks, net: &mut SimNetwork) {
+        let Some(life) = &mut self.life else { return };
+        life.is_stalled = is_stalled;
+        match is_stalled {
+            true => {
+                tasks.stall(life.process);
+                net.stall(self.host);
+            }
+            false => {
+                tasks.go_on(life.process);
+                net.go_on(self.host);
+            }
+        }
+    }
+
+    /// The node, if it serves.
+    #[must_use]
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        self.life.as_ref().and_then(|life| life.node.as_ref())
+    }
+}
+
+fn after_crash(engine: &MemoryEngine) -> MemoryEngine {
+    engine.after_crash()
+}
+
+impl Life {
+    /// Takes what the start has brought so far. Fails with the reason for which it ended.
+    pub fn look(&mut self) -> Result<(), String> {
+        if self.node.is_some() {
+            return Ok(());
+        }
+        let mut started = self.started.lock();
+        if let Some(why) = &started.failed {
+            return Err(why.clone());
+        }
+        if let Some(links) = started.links.take() {
+            self.links = Some(links);
+        }
+        self.node = started.node.take();
+        Ok(())
+    }
+
+    /// Something has happened on its network.
+    pub fn hear(&mut self, happening: Happening) {
+        self.happened.push(happening);
+    }
+
+    /// Whether its links have something to do.
+    #[must_use]
+    pub fn is_due(&self, now: Nanos) -> bool {
+        let Some((links, _)) = &self.links else { return false };
+        if self.is_stalled {
+            return false;
+        }
+        let rung = links.bell().was_rung();
+        if rung {
+            // Asked, it forgets.
+            links.bell().ring();
+        }
+        rung || !self.happened.is_empty() || self.wake_at <= now
+    }
+
+    /// When its links want to be called if nothing happens.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Nanos> {
+        (self.links.is_some() && !self.is_stalled).then_some(self.wake_at)
+    }
+
+    /// Lets its links do what is to be done.
+    pub fn step(&mut self, host: Host, now: Nanos, tasks: &Tasks, net: &mut SimNetwork) {
+        let Some((links, party)) = &mut self.links else { return };
+        let mut orders = Vec::new();
+        let _ = links.bell().was_rung();
+        let happened = &mut self.happened;
+        self.wake_at = tasks.within(self.process, || party.step(now, happened, &mut orders));
+        net.carry_out(host, orders);
+    }
+}
+
+/// How long a disk may take for a sync, from healthy to dying.
+pub const PACES: [Duration; 4] = [
+    Duration::from_micros(300),
+    Duration::from_millis(2),
+    Duration::from_millis(20),
+    Duration::from_millis(400),
+];

@@ -1,0 +1,154 @@
+//! The simulation's command line: docs/simulation.md. Run it as `cargo xtask sim`.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use rekindle_simulation::trace;
+use rekindle_simulation::world::{Plot, run};
+
+/// So many seeds must be enough to find a planted fault, unless the command line says otherwise.
+#[cfg(feature = "mutants")]
+const MUTANT_SEEDS: u64 = 1000;
+
+struct Wanted {
+    seeds: Option<u64>,
+    from: u64,
+    plot: Plot,
+    // Each seed twice, to see that it repeats itself.
+    twice: bool,
+    mutants: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    let wanted = match read(std::env::args().skip(1)) {
+        Ok(wanted) => wanted,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let passed = match wanted.mutants.is_empty() {
+        true => keep_promises(&wanted),
+        false => find_mutants(&wanted),
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Lives through seeds and stops at the first that breaks a promise.
+fn keep_promises(wanted: &Wanted) -> bool {
+    let (begun, mut done, mut time) = (Instant::now(), 0, Duration::ZERO);
+    let seeds = wanted.seeds.unwrap_or(100);
+    for seed in wanted.from..wanted.from + seeds {
+        let ran = match run(seed, wanted.plot) {
+            Ok(ran) => ran,
+            Err(failure) => {
+                println!("seed {seed} failed after {} good ones: {}", seed - wanted.from, failure.what);
+                println!(
+                    "again with: cargo xtask sim --seeds 1 --from {seed} --trace{}",
+                    again(&wanted.plot)
+                );
+                return false;
+            }
+        };
+        if wanted.twice && run(seed, wanted.plot).as_ref() != Ok(&ran) {
+            println!("seed {seed} did not repeat itself");
+            return false;
+        }
+        if seeds == 1 {
+            println!("seed {seed}: trace {:016x}", ran.trace.0);
+        }
+        done += ran.done;
+        time += ran.time;
+    }
+    let took = begun.elapsed().as_secs_f64();
+    println!(
+        "{seeds} seeds passed, {:.1} a second; {done} operations, {:.0} simulated seconds for one",
+        seeds as f64 / took,
+        time.as_secs_f64() / took,
+    );
+    true
+}
+
+fn again(plot: &Plot) -> String {
+    let normal = Plot::default();
+    let mut words = String::new();
+    if plot.nodes != normal.nodes {
+        words += &format!(" --nodes {}", plot.nodes);
+    }
+    if plot.storm != normal.storm {
+        words += &format!(" --seconds {}", plot.storm.as_secs());
+    }
+    words
+}
+
+/// Plants each fault; it must be found.
+#[cfg(feature = "mutants")]
+fn find_mutants(wanted: &Wanted) -> bool {
+    use log::mutant::{Mutant, NAMED, plant};
+    let mut all_found = true;
+    for (name, mutant) in NAMED {
+        if !wanted.mutants.iter().any(|asked| asked == name || asked == "all") {
+            continue;
+        }
+        let begun = Instant::now();
+        let seeds = wanted.seeds.unwrap_or(MUTANT_SEEDS);
+        plant(mutant);
+        let found = (wanted.from..wanted.from + seeds).find_map(|seed| run(seed, wanted.plot).err());
+        plant(Mutant::Nothing);
+        let took = begun.elapsed().as_secs();
+        match found {
+            Some(failure) => {
+                let first = failure.what.lines().next().unwrap_or_default();
+                let count = failure.seed - wanted.from + 1;
+                println!("{name} is found after {count} seeds ({took} s), by seed {}: {first}", failure.seed);
+            }
+            None => {
+                println!("{name} is NOT found in {seeds} seeds ({took} s)");
+                all_found = false;
+            }
+        }
+    }
+    all_found
+}
+
+#[cfg(not(feature = "mutants"))]
+fn find_mutants(_wanted: &Wanted) -> bool {
+    eprintln!("faults are planted in a build with the feature `mutants`: cargo xtask sim makes one");
+    false
+}
+
+fn read(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
+    let (plot, mutants) = (Plot::default(), Vec::new());
+    let mut wanted = Wanted { seeds: None, from: 0, plot, twice: false, mutants };
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--trace" => {
+                trace::tell();
+                let lines = tracing_subscriber::fmt().with_timer(trace::Stamp).with_writer(std::io::stderr);
+                lines.with_max_level(tracing::Level::TRACE).with_ansi(false).init();
+                continue;
+            }
+            "--twice" => {
+                wanted.twice = true;
+                continue;
+            }
+            "--all-mutants" => {
+                wanted.mutants.push("all".to_owned());
+                continue;
+            }
+            _ => {}
+        }
+        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+        let number = value.parse::<u64>().map_err(|_| format!("{word} needs a number"));
+        match word.as_str() {
+            "--seeds" => wanted.seeds = Some(number?),
+            "--from" => wanted.from = number?,
+            "--nodes" => wanted.plot.nodes = number? as usize,
+            "--seconds" => wanted.plot.storm = Duration::from_secs(number?),
+            "--mutant" => wanted.mutants.push(value),
+            _ => return Err(format!("there is no option {word}")),
+        }
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,198 @@
+//! What must hold when everything works again: there are leaders, everybody has everything, all
+//! replicas are the same, and what clients were told can be explained.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cluster::{Node, readiness};
+use datum::KeyRange;
+use io::sim::{Host, Weather};
+use storage::Direction;
+
+use crate::client::Client;
+use crate::history::{Document, Kind, Mode, Outcome, field};
+use crate::machine::PACES;
+use crate::register;
+use crate::trace::say;
+use crate::world::World;
+
+/// How long a cluster that works may take to become as its catalog says.
+const RECOVERY: Duration = Duration::from_secs(180);
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Rows by key, as they are stored.
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl World {
+    /// Ends the storm, and waits until all is as it should be.
+    pub(crate) fn make_peace(&mut self) -> Result<(), String> {
+        say!("peace");
+        self.calm();
+        self.net.heal_cuts();
+        self.net.set_weather(Weather { unreachable_after: Duration::from_secs(5), ..Weather::default() });
+        for nth in 0..self.machines.len() {
+            if self.net.is_stalled(Host(nth)) {
+                self.machines[nth].set_stalled(false, &self.tasks, &mut self.net);
+            }
+            self.machines[nth].plan.disk.set_pace(PACES[0]);
+            if self.machines[nth].life.is_none() {
+                self.machines[nth].start(&self.tasks, &mut self.net);
+            }
+        }
+        let serve = |world: &World| world.machines.iter().all(|machine| machine.node().is_some());
+        self.run_until_or(RECOVERY, serve, "all nodes serve again")?;
+        let idle = |world: &World| world.clients.iter().all(Client::is_idle);
+        self.run_until_or(RECOVERY, idle, "all clients are answered")?;
+        let end = self.now().after(RECOVERY);
+        let mut why;
+        loop {
+            why = self.trouble()?;
+            if why.is_none() {
+                why = self.differences();
+            }
+            let Some(why) = &why else { break };
+            if self.now() > end {
+                return Err(format!("not within {RECOVERY:?}: {why}"));
+            }
+            let next = self.now().after(LOOK);
+            self.run_until(next, |_| false)?;
+        }
+        self.read_all()
+    }
+
+    /// What keeps the cluster from being as its catalog says; asks the nodes.
+    fn trouble(&mut self) -> Result<Option<String>, String> {
+        let mut trouble = None;
+        for nth in 0..self.machines.len() {
+            let tables = self.workload.tables.clone();
+            let answer = self.ask_node(nth, "look", move |node| {
+                let catalog = node.catalog();
+                for name in &tables {
+                    let Some(table) = catalog.table("test", name) else {
+                        return Some(format!("{name} is not there"));
+                    };
+                    for shard in &table.config.shards {
+                        let status = node.log().group_status(shard.group);
+                        tracing::trace!("{name} of catalog is {shard:?}: {status:?}");
+                    }
+                    if table.config.shards.iter().any(|shard| !shard.leaving.is_empty()) {
+                        return Some(format!("replicas are leaving {name}"));
+                    }
+                    let state = node.table_state(table);
+                    if !readiness(&state).all_replicas {
+                        return Some(format!("{name} is {state:?}"));
+                    }
+                }
+                None
+            });
+            self.run_until_or(RECOVERY, |_| answer.lock().is_some(), "a node says how it is")?;
+            let told = answer.lock().take().flatten();
+            trouble = trouble.or(told.map(|why| format!("on node {nth}: {why}")));
+        }
+        Ok(trouble)
+    }
+
+    /// Replicas of one shard that are not the same, and rows where none should be.
+    fn differences(&self) -> Option<String> {
+        for name in &self.workload.tables {
+            let mut first: BTreeMap<usize, (usize, Rows)> = BTreeMap::new();
+            for (nth, machine) in self.machines.iter().enumerate() {
+                let catalog = machine.node()?.catalog();
+                let Some(table) = catalog.table("test", name) else { return Some(format!("no {name}")) };
+                for (at, handle) in table.shards().iter().enumerate() {
+                    let own = machine.node()?.identity().server;
+                    let is_placed = handle.replicas().iter().any(|replica| replica.server == own);
+                    let Some(near) = handle.near() else {
+                        if is_placed {
+                            return Some(format!("node {nth} has no replica of {name}/{at}"));
+                        }
+                        continue;
+                    };
+                    if !is_placed || near.is_void() {
+                        return Some(format!("node {nth} has a replica of {name}/{at} it should not have"));
+                    }
+                    let rows = match rows(near) {
+                        Ok(rows) => rows,
+                        Err(why) => return Some(why),
+                    };
+                    let (other, known) = first.entry(at).or_insert_with(|| (nth, rows.clone()));
+                    if *known != rows {
+                        let odd = known.iter().find(|(key, row)| rows.get(*key) != Some(row));
+                        return Some(format!(
+                            "nodes {other} and {nth} differ in {name}/{at}: {} and {} rows, {odd:?}",
+                            known.len(),
+                            rows.len()
+                        ));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A client reads every document once more.
+    fn read_all(&mut self) -> Result<(), String> {
+        for table in self.workload.tables.clone() {
+            for number in 0..self.workload.documents {
+                let document = Document { table: table.clone(), number };
+                let op = self.history.ask(document, Kind::Read(Mode::Majority));
+                let nth = self.random.below(self.machines.len() as u64) as usize;
+                let now = self.now();
+                self.clients[0].send(op, now, &self.machines[nth], &self.tasks);
+                self.run_until_or(RECOVERY, |world| world.clients[0].is_idle(), "a document can be read")?;
+                let last = self.history.records().last().and_then(|record| record.answered.clone());
+                if !matches!(last, Some((_, Outcome::Done(_)))) {
+                    return Err(format!("a document cannot be read in peace: {last:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what clients were told can be true.
+    pub(crate) fn judge(&self) -> Result<(), String> {
+        for (document, records) in self.history.by_document() {
+            register::check(&records).map_err(|why| {
+                let lines: Vec<String> = records.iter().map(|record| format!("  {record:?}")).collect();
+                format!("{document:?}: {why}\n{}", lines.join("\n"))
+            })?;
+            let count = |is: fn(&Outcome) -> bool| {
+                let adds = records.iter().filter(|record| record.op.kind == Kind::Add);
+                adds.filter(|r| r.answered.as_ref().is_some_and(|(_, outcome)| is(outcome))).count() as u64
+            };
+            let least = count(|outcome| matches!(outcome, Outcome::Done(_)));
+            let most = least + count(|outcome| matches!(outcome, Outcome::Unknown(_)));
+            let stored = self.stored_count(&document);
+            if !(least..=most).contains(&stored) {
+                return Err(format!("{document:?} counts {stored}, {least} to {most} were added"));
+            }
+        }
+        Ok(())
+    }
+
+    fn stored_count(&self, document: &Document) -> u64 {
+        let holds = |node: &&std::sync::Arc<Node>| {
+            let catalog = node.catalog();
+            let table = catalog.table("test", &document.table)?.clone();
+            let near = table.shard(&document.key()).near()?.clone();
+            near.get(&document.key()).ok().map(|row| field(row.as_ref(), "count"))
+        };
+        self.machines.iter().filter_map(|machine| machine.node()).find_map(|node| holds(&node)).unwrap_or(0)
+    }
+}
+
+fn rows(shard: &shard::Shard) -> Result<Rows, String> {
+    let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
+    let mut scan = snapshot.scan(&KeyRange::all(), Direction::Ascending).to_the_end();
+    let mut rows = Rows::new();
+    while let Some(batch) = scan.next_batch().map_err(|error| error.to_string())? {
+        for i in 0..batch.len() {
+            rows.insert(batch.key(i).as_bytes().to_vec(), batch.row_bytes(i).to_vec());
+        }
+    }
+    let (count, stored) = (shard.count(), rows.len() as u64);
+    match count == stored {
+        true => Ok(rows),
+        false => Err(format!("a shard of {stored} rows counts {count}")),
+    }
+}

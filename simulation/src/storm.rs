@@ -1,0 +1,162 @@
+//! What goes wrong: one thing after another, drawn from the seed.
+
+use std::time::Duration;
+
+use cluster::{ShardsWanted, TableChange, Wanted};
+use datum::Text;
+use io::Nanos;
+use io::sim::{Host, SimRandom, Weather};
+
+use crate::machine::{End, PACES};
+use crate::trace::say;
+use crate::world::World;
+
+/// What may go wrong in one seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Climate {
+    /// The power may go, not only processes.
+    pub loses_power: bool,
+    /// Tables are changed while it storms.
+    pub reconfigures: bool,
+    /// The longest pause between two things that go wrong.
+    pub pause_most: Duration,
+}
+
+impl Climate {
+    /// What the seed brings.
+    #[must_use]
+    pub fn draw(random: &SimRandom) -> Climate {
+        Climate {
+            loses_power: random.one_in(2),
+            reconfigures: random.one_in(2),
+            pause_most: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
+        }
+    }
+}
+
+impl World {
+    /// Something goes wrong, or right again; when the next thing does.
+    pub(crate) fn blow(&mut self) -> Nanos {
+        let count = self.machines.len() as u64;
+        let nth = self.random.below(count) as usize;
+        match self.random.below(20) {
+            0..=3 => self.cut(),
+            4..=6 => self.net.heal_cuts(),
+            7..=10 => self.end(nth),
+            11..=13 => self.start_any(),
+            14 => self.stall(nth),
+            15 => {
+                let pace = PACES[self.random.below(PACES.len() as u64) as usize];
+                say!("a sync of node {nth} takes up to {pace:?}");
+                self.machines[nth].plan.disk.set_pace(pace);
+            }
+            16 => {
+                let other = self.random.below(count) as usize;
+                self.net.break_between(Host(nth), Host(other));
+            }
+            17 => self.change_weather(),
+            _ => self.reconfigure(nth),
+        }
+        let pause = self.random.below(self.climate.pause_most.as_micros() as u64);
+        self.now().after(Duration::from_micros(pause))
+    }
+
+    /// A partition of one of the shapes.
+    fn cut(&mut self) {
+        let hosts: Vec<Host> = self.machines.iter().map(|machine| machine.host).collect();
+        let count = hosts.len() as u64;
+        let (one, other) =
+            (hosts[self.random.below(count) as usize], hosts[self.random.below(count) as usize]);
+        let half: Vec<bool> = hosts.iter().map(|_| self.random.one_in(2)).collect();
+        let shape = self.random.below(5);
+        say!("a partition of shape {shape} with {one:?}, {other:?}, {half:?}");
+        for a in &hosts {
+            for b in &hosts {
+                let cuts = match shape {
+                    // Halves; halves that one machine bridges; one alone; one that is not heard; one way.
+                    0 => half[a.0] != half[b.0],
+                    1 => half[a.0] != half[b.0] && *a != one && *b != one,
+                    2 => (*a == one) != (*b == one),
+                    3 => *a == one && *b != one,
+                    _ => *a == one && *b == other,
+                };
+                if cuts && a != b {
+                    self.net.cut(*a, *b);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, nth: usize) {
+        let how = if self.climate.loses_power && self.random.one_in(2) { End::Power } else { End::Killed };
+        if self.climate.loses_power && self.random.one_in(8) {
+            say!("the power goes everywhere");
+            for machine in &mut self.machines {
+                machine.end(End::Power, &self.tasks, &mut self.net);
+            }
+            self.power_losses += 1;
+            return;
+        }
+        if self.machines[nth].life.is_some() {
+            say!("node {nth} ends: {how:?}");
+            self.power_losses += u64::from(how == End::Power);
+            self.machines[nth].end(how, &self.tasks, &mut self.net);
+        }
+    }
+
+    fn start_any(&mut self) {
+        let down: Vec<usize> =
+            (0..self.machines.len()).filter(|n| self.machines[*n].life.is_none()).collect();
+        if let Some(nth) = down.get(self.random.below(down.len() as u64) as usize) {
+            say!("node {nth} starts");
+            self.machines[*nth].start(&self.tasks, &mut self.net);
+        }
+    }
+
+    fn stall(&mut self, nth: usize) {
+        let is_stalled = self.net.is_stalled(Host(nth));
+        say!("node {nth} {}", if is_stalled { "goes on" } else { "is stopped" });
+        self.machines[nth].set_stalled(!is_stalled, &self.tasks, &mut self.net);
+    }
+
+    fn change_weather(&mut self) {
+        let random = &self.random;
+        self.net.set_weather(Weather {
+            delay_most: Duration::from_millis([1, 5, 50, 200][random.below(4) as usize]),
+            breaks_one_in: [0, 0, 5000, 500][random.below(4) as usize],
+            unreachable_after: Duration::from_secs(5),
+            ..Weather::default()
+        });
+    }
+
+    fn reconfigure(&mut self, nth: usize) {
+        if !self.climate.reconfigures {
+            return;
+        }
+        let tables = &self.workload.tables;
+        let table = tables[self.random.below(tables.len() as u64) as usize].clone();
+        let replicas = 1 + self.random.below(self.machines.len() as u64) as usize;
+        say!("node {nth} is asked for {replicas} replicas of {table}");
+        let change = TableChange { shards: Some(wanted(1, replicas)), ..TableChange::default() };
+        self.ask_node(nth, "reconfigure", move |node| {
+            let id = node.catalog().table("test", &table).map(|table| table.config.id);
+            let Some(id) = id else { return };
+            match node.change_table(id, &change) {
+                Ok((_, after)) => tracing::info!("the table is now {:?}", after.shards),
+                Err(error) => tracing::info!("the table is not reconfigured: {error}"),
+            }
+        });
+    }
+}
+
+/// So many shards and replicas, on any servers.
+#[must_use]
+pub fn wanted(shards: usize, replicas: usize) -> ShardsWanted {
+    let tag = Text::from_static("default");
+    ShardsWanted::Placed(Wanted {
+        shards,
+        replicas: [(tag.clone(), replicas)].into(),
+        primary_tag: tag,
+        nonvoting_tags: Vec::new(),
+    })
+}

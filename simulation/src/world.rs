@@ -1,0 +1,331 @@
+//! The world: time, the machines, and whose turn it is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::link::LinkTimings;
+use cluster::{Core, TableOptions};
+use engine::memory::MemoryEngine;
+use io::sim::{SimClock, SimNetwork, SimRandom, Tasks};
+use io::{Clock, Nanos};
+use parking_lot::Mutex;
+
+use crate::boot::Plan;
+use crate::client::{Client, Workload};
+use crate::disk::Disk;
+use crate::history::History;
+use crate::machine::{End, Machine};
+use crate::storm::{Climate, wanted};
+use crate::trace::{self, Trace, say};
+
+/// What one seed is made of besides its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Plot {
+    /// How many machines; 0 draws it.
+    pub nodes: usize,
+    /// How long it storms.
+    pub storm: Duration,
+}
+
+impl Default for Plot {
+    fn default() -> Plot {
+        Plot { nodes: 0, storm: Duration::from_secs(20) }
+    }
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The seed that shows it.
+    pub seed: u64,
+    /// What was broken.
+    pub what: String,
+}
+
+/// What a seed that kept its promises was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// A digest of everything that happened.
+    pub trace: Trace,
+    /// Operations that were done.
+    pub done: u64,
+    /// Simulated time.
+    pub time: Duration,
+}
+
+/// So many turns at one moment mean that something goes round in circles.
+const TURNS_MAX: u64 = 200_000;
+const CLIENTS: u64 = 4;
+
+/// Everything there is.
+pub struct World {
+    pub(crate) clock: SimClock,
+    pub(crate) random: SimRandom,
+    pub(crate) tasks: Tasks,
+    pub(crate) net: SimNetwork,
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) workload: Workload,
+    pub(crate) history: History,
+    pub(crate) climate: Climate,
+    pub(crate) power_losses: u64,
+    storms: Option<Nanos>,
+    asks: bool,
+    trace: Trace,
+}
+
+/// Lives through `seed`.
+pub fn run(seed: u64, plot: Plot) -> Result<Ran, Failure> {
+    trace::clear();
+    let (clock, random) = (SimClock::new(), SimRandom::new(seed));
+    let tasks = Tasks::new(clock.clone(), random.clone());
+    let entered = tasks.enter();
+    let mut world = World::new(clock, random, tasks, plot);
+    let outcome = world.live(plot);
+    for machine in &mut world.machines {
+        machine.end(End::Killed, &world.tasks, &mut world.net);
+    }
+    drop(world);
+    drop(entered);
+    outcome.map_err(|what| Failure { seed, what })
+}
+
+impl World {
+    fn new(clock: SimClock, random: SimRandom, tasks: Tasks, plot: Plot) -> World {
+        let count = match plot.nodes {
+            0 => [3, 3, 3, 4, 5][random.below(5) as usize],
+            count => count,
+        };
+        let mut net = SimNetwork::new(clock.clone(), random.clone());
+        let heartbeat = Duration::from_secs([2, 4, 10][random.below(3) as usize]);
+        let log_bytes_max = [16 << 10, 64 << 10, 1 << 20][random.below(3) as usize];
+        let machines = (0..count).map(|number| {
+            let address = format!("node-{number}:29015");
+            let join = if number == 0 { Vec::new() } else { vec!["node-0:29015".to_owned()] };
+            let plan = Plan {
+                number,
+                address: address.clone(),
+                join,
+                disk: Disk::new(random.clone(), io::Random::next_u64(&random)),
+                engine: MemoryEngine::new(),
+                clock: clock.clone(),
+                random: random.clone(),
+                timings: LinkTimings { heartbeat_timeout: heartbeat, ..LinkTimings::default() },
+                log_bytes_max,
+            };
+            Machine::new(net.add_host(&address), plan)
+        });
+        let machines = machines.collect();
+        let workload = Workload {
+            tables: vec!["t".to_owned()],
+            documents: 1 + random.below(8),
+            pause_most: Duration::from_millis([20, 100, 400][random.below(3) as usize]),
+        };
+        World {
+            climate: Climate::draw(&random),
+            clients: (0..CLIENTS).map(|_| Client::new(Nanos::default())).collect(),
+            clock,
+            random,
+            tasks,
+            net,
+            machines,
+            workload,
+            history: History::default(),
+            power_losses: 0,
+            storms: None,
+            asks: false,
+            trace: Trace::default(),
+        }
+    }
+
+    fn live(&mut self, plot: Plot) -> Result<Ran, String> {
+        say!("{} machines, {:?}", self.machines.len(), self.climate);
+        self.found()?;
+        self.asks = true;
+        self.storms = Some(self.now());
+        let end = self.now().after(plot.storm);
+        self.run_until(end, |_| false)?;
+        self.make_peace()?;
+        self.judge()?;
+        let time = self.now().since(Nanos::default());
+        Ok(Ran { trace: self.trace, done: self.history.done(), time })
+    }
+
+    /// The machines become a cluster with its tables.
+    fn found(&mut self) -> Result<(), String> {
+        for machine in &mut self.machines {
+            machine.start(&self.tasks, &mut self.net);
+        }
+        let serve = |world: &World| world.machines.iter().all(|machine| machine.node().is_some());
+        self.run_until_or(Duration::from_secs(60), serve, "all nodes serve")?;
+        let replicas = self.machines.len().min(3);
+        let tables = self.workload.tables.clone();
+        let made = self.ask_node(0, "create", move |node| {
+            for table in tables {
+                let options = TableOptions { shards: wanted(1, replicas), ..TableOptions::default() };
+                if let Err(error) = node.create_table("test", &table, options) {
+                    return Some(error.to_string());
+                }
+            }
+            None
+        });
+        self.run_until_or(Duration::from_secs(60), |_| made.lock().is_some(), "tables are made")?;
+        let made = made.lock().take();
+        match made.flatten() {
+            Some(error) => Err(format!("a table cannot be made: {error}")),
+            None => self.run_until_or(
+                Duration::from_secs(60),
+                |world| world.machines.iter().all(|machine| world.has_tables(machine)),
+                "tables are everywhere",
+            ),
+        }
+    }
+
+    fn has_tables(&self, machine: &Machine) -> bool {
+        let Some(node) = machine.node() else { return false };
+        let catalog = node.catalog();
+        self.workload.tables.iter().all(|table| catalog.table("test", table).is_some())
+    }
+
+    /// Time, for everybody.
+    pub(crate) fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
+    /// No more questions from clients, nothing more goes wrong.
+    pub(crate) fn calm(&mut self) {
+        (self.asks, self.storms) = (false, None);
+    }
+
+    /// Does something on a node, as a thread of it; the answer comes later, if the node lives.
+    pub(crate) fn ask_node<T: Send + 'static>(
+        &self,
+        nth: usize,
+        name: &'static str,
+        work: impl FnOnce(&Core) -> T + Send + 'static,
+    ) -> Arc<Mutex<Option<T>>> {
+        let answer: Arc<Mutex<Option<T>>> = Arc::default();
+        if let Some(life) = &self.machines[nth].life
+            && let Some(node) = life.node.as_ref().map(Arc::downgrade)
+        {
+            let told = answer.clone();
+            self.tasks.within(life.process, || {
+                let work = move || {
+                    let Some(node) = node.upgrade() else { return };
+                    let done = work(&node);
+                    *told.lock() = Some(done);
+                };
+                drop(io::task::spawn(name, work));
+            });
+        }
+        answer
+    }
+
+    /// Lets time pass until `done`; fails when that takes longer than `patience`.
+    pub(crate) fn run_until_or(
+        &mut self,
+        patience: Duration,
+        done: impl Fn(&World) -> bool,
+        what: &str,
+    ) -> Result<(), String> {
+        let end = self.now().after(patience);
+        match self.run_until(end, done)? {
+            true => Ok(()),
+            false => Err(format!("not within {patience:?}: {what}")),
+        }
+    }
+
+    /// Lets time pass until `end`, or until `done`; says whether it was that.
+    pub(crate) fn run_until(&mut self, end: Nanos, done: impl Fn(&World) -> bool) -> Result<bool, String> {
+        loop {
+            self.take_turns()?;
+            if done(self) {
+                return Ok(true);
+            }
+            let next = self.next_at();
+            if next > end {
+                self.advance(end);
+                return Ok(false);
+            }
+            self.advance(next);
+            for (host, happening) in self.net.deliver() {
+                if let Some(life) = &mut self.machines[host.0].life {
+                    life.hear(happening);
+                }
+            }
+            if self.storms.is_some_and(|at| at <= self.now()) {
+                self.storms = Some(self.blow());
+            }
+        }
+    }
+
+    fn advance(&mut self, to: Nanos) {
+        self.clock.advance(to.since(self.now()));
+        trace::set_now(to.0);
+    }
+
+    fn next_at(&self) -> Nanos {
+        let links = self.machines.iter().filter_map(|machine| machine.life.as_ref()?.wake_at());
+        let clients = self.clients.iter().map(|client| client.next_at).filter(|_| self.asks);
+        let own = [self.tasks.next_at(), self.net.next_at(), self.storms];
+        let next = own.into_iter().flatten().chain(links).chain(clients).min();
+        next.unwrap_or(Nanos(u64::MAX)).max(self.now())
+    }
+
+    /// Everybody who has something to do now does it, in an order that the seed chooses.
+    fn take_turns(&mut self) -> Result<(), String> {
+        for _ in 0..TURNS_MAX {
+            self.look()?;
+            let now = self.now();
+            let due: Vec<usize> = (0..self.machines.len())
+                .filter(|nth| self.machines[*nth].life.as_ref().is_some_and(|life| life.is_due(now)))
+                .collect();
+            let ready = self.tasks.ready();
+            if due.is_empty() && ready == 0 {
+                return Ok(());
+            }
+            let drawn = self.random.below((due.len() + ready) as u64) as usize;
+            match due.get(drawn) {
+                Some(nth) => {
+                    let Machine { host, life, .. } = &mut self.machines[*nth];
+                    if let Some(life) = life {
+                        life.step(*host, now, &self.tasks, &mut self.net);
+                    }
+                    self.trace.note(&[now.0, 1, *nth as u64]);
+                }
+                None => {
+                    let task = self.tasks.run_one()?;
+                    self.trace.note(&[now.0, 2, task.unwrap_or(0)]);
+                }
+            }
+        }
+        Err(format!("nobody comes to rest at {:?}:\n{}", self.now(), self.tasks.describe()))
+    }
+
+    /// Takes note of nodes that have started, of answers, and lets clients ask.
+    fn look(&mut self) -> Result<(), String> {
+        for machine in &mut self.machines {
+            if let Some(life) = &mut machine.life
+                && let Err(why) = life.look()
+            {
+                return Err(format!("node {} does not start: {why}", machine.plan.number));
+            }
+        }
+        let now = self.now();
+        for client in &mut self.clients {
+            if let Some((number, outcome)) = client.look(now, &self.machines, &mut self.history) {
+                let value = match outcome {
+                    crate::history::Outcome::Done(value) => value.unwrap_or(1),
+                    crate::history::Outcome::Refused(_) => 2,
+                    crate::history::Outcome::Unknown(_) => 3,
+                };
+                self.trace.note(&[now.0, 3, number, value]);
+            }
+            if self.asks && client.next_at <= now {
+                let (machines, tasks) = (&self.machines, &self.tasks);
+                client.ask(now, &self.workload, &self.random, machines, tasks, &mut self.history);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! A short form of the simulation: `cargo xtask sim` is the long one.
+
+use std::time::Duration;
+
+use rekindle_simulation::seeds::KEPT;
+use rekindle_simulation::world::{Plot, run};
+
+#[test]
+fn a_seed_repeats_itself() {
+    let plot = Plot { storm: Duration::from_secs(5), ..Plot::default() };
+    for seed in 0..3 {
+        assert_eq!(run(seed, plot), run(seed, plot), "seed {seed}");
+    }
+}
+
+#[test]
+fn seeds_that_found_faults_find_them_no_more() {
+    for kept in KEPT {
+        if let Err(failure) = run(kept.seed, kept.plot()) {
+            panic!("seed {} ({}) fails again: {}", kept.seed, kept.found, failure.what);
+        }
+    }
+}
