@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use io::task;
-use log::{GroupId, Origin};
+use log::{GroupId, Origin, PeerId};
 use shard::{CopyEnd, RestoreError, Shard};
 use storage::Direction;
 
@@ -48,11 +48,20 @@ impl Core {
         self.copies.getting.lock().iter().map(|(group, getting)| (*group, *getting)).collect()
     }
 
-    /// Keeps a snapshot of a group that this node leads, for whoever asks for its rows.
+    /// Tells the server of a replica that has fallen behind what the log has to ask for a copy. It is
+    /// told again for as long as it needs one.
+    pub(crate) fn offer_copy(&self, group: GroupId, to: PeerId) {
+        if let (Some(server), Some(wire)) = (self.post.server_of(to), self.post.wire()) {
+            wire.ask(server, Question::CopyWanted { group }.encode(), PATIENCE, Box::new(|_| {}));
+        }
+    }
+
+    /// Keeps a snapshot of a group that this node leads, for whoever asks for its rows. The log says
+    /// whether it does: one that is elected and needs this very copy for a majority is not yet told so.
     pub(crate) fn give_copy(&self, group: GroupId) -> Result<CopyAnswer, String> {
         let shard = self.shard_of(group).ok_or("the group is not here")?;
-        if !shard.is_leader() {
-            return Err("this server does not lead the group".to_owned());
+        if shard.is_void() {
+            return Err("the rows here are void".to_owned());
         }
         let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
         let applied = snapshot.applied().map_err(|error| error.to_string())?;
@@ -168,11 +177,11 @@ impl Core {
     /// Asks for a piece of a copy; a link that is cut meanwhile is waited for, since the source keeps the
     /// copy and pieces can be asked for again.
     fn ask_patiently(&self, source: ServerId, question: &Bytes) -> Result<Bytes, AskError> {
-        let cut_off = Instant::now() + CUT_OFF;
+        let cut_off = task::now() + CUT_OFF;
         loop {
             match self.ask(source, question.clone(), PATIENCE) {
-                Err(AskError::NoAnswer(_) | AskError::NotConnected(_)) if Instant::now() < cut_off => {
-                    std::thread::sleep(PAUSE);
+                Err(AskError::NoAnswer(_) | AskError::NotConnected(_)) if task::now() < cut_off => {
+                    task::sleep(PAUSE);
                 }
                 answer => return answer,
             }

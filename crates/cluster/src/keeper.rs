@@ -44,6 +44,10 @@ impl Core {
                         self.begin_copy(group);
                         Ok(())
                     }
+                    Event::Behind(group, to) => {
+                        self.offer_copy(group, to);
+                        Ok(())
+                    }
                     Event::Role(_) | Event::Stop => Ok(()),
                 };
                 if let Err(error) = done {
@@ -117,7 +121,7 @@ impl Core {
     /// that was news. For whoever finds something missing that another node may have made just now.
     pub fn catch_up(&self, patience: Duration) -> bool {
         let before = self.catalog.load().version;
-        let deadline = std::time::Instant::now() + patience;
+        let deadline = task::now() + patience;
         loop {
             let lead = self.post.lead(CATALOG_GROUP).leader();
             let other = lead.filter(|leader| *leader != self.identity.server);
@@ -125,10 +129,10 @@ impl Core {
             if let Some(version) = self.version_led_here().or(asked.and_then(decode_version)) {
                 return version > before && self.await_version(version, patience);
             }
-            if std::time::Instant::now() > deadline {
+            if task::now() > deadline {
                 return false;
             }
-            std::thread::sleep(PAUSE);
+            task::sleep(PAUSE);
         }
     }
 

@@ -34,8 +34,10 @@ pub trait Wire: Ask {
 pub(crate) enum Event {
     /// Its part changed.
     Role(GroupId),
-    /// Its rows are void.
+    /// Its rows are void, or too old for the log to bring them up to date.
     NeedsRows(GroupId),
+    /// It is led from here, and the log no longer has what that replica needs.
+    Behind(GroupId, PeerId),
     /// It is no longer a member, and closed.
     Removed(GroupId),
     /// The catalog's rows changed.
@@ -193,8 +195,8 @@ impl Watch for Post {
         self.tell(Event::Role(id));
     }
 
-    fn wants_snapshot(&self, _id: GroupId, _to: PeerId) {
-        // Whoever needs a copy asks for it.
+    fn wants_snapshot(&self, id: GroupId, to: PeerId) {
+        self.tell(Event::Behind(id, to));
     }
 
     fn needs_rows(&self, id: GroupId) {

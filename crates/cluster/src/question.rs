@@ -36,6 +36,9 @@ pub(crate) enum Question {
     Sees,
     /// To the leader of the catalog: which version is it?
     Version,
+    /// To a replica's server, of its leader: the log no longer has what it needs, so let it ask for a
+    /// copy.
+    CopyWanted { group: GroupId },
     /// The rows of a copy after `after`.
     CopyNext { copy: u64, after: Option<PrimaryKey> },
 }
@@ -96,6 +99,10 @@ impl Question {
             }
             Question::CopyBegin { group } => {
                 bytes.put_u8(3);
+                bytes.put_u64_le(group.0);
+            }
+            Question::CopyWanted { group } => {
+                bytes.put_u8(12);
                 bytes.put_u64_le(group.0);
             }
             Question::State { group } => {
@@ -159,6 +166,7 @@ impl Question {
             8 => Question::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
             9 => Question::Version,
             10 => Question::Sees,
+            12 => Question::CopyWanted { group: GroupId(take_u64(&mut bytes)?) },
             5 => Question::HandOver {
                 group: GroupId(take_u64(&mut bytes)?),
                 to: PeerId(take_u64(&mut bytes)?),
@@ -383,6 +391,7 @@ mod tests {
             Question::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
             Question::Version,
             Question::Sees,
+            Question::CopyWanted { group: GroupId(3) },
         ]
     }
 

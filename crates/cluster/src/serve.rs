@@ -8,7 +8,7 @@ use log::Members;
 
 use crate::catalog_row::CatalogRow;
 use crate::node::{Core, Node};
-use crate::post::Post;
+use crate::post::{Event, Post};
 use crate::question::{FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, encode_rows, encode_servers};
 use crate::servers::VOTERS_MAX;
 use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
@@ -90,6 +90,10 @@ impl Core {
             Question::Version => {
                 let version = self.version_led_here().ok_or("this server does not lead the catalog")?;
                 Ok(Bytes::copy_from_slice(&version.to_le_bytes()))
+            }
+            Question::CopyWanted { group } => {
+                self.post.tell(Event::NeedsRows(group));
+                Ok(Bytes::new())
             }
             Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
             Question::CopyNext { copy, after } => self.give_rows(copy, after).map(|rows| encode_rows(&rows)),

@@ -99,8 +99,8 @@ impl Core {
             catalog.servers().into_iter().filter(is_away).map(|server| server.id).collect();
         missed.retain(|server, _| away.contains(server));
         for server in away {
-            let since = *missed.entry(server).or_insert_with(Instant::now);
-            if since.elapsed() > PROXY_AWAY
+            let since = *missed.entry(server).or_insert_with(task::now);
+            if task::now() - since > PROXY_AWAY
                 && let Err(error) = self.forget_proxy(server)
             {
                 tracing::warn!("proxy {server} is gone and still in the catalog: {error}");
@@ -242,7 +242,10 @@ fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
         return Step::Wait;
     }
     let is_wanted = |peer: PeerId| wanted.replicas.iter().any(|replica| replica.peer == peer);
-    let stranger = members.voters.iter().chain(&members.learners).copied().find(|peer| !is_wanted(*peer));
+    let strangers = members.voters.iter().chain(&members.learners).copied().filter(|peer| !is_wanted(*peer));
+    // Who does not answer goes first: without those who do it could be half of what is left.
+    let answers = |peer: PeerId| status.peers.iter().any(|known| known.peer == peer && known.active);
+    let stranger = strangers.min_by_key(|peer| *peer == status.own || answers(*peer));
     let heir = || {
         let voters = wanted.replicas.iter().filter(|r| r.voting && r.peer != status.own);
         let preferred = voters.clone().find(|replica| Some(replica.peer) == wanted.primary);

@@ -315,15 +315,17 @@ impl Group {
     pub(super) fn want_copy(&mut self, peer: u64, effects: &mut Effects) {
         let told = self.wanted_at.get(&peer);
         let due = told.is_none_or(|told| self.ticks >= told + WANTED_TICKS);
-        if due && self.leads().is_some() {
+        if due && self.node.raft.state == StateRole::Leader {
             self.wanted_at.insert(peer, self.ticks);
             effects.wanted.push((self.id, PeerId(peer)));
         }
     }
 
     /// Takes a question where the log of a copy of the rows at `at` begins.
+    ///
+    /// Also on one that is elected and not in office yet: it may be that the copy makes the majority.
     pub fn ask_origin(&mut self, at: Lsn, done: OriginDone) {
-        if self.leads().is_none() {
+        if self.node.raft.state != StateRole::Leader {
             return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
         }
         if at.0 > self.node.store().last() {
@@ -337,6 +339,9 @@ impl Group {
         let committed = self.committed();
         for (at, done) in self.origins.extract_if(.., |(at, _)| *at <= committed) {
             let outline = self.node.store();
+            // Rows are as old as the last entry that changed them; what came after it, and has left the
+            // log, was not about rows.
+            let at = if at >= outline.proposed_start() { at.max(outline.start()) } else { at };
             done(match outline.term_at(at) {
                 Some(term) => Ok(Origin { at: Lsn(at), term: Term(term), members: outline.members.clone() }),
                 None => Err(Refusal::Unfit.into()),
@@ -349,11 +354,13 @@ impl Group {
         let raft = &self.node.raft;
         let leads = raft.state == StateRole::Leader;
         let others = raft.prs().iter().filter(|(peer, _)| leads && **peer != self.own);
+        // Nobody is asked in a group that rests; a server that goes silent is known by its link.
+        let rests = self.is_asleep();
         let mut peers: Vec<_> = others
             .map(|(peer, progress)| PeerStatus {
                 peer: PeerId(*peer),
                 matched: Lsn(progress.matched),
-                active: progress.recent_active,
+                active: rests || progress.recent_active,
             })
             .collect();
         peers.sort_unstable_by_key(|status| status.peer);
