@@ -125,6 +125,17 @@ pub enum CacheSize {
 }
 
 impl CacheSize {
+    /// As it was configured; `None` when the size is left to the server.
+    #[must_use]
+    pub fn megabytes(self) -> Option<u64> {
+        match self {
+            CacheSize::Auto => None,
+            CacheSize::Megabytes(megabytes) => Some(megabytes),
+        }
+    }
+}
+
+impl CacheSize {
     /// The size for a machine with `available` bytes of free memory.
     #[must_use]
     pub fn bytes(self, available: u64) -> u64 {

@@ -23,6 +23,7 @@ mod password;
 mod peers;
 mod pid_file;
 mod pool;
+mod ports;
 mod server_name;
 pub mod service;
 mod shutdown;

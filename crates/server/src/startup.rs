@@ -3,7 +3,6 @@
 //!
 //! The lines printed here are an interface: scripts wait for them.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use crate::config::{Config, Service};
 use crate::data_directory::{DataDirectory, Opening};
 use crate::desk::House;
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
-use crate::listen::{Bound, accept_drivers, bind, raise_file_limit};
+use crate::listen::{Bound, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
 use crate::memory_plan::MemoryPlan;
 use crate::node_service::NodeService;
@@ -34,14 +33,11 @@ use crate::outside;
 use crate::password;
 use crate::peers::{Peers, Surroundings};
 use crate::pid_file::PidFile;
+use crate::ports::{Announcement, PROTOCOL_RELEASE, Ports, cluster_addresses, facts, listening};
 use crate::server_name;
 use crate::start_error::StartError;
 use crate::tls;
 use crate::worker::Workers;
-
-/// What V1_0 drivers are told. They look at it to know what the server can do, so it names the
-/// release of RethinkDB whose protocol and language are spoken.
-const PROTOCOL_RELEASE: &str = concat!("2.4.4-rekindle-", env!("CARGO_PKG_VERSION"));
 
 /// How long the catalog is waited for before that is said in the log once more.
 const CATALOG_PATIENCE: Duration = Duration::from_secs(10);
@@ -101,8 +97,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
     let announcement = Announcement::of(config, &ports);
     if let Some(http) = ports.http {
-        let tls = encryption("http", config.http.as_ref())?;
-        runtime.spawn(http::serve(listening("http", http)?, tls, pages.clone()));
+        serve_pages(config, &runtime, http, &pages)?;
     }
     pages.health.enter(Stage::Starting("reading the log and opening the tables"));
 
@@ -120,11 +115,8 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     set_initial_password(&node, config, &machine)?;
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     let indexes = IndexThread::start(&node)?;
-    let facts = query::ServerFacts {
-        logs: lines.book(),
-        canonical_addresses: addresses.iter().filter_map(|address| place(address)).collect(),
-        ..facts(config, &plan, &machine, &announcement, argv)
-    };
+    let facts = facts(config, &plan, &announcement, &addresses, argv, machine.clock.unix());
+    let facts = query::ServerFacts { logs: lines.book(), ..facts };
     let running = Running::start(config, &plan, &machine, &node, facts)?;
     pages.sources.observe(Observed {
         links: peers.links.clone(),
@@ -176,20 +168,6 @@ fn part(config: &Config, node: &Node) {
         tracing::warn!("the cluster does not know that this proxy goes: {error}");
     }
     node.hand_over(HAND_OVER);
-}
-
-/// Where others reach this server: as it was told, or else where it listens.
-fn cluster_addresses(config: &Config, bound: &Bound) -> Vec<String> {
-    if !config.peers.canonical_addresses.is_empty() {
-        return config.peers.canonical_addresses.clone();
-    }
-    let port = bound.port;
-    if bound.addresses().any(|address| address.is_unspecified()) {
-        return vec![format!("{}:{port}", server_name::hostname())];
-    }
-    let is_local = config.cluster.is_local();
-    let reachable = bound.addresses().filter(|address| is_local || !address.to_canonical().is_loopback());
-    reachable.map(|address| SocketAddr::new(address, port).to_string()).collect()
 }
 
 fn open_log_file(lines: &LogLines, config: &Config, directory: &DataDirectory) -> Result<(), StartError> {
@@ -269,7 +247,7 @@ impl Machine {
             dir: directory.path().to_owned(),
             server_name: Text::from(stores.name),
             server_tags: texts(&config.server_tags),
-            cache_size_mb: configured_mb(config),
+            cache_size_mb: config.cache.megabytes(),
             addresses: texts(addresses),
             replicas: stores.replicas,
             log: stores.log,
@@ -304,7 +282,7 @@ impl Stores {
             config,
             dir: directory.path(),
             name: &self.name,
-            cache_size_mb: configured_mb(config),
+            cache_size_mb: config.cache.megabytes(),
             addresses,
             port: cluster.port,
             post: &self.post,
@@ -330,79 +308,21 @@ fn engine_options(config: &Config, plan: &MemoryPlan) -> EngineOptions {
     }
 }
 
-/// Every port of the node, taken before the data is opened so that a conflict shows at once.
-struct Ports {
-    driver: Bound,
-    cluster: Bound,
-    http: Option<Bound>,
-}
-
-impl Ports {
-    fn bind(config: &Config) -> Result<Ports, StartError> {
-        let bind = |service: &'static str, wanted: &Service| {
-            bind(&wanted.addresses, wanted.port).map_err(|cause| StartError::Bind { service, cause })
-        };
-        Ok(Ports {
-            cluster: bind("cluster", &config.cluster)?,
-            driver: bind("driver", &config.driver)?,
-            http: config.http.as_ref().map(|http| bind("http", http)).transpose()?,
-        })
-    }
-}
-
-fn listening(service: &'static str, bound: Bound) -> Result<Vec<std::net::TcpListener>, StartError> {
-    bound.listen().map_err(|cause| StartError::Bind { service, cause })
+fn serve_pages(
+    config: &Config,
+    runtime: &Runtime,
+    http: Bound,
+    pages: &Arc<Pages>,
+) -> Result<(), StartError> {
+    let tls = encryption("http", config.http.as_ref())?;
+    runtime.spawn(http::serve(listening("http", http)?, tls, pages.clone()));
+    Ok(())
 }
 
 fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<TlsAcceptor>, StartError> {
     let files = config.and_then(|service| service.tls.as_ref());
     let failed = |cause| StartError::ServiceTls { service, cause };
     files.map(tls::acceptor).transpose().map_err(failed)
-}
-
-/// What the log says of the ports.
-struct Announcement {
-    cluster_port: u16,
-    driver_port: u16,
-    http_port: Option<u16>,
-    addresses: Vec<(&'static str, String)>,
-    is_local: bool,
-}
-
-impl Announcement {
-    fn of(config: &Config, ports: &Ports) -> Announcement {
-        let list = |bound: &Bound| {
-            let addresses: Vec<String> = bound.addresses().map(|address| address.to_string()).collect();
-            addresses.join(", ")
-        };
-        let mut addresses = vec![("cluster", list(&ports.cluster)), ("driver", list(&ports.driver))];
-        addresses.extend(ports.http.as_ref().map(|http| ("http", list(http))));
-        Announcement {
-            cluster_port: ports.cluster.port,
-            driver_port: ports.driver.port,
-            http_port: ports.http.as_ref().map(|http| http.port),
-            addresses,
-            is_local: config.driver.is_local(),
-        }
-    }
-
-    fn log(&self) {
-        tracing::info!("Listening for intracluster connections on port {}", self.cluster_port);
-        tracing::info!("Listening for client driver connections on port {}", self.driver_port);
-        match self.http_port {
-            Some(port) => tracing::info!("Listening for administrative HTTP connections on port {port}"),
-            None => tracing::info!("Administrative HTTP connections are disabled"),
-        }
-        for (service, addresses) in &self.addresses {
-            tracing::info!("Listening on {service} addresses: {addresses}");
-        }
-        if self.is_local {
-            tracing::info!(
-                "To fully expose Rekindle on the network, bind to all addresses by running rekindle with the \
-                 `--bind all` command line option."
-            );
-        }
-    }
 }
 
 /// The part of the node that drivers talk to.
@@ -455,44 +375,6 @@ impl Running {
         self.workers.shut_down();
         runtime.shutdown_background();
         tracing::info!("All client connections closed.");
-    }
-}
-
-fn configured_mb(config: &Config) -> Option<u64> {
-    match config.cache {
-        crate::config::CacheSize::Auto => None,
-        crate::config::CacheSize::Megabytes(megabytes) => Some(megabytes),
-    }
-}
-
-/// Host and port of `host:port`.
-fn place(address: &str) -> Option<(Text, u16)> {
-    let (host, port) = address.rsplit_once(':')?;
-    Some((Text::from(host.trim_matches(['[', ']'])), port.parse().ok()?))
-}
-
-fn facts(
-    config: &Config,
-    plan: &MemoryPlan,
-    machine: &Machine,
-    ports: &Announcement,
-    argv: Vec<String>,
-) -> query::ServerFacts {
-    query::ServerFacts {
-        hostname: Text::from(server_name::hostname()),
-        reql_port: ports.driver_port,
-        cluster_port: ports.cluster_port,
-        http_port: ports.http_port,
-        canonical_addresses: Vec::new(),
-        argv: argv.into_iter().map(Text::from).collect(),
-        pid: std::process::id(),
-        cache_mb: plan.cache >> 20,
-        cache_mb_configured: configured_mb(config),
-        // rethinkdb-dump and its kin work only with a server that begins so.
-        version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
-        started_unix: machine.clock.unix(),
-        logs: query::LogBook::default(),
-        memory_trouble: Some(crate::http::swap_trouble),
     }
 }
 

@@ -4,7 +4,7 @@ use super::{datum, object};
 use crate::args::Args;
 use crate::fault::{Class, Fault, Out};
 use crate::machine::{Machine, into_datum};
-use crate::thing::{Func, Groups, Seq, Thing};
+use crate::thing::{Func, Seq, Thing};
 use crate::value::Val;
 
 /// How many items of an endless sequence there are, as far as the reference goes.
@@ -332,6 +332,6 @@ pub(super) fn step_of_groups(args: &Args<'_>, items: Vec<Out<Val>>) -> Out<Vec<O
     };
     match answer {
         Thing::Seq(seq) => Ok(seq.items),
-        Thing::Groups(Groups::Ready(_) | Groups::Lazy(_)) | _ => Err(Fault::unsaid("a step of groups")),
+        _ => Err(Fault::unsaid("a step of groups")),
     }
 }

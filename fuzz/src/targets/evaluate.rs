@@ -126,7 +126,7 @@ impl<I: Iterator<Item = u8>> Source<I> {
         let most = row.arity.max.map_or(row.arity.min + 3, |max| max);
         let count = row.arity.min.max(1) + self.byte() % (most + 1 - row.arity.min.min(most)).max(1);
         let args: Vec<Json> = (0..count.min(most)).map(|_| self.term(level + 1)).collect();
-        match row.optargs.is_empty() || self.byte() % 4 != 0 {
+        match row.optargs.is_empty() || !self.byte().is_multiple_of(4) {
             true => json!([row.id, args]),
             false => {
                 let name = row.optargs[self.byte() % row.optargs.len()];
