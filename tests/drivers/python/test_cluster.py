@@ -117,8 +117,16 @@ class ThreeServers(unittest.TestCase):
         return answer
 
     def leader(self, table="t"):
-        status = ask(self.cluster.alive()[0], r.table(table).status())
-        return self.cluster.named(status["shards"][0]["primary_replicas"][0])
+        """Who leads. While one server hands over to another, nobody does."""
+        primaries = []
+
+        def is_led():
+            status = ask(self.cluster.alive()[0], r.table(table).status())
+            primaries[:] = status["shards"][0]["primary_replicas"]
+            return primaries
+
+        wait_until("a leader", is_led)
+        return self.cluster.named(primaries[0])
 
     def replicated(self):
         ask(self.first, r.table_create("t", replicas=3))
