@@ -1,6 +1,7 @@
 //! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | sim`.
 #![forbid(unsafe_code)]
 
+mod built;
 mod conformance;
 mod crash;
 mod differential;
