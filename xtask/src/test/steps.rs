@@ -34,11 +34,6 @@ pub(super) fn all() -> Vec<Step> {
         ),
         conformance(),
         step(
-            "differential",
-            "a minute of random queries against a node and a plain evaluator",
-            [xtask("differential --seconds 60")],
-        ),
-        step(
             "fuzz",
             "a minute of each fuzz target",
             [cargo("run --release --quiet --package rekindle-fuzz -- all --seconds 60")],
