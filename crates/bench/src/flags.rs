@@ -38,7 +38,7 @@ pub struct ServerFlags {
     /// listening on the driver port]
     #[arg(long, value_name = "PID")]
     pub server_pid: Vec<u32>,
-    /// Metrics page, in the order of the hosts [default: http://HOST:8080/metrics if it answers]
+    /// Metrics page, in the order of the hosts [default: http://HOST:8080/metrics if the measured process serves it]
     #[arg(long, value_name = "URL")]
     pub http: Vec<String>,
 }

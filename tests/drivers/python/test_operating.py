@@ -6,6 +6,7 @@ import threading
 import time
 import unittest
 
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from rethinkdb import RethinkDB, r
 from rethinkdb.errors import ReqlOpIndeterminateError, ReqlResourceLimitError
 
@@ -87,6 +88,21 @@ class Memory(unittest.TestCase):
             self.assertTrue(comes_true(lambda: metric(server, *cursors) > 0))
             stream.close()
             self.assertTrue(comes_true(lambda: metric(server, *cursors) == 0))
+
+
+class Metrics(unittest.TestCase):
+    def test_the_page_is_valid_openmetrics(self):
+        with node() as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            r.table_create("t").run(connection)
+            r.table("t").insert({"id": 1}).run(connection)
+            # Histograms without a sum, names told twice and the like are refused by the parser.
+            families = {family.name: family for family in text_string_to_metric_families(server.http("/metrics")[1])}
+            commits = families["rekindle_log_group_commit_entries"].samples
+            values = {sample.name: sample.value for sample in commits if not sample.labels}
+            self.assertGreater(values["rekindle_log_group_commit_entries_count"], 0)
+            entries = values["rekindle_log_group_commit_entries_sum"]
+            self.assertGreaterEqual(entries, values["rekindle_log_group_commit_entries_count"])
 
 
 class Jobs(unittest.TestCase):

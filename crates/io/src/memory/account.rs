@@ -124,10 +124,6 @@ impl Account {
         state.drawn = bytes;
     }
 
-    fn forget(&self) {
-        self.end();
-    }
-
     /// Gives everything back: to the budget, and, when it was much, to the system.
     fn end(&self) {
         let drawn_max = self.with_state(|state| {
@@ -190,7 +186,7 @@ fn switch(account: Option<Arc<Account>>) -> Option<Arc<Account>> {
         match &desk.account {
             Some(leaving) if leaving.is_brief => {
                 if desk.has_looked {
-                    leaving.forget();
+                    leaving.end();
                 }
                 desk.base = net();
             }

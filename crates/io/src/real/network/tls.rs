@@ -1,8 +1,8 @@
 //! TLS: of services with their clients ([`server_config`]), and between nodes ([`Tls`]).
 //!
-//! Between nodes both sides show a certificate that one authority has signed. Which authority is the operator's choice (`--cluster-tls-ca`), and being signed by it is what
-//! makes a node welcome: names in certificates are not compared, as nodes are reached by whatever
-//! address they have.
+//! Between nodes both sides show a certificate that one authority has signed. Which authority is the
+//! operator's choice (`--cluster-tls-ca`), and being signed by it is what makes a node welcome: names in
+//! certificates are not compared, as nodes are reached by whatever address they have.
 
 use std::io;
 use std::path::Path;
