@@ -202,9 +202,11 @@ fn a_broken_result_is_skipped_and_named() {
     std::fs::write(folder.join("broken.json"), "{").expect("written");
     let format = r#"{"format": "rekindle-bench-result", "format_version": 1}"#;
     std::fs::write(folder.join("half.json"), format).expect("written");
+    std::fs::write(folder.join("other.json"), r#"{"x": 1}"#).expect("written");
     let found = rekindle_bench::report::collect(folder).expect("one result");
-    assert_eq!((found.runs.len(), found.skipped.len()), (1, 2));
+    assert_eq!((found.runs.len(), found.skipped.len()), (1, 3));
     assert!(found.skipped[0].to_string().contains("broken.json is not JSON"));
+    assert!(found.skipped[2].to_string().contains("other.json is JSON but no result"));
     std::fs::remove_file(folder.join("result.json")).expect("removed");
     assert!(rekindle_bench::report::collect(folder).is_err());
 }

@@ -90,8 +90,10 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusa
 fn command() -> Command {
     let version =
         Arg::new("version").short('v').long("version").action(ArgAction::SetTrue).help("Print the version");
-    let bench =
-        Command::new("bench").about("Measure a server with published workloads").subcommand_required(true);
+    // What is added says what it is about itself, and has the last word unless it is told after it.
+    let bench = BenchArgs::augment_subcommands(Command::new("bench"))
+        .about("Measure a server with published workloads")
+        .subcommand_required(true);
     let proxy = Command::new("proxy").about("Join a cluster, hold no data, and answer queries");
     Command::new("rekindle")
         .about("A distributed JSON database that speaks RethinkDB's protocol")
@@ -103,12 +105,12 @@ fn command() -> Command {
         .args_conflicts_with_subcommands(true)
         .arg(version)
         .args(server_options())
-        .subcommand(Command::new("create").about("Make a data directory").args(server_options()))
+        .subcommand(Command::new("create").about("Make a data directory").args(options_of_create()))
         .subcommand(Command::new("serve").about("Serve an existing data directory").args(server_options()))
         .subcommand(ExplainArgs::augment_args(Command::new("explain")))
         .subcommand(proxy.args(server_options()))
         .subcommand(Command::new("js-sandbox").about("What r.js runs in").hide(true))
-        .subcommand(BenchArgs::augment_subcommands(bench))
+        .subcommand(bench)
 }
 
 fn server_options() -> impl Iterator<Item = Arg> {
@@ -118,10 +120,21 @@ fn server_options() -> impl Iterator<Item = Arg> {
     OPTIONS.iter().map(option).chain(missing)
 }
 
+/// All are accepted, so that one command line does for `create` and `serve`; shown are those that a
+/// new folder remembers or needs.
+fn options_of_create() -> impl Iterator<Item = Arg> {
+    const OF_A_FOLDER: [&str; 5] =
+        ["directory", "config-file", "server-name", "server-tag", "initial-password"];
+    server_options().map(|arg| {
+        let is_shown = OF_A_FOLDER.contains(&arg.get_id().as_str());
+        arg.hide(!is_shown)
+    })
+}
+
 fn option(spec: &'static OptionSpec) -> Arg {
     let arg = Arg::new(spec.name).long(spec.name).help(spec.help).help_heading(spec.group);
     let arg = match spec.takes {
-        Takes::Nothing => arg.action(ArgAction::Count),
+        Takes::Nothing => arg.action(ArgAction::SetTrue).overrides_with(spec.name),
         Takes::One(value) | Takes::Many(value) => arg.action(ArgAction::Append).value_name(value),
     };
     match spec.short {
@@ -148,7 +161,7 @@ fn config(matches: &ArgMatches) -> Result<Config, ConfigError> {
 
 fn settings_of(matches: &ArgMatches, spec: &OptionSpec) -> Vec<Setting> {
     match spec.takes {
-        Takes::Nothing if matches.get_count(spec.name) > 0 => vec![Setting::flag(spec.name, None)],
+        Takes::Nothing if matches.get_flag(spec.name) => vec![Setting::flag(spec.name, None)],
         Takes::Nothing => Vec::new(),
         Takes::One(_) | Takes::Many(_) => {
             let values = matches.get_many::<String>(spec.name).into_iter().flatten();
@@ -207,6 +220,16 @@ mod tests {
         assert!(matches!(words("-v"), Ok(Request::Version)));
         assert!(matches!(words("--version"), Ok(Request::Version)));
         assert!(matches!(words("help serve"), Err(Refusal::Usage(error)) if error.exit_code() == 0));
+    }
+
+    #[test]
+    fn help_shows_what_a_command_follows_and_no_more() {
+        let help = |line| refused(line);
+        assert!(!help("--help").contains("..."), "{}", help("--help"));
+        assert!(help("--help").contains("Measure a server"), "{}", help("--help"));
+        let create = help("help create");
+        assert!(create.contains("--server-tag") && !create.contains("--driver-port"), "{create}");
+        assert!(matches!(words("create --insecure --insecure --driver-port 1"), Ok(Request::Create(_))));
     }
 
     #[test]

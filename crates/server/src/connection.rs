@@ -30,9 +30,9 @@ use reql::EvalError;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep};
 
-use crate::bell::{Line, Seat};
-use crate::desk::Desk;
 use crate::service::Client;
+use crate::wake_queue::{ConnectionWaker, Slot};
+use crate::worker_state::WorkerState;
 use mail::Mail;
 use outbox::Outbox;
 use talk::Talk;
@@ -64,9 +64,9 @@ const LINGER: Duration = Duration::from_secs(2);
 /// One driver's connection. Completes when it is closed.
 pub struct Connection<S> {
     stream: S,
-    desk: Rc<Desk>,
-    seat: Seat,
-    line: Arc<Line>,
+    worker: Rc<WorkerState>,
+    slot: Slot,
+    waker: Arc<ConnectionWaker>,
     address: SocketAddr,
     phase: Phase,
     /// Bytes of queries that are not complete, or not yet allowed to run.
@@ -101,35 +101,35 @@ enum Round {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// A connection that has just been accepted from `address`.
-    pub fn new(stream: S, address: SocketAddr, desk: Rc<Desk>) -> Connection<S> {
-        desk.counters.connections.fetch_add(1, Relaxed);
-        desk.counters.accepted.fetch_add(1, Relaxed);
-        let seat = desk.sit_down();
+    pub fn new(stream: S, address: SocketAddr, worker: Rc<WorkerState>) -> Connection<S> {
+        worker.counters.connections.fetch_add(1, Relaxed);
+        worker.counters.accepted.fetch_add(1, Relaxed);
+        let slot = worker.take_slot();
         Connection {
             stream,
-            seat,
-            line: Line::new(desk.bell.clone(), seat),
+            slot,
+            waker: ConnectionWaker::new(worker.wakes.clone(), slot),
             address,
             phase: Phase::Handshake(Box::new(Greeting {
-                handshake: ServerHandshake::new(desk.house.randomness()),
-                limit: Box::pin(sleep(desk.house.handshake_limit)),
+                handshake: ServerHandshake::new(worker.shared.randomness()),
+                limit: Box::pin(sleep(worker.shared.handshake_limit)),
             })),
             partial: Vec::new(),
             out: Outbox::default(),
-            hold: Hold::new(desk.house.memory.clone(), Owner::Connections),
-            desk,
+            hold: Hold::new(worker.shared.memory.clone(), Owner::Connections),
+            worker,
         }
     }
 
     fn round(&mut self, cx: &mut Context<'_>) -> Round {
         let mut next = Round::Wait;
-        if self.line.take() {
+        if self.waker.take() {
             if let Phase::Queries(talk) = &mut self.phase {
                 talk.collect(&mut self.out);
             }
             next = Round::Again;
         }
-        if self.desk.interrupting.get()
+        if self.worker.interrupting.get()
             && let Phase::Queries(talk) = &mut self.phase
         {
             talk.interrupt();
@@ -149,7 +149,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             // Queries may be waiting until the client has taken some answers.
             next = Round::Again;
         }
-        let sent = self.out.poll_send(cx, &mut self.stream, &self.desk);
+        let sent = self.out.poll_send(cx, &mut self.stream, &self.worker);
         self.count_buffers();
         match sent {
             Poll::Ready(Err(_)) => Round::Over,
@@ -166,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             return false;
         }
         tracing::debug!("closed a connection from {} that did not finish its handshake", self.address);
-        self.desk.counters.refused.fetch_add(1, Relaxed);
+        self.worker.counters.refused.fetch_add(1, Relaxed);
         true
     }
 
@@ -174,7 +174,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         match &self.phase {
             _ if self.out.unsent() > UNSENT_BYTES_MAX => false,
             Phase::Handshake(_) | Phase::Lingering(_) => true,
-            Phase::Queries(_) if self.desk.house.draining.load(Relaxed) => false,
+            Phase::Queries(_) if self.worker.shared.draining.load(Relaxed) => false,
             Phase::Queries(talk) => self.partial.len() < AHEAD_BYTES_MAX || !talk.is_full(),
             Phase::Closing => false,
         }
@@ -183,11 +183,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Reads once and serves what is complete. Ready with the number of bytes that came.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let received = if self.partial.is_empty() {
-            let mut buffer = self.desk.take_read_buffer();
+            let mut buffer = self.worker.take_read_buffer();
             let received = poll_read(&mut self.stream, cx, &mut buffer);
             let used = self.serve(&buffer);
             self.partial.extend_from_slice(buffer.get(used..).unwrap_or_default());
-            self.desk.return_read_buffer(buffer);
+            self.worker.return_read_buffer(buffer);
             received
         } else {
             if let Err(over) = self.grow_partial() {
@@ -199,7 +199,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             received
         };
         if let Poll::Ready(Ok(count)) = received {
-            self.desk.counters.bytes_in.fetch_add(count as u64, Relaxed);
+            self.worker.counters.bytes_in.fetch_add(count as u64, Relaxed);
         }
         received
     }
@@ -224,7 +224,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn refuse_for_memory(&mut self, over: OverBudget) {
         let token = self.partial.first_chunk().map_or(Token(0), |header| frame::read_header(header).0);
         let failure = Failure::from(EvalError::memory(over));
-        response::write_failure(self.out.bytes(&self.desk), token, &failure);
+        response::write_failure(self.out.bytes(&self.worker), token, &failure);
         self.partial = Vec::new();
         self.phase = Phase::Closing;
     }
@@ -286,16 +286,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
 
     fn shake_hands(&mut self, bytes: &[u8]) -> Option<usize> {
         let Phase::Handshake(greeting) = &mut self.phase else { return None };
-        let house = &*self.desk.house;
+        let shared = &*self.worker.shared;
         let progress =
-            greeting.handshake.advance(bytes, house, &house.server_version, self.out.bytes(&self.desk));
+            greeting.handshake.advance(bytes, shared, &shared.server_version, self.out.bytes(&self.worker));
         match progress.step {
             Step::NeedMore if progress.used == 0 => return None,
             Step::NeedMore => {}
             Step::Established(established) => self.begin_talk(established),
             Step::Refused(why) => {
                 tracing::debug!("refused a connection from {}: {why}", self.address);
-                self.desk.counters.refused.fetch_add(1, Relaxed);
+                self.worker.counters.refused.fetch_add(1, Relaxed);
                 self.phase = Phase::Closing;
             }
         }
@@ -308,23 +308,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             Version::V0_4 | Version::V1_0 => JOBS_MAX,
         };
         let client = Client { user: established.user, address: self.address };
-        let session = self.desk.house.service.session(client);
-        let (mail, waker) = (Mail::new(self.line.clone()), Waker::from(self.line.clone()));
-        self.phase = Phase::Queries(Box::new(Talk::new(self.desk.clone(), session, mail, waker, jobs_max)));
+        let session = self.worker.shared.service.session(client);
+        let (mail, waker) = (Mail::new(self.waker.clone()), Waker::from(self.waker.clone()));
+        self.phase = Phase::Queries(Box::new(Talk::new(self.worker.clone(), session, mail, waker, jobs_max)));
     }
 
     /// What follows an oversized header cannot be believed: the connection ends.
     fn refuse(&mut self, too_large: TooLarge) {
         let failure = Failure::client(too_large.to_string());
-        response::write_failure(self.out.bytes(&self.desk), too_large.token, &failure);
+        response::write_failure(self.out.bytes(&self.worker), too_large.token, &failure);
         self.phase = Phase::Closing;
     }
 
     /// Everything is sent: go on, or take leave.
     fn after_send(&mut self, cx: &mut Context<'_>, next: Round) -> Round {
         match &mut self.phase {
-            Phase::Queries(talk) if self.desk.house.draining.load(Relaxed) && talk.is_idle() => Round::Over,
-            Phase::Handshake(_) if self.desk.house.draining.load(Relaxed) => Round::Over,
+            Phase::Queries(talk) if self.worker.shared.draining.load(Relaxed) && talk.is_idle() => {
+                Round::Over
+            }
+            Phase::Handshake(_) if self.worker.shared.draining.load(Relaxed) => Round::Over,
             Phase::Handshake(_) | Phase::Queries(_) => next,
             Phase::Closing => match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Ready(Ok(())) => {
@@ -347,7 +349,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
-        this.desk.remember(this.seat, cx.waker());
+        this.worker.remember(this.slot, cx.waker());
         for _ in 0..ROUNDS {
             match this.round(cx) {
                 Round::Again => {}
@@ -362,8 +364,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
 
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
-        self.desk.leave(self.seat);
-        self.desk.counters.connections.fetch_sub(1, Relaxed);
+        self.worker.free_slot(self.slot);
+        self.worker.counters.connections.fetch_sub(1, Relaxed);
     }
 }
 

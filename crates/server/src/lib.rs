@@ -5,12 +5,10 @@
 
 #![forbid(unsafe_code)]
 
-mod bell;
 pub mod config;
 mod connection;
 mod counters;
 mod data_directory;
-mod desk;
 mod http;
 #[cfg(feature = "js")]
 mod js;
@@ -30,14 +28,15 @@ mod shutdown;
 mod start_error;
 mod startup;
 mod tls;
+mod wake_queue;
 #[cfg(feature = "http")]
 mod web;
 mod worker;
+mod worker_state;
 
 pub use connection::Connection;
 pub use counters::Counters;
 pub use data_directory::{DirectoryError, Opening};
-pub use desk::{Desk, House};
 #[cfg(feature = "js")]
 pub use js::{JsPool, run_sandbox};
 pub use listen::{Bound, accept_drivers, bind};
@@ -46,6 +45,7 @@ pub use startup::{create, serve, serve_proxy};
 #[cfg(feature = "http")]
 pub use web::WebClient;
 pub use worker::Workers;
+pub use worker_state::{Shared, WorkerState};
 
 /// The kind of machine the program was built for, as in `x86_64-linux`.
 pub const PLATFORM: &str = platform();

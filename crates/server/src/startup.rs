@@ -23,7 +23,6 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::{Config, Service};
 use crate::data_directory::{DataDirectory, Opening};
-use crate::desk::House;
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
 use crate::listen::{Bound, accept_drivers, raise_file_limit};
 use crate::log_lines::LogLines;
@@ -38,6 +37,7 @@ use crate::server_name;
 use crate::start_error::StartError;
 use crate::tls;
 use crate::worker::Workers;
+use crate::worker_state::Shared;
 
 /// How long the catalog is waited for before that is said in the log once more.
 const CATALOG_PATIENCE: Duration = Duration::from_secs(10);
@@ -124,7 +124,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
         replicas: node.replicas().clone(),
         log: node.log().clone(),
         cache_bytes_max: plan.cache,
-        memory: running.house.memory.clone(),
+        memory: running.shared.memory.clone(),
     });
     running.listen(&runtime, ports.driver)?;
     announcement.log();
@@ -327,7 +327,7 @@ fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<
 
 /// The part of the node that drivers talk to.
 struct Running {
-    house: Arc<House>,
+    shared: Arc<Shared>,
     workers: Arc<Workers>,
 }
 
@@ -353,12 +353,12 @@ impl Running {
             queries.links().set(wire);
         }
         let service = Arc::new(NodeService::new(node.clone(), queries));
-        let mut house = House::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
-        house.memory = Budget::new(plan.queries);
-        house.tls = encryption("driver", Some(&config.driver))?;
-        let house = Arc::new(house);
-        let workers = Arc::new(Workers::start(&house, config.cores)?);
-        Ok(Running { house, workers })
+        let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
+        shared.memory = Budget::new(plan.queries);
+        shared.tls = encryption("driver", Some(&config.driver))?;
+        let shared = Arc::new(shared);
+        let workers = Arc::new(Workers::start(&shared, config.cores)?);
+        Ok(Running { shared, workers })
     }
 
     fn listen(&self, runtime: &Runtime, driver: Bound) -> Result<(), StartError> {
@@ -371,7 +371,7 @@ impl Running {
     /// Answers what runs, then lets go of every connection.
     fn stop(self, runtime: Runtime) {
         tracing::info!("Shutting down client connections...");
-        self.house.draining.store(true, std::sync::atomic::Ordering::SeqCst);
+        self.shared.draining.store(true, std::sync::atomic::Ordering::SeqCst);
         self.workers.shut_down();
         runtime.shutdown_background();
         tracing::info!("All client connections closed.");

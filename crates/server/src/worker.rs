@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 
 use crate::connection::Connection;
 use crate::counters::Counters;
-use crate::desk::{Desk, House};
 use crate::tls;
+use crate::worker_state::{Shared, WorkerState};
 
 /// Point queries run on these threads and may recurse with the depth of a document.
 const STACK_BYTES: usize = 16 << 20;
@@ -48,15 +48,15 @@ struct Lane {
 
 impl Workers {
     /// Starts `count` threads, at least one.
-    pub fn start(house: &Arc<House>, count: usize) -> io::Result<Workers> {
+    pub fn start(shared: &Arc<Shared>, count: usize) -> io::Result<Workers> {
         let (mut lanes, mut threads, mut all_counters) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count.max(1) {
             let (arrivals, receiver) = unbounded_channel();
             let (open, counters) = (Arc::<AtomicUsize>::default(), Arc::<Counters>::default());
-            let (house, thread_open, thread_counters) = (house.clone(), open.clone(), counters.clone());
+            let (shared, thread_open, thread_counters) = (shared.clone(), open.clone(), counters.clone());
             let name = format!("drivers-{number}");
             let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-                if let Err(error) = run(house, thread_counters, &thread_open, receiver) {
+                if let Err(error) = run(shared, thread_counters, &thread_open, receiver) {
                     tracing::error!("a thread for driver connections could not start: {error}");
                 }
             })?;
@@ -97,20 +97,20 @@ impl Workers {
 }
 
 fn run(
-    house: Arc<House>,
+    shared: Arc<Shared>,
     counters: Arc<Counters>,
     open: &AtomicUsize,
     mut arrivals: UnboundedReceiver<Arrival>,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    let desk = Rc::new(Desk::new(house, counters));
+    let worker = Rc::new(WorkerState::new(shared, counters));
     runtime.block_on(async {
-        let bell = tokio::task::spawn_local(answer_bell(desk.clone()));
+        let wakes = tokio::task::spawn_local(wake_connections(worker.clone()));
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 arrival = arrivals.recv() => match arrival {
-                    Some(arrival) => seat(&mut connections, &desk, open, arrival),
+                    Some(arrival) => accept(&mut connections, &worker, open, arrival),
                     None => break,
                 },
                 Some(ended) = connections.join_next() => {
@@ -119,17 +119,17 @@ fn run(
                 }
             }
         }
-        drain(&mut connections, &desk).await;
-        bell.abort();
+        drain(&mut connections, &worker).await;
+        wakes.abort();
     });
     Ok(())
 }
 
 /// Waits for connections to end: first by themselves, then with their queries told to stop.
-async fn drain(connections: &mut JoinSet<()>, desk: &Desk) {
+async fn drain(connections: &mut JoinSet<()>, worker: &WorkerState) {
     for (grace, interrupting) in [(GRACE, false), (GRACE_INTERRUPTED, true)] {
-        desk.interrupting.set(interrupting);
-        desk.wake_all();
+        worker.interrupting.set(interrupting);
+        worker.wake_all();
         let drained = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, drained).await.is_ok() {
             return;
@@ -139,19 +139,19 @@ async fn drain(connections: &mut JoinSet<()>, desk: &Desk) {
     connections.shutdown().await;
 }
 
-fn seat(connections: &mut JoinSet<()>, desk: &Rc<Desk>, open: &AtomicUsize, arrival: Arrival) {
-    let (desk, address) = (desk.clone(), arrival.address);
-    match (tokio::net::TcpStream::from_std(arrival.stream), desk.house.tls.clone()) {
+fn accept(connections: &mut JoinSet<()>, worker: &Rc<WorkerState>, open: &AtomicUsize, arrival: Arrival) {
+    let (worker, address) = (worker.clone(), arrival.address);
+    match (tokio::net::TcpStream::from_std(arrival.stream), worker.shared.tls.clone()) {
         (Ok(stream), None) => {
-            connections.spawn_local(Connection::new(stream, address, desk));
+            connections.spawn_local(Connection::new(stream, address, worker));
         }
         (Ok(stream), Some(acceptor)) => {
             connections.spawn_local(async move {
-                let limit = desk.house.handshake_limit;
+                let limit = worker.shared.handshake_limit;
                 if let Some(stream) = tls::shake_hands(&acceptor, stream, address, limit).await {
-                    Connection::new(stream, address, desk).await;
+                    Connection::new(stream, address, worker).await;
                 } else {
-                    desk.counters.refused.fetch_add(1, Relaxed);
+                    worker.counters.refused.fetch_add(1, Relaxed);
                 }
             });
         }
@@ -163,12 +163,12 @@ fn seat(connections: &mut JoinSet<()>, desk: &Rc<Desk>, open: &AtomicUsize, arri
 }
 
 /// Wakes the connections other threads have something for.
-async fn answer_bell(desk: Rc<Desk>) {
-    let mut seats = Vec::new();
+async fn wake_connections(worker: Rc<WorkerState>) {
+    let mut slots = Vec::new();
     loop {
-        std::future::poll_fn(|cx| desk.bell.poll_rung(cx, &mut seats)).await;
-        for seat in seats.drain(..) {
-            desk.wake(seat);
+        std::future::poll_fn(|cx| worker.wakes.poll_woken(cx, &mut slots)).await;
+        for slot in slots.drain(..) {
+            worker.wake(slot);
         }
         // A task that is always ready would keep the others from running.
         tokio::task::yield_now().await;

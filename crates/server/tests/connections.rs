@@ -17,23 +17,23 @@ fn saying(text: &str) -> String {
 
 #[test]
 fn a_slow_query_does_not_hold_up_the_next() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     client.send(1, r#"[1,["think","a"],{}]"#);
     client.send(2, r#"[1,["log","b"],{}]"#);
     assert_eq!(client.ask(3, r#"[1,["say","c"],{}]"#), saying("c"));
-    house.gates.open("b");
+    shared.gates.open("b");
     assert_eq!(client.next(), (2, saying("b")));
-    house.gates.open("a");
+    shared.gates.open("a");
     assert_eq!(client.next(), (1, saying("a")));
 }
 
 #[test]
 fn a_client_that_never_says_who_it_is_is_let_go() {
-    let house = start_with(1, |house| house.handshake_limit = Duration::from_millis(100));
-    let mut known = house.client();
-    let mut silent = Talker::raw(house.address);
-    let mut halfway = Talker::raw(house.address);
+    let shared = start_with(1, |shared| shared.handshake_limit = Duration::from_millis(100));
+    let mut known = shared.client();
+    let mut silent = Talker::raw(shared.address);
+    let mut halfway = Talker::raw(shared.address);
     halfway.stream.write_all(&0x34c2_bdc3_u32.to_le_bytes()).unwrap();
     assert!(silent.is_closed());
     halfway.skip_to_end();
@@ -42,8 +42,8 @@ fn a_client_that_never_says_who_it_is_is_let_go() {
 
 #[test]
 fn queries_sent_together_are_all_answered() {
-    let house = start(2);
-    let mut client = house.client();
+    let shared = start(2);
+    let mut client = shared.client();
     let mut bytes = Vec::new();
     for token in 0..5000 {
         protocol::frame::write(&mut bytes, protocol::Token(token), br#"[1,["say","x"],{}]"#).unwrap();
@@ -58,8 +58,8 @@ fn queries_sent_together_are_all_answered() {
 
 #[test]
 fn a_long_query_is_read_whole_and_answered_with_all_of_it() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     for megabytes in [1, 20] {
         let text = "z".repeat(megabytes << 20);
         assert!(client.ask(1, &format!(r#"[1,["say","{text}"],{{}}]"#)) == saying(&text), "{megabytes} MB");
@@ -68,26 +68,26 @@ fn a_long_query_is_read_whole_and_answered_with_all_of_it() {
 
 #[test]
 fn a_token_in_use_is_refused() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     client.send(7, r#"[1,["think","a"],{}]"#);
     let refusal = r#"{"t":16,"r":["ERROR: duplicate token 7"],"b":[]}"#;
     assert_eq!(client.ask(7, r#"[1,["say","x"],{}]"#), refusal);
-    house.gates.open("a");
+    shared.gates.open("a");
     assert_eq!(client.next(), (7, saying("a")));
     assert_eq!(client.ask(7, r#"[1,["say","x"],{}]"#), saying("x"));
 }
 
 #[test]
 fn a_stream_comes_in_batches_until_it_ends() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     assert_eq!(client.ask(1, r#"[1,["count",3],{}]"#), r#"{"t":3,"r":[0],"n":[]}"#);
-    house.gates.open("next 1");
+    shared.gates.open("next 1");
     assert_eq!(client.ask(1, "[2]"), r#"{"t":3,"r":[1],"n":[]}"#);
     client.send(1, "[2]");
     client.send(1, "[2]");
-    house.gates.open("next 2");
+    shared.gates.open("next 2");
     assert_eq!(client.next(), (1, r#"{"t":2,"r":[2],"n":[]}"#.into()));
     let gone = r#"{"t":16,"r":["Token 1 not in stream cache."],"b":[]}"#;
     assert_eq!(client.next(), (1, gone.into()));
@@ -96,8 +96,8 @@ fn a_stream_comes_in_batches_until_it_ends() {
 
 #[test]
 fn a_stop_also_answers_the_continue_that_is_outstanding() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     client.ask(1, r#"[1,["count",3],{}]"#);
     client.send(1, "[2]");
     client.send(1, "[3]");
@@ -110,44 +110,44 @@ fn a_stop_also_answers_the_continue_that_is_outstanding() {
 
 #[test]
 fn a_stop_also_answers_a_start_that_is_still_running() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     client.send(1, r#"[1,["think","never"],{}]"#);
     client.send(1, "[3]");
     assert_eq!(client.next(), (1, EMPTY.into()));
     assert_eq!(client.next(), (1, EMPTY.into()));
-    house.gates.wait_for("never stopped");
+    shared.gates.wait_for("never stopped");
 }
 
 #[test]
 fn noreply_queries_are_not_answered_but_can_be_waited_for() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     client.send(1, r#"[1,["fail","a"],{"noreply":true}]"#);
     client.send(2, r#"[1,["think","b"],{"noreply":true}]"#);
     client.send(3, r#"[1,["log","c"],{"noreply":true}]"#);
     client.send(4, "[4]");
     assert_eq!(client.ask(5, "[5]"), r#"{"t":5,"r":[{"id":"id","name":"puppet","proxy":false}]}"#);
-    house.gates.open("b");
-    house.gates.open("c");
+    shared.gates.open("b");
+    shared.gates.open("c");
     assert_eq!(client.next(), (4, r#"{"t":4,"r":[]}"#.into()));
     assert_eq!(client.ask(6, "[4]"), r#"{"t":4,"r":[]}"#);
 }
 
 #[test]
 fn a_lost_client_stops_its_queries() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     client.send(1, r#"[1,["think","lost"],{}]"#);
     client.ask(2, r#"[1,["say","x"],{}]"#);
     drop(client);
-    house.gates.wait_for("lost stopped");
+    shared.gates.wait_for("lost stopped");
 }
 
 #[test]
 fn a_query_that_panics_costs_nothing_but_itself() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     let answer = client.ask(1, r#"[1,["panic",""],{}]"#);
     assert!(answer.starts_with(r#"{"t":18,"e":1000000,"r":["The server failed"#), "{answer}");
     assert_eq!(client.ask(1, r#"[1,["say","x"],{}]"#), saying("x"));
@@ -155,27 +155,27 @@ fn a_query_that_panics_costs_nothing_but_itself() {
 
 #[test]
 fn v0_3_runs_one_query_at_a_time() {
-    let house = start(1);
-    let mut client = Talker::old(house.address, 0x5f75_e83e);
+    let shared = start(1);
+    let mut client = Talker::old(shared.address, 0x5f75_e83e);
     client.send(1, r#"[1,["think","a"],{}]"#);
     client.send(2, r#"[1,["say","b"],{}]"#);
-    house.gates.open("a");
+    shared.gates.open("a");
     assert_eq!(client.next(), (1, saying("a")));
     assert_eq!(client.next(), (2, saying("b")));
-    let mut client = Talker::old(house.address, 0x400c_2d20);
+    let mut client = Talker::old(shared.address, 0x400c_2d20);
     client.send(1, r#"[1,["think","z"],{}]"#);
     assert_eq!(client.ask(2, r#"[1,["say","b"],{}]"#), saying("b"));
 }
 
 #[test]
 fn a_full_connection_waits_and_then_goes_on() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     for token in 0..1100 {
         client.send(token, r#"[1,["log","gate"],{}]"#);
     }
     client.send(5000, r#"[1,["say","last"],{}]"#);
-    house.gates.open("gate");
+    shared.gates.open("gate");
     let mut tokens: Vec<u64> = (0..1101).map(|_| client.next().0).collect();
     tokens.sort_unstable();
     let expected: Vec<u64> = (0..1100).chain([5000]).collect();
@@ -184,9 +184,9 @@ fn a_full_connection_waits_and_then_goes_on() {
 
 #[test]
 fn an_oversized_query_ends_its_connection_only() {
-    let house = start(1);
-    let mut other = house.client();
-    let mut client = house.client();
+    let shared = start(1);
+    let mut other = shared.client();
+    let mut client = shared.client();
     let mut header = 9u64.to_le_bytes().to_vec();
     header.extend_from_slice(&134_217_728u32.to_le_bytes());
     client.stream.write_all(&header).unwrap();
@@ -198,8 +198,8 @@ fn an_oversized_query_ends_its_connection_only() {
 
 #[test]
 fn malformed_queries_leave_the_connection_usable() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     for body in ["", "nonsense", "[", "{}", "[17]", "[1", "[1,[\"\u{1}\"]]"] {
         let answer = client.ask(3, body);
         assert!(answer.starts_with(r#"{"t":16,"#), "{body:?} was answered {answer}");
@@ -209,8 +209,8 @@ fn malformed_queries_leave_the_connection_usable() {
 
 #[test]
 fn a_refused_handshake_is_told_why() {
-    let house = start(1);
-    let mut client = Talker::raw(house.address);
+    let shared = start(1);
+    let mut client = Talker::raw(shared.address);
     client.stream.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let mut answer = String::new();
     std::io::Read::read_to_string(&mut client.stream, &mut answer).unwrap();
@@ -219,8 +219,8 @@ fn a_refused_handshake_is_told_why() {
 
 #[test]
 fn a_client_that_does_not_read_does_not_fill_the_memory() {
-    let house = start(1);
-    let mut lazy = house.client();
+    let shared = start(1);
+    let mut lazy = shared.client();
     let text = "y".repeat(1000);
     let body = format!(r#"[1,["say","{text}"],{{}}]"#);
     let mut bytes = Vec::new();
@@ -234,7 +234,7 @@ fn a_client_that_does_not_read_does_not_fill_the_memory() {
         sent += count;
         assert!(sent < 200 << 20, "the server takes everything and sends nothing");
     }
-    assert_eq!(house.client().ask(1, r#"[1,["say","x"],{}]"#), saying("x"));
+    assert_eq!(shared.client().ask(1, r#"[1,["say","x"],{}]"#), saying("x"));
     for count in 0..sent / (bytes.len() / 1000) {
         assert_eq!(lazy.next().0, count as u64 % 1000);
     }
@@ -242,13 +242,13 @@ fn a_client_that_does_not_read_does_not_fill_the_memory() {
 
 #[test]
 fn shutting_down_answers_what_runs_and_closes() {
-    let house = start(2);
-    let mut client = house.client();
-    let mut idle = house.client();
+    let shared = start(2);
+    let mut client = shared.client();
+    let mut idle = shared.client();
     client.send(1, r#"[1,["log","late"],{}]"#);
     client.ask(2, r#"[1,["say","x"],{}]"#);
-    let gates = house.gates.clone();
-    let stopping = std::thread::spawn(move || house.shut_down());
+    let gates = shared.gates.clone();
+    let stopping = std::thread::spawn(move || shared.shut_down());
     assert!(idle.is_closed());
     gates.open("late");
     assert_eq!(client.next(), (1, saying("late")));
@@ -258,11 +258,11 @@ fn shutting_down_answers_what_runs_and_closes() {
 
 #[test]
 fn shutting_down_stops_what_does_not_end() {
-    let house = start(1);
-    let mut client = house.client();
+    let shared = start(1);
+    let mut client = shared.client();
     client.send(1, r#"[1,["think","forever"],{}]"#);
     client.ask(2, r#"[1,["say","x"],{}]"#);
-    house.shut_down();
+    shared.shut_down();
     assert_eq!(client.next(), (1, saying("forever")));
     assert!(client.is_closed());
 }

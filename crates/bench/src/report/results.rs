@@ -36,6 +36,12 @@ pub enum ReportError {
         /// What is missing.
         cause: serde_json::Error,
     },
+    /// JSON that is no result.
+    #[error("{path} is JSON but no result of `rekindle bench`: its \"format\" is neither {FORMAT} nor {sweep}", sweep = document::FORMAT)]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
     /// A result written by a newer release.
     #[error("{path} has format version {found}; this release reads up to {known}")]
     TooNew {
@@ -66,8 +72,8 @@ pub struct Collected {
     pub skipped: Vec<ReportError>,
 }
 
-/// The results in `folder`: files ending in `.json` of this format. Others are passed over, broken
-/// ones skipped and named.
+/// The results in `folder`: files ending in `.json` of this format. Files that end in it and are
+/// broken or something else are skipped and named, all others passed over.
 pub fn collect(folder: &Path) -> Result<Collected, ReportError> {
     let unreadable = |cause| ReportError::Unreadable { path: folder.to_owned(), cause };
     let (mut runs, mut sweeps, mut skipped) = (Vec::new(), Vec::new(), Vec::new());
@@ -77,8 +83,8 @@ pub fn collect(folder: &Path) -> Result<Collected, ReportError> {
             continue;
         }
         match read(&path) {
-            Ok(Some(found)) if found["format"] == document::FORMAT => sweeps.push(found),
-            Ok(run) => runs.extend(run),
+            Ok(found) if found["format"] == document::FORMAT => sweeps.push(found),
+            Ok(run) => runs.push(run),
             Err(error) => skipped.push(error),
         }
     }
@@ -91,8 +97,8 @@ pub fn collect(folder: &Path) -> Result<Collected, ReportError> {
     Ok(Collected { runs, sweeps, skipped })
 }
 
-/// One result or sweep; nothing when the file is of another format.
-fn read(path: &Path) -> Result<Option<Value>, ReportError> {
+/// One result or sweep.
+fn read(path: &Path) -> Result<Value, ReportError> {
     let path = path.to_owned();
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
@@ -104,7 +110,7 @@ fn read(path: &Path) -> Result<Option<Value>, ReportError> {
     };
     let is_sweep = run["format"] == document::FORMAT;
     if run["format"] != FORMAT && !is_sweep {
-        return Ok(None);
+        return Err(ReportError::Foreign { path });
     }
     let known = if is_sweep { document::FORMAT_VERSION } else { FORMAT_VERSION };
     let found = run["format_version"].as_u64().unwrap_or(0);
@@ -119,7 +125,7 @@ fn read(path: &Path) -> Result<Option<Value>, ReportError> {
         return Err(ReportError::Incomplete { path, cause });
     }
     drop_histograms(&mut run);
-    Ok(Some(run))
+    Ok(run)
 }
 
 fn text_of(run: &Value, member: &str) -> String {

@@ -9,8 +9,8 @@ use protocol::Token;
 
 use super::dialogue::Job;
 use super::stream::Stream;
-use crate::bell::Line;
 use crate::service::QueryKind;
+use crate::wake_queue::ConnectionWaker;
 
 /// An answer, encoded where it was made.
 pub struct Letter {
@@ -43,20 +43,20 @@ pub struct Tally {
 
 /// One connection's mail box.
 pub struct Mail {
-    line: Arc<Line>,
+    waker: Arc<ConnectionWaker>,
     letters: Mutex<Vec<Letter>>,
 }
 
 impl Mail {
-    /// An empty box that pulls `line` when a letter comes.
-    pub fn new(line: Arc<Line>) -> Arc<Mail> {
-        Arc::new(Mail { line, letters: Mutex::default() })
+    /// An empty box that wakes `waker` when a letter comes.
+    pub fn new(waker: Arc<ConnectionWaker>) -> Arc<Mail> {
+        Arc::new(Mail { waker, letters: Mutex::default() })
     }
 
     /// Puts a letter in and tells the connection.
     pub fn deliver(&self, letter: Letter) {
         self.letters.lock().push(letter);
-        self.line.pull();
+        self.waker.wake_connection();
     }
 
     /// Takes every letter out.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
-use crate::desk::Desk;
+use crate::worker_state::WorkerState;
 
 /// Bytes to send. Borrows its worker's buffer while there are any.
 #[derive(Default)]
@@ -17,19 +17,19 @@ pub struct Outbox {
 
 impl Outbox {
     /// Where to append frames.
-    pub fn bytes(&mut self, desk: &Desk) -> &mut Vec<u8> {
+    pub fn bytes(&mut self, worker: &WorkerState) -> &mut Vec<u8> {
         if self.bytes.capacity() == 0 {
-            self.bytes = desk.take_write_buffer();
+            self.bytes = worker.take_write_buffer();
         }
         &mut self.bytes
     }
 
     /// Appends a frame that was written elsewhere.
-    pub fn append(&mut self, frame: Vec<u8>, desk: &Desk) {
+    pub fn append(&mut self, frame: Vec<u8>, worker: &WorkerState) {
         if self.bytes.is_empty() && frame.len() > self.bytes.capacity() {
             self.bytes = frame;
         } else {
-            self.bytes(desk).extend_from_slice(&frame);
+            self.bytes(worker).extend_from_slice(&frame);
         }
     }
 
@@ -48,7 +48,7 @@ impl Outbox {
         &mut self,
         cx: &mut Context<'_>,
         stream: &mut S,
-        desk: &Desk,
+        worker: &WorkerState,
     ) -> Poll<io::Result<()>> {
         while let Some(rest) = self.bytes.get(self.sent..).filter(|rest| !rest.is_empty()) {
             let count = ready!(Pin::new(&mut *stream).poll_write(cx, rest))?;
@@ -56,13 +56,13 @@ impl Outbox {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.sent += count;
-            desk.counters.bytes_out.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
+            worker.counters.bytes_out.fetch_add(count as u64, std::sync::atomic::Ordering::Relaxed);
         }
         if self.sent > 0 {
             // An encrypted stream may still hold what it took.
             ready!(Pin::new(&mut *stream).poll_flush(cx))?;
             self.sent = 0;
-            desk.return_write_buffer(std::mem::take(&mut self.bytes));
+            worker.return_write_buffer(std::mem::take(&mut self.bytes));
         }
         Poll::Ready(Ok(()))
     }

@@ -18,15 +18,15 @@ use super::mail::{Letter, Mail, Tally};
 use super::outbox::Outbox;
 use super::stream::Stream;
 use super::work::Errand;
-use crate::desk::Desk;
 use crate::service::{Answer, Begun, PendingAnswer, QueryKind, Session, Work};
+use crate::worker_state::WorkerState;
 
 /// A longer query is read on a thread of the pool.
 const INLINE_BODY_BYTES: usize = 64 << 10;
 
 /// Everything between a frame and its answer.
 pub struct Talk {
-    desk: Rc<Desk>,
+    worker: Rc<WorkerState>,
     session: Arc<dyn Session>,
     mail: Arc<Mail>,
     /// Wakes this connection from any thread; pending answers are polled with it.
@@ -48,13 +48,13 @@ struct Pending {
 impl Talk {
     /// A talk in which nothing was said. At most `jobs_max` queries run at the same time.
     pub fn new(
-        desk: Rc<Desk>,
+        worker: Rc<WorkerState>,
         session: Arc<dyn Session>,
         mail: Arc<Mail>,
         waker: Waker,
         jobs_max: usize,
     ) -> Talk {
-        Talk { desk, session, mail, waker, jobs_max, dialogue: Dialogue::default(), pending: Vec::new() }
+        Talk { worker, session, mail, waker, jobs_max, dialogue: Dialogue::default(), pending: Vec::new() }
     }
 
     /// Whether the next query must wait until one of those running has ended.
@@ -84,8 +84,8 @@ impl Talk {
                 self.answer_waits(out);
             }
             Ok(QueryType::ServerInfo) => {
-                let info = self.desk.house.service.server_info();
-                response::write_server_info(out.bytes(&self.desk), token, &info);
+                let info = self.worker.shared.service.server_info();
+                response::write_server_info(out.bytes(&self.worker), token, &info);
                 self.count(tally(QueryKind::Session));
             }
             Err(failure) => self.refuse(token, QueryKind::Malformed, &failure, out),
@@ -100,7 +100,7 @@ impl Talk {
             self.count(tally);
             self.end_job();
             let step = self.dialogue.done(token, job, stream);
-            self.after_job(token, step, out, |out, desk| out.append(frame, desk));
+            self.after_job(token, step, out, |out, worker| out.append(frame, worker));
         }
         self.poll_pending(out);
         self.answer_waits(out);
@@ -116,9 +116,9 @@ impl Talk {
             let (job, cancel) = self.start_job(token, Reply::Unknown);
             let errand = self.errand(token, job, tally(QueryKind::Read), false);
             let body = Bytes::copy_from_slice(body);
-            return errand.run_unread(&self.desk.house, cancel, self.session.clone(), body);
+            return errand.run_unread(&self.worker.shared, cancel, self.session.clone(), body);
         }
-        let counting = self.desk.account.enter();
+        let counting = self.worker.account.enter();
         let Begun { noreply, kind, work } = self.session.begin(Bytes::copy_from_slice(body));
         drop(counting);
         let tally = Tally { kind, started, failed: false };
@@ -132,7 +132,7 @@ impl Talk {
             }
             Work::Blocking(work) => {
                 let (job, cancel) = self.start_job(token, reply);
-                self.errand(token, job, tally, noreply).run(&self.desk.house, cancel, work);
+                self.errand(token, job, tally, noreply).run(&self.worker.shared, cancel, work);
             }
         }
     }
@@ -147,9 +147,9 @@ impl Talk {
     ) {
         tally.failed = answer.is_err();
         if reply == Reply::Wanted
-            && let Some(cursor) = answer::write(out.bytes(&self.desk), token, answer)
+            && let Some(cursor) = answer::write(out.bytes(&self.worker), token, answer)
         {
-            let account = Account::new(self.desk.house.memory.clone());
+            let account = Account::new(self.worker.shared.memory.clone());
             self.dialogue.keep(token, Stream::rest(cursor, account));
         }
         self.count(tally);
@@ -168,7 +168,7 @@ impl Talk {
             StopStep::UnknownToken => self.refuse(token, QueryKind::Stop, &unknown(token), out),
             StopStep::Stopped { answers } => {
                 for _ in 0..answers {
-                    response::write_empty_sequence(out.bytes(&self.desk), token);
+                    response::write_empty_sequence(out.bytes(&self.worker), token);
                 }
                 self.count(tally(QueryKind::Stop));
             }
@@ -176,9 +176,9 @@ impl Talk {
     }
 
     fn fetch(&mut self, token: Token, fetch: Fetch) {
-        self.desk.counters.running.fetch_add(1, Relaxed);
+        self.worker.counters.running.fetch_add(1, Relaxed);
         let errand = self.errand(token, fetch.job, tally(QueryKind::Continue), false);
-        errand.fetch(&self.desk.house, fetch);
+        errand.fetch(&self.worker.shared, fetch);
     }
 
     /// Sends a job's answer, unless its query was stopped, and what follows from its end.
@@ -187,18 +187,18 @@ impl Talk {
         token: Token,
         step: DoneStep,
         out: &mut Outbox,
-        send: impl FnOnce(&mut Outbox, &Desk),
+        send: impl FnOnce(&mut Outbox, &WorkerState),
     ) {
         match step {
             DoneStep::Forget => {}
             DoneStep::Send { refuse } => {
-                send(out, &self.desk);
+                send(out, &self.worker);
                 for _ in 0..refuse {
                     self.refuse(token, QueryKind::Continue, &unknown(token), out);
                 }
             }
             DoneStep::SendAndFetch(fetch) => {
-                send(out, &self.desk);
+                send(out, &self.worker);
                 self.fetch(token, fetch);
             }
         }
@@ -230,22 +230,22 @@ impl Talk {
         self.count(tally);
         self.end_job();
         let step = self.dialogue.done(token, job, None);
-        self.after_job(token, step, out, |out, desk| {
+        self.after_job(token, step, out, |out, worker| {
             if !noreply {
-                answer::write(out.bytes(desk), token, answer);
+                answer::write(out.bytes(worker), token, answer);
             }
         });
     }
 
     fn answer_waits(&mut self, out: &mut Outbox) {
         for token in self.dialogue.waits_over() {
-            response::write_wait_complete(out.bytes(&self.desk), token);
+            response::write_wait_complete(out.bytes(&self.worker), token);
             self.count(tally(QueryKind::Session));
         }
     }
 
     fn refuse(&mut self, token: Token, kind: QueryKind, failure: &Failure, out: &mut Outbox) {
-        response::write_failure(out.bytes(&self.desk), token, failure);
+        response::write_failure(out.bytes(&self.worker), token, failure);
         self.count(Tally { failed: true, ..tally(kind) });
     }
 
@@ -254,16 +254,16 @@ impl Talk {
     }
 
     fn start_job(&mut self, token: Token, reply: Reply) -> (Job, Arc<reql::Cancel>) {
-        self.desk.counters.running.fetch_add(1, Relaxed);
+        self.worker.counters.running.fetch_add(1, Relaxed);
         self.dialogue.start(token, reply)
     }
 
     fn end_job(&self) {
-        self.desk.counters.running.fetch_sub(1, Relaxed);
+        self.worker.counters.running.fetch_sub(1, Relaxed);
     }
 
     fn count(&self, tally: Tally) {
-        let counters = &self.desk.counters;
+        let counters = &self.worker.counters;
         counters.latency(tally.kind).record(tally.started.elapsed());
         if tally.failed {
             counters.failures.fetch_add(1, Relaxed);
@@ -275,7 +275,7 @@ impl Talk {
 impl Drop for Talk {
     fn drop(&mut self) {
         self.dialogue.cancel_all();
-        self.desk.counters.running.fetch_sub(self.dialogue.jobs() as i64, Relaxed);
+        self.worker.counters.running.fetch_sub(self.dialogue.jobs() as i64, Relaxed);
     }
 }
 

@@ -12,8 +12,8 @@ use super::answer;
 use super::dialogue::{Fetch, Job};
 use super::mail::{Letter, Mail, Tally};
 use super::stream::Stream;
-use crate::desk::House;
 use crate::service::{Answer, BlockingWork, Session, Work};
+use crate::worker_state::Shared;
 
 /// An answer of at least this size is not encoded before there is room for it.
 const LARGE_ANSWER_BYTES: u64 = 1 << 20;
@@ -34,9 +34,9 @@ pub struct Errand {
 
 impl Errand {
     /// Runs a query that was read on the connection's thread.
-    pub fn run(self, house: &House, cancel: Arc<Cancel>, work: BlockingWork) {
-        let memory = house.memory.clone();
-        house.pool.run(move || {
+    pub fn run(self, shared: &Shared, cancel: Arc<Cancel>, work: BlockingWork) {
+        let memory = shared.memory.clone();
+        shared.pool.run(move || {
             let account = Account::new(memory.clone());
             let counting = account.enter();
             let answer = guarded(|| work(cancel));
@@ -47,9 +47,15 @@ impl Errand {
     }
 
     /// Reads and runs a query that is too long to be read on the connection's thread.
-    pub fn run_unread(mut self, house: &House, cancel: Arc<Cancel>, session: Arc<dyn Session>, body: Bytes) {
-        let memory = house.memory.clone();
-        house.pool.run(move || {
+    pub fn run_unread(
+        mut self,
+        shared: &Shared,
+        cancel: Arc<Cancel>,
+        session: Arc<dyn Session>,
+        body: Bytes,
+    ) {
+        let memory = shared.memory.clone();
+        shared.pool.run(move || {
             let account = Account::new(memory.clone());
             let counting = account.enter();
             let answer = guarded(|| {
@@ -69,9 +75,9 @@ impl Errand {
     }
 
     /// Fetches a stream's next batch.
-    pub fn fetch(self, house: &House, fetch: Fetch) {
-        let memory = house.memory.clone();
-        house.pool.run(move || {
+    pub fn fetch(self, shared: &Shared, fetch: Fetch) {
+        let memory = shared.memory.clone();
+        shared.pool.run(move || {
             let (mut cursor, account) = fetch.stream.wake();
             let counting = account.enter();
             let answer = guarded(|| {

@@ -14,7 +14,7 @@ use protocol::{Failure, Token, frame};
 use rekindle_server::service::{
     Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work,
 };
-use rekindle_server::{House, Workers, accept_drivers, bind};
+use rekindle_server::{Shared, Workers, accept_drivers, bind};
 use reql::ErrorClass;
 use serde_json::Value;
 
@@ -149,7 +149,7 @@ impl Cursor for Counting {
 pub struct House0 {
     pub address: SocketAddr,
     pub gates: Arc<Gates>,
-    pub house: Arc<House>,
+    pub shared: Arc<Shared>,
     pub workers: Arc<Workers>,
     runtime: tokio::runtime::Runtime,
 }
@@ -158,21 +158,21 @@ pub fn start(worker_count: usize) -> House0 {
     start_with(worker_count, |_| {})
 }
 
-/// Starts a house that `change` has changed.
-pub fn start_with(worker_count: usize, change: impl FnOnce(&mut House)) -> House0 {
+/// Starts a shared that `change` has changed.
+pub fn start_with(worker_count: usize, change: impl FnOnce(&mut Shared)) -> House0 {
     let gates = Arc::<Gates>::default();
     let service = Arc::new(Puppet(gates.clone()));
     let random = Arc::new(io::real::RealRandom);
-    let mut house = House::new(service, random, "2.4.4".into()).unwrap();
-    change(&mut house);
-    let house = Arc::new(house);
-    let workers = Arc::new(Workers::start(&house, worker_count).unwrap());
+    let mut shared = Shared::new(service, random, "2.4.4".into()).unwrap();
+    change(&mut shared);
+    let shared = Arc::new(shared);
+    let workers = Arc::new(Workers::start(&shared, worker_count).unwrap());
     let bound = bind(&[IpAddr::V4(Ipv4Addr::LOCALHOST)], 0).unwrap();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port);
     let listener = bound.listen().unwrap().remove(0);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.spawn(accept_drivers(listener, workers.clone()));
-    House0 { address, gates, house, workers, runtime }
+    House0 { address, gates, shared, workers, runtime }
 }
 
 impl House0 {
@@ -182,7 +182,7 @@ impl House0 {
 
     /// Shuts down as a node does.
     pub fn shut_down(self) {
-        self.house.draining.store(true, Ordering::SeqCst);
+        self.shared.draining.store(true, Ordering::SeqCst);
         self.runtime.shutdown_background();
         self.workers.shut_down();
     }

@@ -11,7 +11,7 @@ use ::io::memory::{Account, Budget};
 use protocol::handshake::{Accounts, Randomness};
 use protocol::scram::{Decoy, PasswordRecord};
 
-use crate::bell::{Bell, Seat};
+use crate::wake_queue::{Slot, WakeQueue};
 use tokio_rustls::TlsAcceptor;
 
 use crate::counters::Counters;
@@ -23,7 +23,7 @@ use crate::service::QueryService;
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(10);
 
 /// What every connection of a node shares.
-pub struct House {
+pub struct Shared {
     /// Runs the queries.
     pub service: Arc<dyn QueryService>,
     /// Threads for the queries that need one.
@@ -42,16 +42,16 @@ pub struct House {
     decoy: Decoy,
 }
 
-impl House {
-    /// A house in which `service` runs the queries, with as much memory as there is.
+impl Shared {
+    /// What is shared where `service` runs the queries, with as much memory as there is.
     pub fn new(
         service: Arc<dyn QueryService>,
         random: Arc<dyn Random>,
         server_version: String,
-    ) -> std::io::Result<House> {
+    ) -> std::io::Result<Shared> {
         let mut secret = [0; 32];
         random.fill(&mut secret);
-        Ok(House {
+        Ok(Shared {
             service,
             pool: QueryPool::new()?,
             server_version,
@@ -72,7 +72,7 @@ impl House {
     }
 }
 
-impl Accounts for House {
+impl Accounts for Shared {
     fn password(&self, user: &str) -> Option<PasswordRecord> {
         self.service.password(user)
     }
@@ -82,61 +82,61 @@ impl Accounts for House {
 const READ_BYTES: usize = 64 << 10;
 
 /// What the connections of one worker share. Never leaves its thread.
-pub struct Desk {
+pub struct WorkerState {
     /// The node.
-    pub house: Arc<House>,
+    pub shared: Arc<Shared>,
     /// This worker's numbers.
     pub counters: Arc<Counters>,
     /// What short queries allocate on this thread.
     pub account: Arc<Account>,
     /// How other threads reach this worker.
-    pub bell: Arc<Bell>,
+    pub wakes: Arc<WakeQueue>,
     /// Set when running queries have had long enough to end by themselves.
     pub interrupting: Cell<bool>,
-    seats: RefCell<Vec<Option<Waker>>>,
-    free: RefCell<Vec<Seat>>,
+    slots: RefCell<Vec<Option<Waker>>>,
+    free: RefCell<Vec<Slot>>,
     read_buffer: Cell<Vec<u8>>,
     write_buffer: Cell<Vec<u8>>,
 }
 
-impl Desk {
-    /// A desk without connections.
+impl WorkerState {
+    /// A worker without connections.
     #[must_use]
-    pub fn new(house: Arc<House>, counters: Arc<Counters>) -> Desk {
-        Desk {
-            account: Account::brief(house.memory.clone()),
-            house,
+    pub fn new(shared: Arc<Shared>, counters: Arc<Counters>) -> WorkerState {
+        WorkerState {
+            account: Account::brief(shared.memory.clone()),
+            shared,
             counters,
-            bell: Arc::default(),
+            wakes: Arc::default(),
             interrupting: Cell::new(false),
-            seats: RefCell::default(),
+            slots: RefCell::default(),
             free: RefCell::default(),
             read_buffer: Cell::new(Vec::with_capacity(READ_BYTES)),
             write_buffer: Cell::default(),
         }
     }
 
-    /// A seat for one more connection, until [`Desk::leave`].
-    pub fn sit_down(&self) -> Seat {
-        if let Some(seat) = self.free.borrow_mut().pop() {
-            return seat;
+    /// A slot for one more connection, until [`WorkerState::free_slot`].
+    pub fn take_slot(&self) -> Slot {
+        if let Some(slot) = self.free.borrow_mut().pop() {
+            return slot;
         }
-        let mut seats = self.seats.borrow_mut();
-        seats.push(None);
-        Seat(seats.len() - 1)
+        let mut slots = self.slots.borrow_mut();
+        slots.push(None);
+        Slot(slots.len() - 1)
     }
 
-    /// Gives a seat back.
-    pub fn leave(&self, seat: Seat) {
-        if let Some(waker) = self.seats.borrow_mut().get_mut(seat.0) {
+    /// Gives a slot back.
+    pub fn free_slot(&self, slot: Slot) {
+        if let Some(waker) = self.slots.borrow_mut().get_mut(slot.0) {
             *waker = None;
         }
-        self.free.borrow_mut().push(seat);
+        self.free.borrow_mut().push(slot);
     }
 
-    /// Remembers whom to wake when the bell rings for `seat`.
-    pub fn remember(&self, seat: Seat, waker: &Waker) {
-        if let Some(place) = self.seats.borrow_mut().get_mut(seat.0) {
+    /// Remembers whom to wake when something is ready for `slot`.
+    pub fn remember(&self, slot: Slot, waker: &Waker) {
+        if let Some(place) = self.slots.borrow_mut().get_mut(slot.0) {
             match place {
                 Some(known) if known.will_wake(waker) => {}
                 _ => *place = Some(waker.clone()),
@@ -144,16 +144,16 @@ impl Desk {
         }
     }
 
-    /// Wakes the connection on `seat`, if there is one.
-    pub fn wake(&self, seat: Seat) {
-        if let Some(Some(waker)) = self.seats.borrow().get(seat.0) {
+    /// Wakes the connection on `slot`, if there is one.
+    pub fn wake(&self, slot: Slot) {
+        if let Some(Some(waker)) = self.slots.borrow().get(slot.0) {
             waker.wake_by_ref();
         }
     }
 
     /// Wakes every connection.
     pub fn wake_all(&self) {
-        for waker in self.seats.borrow().iter().flatten() {
+        for waker in self.slots.borrow().iter().flatten() {
             waker.wake_by_ref();
         }
     }
