@@ -10,7 +10,8 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::node::{Node, default_program};
+use crate::cluster::Cluster;
+use crate::node::default_program;
 
 const FLOOR: &str = "tests/conformance/floor.txt";
 
@@ -33,10 +34,37 @@ pub(crate) fn folder() -> Option<PathBuf> {
     folders.into_iter().find(|folder| folder.join("run.py").is_file())
 }
 
-/// Runs the suite; `--update` raises the floor to what passes now.
+/// What is asked for.
+struct Options {
+    update: bool,
+    nodes: usize,
+    shards: usize,
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Options> {
+        let mut options = Options { update: false, nodes: 1, shards: 1 };
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            let mut number = || {
+                let value = arguments.next().with_context(|| format!("{name} needs a number"))?;
+                value.parse::<usize>().with_context(|| format!("{name} needs a number, not {value:?}"))
+            };
+            match name.as_str() {
+                "--update" => options.update = true,
+                "--nodes" => options.nodes = number()?.max(1),
+                "--shards" => options.shards = number()?.max(1),
+                other => bail!("there is no option {other}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the suite; `--update` raises the floor to what passes now. With `--nodes` it runs against the
+/// first of several nodes, with `--shards` on tables of so many shards.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let update = arguments.iter().any(|argument| argument == "--update");
-    match check(update) {
+    match Options::parse(arguments).and_then(|options| check(&options)) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -46,9 +74,9 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-fn check(update: bool) -> Result<u64> {
+fn check(options: &Options) -> Result<u64> {
     let suite = folder().context("no folder with run.py found; name it with REKINDLE_CONFORMANCE")?;
-    let areas = measure(&suite)?;
+    let areas = measure(&suite, options)?;
     let floor_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FLOOR);
     let floor = read_floor(&fs::read_to_string(&floor_path).unwrap_or_default())?;
     let (mut below, mut passed, mut lost) = (0, 0, 0);
@@ -63,7 +91,7 @@ fn check(update: bool) -> Result<u64> {
         passed += area.passed;
         lost += area.lost;
     }
-    if update {
+    if options.update {
         let text: String = areas.iter().map(|(name, area)| format!("{name} {}\n", area.passed)).collect();
         fs::write(&floor_path, text).with_context(|| format!("writing {}", floor_path.display()))?;
     }
@@ -73,21 +101,23 @@ fn check(update: bool) -> Result<u64> {
     Ok(below + lost)
 }
 
-fn measure(suite: &Path) -> Result<BTreeMap<String, Area>> {
-    let folder = tempfile::tempdir().context("a folder for the node's data")?;
-    let mut node = Node::start(&default_program(), folder.path(), &["--no-http-admin", "--enable-js"])?;
-    let port = node.wait_until_ready()?.driver.to_string();
+fn measure(suite: &Path, options: &Options) -> Result<BTreeMap<String, Area>> {
+    let folder = tempfile::tempdir().context("a folder for the data")?;
+    let flags = ["--no-http-admin", "--enable-js"];
+    let cluster = Cluster::start(&default_program(), folder.path(), options.nodes, &flags)?;
+    let port = cluster.first().driver.to_string();
     let report = folder.path().join("outcomes.json");
     let python = cache().join("venv/bin/python");
     let status = Command::new(&python)
         .arg(suite.join("run.py"))
-        .args(["--no-known-failures", "--clean", "--port", &port, "--json"])
+        .args(["--no-known-failures", "--clean", "--port", &port])
+        .args(["--shards", &options.shards.to_string(), "--json"])
         .arg(&report)
         .stdout(fs::File::create(folder.path().join("said"))?)
         .status()
         .with_context(|| format!("running run.py with {}", python.display()))?;
     let text = fs::read(&report).with_context(|| format!("run.py left {status} and no outcomes"))?;
-    node.kill()?;
+    drop(cluster);
     areas(&serde_json::from_slice(&text)?)
 }
 

@@ -5,6 +5,7 @@
 //! also kills it while it is still starting.
 
 mod client;
+pub(crate) mod failover;
 mod ledger;
 mod options;
 mod writers;

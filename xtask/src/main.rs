@@ -1,7 +1,8 @@
-//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | sim`.
+//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | failover | sim`.
 #![forbid(unsafe_code)]
 
 mod built;
+mod cluster;
 mod conformance;
 mod crash;
 mod differential;
@@ -20,7 +21,8 @@ cargo xtask <task>
   test    every test there is; the last line says how many passed and failed
           (names of steps after it run only those)
   conformance
-          a suite of ReQL cases against a node; no area may pass fewer than it did (--update)
+          a suite of ReQL cases against a node; no area may pass fewer than it did
+          (--update, --nodes N, --shards N)
   differential
           random queries against a node and a plain evaluator of its own; the first difference is
           made small and shown (--queries N --seconds N --seed N --differences N, --query JSON)
@@ -28,6 +30,10 @@ cargo xtask <task>
           (--seconds N --records N --output FILE)
   crash   kill -9 under 32 writers, 200 cycles hard and 50 soft; nothing acknowledged may be lost
           (--cycles N --soft-cycles N --writers N --seed N --program PATH --expect-loss)
+  failover
+          kill -9, or stop, the node that leads under 16 writers, 100 times, three replicas; how long
+          writes rest, and nothing acknowledged may be lost
+          (--kills N --nodes N --writers N --seed N --program PATH)
   sim     whole clusters in one thread, by seed; docs/simulation.md
           (--seeds N --from S --nodes N --seconds N --mutant NAME --all-mutants --twice --trace)
 ";
@@ -41,6 +47,7 @@ fn main() -> ExitCode {
         Some("conformance") => conformance::run(&rest),
         Some("differential") => differential::run(&rest),
         Some("crash") => crash::run(&rest),
+        Some("failover") => crash::failover::run(&rest),
         Some("report") => report::run(&rest),
         Some("sim") => sim::run(&rest),
         Some("test") => test::run(&rest),

@@ -1,5 +1,6 @@
 //! A node of the program under test: started, waited for, killed.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -10,6 +11,8 @@ use anyhow::{Context, Result, bail};
 pub(crate) struct Node {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
+    /// What it says of trouble.
+    trouble: PathBuf,
 }
 
 /// Where a ready node listens.
@@ -30,17 +33,26 @@ pub(crate) fn default_program() -> PathBuf {
 impl Node {
     /// Starts the program on `folder`, with ports that the system chooses.
     pub(crate) fn start(program: &Path, folder: &Path, flags: &[&str]) -> Result<Node> {
+        let ports = ["--driver-port", "0", "--cluster-port", "0"];
+        Node::start_with(program, &folder.join("data"), &[&ports, flags].concat())
+    }
+
+    /// Starts the program on the data directory `folder` with these flags and no others.
+    pub(crate) fn start_with(program: &Path, folder: &Path, flags: &[&str]) -> Result<Node> {
+        let trouble = folder.with_extension("stderr");
+        let file = File::options().create(true).append(true).open(&trouble);
+        let file = file.with_context(|| format!("writing {}", trouble.display()))?;
         let mut child = Command::new(program)
             .arg("--directory")
-            .arg(folder.join("data"))
-            .args(["--driver-port", "0", "--cluster-port", "0"])
+            .arg(folder)
             .args(flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(file)
             .spawn()
             .with_context(|| format!("starting {}", program.display()))?;
         let output = child.stdout.take().context("the program's output")?;
-        Ok(Node { child, lines: BufReader::new(output).lines() })
+        Ok(Node { child, lines: BufReader::new(output).lines(), trouble })
     }
 
     /// The process.
@@ -62,7 +74,8 @@ impl Node {
             }
             said.push(line);
         }
-        bail!("the node left before it was ready:\n{}", said.join("\n"))
+        let trouble = fs::read_to_string(&self.trouble).unwrap_or_default();
+        bail!("the node left before it was ready:\n{}\n{trouble}", said.join("\n"))
     }
 
     /// `kill -9`; returns when the process is gone.

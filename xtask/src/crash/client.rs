@@ -20,9 +20,14 @@ pub(super) struct Client {
 impl Client {
     /// Connects as `admin` without a password.
     pub(super) fn connect(port: u16) -> Result<Client> {
+        Client::connect_for(port, Duration::from_secs(ANSWER_SECONDS_MAX))
+    }
+
+    /// The same; what takes longer than `patience` to be answered is an error.
+    pub(super) fn connect_for(port: u16, patience: Duration) -> Result<Client> {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).context("connecting to the node")?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(Duration::from_secs(ANSWER_SECONDS_MAX)))?;
+        stream.set_read_timeout(Some(patience))?;
         let mut hello = Vec::new();
         for word in [MAGIC_V0_4, 0, WIRE_JSON] {
             hello.extend(word.to_le_bytes());

@@ -15,6 +15,8 @@ const FILLER_WORDS: u64 = 60;
 pub(super) struct Known {
     pub(super) acknowledged: u64,
     pub(super) attempted: u64,
+    /// Nobody writes it any more: an attempt that was given up may still come to pass.
+    pub(super) retired: bool,
 }
 
 /// One writer's documents, by their number; only that writer writes them.

@@ -32,27 +32,38 @@ pub(super) fn run(
 }
 
 fn write(writer: usize, page: &mut Page, mut client: Client, mut random: StdRng) {
-    loop {
-        let fresh = page.documents.len() < DOCUMENTS_PER_WRITER_MAX && random.random_ratio(1, 3);
-        let number = if fresh || page.documents.is_empty() {
-            page.documents.push(Known::default());
-            page.documents.len() - 1
-        } else {
-            random.random_range(0..page.documents.len())
-        };
-        let known = &mut page.documents[number];
-        let before = known.attempted;
-        let key = document_key(writer, number);
-        known.attempted += 1;
-        let query = write_query(&key, known.attempted, before == 0);
-        // An answer that is no success is not an acknowledgement; the version stays open.
-        let Ok(answer) = client.ask(&query) else { return };
+    while write_one(writer, page, &mut client, &mut random).1.is_ok() {}
+}
+
+/// One write of one document of this writer: its number, and whether it was acknowledged. Fails with
+/// the connection.
+pub(super) fn write_one(
+    writer: usize,
+    page: &mut Page,
+    client: &mut Client,
+    random: &mut StdRng,
+) -> (usize, Result<bool>) {
+    let fresh = page.documents.len() < DOCUMENTS_PER_WRITER_MAX && random.random_ratio(1, 3);
+    let older = (!fresh && !page.documents.is_empty()).then(|| random.random_range(0..page.documents.len()));
+    let number = older.filter(|number| !page.documents[*number].retired).unwrap_or_else(|| {
+        page.documents.push(Known::default());
+        page.documents.len() - 1
+    });
+    let known = &mut page.documents[number];
+    let before = known.attempted;
+    let key = document_key(writer, number);
+    known.attempted += 1;
+    let query = write_query(&key, known.attempted, before == 0);
+    // An answer that is no success is not an acknowledgement; the version stays open.
+    let is_acknowledged = client.ask(&query).map(|answer| {
         let done = &answer["r"][0];
-        if done["inserted"] == 1 || done["replaced"] == 1 {
-            known.acknowledged = known.attempted;
-            page.acknowledged += 1;
-        }
+        done["inserted"] == 1 || done["replaced"] == 1
+    });
+    if matches!(is_acknowledged, Ok(true)) {
+        known.acknowledged = known.attempted;
+        page.acknowledged += 1;
     }
+    (number, is_acknowledged)
 }
 
 /// An insert of a new document; otherwise half of the work is a replacing insert, and an

@@ -40,12 +40,13 @@ pub(super) fn all() -> Vec<Step> {
         ),
         step(
             "crash",
-            "kill -9 under 32 writers, hard and soft; a build that loses writes is found out",
+            "kill -9 of one node and of a leader among three under writers; a build that loses writes is found out",
             [
                 cargo("build --release --package rekindle --features ack-before-append"),
                 xtask("crash --cycles 300 --soft-cycles 0 --expect-loss"),
                 cargo("build --release --package rekindle"),
                 xtask("crash --cycles 20 --soft-cycles 10"),
+                xtask("failover --kills 6"),
             ],
         ),
     ]

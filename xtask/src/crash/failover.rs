@@ -1,0 +1,288 @@
+//! `failover`: the node that leads a table of three replicas is killed, or stopped like one that
+//! hangs, again and again under writers that go on with the others. How long writes rest, and
+//! whether everything acknowledged is there in the end, whichever node is asked.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use parking_lot::{Condvar, Mutex};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use super::client::Client;
+use super::ledger::{Ledger, Page};
+use super::writers::write_one;
+use crate::cluster::Cluster;
+use crate::node::default_program;
+
+/// A client gives up on a node that says nothing for so long, and tries another.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Writers that have not gone on by then never will.
+const RESUME_MAX: Duration = Duration::from_secs(60);
+/// Kills between two comparisons of the whole table with what was acknowledged.
+const KILLS_PER_ROUND: u32 = 10;
+/// Every fifth time the process is stopped instead of killed.
+const HANG_RATIO: u32 = 5;
+const BAR_P50: Duration = Duration::from_secs(3);
+const BAR_P99: Duration = Duration::from_secs(10);
+
+struct Options {
+    program: PathBuf,
+    kills: u32,
+    nodes: usize,
+    writers: usize,
+    seed: u64,
+}
+
+/// Runs it; fails when anything acknowledged is lost or writes rest for too long.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let result = Options::parse(arguments).and_then(|options| {
+        println!("failover: seed {}, {} writers, {} nodes", options.seed, options.writers, options.nodes);
+        storm(&options)
+    });
+    match result {
+        Ok(true) => {
+            println!("1 passed, 0 failed");
+            ExitCode::SUCCESS
+        }
+        Ok(false) => {
+            println!("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            println!("failover: {error:#}\n0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Options> {
+        let mut options =
+            Options { program: default_program(), kills: 100, nodes: 3, writers: 16, seed: rand::random() };
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
+            let number =
+                || value.parse::<u64>().with_context(|| format!("{name} needs a number, not {value:?}"));
+            match name.as_str() {
+                "--kills" => options.kills = u32::try_from(number()?)?,
+                "--nodes" => options.nodes = usize::try_from(number()?)?.max(3),
+                "--writers" => options.writers = usize::try_from(number()?)?.max(1),
+                "--seed" => options.seed = number()?,
+                "--program" => options.program = PathBuf::from(value),
+                other => bail!("there is no option {other}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Whether nothing was lost and writes went on soon enough.
+fn storm(options: &Options) -> Result<bool> {
+    let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
+    let mut random = StdRng::seed_from_u64(options.seed);
+    let mut cluster = Cluster::start(&options.program, folder.path(), options.nodes, super::FLAGS)?;
+    let mut admin = Client::connect(cluster.first().driver)?;
+    succeed(&mut admin, "[1,[60,[[14,[\"test\"]],\"crash\"],{\"replicas\":3}]]")?;
+    let mut ledger = Ledger::new(options.writers);
+    let mut pauses = Vec::new();
+    let mut left = options.kills;
+    while left > 0 {
+        let kills = left.min(KILLS_PER_ROUND);
+        left -= kills;
+        let round = Round::new(cluster.driver_ports(), options.writers);
+        thread::scope(|scope| {
+            for (writer, page) in ledger.pages.iter_mut().enumerate() {
+                let (round, seed) = (&round, random.random());
+                scope.spawn(move || write_on(writer, page, round, StdRng::seed_from_u64(seed)));
+            }
+            let result: Result<()> = (0..kills).try_for_each(|_| {
+                pauses.push(one_failover(&mut cluster, &round, &mut random)?);
+                Ok(())
+            });
+            round.over.store(true, Ordering::Release);
+            result
+        })?;
+        if !everything_is_there(&cluster, &ledger)? {
+            return Ok(false);
+        }
+        say_pauses(&mut pauses.clone(), &ledger);
+    }
+    pauses.sort_unstable();
+    Ok(quantile(&pauses, 0.5) <= BAR_P50 && quantile(&pauses, 0.99) <= BAR_P99)
+}
+
+/// What writers and the killer share between two comparisons.
+struct Round {
+    ports: Vec<u16>,
+    writers: usize,
+    over: AtomicBool,
+    // Counts failovers; a writer tells once per failover that it was acknowledged again.
+    failover: AtomicU64,
+    resumed: Mutex<(u64, usize)>,
+    all_resumed: Condvar,
+}
+
+impl Round {
+    fn new(ports: Vec<u16>, writers: usize) -> Round {
+        Round {
+            ports,
+            writers,
+            over: AtomicBool::new(false),
+            failover: AtomicU64::new(0),
+            resumed: Mutex::default(),
+            all_resumed: Condvar::new(),
+        }
+    }
+
+    fn begin(&self) {
+        *self.resumed.lock() = (self.failover.fetch_add(1, Ordering::AcqRel) + 1, 0);
+    }
+
+    /// A write that was begun in `failover` was acknowledged.
+    fn resume(&self, failover: u64) {
+        let mut resumed = self.resumed.lock();
+        if resumed.0 == failover {
+            resumed.1 += 1;
+            if resumed.1 == self.writers {
+                self.all_resumed.notify_all();
+            }
+        }
+    }
+
+    /// Waits until every writer had a write acknowledged that it began after [`Round::begin`].
+    fn wait_until_resumed(&self) -> Result<()> {
+        let deadline = Instant::now() + RESUME_MAX;
+        let mut resumed = self.resumed.lock();
+        while resumed.1 < self.writers {
+            if self.all_resumed.wait_until(&mut resumed, deadline).timed_out() {
+                bail!("after {RESUME_MAX:?} only {} of {} writers go on", resumed.1, self.writers);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One writer: goes on with another node when one is gone, until the round is over.
+fn write_on(writer: usize, page: &mut Page, round: &Round, mut random: StdRng) {
+    let mut told = 0;
+    let mut nth = random.random_range(0..round.ports.len());
+    while !round.over.load(Ordering::Acquire) {
+        // Any other than the one that did not answer.
+        nth = (nth + random.random_range(1..round.ports.len())) % round.ports.len();
+        let Ok(mut client) = Client::connect_for(round.ports[nth], PATIENCE) else {
+            thread::yield_now();
+            continue;
+        };
+        while !round.over.load(Ordering::Acquire) {
+            let failover = round.failover.load(Ordering::Acquire);
+            let (number, acknowledged) = write_one(writer, page, &mut client, &mut random);
+            match acknowledged {
+                Ok(true) if told < failover => {
+                    told = failover;
+                    round.resume(failover);
+                }
+                Ok(true) => {}
+                // It may still come to pass, even after later ones: nothing later may depend on it.
+                Ok(false) => page.documents[number].retired = true,
+                Err(_) => {
+                    page.documents[number].retired = true;
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Kills or stops the node that leads, waits until every writer goes on, and brings it back: how long
+/// the last writer waited.
+fn one_failover(cluster: &mut Cluster, round: &Round, random: &mut StdRng) -> Result<Duration> {
+    let mut admin = Client::connect(cluster.first().driver)?;
+    let leader = leader(&mut admin)?;
+    let hangs = random.random_ratio(1, HANG_RATIO);
+    round.begin();
+    let began = Instant::now();
+    match cluster.pid(leader).filter(|_| hangs) {
+        Some(pid) => signal(pid, "STOP")?,
+        None => cluster.kill(leader)?,
+    }
+    round.wait_until_resumed()?;
+    let pause = began.elapsed();
+    println!("failover:   {} n{leader}: {pause:.2?}", if hangs { "stopped" } else { "killed" });
+    match cluster.pid(leader) {
+        Some(pid) => signal(pid, "CONT")?,
+        None => cluster.start_node(leader)?,
+    }
+    Ok(pause)
+}
+
+/// The node that leads the table, once all replicas are ready.
+fn leader(admin: &mut Client) -> Result<usize> {
+    let table = "[15,[[14,[\"test\"]],\"crash\"]]";
+    let deadline = Instant::now() + RESUME_MAX;
+    loop {
+        let wait = format!("[1,[177,[{table}],{{\"wait_for\":\"all_replicas_ready\",\"timeout\":60}}]]");
+        succeed(admin, &wait)?;
+        let status = admin.ask(&format!("[1,[175,[{table}]]]"))?;
+        let name = status["r"][0]["shards"][0]["primary_replicas"][0].as_str();
+        // Between the two questions it may have changed hands, on a busy machine.
+        match name.and_then(|name| name.strip_prefix('n')?.parse().ok()) {
+            Some(number) => return Ok(number),
+            None if Instant::now() < deadline => {}
+            None => bail!("nobody leads the table: {status}"),
+        }
+    }
+}
+
+fn signal(pid: u32, name: &str) -> Result<()> {
+    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status()?;
+    if !status.success() {
+        bail!("kill -{name} {pid}: {status}");
+    }
+    Ok(())
+}
+
+fn everything_is_there(cluster: &Cluster, ledger: &Ledger) -> Result<bool> {
+    for port in cluster.driver_ports() {
+        let verdict = ledger.check(&mut Client::connect(port)?)?;
+        if verdict.lost + verdict.broken > 0 {
+            println!("failover: port {port}: {} lost, {} broken documents", verdict.lost, verdict.broken);
+            verdict.examples.iter().for_each(|example| println!("failover:   {example}"));
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn say_pauses(pauses: &mut [Duration], ledger: &Ledger) {
+    pauses.sort_unstable();
+    println!(
+        "failover: {} times; every writer goes on after p50 {:.2?}, p99 {:.2?}, max {:.2?}; \
+         {} acknowledged writes over {} documents, 0 lost",
+        pauses.len(),
+        quantile(pauses, 0.5),
+        quantile(pauses, 0.99),
+        quantile(pauses, 1.0),
+        ledger.acknowledged(),
+        ledger.documents(),
+    );
+}
+
+/// The value at `share` of ascending values, rounded up.
+fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let nth = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(nth.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+fn succeed(client: &mut Client, query: &str) -> Result<()> {
+    let answer = client.ask(query)?;
+    if answer["t"] != 1 {
+        bail!("{query} was answered with {answer}");
+    }
+    Ok(())
+}
