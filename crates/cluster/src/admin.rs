@@ -168,6 +168,7 @@ impl Core {
         id: TableId,
         change: &TableChange,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
+        self.assemble_for(id, change)?;
         let _one_at_a_time = io::task::lock(&self.changing);
         let divided = self.divided(id, change)?;
         let outcome = self.change_held(|catalog, draft| {
@@ -208,6 +209,9 @@ impl Core {
 
     /// Divides a table anew at evenly spaced keys; returns whether anything changed.
     pub fn rebalance(&self, id: TableId) -> Result<bool, AdminError> {
+        if self.catalog().table_by_id(id).is_some_and(|handle| handle.shards().len() > 1) {
+            self.assemble(id)?;
+        }
         let _one_at_a_time = io::task::lock(&self.changing);
         let catalog = self.catalog();
         let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };

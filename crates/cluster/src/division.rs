@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long leadership may take to come here before a table is divided.
-const HANDOVER: Duration = Duration::from_secs(5);
+const HANDOVER: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A table whose old shards take no more writes, and what its new ones are to be.
@@ -143,7 +143,7 @@ impl Core {
             built: handle.built_indexes(),
         };
         for shard in handle.shards() {
-            let Some(near) = shard.near() else { return Err(AdminError::SharedShards) };
+            let Some(near) = shard.near() else { return Err(AdminError::NotTogether) };
             near.retire();
             division.retired.push(std::sync::Arc::clone(near));
             if let Err(error) = near.sync().wait() {
@@ -168,7 +168,7 @@ impl Core {
         config: &mut TableConfig,
     ) -> Result<(), AdminError> {
         if config.shards != division.old {
-            return Err(AdminError::SharedShards);
+            return Err(AdminError::NotTogether);
         }
         let own = self.identity.server;
         let mut shards = self.founded(draft, division.starts.clone(), &division.places);
@@ -200,11 +200,11 @@ impl Core {
 
     /// Asks the leader of a shard that has a replica here to hand over, and waits for that.
     fn fetch_lead(&self, shard: &crate::ShardHandle) -> Result<(), AdminError> {
-        let Some(near) = shard.near() else { return Err(AdminError::SharedShards) };
+        let Some(near) = shard.near() else { return Err(AdminError::NotTogether) };
         let deadline = task::now() + HANDOVER;
         while !near.is_leader() {
             if task::now() > deadline {
-                return Err(AdminError::SharedShards);
+                return Err(AdminError::NotTogether);
             }
             if let Some(leader) = shard.lead().leader()
                 && let Some(own) = task::lock(&self.hosted).get(&shard.group()).map(|open| open.own)

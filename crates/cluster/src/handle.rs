@@ -125,6 +125,13 @@ impl ShardHandle {
         &self.0.replicas
     }
 
+    /// Whether a replica on another server may lead, now or before long: there is one, even where the own
+    /// one leads but is on its way out.
+    #[must_use]
+    pub fn may_move(&self) -> bool {
+        self.0.replicas.iter().any(|replica| replica.server != self.0.own)
+    }
+
     /// This node's own replica, whatever its role.
     #[must_use]
     pub fn near(&self) -> Option<&Arc<Shard>> {

@@ -8,6 +8,7 @@
 mod accounts;
 mod admin;
 mod ask;
+mod assemble;
 mod catalog;
 mod catalog_row;
 mod change;

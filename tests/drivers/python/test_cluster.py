@@ -192,6 +192,25 @@ class ThreeServers(unittest.TestCase):
         self.check(writers)
         self.assertEqual(writers.surprises, [])
 
+    def test_a_table_whose_shards_are_on_several_servers_is_divided_and_balanced(self):
+        created = ask(self.first, r.table_create("t", shards=3))
+        places = {shard["primary_replica"] for shard in created["config_changes"][0]["new_val"]["shards"]}
+        self.assertEqual(len(places), 3, "a shard on each server")
+        writers = Writers(self.cluster, "t")
+        for nth, shards in enumerate((2, 5, 1)):
+            writers.progress()
+            change = r.table("t").reconfigure(shards=shards, replicas=1)
+            self.assertEqual(ask(self.cluster.nodes[nth], change)["reconfigured"], 1)
+            ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+            config = ask(self.first, r.table("t").config())
+            self.assertEqual([len(shard["replicas"]) for shard in config["shards"]], [1] * shards)
+            if shards == 5:
+                self.assertEqual(ask(self.first, r.table("t").rebalance())["rebalanced"], 1)
+                ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        writers.progress()
+        self.check(writers)
+        self.assertEqual(writers.surprises, [])
+
     def test_a_server_joins_takes_replicas_and_is_removed_for_good(self):
         self.replicated()
         writers = Writers(self.cluster, "t")

@@ -92,8 +92,7 @@ impl Session {
         let key = PrimaryKey::encode(&key).ok()?;
         match self.service.leader(table.shard(&key))? {
             Site::Near(shard) => {
-                let has_others = table.shard(&key).replicas().len() > 1;
-                let again = has_others.then(|| Again::new(self, query));
+                let again = table.shard(&key).may_move().then(|| Again::new(self, query));
                 self.propose(table, shard, &key, &edit, &options, result, again)
             }
             Site::Far(server) => {

@@ -253,7 +253,7 @@ impl<'a> Driver<'a> {
         let durability = self.options.durability.unwrap_or(handle.config.durability);
         let hook = handle.config.write_hook.as_ref().filter(|_| !self.options.ignore_hook);
         let env = self.cx.closed_env();
-        let may_move = !self.cx.served && handle.config.shards.iter().any(|shard| shard.replicas.len() > 1);
+        let may_move = !self.cx.served && handle.shards().iter().any(ShardHandle::may_move);
         let mut moved = Vec::new();
         for indexes in indexes.chunks(ENTRY_ROWS_MAX) {
             let keys: Vec<PrimaryKey> = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
