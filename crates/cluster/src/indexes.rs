@@ -12,8 +12,9 @@ use storage::TableId;
 use crate::catalog_row::CatalogRow;
 use crate::error::IndexName;
 use crate::index_config::{IndexConfig, TableIndexes};
+use crate::leaders::Led;
 use crate::node::Core;
-use crate::{AdminError, TableHandle};
+use crate::{AdminError, ShardHandle, TableHandle};
 
 /// How far an index is built in the whole table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,33 +26,43 @@ pub enum IndexProgress {
 }
 
 impl TableHandle {
-    /// The indexes that are built in all shards.
+    /// The indexes that are built in all shards; for a table all of whose shards are here.
     pub(crate) fn built_indexes(&self) -> Vec<IndexId> {
         let ids = self.config.indexes.list.iter().map(|index| index.id);
         ids.filter(|index| self.index_progress(*index) == IndexProgress::Ready).collect()
     }
 
-    /// How far an index is built in all shards.
+    /// How far an index is built in the shards that are here.
     #[must_use]
     pub fn index_progress(&self, index: IndexId) -> IndexProgress {
-        let (mut done, mut all, mut ready) = (0, 0, true);
-        for shard in self.shards().iter().filter_map(|shard| shard.near()) {
-            let rows = shard.count();
-            match shard.index_build(index) {
-                IndexBuild::Ready => done += rows,
-                IndexBuild::Under { rows: looked_at, .. } => {
-                    ready = false;
-                    done += looked_at.min(rows);
-                }
+        let near = self.shards().iter().filter_map(|shard| shard.near());
+        progress(near.map(|shard| Some((shard.count(), shard.index_build(index)))))
+    }
+}
+
+/// What the shards say together, of which each tells its rows and how far it is; nothing is known of
+/// those without a leader.
+fn progress(shards: impl Iterator<Item = Option<(u64, IndexBuild)>>) -> IndexProgress {
+    let (mut done, mut all, mut ready) = (0, 0, true);
+    for shard in shards {
+        let Some((rows, build)) = shard else {
+            ready = false;
+            continue;
+        };
+        match build {
+            IndexBuild::Ready => done += rows,
+            IndexBuild::Under { rows: looked_at, .. } => {
+                ready = false;
+                done += looked_at.min(rows);
             }
-            all += rows;
         }
-        match ready {
-            true => IndexProgress::Ready,
-            false if all == 0 => IndexProgress::Under(0.0),
-            #[allow(clippy::cast_precision_loss)] // a share needs no last digit
-            false => IndexProgress::Under(done as f64 / all as f64),
-        }
+        all += rows;
+    }
+    match ready {
+        true => IndexProgress::Ready,
+        false if all == 0 => IndexProgress::Under(0.0),
+        #[allow(clippy::cast_precision_loss)] // a share needs no last digit
+        false => IndexProgress::Under(done as f64 / all as f64),
     }
 }
 
@@ -77,6 +88,20 @@ pub enum Overwrite {
 }
 
 impl Core {
+    /// How far each of `indexes` is built in all shards of a table, wherever they are. Asks their leaders.
+    #[must_use]
+    pub fn index_progress(&self, table: &TableHandle, indexes: &[IndexId]) -> Vec<IndexProgress> {
+        let shards: Vec<&ShardHandle> = table.shards().iter().collect();
+        let led = self.ask_leaders(&shards);
+        let build = |led: &Option<Led>, index: IndexId| {
+            let (_, state) = led.as_ref()?;
+            // A leader that has not heard of it yet has looked at nothing.
+            let build = state.builds.iter().find(|(known, _)| *known == index)?.1.clone();
+            Some((state.rows, build))
+        };
+        indexes.iter().map(|index| progress(led.iter().map(|led| build(led, *index)))).collect()
+    }
+
     /// Creates an index. An [`crate::IndexWork`] builds it.
     pub fn create_index(
         &self,

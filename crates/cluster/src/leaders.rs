@@ -4,10 +4,9 @@
 use std::time::Duration;
 
 use io::task;
-use log::PeerId;
 
 use crate::node::Core;
-use crate::question::{Question, StateAnswer};
+use crate::question::{GroupState, Question, StateAnswer};
 use crate::{ServerId, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.
@@ -17,8 +16,8 @@ const HOPS: usize = 3;
 /// Questions under way at once. Each keeps a thread of the server that answers.
 const AT_ONCE: usize = 32;
 
-/// The server that leads a shard, and the replicas that are ready.
-pub(crate) type Led = (ServerId, Vec<PeerId>);
+/// The server that leads a shard, and what it knows.
+pub(crate) type Led = (ServerId, GroupState);
 
 /// A shard whose leader is looked for.
 struct Search<'a> {
@@ -33,7 +32,7 @@ impl Core {
     pub(crate) fn ask_leaders(&self, handles: &[&ShardHandle]) -> Vec<Option<Led>> {
         let own = self.identity.server;
         let search = |handle: &&'_ ShardHandle| match self.state_here(handle.group()) {
-            StateAnswer::Ready(ready) => Some((own, ready)),
+            StateAnswer::Led(state) => Some((own, state)),
             StateAnswer::Elsewhere(_) => None,
         };
         let mut searches: Vec<Search<'_>> = handles
@@ -70,11 +69,11 @@ impl Core {
         while let Ok((place, server, answer)) = answers.recv() {
             let search = &mut *searches[place];
             match answer.ok().and_then(StateAnswer::decode) {
-                Some(StateAnswer::Ready(ready)) => {
+                Some(StateAnswer::Led(state)) => {
                     if search.handle.near().is_none() {
                         search.handle.lead().set(Some(server));
                     }
-                    search.led = Some((server, ready));
+                    search.led = Some((server, state));
                 }
                 Some(StateAnswer::Elsewhere(leader)) => search.hint = leader,
                 None => search.hint = None,

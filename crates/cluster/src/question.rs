@@ -13,7 +13,7 @@ pub(crate) const FOR_CLUSTER: u8 = 0;
 /// The same, for the questions of queries.
 pub(crate) const FOR_QUERIES: u8 = 1;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// A question about the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -236,30 +236,50 @@ impl CopyAnswer {
         bytes.put_u64_le(self.rows);
         put(&mut bytes, &self.origin);
         put(&mut bytes, &self.progress);
-        for (index, build) in &self.builds {
-            bytes.put_u32_le(index.0);
-            put(&mut bytes, &build.encode());
-        }
+        put_builds(&mut bytes, &self.builds);
         bytes.freeze()
     }
 
     pub(crate) fn decode(mut bytes: Bytes) -> Option<CopyAnswer> {
         let (copy, rows) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
         let (origin, progress) = (take(&mut bytes)?, take(&mut bytes)?);
-        let mut builds = Vec::new();
-        while !bytes.is_empty() {
-            let index = IndexId(take_u32(&mut bytes)?);
-            builds.push((index, IndexBuild::decode(&take(&mut bytes)?)?));
-        }
-        Some(CopyAnswer { copy, rows, origin, progress, builds })
+        Some(CopyAnswer { copy, rows, origin, progress, builds: take_builds(bytes)? })
     }
 }
 
-/// What came of [`Question::State`]: who leads, when it is another; else the replicas that are ready.
+fn put_builds(bytes: &mut BytesMut, builds: &[(IndexId, IndexBuild)]) {
+    for (index, build) in builds {
+        bytes.put_u32_le(index.0);
+        put(bytes, &build.encode());
+    }
+}
+
+/// All that is left.
+fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
+    let mut builds = Vec::new();
+    while !bytes.is_empty() {
+        let index = IndexId(take_u32(&mut bytes)?);
+        builds.push((index, IndexBuild::decode(&take(&mut bytes)?)?));
+    }
+    Some(builds)
+}
+
+/// What came of [`Question::State`]: who leads, when it is another; else how the group is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StateAnswer {
     Elsewhere(Option<ServerId>),
-    Ready(Vec<PeerId>),
+    Led(GroupState),
+}
+
+/// What the leader of a group knows of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupState {
+    /// The replicas that are ready.
+    pub(crate) ready: Vec<PeerId>,
+    /// How many rows there are.
+    pub(crate) rows: u64,
+    /// How far each index is built.
+    pub(crate) builds: Vec<(IndexId, IndexBuild)>,
 }
 
 impl StateAnswer {
@@ -272,9 +292,12 @@ impl StateAnswer {
                     leader.map(|leader| leader.0.into_bytes()).as_ref().map_or(&[][..], |id| &id[..]),
                 );
             }
-            StateAnswer::Ready(peers) => {
+            StateAnswer::Led(GroupState { ready, rows, builds }) => {
                 bytes.put_u8(1);
-                peers.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+                bytes.put_u32_le(ready.len() as u32);
+                ready.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+                bytes.put_u64_le(*rows);
+                put_builds(&mut bytes, builds);
             }
         }
         bytes.freeze()
@@ -285,11 +308,12 @@ impl StateAnswer {
             0 if bytes.is_empty() => Some(StateAnswer::Elsewhere(None)),
             0 => Some(StateAnswer::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
             1 => {
-                let mut peers = Vec::new();
-                while !bytes.is_empty() {
-                    peers.push(PeerId(take_u64(&mut bytes)?));
+                let mut ready = Vec::new();
+                for _ in 0..take_u32(&mut bytes)? {
+                    ready.push(PeerId(take_u64(&mut bytes)?));
                 }
-                Some(StateAnswer::Ready(peers))
+                let (rows, builds) = (take_u64(&mut bytes)?, take_builds(bytes)?);
+                Some(StateAnswer::Led(GroupState { ready, rows, builds }))
             }
             _ => None,
         }
@@ -417,7 +441,12 @@ mod tests {
         for state in [
             StateAnswer::Elsewhere(None),
             StateAnswer::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
-            StateAnswer::Ready(vec![PeerId(3), PeerId(4)]),
+            StateAnswer::Led(GroupState::default()),
+            StateAnswer::Led(GroupState {
+                ready: vec![PeerId(3), PeerId(4)],
+                rows: 5,
+                builds: vec![(IndexId(1), IndexBuild::Ready)],
+            }),
         ] {
             assert_eq!(StateAnswer::decode(state.encode()), Some(state));
         }

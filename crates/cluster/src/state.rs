@@ -5,7 +5,7 @@ use log::{GroupId, Lsn, Role};
 use crate::leaders::Led;
 use crate::news::News;
 use crate::node::Core;
-use crate::question::StateAnswer;
+use crate::question::{GroupState, StateAnswer};
 use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
 
 /// A replica this close to the end of the log is ready.
@@ -132,7 +132,7 @@ impl Core {
 
     fn shard_state(&self, config: &ShardConfig, led: Option<Led>) -> ShardState {
         let (leader, ready) = match led {
-            Some((leader, ready)) => (Some(leader), ready),
+            Some((leader, state)) => (Some(leader), state.ready),
             None => (None, Vec::new()),
         };
         let voters = || config.replicas.iter().filter(|replica| replica.voting);
@@ -156,12 +156,9 @@ impl Core {
     /// What this node knows of a group's replicas.
     pub(crate) fn state_here(&self, group: GroupId) -> StateAnswer {
         let elsewhere = || StateAnswer::Elsewhere(self.post.lead(group).leader());
-        let leads = self.shard_of(group).is_some_and(|shard| shard.is_leader());
-        if !leads {
-            return match self.shard_of(group) {
-                Some(_) => elsewhere(),
-                None => StateAnswer::Elsewhere(None),
-            };
+        let Some(shard) = self.shard_of(group) else { return StateAnswer::Elsewhere(None) };
+        if !shard.is_leader() {
+            return elsewhere();
         }
         let Ok(status) = self.log.group_status(group) else { return elsewhere() };
         if !matches!(status.role, Role::Leader { .. }) {
@@ -171,6 +168,9 @@ impl Core {
             .peers
             .iter()
             .filter(|peer| peer.active && peer.matched > Lsn(0) && peer.matched.0 + CLOSE >= status.last.0);
-        StateAnswer::Ready(std::iter::once(status.own).chain(close.map(|peer| peer.peer)).collect())
+        let ready = std::iter::once(status.own).chain(close.map(|peer| peer.peer)).collect();
+        let build = |index: &std::sync::Arc<shard::IndexDef>| (index.id(), shard.index_build(index.id()));
+        let builds = shard.indexes().iter().map(build).collect();
+        StateAnswer::Led(GroupState { ready, rows: shard.count(), builds })
     }
 }

@@ -211,6 +211,20 @@ class ThreeServers(unittest.TestCase):
         self.check(writers)
         self.assertEqual(writers.surprises, [])
 
+    def test_an_index_is_ready_when_it_is_ready_on_every_server(self):
+        ask(self.first, r.table_create("t", shards=3))
+        rows = 3000
+        ask(self.first, r.table("t").insert(r.range(rows).map(lambda n: {"n": n}).coerce_to("array")))
+        proxy = Proxy("--join", f"127.0.0.1:{self.first.cluster_port}").start()
+        self.addCleanup(proxy.remove)
+        for nth, node in enumerate([*self.cluster.nodes, proxy] * 2):
+            name = f"n{nth}"
+            with connect(node) as connection:
+                r.table("t").index_create(name, r.row["n"].add(nth)).run(connection)
+                r.table("t").index_wait(name).run(connection)
+                found = r.table("t").between(r.minval, r.maxval, index=name).count().run(connection)
+                self.assertEqual(found, rows)
+
     def test_a_server_joins_takes_replicas_and_is_removed_for_good(self):
         self.replicated()
         writers = Writers(self.cluster, "t")

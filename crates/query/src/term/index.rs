@@ -177,14 +177,13 @@ fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum,
     if let Some(missing) = names.iter().find(|name| indexes.find(name).is_none()) {
         return Err(table.index_missing(missing));
     }
-    let (mut rows, mut all_ready) = (Vec::new(), true);
-    for index in indexes.all() {
-        if names.is_empty() || names.contains(&index.name) {
-            let progress = stored.handle.index_progress(index.id);
-            all_ready &= progress == IndexProgress::Ready;
-            rows.push(status(index, progress));
-        }
-    }
+    let is_asked_for = |index: &&IndexConfig| names.is_empty() || names.contains(&index.name);
+    let asked_for: Vec<&IndexConfig> = indexes.all().into_iter().filter(is_asked_for).collect();
+    let ids: Vec<_> = asked_for.iter().map(|index| index.id).collect();
+    let progress = cx.node().index_progress(&stored.handle, &ids);
+    let all_ready = progress.iter().all(|progress| *progress == IndexProgress::Ready);
+    let rows: Vec<Datum> =
+        asked_for.into_iter().zip(progress).map(|(index, progress)| status(index, progress)).collect();
     Ok((rows.into(), all_ready))
 }
 
