@@ -4,6 +4,7 @@
 //!
 //! - [`Datum`], [`Object`], [`Array`], [`Time`]: the value; cheap to clone, lazy when stored
 //! - [`json`]: text to values; [`Datum::write_json`], [`Datum::pretty`]: values to text
+//! - [`Scalar`]: a simple value read where it stands in a row
 //! - [`pseudo`]: times, binaries, shapes and literals as `$reql_type$` objects
 //! - [`row`]: the bytes of a stored row; [`key`]: the bytes of a key, in the order of values
 
@@ -28,6 +29,7 @@ mod ptype;
 mod raw;
 mod reader;
 pub mod row;
+mod scalar;
 mod size;
 mod splice;
 mod time;
@@ -42,6 +44,7 @@ pub use kind::Kind;
 pub use number::format_number;
 pub use object::ObjectBuilder;
 pub use row::CorruptRow;
+pub use scalar::Scalar;
 pub use time::Time;
 pub use utf8::text_from_bytes;
 pub use value::{Array, Datum, Object};

@@ -3,7 +3,7 @@
 
 use crate::layout::{CODEC_PLAIN, HEADER_BYTES, Keys, Layout, Span, VERSION, is_row, seal, text_of};
 use crate::value::Repr;
-use crate::{Bytes, Datum, Object, Text, escape};
+use crate::{Bytes, Datum, Object, Text, escape, raw};
 
 /// Why bytes are not a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,6 +71,11 @@ pub fn stored(object: &Object) -> Option<&Bytes> {
 
 /// The row in `bytes`, left as text. Checks the checksum and the lengths, and nothing else.
 pub fn decode(bytes: Bytes) -> Result<Object, CorruptRow> {
+    check(&bytes)?;
+    Ok(Object(Repr::Raw(bytes)))
+}
+
+fn check(bytes: &[u8]) -> Result<Layout<'_>, CorruptRow> {
     let length = CorruptRow::Length { found: bytes.len() };
     let header = bytes.get(..HEADER_BYTES).ok_or(length)?;
     if header[0] != VERSION {
@@ -85,8 +90,45 @@ pub fn decode(bytes: Bytes) -> Result<Object, CorruptRow> {
     if header[1] != CODEC_PLAIN {
         return Err(CorruptRow::UnknownCodec { found: header[1] });
     }
-    Layout::of(&bytes).ok_or(length)?;
-    Ok(Object(Repr::Raw(bytes)))
+    Layout::of(bytes).ok_or(length)
+}
+
+/// A row that is looked at where it lies: nothing is copied.
+#[derive(Clone, Copy)]
+pub struct RowView<'a> {
+    bytes: &'a [u8],
+    layout: Layout<'a>,
+}
+
+impl<'a> RowView<'a> {
+    /// The row in `bytes`, checked as [`decode`] checks it.
+    pub fn new(bytes: &'a [u8]) -> Result<RowView<'a>, CorruptRow> {
+        Ok(RowView { bytes, layout: check(bytes)? })
+    }
+
+    /// A copy of the row, left as text.
+    #[must_use]
+    pub fn to_object(&self) -> Object {
+        Object(Repr::Raw(Bytes::copy_from_slice(self.bytes)))
+    }
+
+    /// The canonical JSON text of the field `name`, if there is one. `guess` is where the field was
+    /// among those of the last row, and becomes where it is in this one: rows are often alike.
+    #[must_use]
+    #[inline]
+    pub fn field(&self, name: &str, guess: &mut usize) -> Option<&'a [u8]> {
+        if self.layout.escaped_keys {
+            return self.bytes.get(raw::find(self.bytes, name)?);
+        }
+        let is_it = |span: Span| self.layout.key(span) == Some(name.as_bytes());
+        let mut span = self.layout.span(*guess).filter(|span| *guess < self.layout.count && is_it(*span));
+        if span.is_none() {
+            let found = self.layout.lower_bound(name.as_bytes())?;
+            span = self.layout.span(found).filter(|span| found < self.layout.count && is_it(*span));
+            *guess = found;
+        }
+        self.layout.text.get(span?.value_start..self.layout.value_end(*guess)?)
+    }
 }
 
 /// The canonical JSON text of a row that `decode` accepts; empty for other bytes.

@@ -17,10 +17,11 @@ use reql::{Pipeline, Tally};
 use shard::ReadError;
 use storage::Direction;
 
-use crate::context::{Cx, Seen};
+use crate::context::Cx;
 use crate::failure::read_failed;
 use crate::far::{FarTally, Patience, Site, fresh, unreadable};
 use crate::order::KeyOrder;
+use crate::piece;
 use crate::stream::{Found, IndexPart, OrderSeen, Pipe, RowPart, RowSource, Source, plan};
 use crate::table::StoredTable;
 
@@ -107,7 +108,7 @@ impl Local for RowPart {
         let direction = order.direction();
         let pieces = pieces(cx, parts, direction)?;
         let (shared, shared_work) = (cx.shared()?, work.clone());
-        let scan = move |piece: RowPart| scan_piece(&shared, &piece, direction, &shared_work);
+        let scan = move |piece: RowPart| piece::scan(&shared, &piece, direction, &shared_work);
         merged(cx, work, cx.service.pool.map(pieces, scan))
     }
 
@@ -387,38 +388,6 @@ fn cut(part: RowPart, most: usize, direction: Direction) -> Result<Vec<RowPart>,
     let snapshot = part.snapshot;
     let piece = |range| RowPart { snapshot: snapshot.clone(), range, whole: false };
     Ok(ranges.into_iter().map(piece).collect())
-}
-
-fn scan_piece(
-    cx: &Cx,
-    piece: &RowPart,
-    direction: Direction,
-    pipeline: &Pipeline,
-) -> Result<Tally, EvalError> {
-    let env = cx.closed_env();
-    let mut tally = pipeline.start();
-    let (seen, started, mut rows) = (Seen::of(cx), cx.node().clock().now(), 0);
-    let mut scan = piece.snapshot.scan(&piece.range, direction).to_the_end();
-    let mut used = None;
-    loop {
-        let next = match used.take() {
-            Some(used) => scan.next_batch_after(used),
-            None => scan.next_batch(),
-        };
-        let Some(batch) = next.map_err(|error| read_failed(&error))? else {
-            if let Some(trace) = &cx.trace {
-                trace.piece(cx.since(started), rows);
-            }
-            return Ok(tally);
-        };
-        for i in 0..batch.len() {
-            let row = batch.object(i).map_err(|error| read_failed(&error))?;
-            push(pipeline, &mut tally, Datum::Object(row), &env)?;
-        }
-        rows += batch.len() as u64;
-        seen.rows(batch.len());
-        used = Some(batch);
-    }
 }
 
 fn push(pipeline: &Pipeline, tally: &mut Tally, row: Datum, env: &Env<'_>) -> Result<(), EvalError> {

@@ -39,6 +39,7 @@ mod links;
 mod log_book;
 mod names;
 mod order;
+mod piece;
 mod point;
 mod pool;
 mod profile;

@@ -6,7 +6,8 @@
 //!
 //! Sequence terms are made into an [`Operation`] of their arguments, which works on arrays, on
 //! streams ([`stream`]) and, taken apart into [`Transform`]s, a [`GroupBy`] and a [`Terminal`], in
-//! a [`Pipeline`] where the rows are, which may be another node ([`travel`]).
+//! a [`Pipeline`] where the rows are, which may be another node ([`travel`]). What a pipeline asks of
+//! plain fields is found in the stored bytes ([`Direct`]).
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ pub mod args;
 mod backtrace;
 mod closure;
 mod deep;
+mod direct;
 mod env;
 mod error;
 mod eval;
@@ -41,6 +43,7 @@ pub mod wire;
 pub use args::{Arg, Args};
 pub use backtrace::{Backtrace, Frame};
 pub use closure::{Answer, Closure, Run};
+pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{

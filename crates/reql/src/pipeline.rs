@@ -53,7 +53,19 @@ impl Pipeline {
 
     /// Takes one item of the source through everything.
     pub fn push(&self, tally: &mut Tally, item: Datum, env: &Env<'_>) -> Result<(), EvalError> {
-        transform::run(&self.steps, item, env, &mut |item| {
+        self.push_from(0, tally, item, env)
+    }
+
+    /// Takes one item that has taken the steps before `first` through everything else.
+    pub fn push_from(
+        &self,
+        first: usize,
+        tally: &mut Tally,
+        item: Datum,
+        env: &Env<'_>,
+    ) -> Result<(), EvalError> {
+        let steps = self.steps.get(first..).unwrap_or_default();
+        transform::run(steps, item, env, &mut |item| {
             match tally {
                 Tally::Whole(partial) => {
                     self.terminal.add(partial, item, env)?;
@@ -163,7 +175,8 @@ impl Pipeline {
     }
 }
 
-fn check_groups(count: usize, env: &Env<'_>) -> Result<(), EvalError> {
+/// Fails if there may not be `count` groups.
+pub(crate) fn check_groups(count: usize, env: &Env<'_>) -> Result<(), EvalError> {
     if count > env.array_limit {
         let limit = env.array_limit;
         return Err(EvalError::resource(format!("Too many groups (> {limit}).")));

@@ -1,5 +1,7 @@
 //! Reading many rows in the order of their keys.
 
+use bytes::Bytes;
+use datum::row::RowView;
 use datum::{Object, PrimaryKey};
 use engine::Scan;
 
@@ -18,6 +20,8 @@ pub struct RowScan {
     table: TableId,
     block_bytes: usize,
     rows_left: usize,
+    // Bytes of a row and its key in the last batch; zero before it.
+    row_bytes: usize,
     // The batch that `next` hands out of, and how many rows it has given.
     batch: Option<RowBatch>,
     given: usize,
@@ -25,7 +29,8 @@ pub struct RowScan {
 
 impl RowScan {
     pub(crate) fn new(scan: Box<dyn Scan>, table: TableId) -> RowScan {
-        RowScan { scan, table, block_bytes: BLOCK_BYTES_MIN, rows_left: usize::MAX, batch: None, given: 0 }
+        let (block_bytes, rows_left) = (BLOCK_BYTES_MIN, usize::MAX);
+        RowScan { scan, table, block_bytes, rows_left, row_bytes: 0, batch: None, given: 0 }
     }
 
     /// Asks for full blocks from the start, because all rows will be read.
@@ -47,13 +52,13 @@ impl RowScan {
     ///
     /// Not to be mixed with [`RowScan::next`], which has rows in hand.
     pub fn next_batch(&mut self) -> Result<Option<RowBatch>, ReadError> {
-        let filling = Filling::new(self.table, self.block_bytes);
+        let filling = Filling::new(self.table, self.next_block_bytes());
         self.fill(filling)
     }
 
     /// The rows after `used`, in its memory if no row of it is held any longer.
     pub fn next_batch_after(&mut self, used: RowBatch) -> Result<Option<RowBatch>, ReadError> {
-        let filling = Filling::in_place_of(used, self.block_bytes);
+        let filling = Filling::in_place_of(used, self.next_block_bytes());
         self.fill(filling)
     }
 
@@ -72,8 +77,32 @@ impl RowScan {
         batch.row(self.given - 1).map(Some)
     }
 
+    /// The next row where it lies, its checksum verified, or `None` at the end.
+    ///
+    /// Not to be mixed with the others, which read ahead.
+    pub fn next_view(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
+        if self.rows_left == 0 {
+            return Ok(None);
+        }
+        self.rows_left -= 1;
+        let Some((key, row)) = self.scan.next()? else { return Ok(None) };
+        let corrupt = |cause| {
+            let key = PrimaryKey(Bytes::copy_from_slice(&key[TableId::BYTES..]));
+            ReadError::Corrupt { table: self.table, key, cause }
+        };
+        RowView::new(row).map(Some).map_err(corrupt)
+    }
+
+    /// Room for the rows that are still wanted, if that is known, and never more than a block.
+    fn next_block_bytes(&self) -> usize {
+        match (self.rows_left, self.row_bytes) {
+            (usize::MAX, _) | (_, 0) => self.block_bytes,
+            (left, each) => left.saturating_mul(each + each / 4).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX),
+        }
+    }
+
     fn fill(&mut self, mut filling: Filling) -> Result<Option<RowBatch>, ReadError> {
-        let limit_bytes = self.block_bytes;
+        let limit_bytes = self.next_block_bytes();
         self.block_bytes = (self.block_bytes * 4).min(BLOCK_BYTES_MAX);
         while self.rows_left > 0 {
             let Some((key, row)) = self.scan.next()? else { break };
@@ -85,6 +114,7 @@ impl RowScan {
             }
         }
         let batch = filling.finish();
+        self.row_bytes = batch.bytes().checked_div(batch.len()).unwrap_or_default();
         Ok((!batch.is_empty()).then_some(batch))
     }
 }

@@ -115,11 +115,12 @@ impl Scan for RocksScan {
             (Step::Onward, Direction::Descending) => self.iterator.prev(),
         }
         self.step = Step::Onward;
-        if self.iterator.valid() {
-            let key = self.iterator.key().unwrap_or_default();
-            if self.within.as_ref().is_none_or(|within| within.contains(key)) {
-                return Ok(self.iterator.item());
-            }
+        let belongs = match &self.within {
+            None => self.iterator.valid(),
+            Some(within) => self.iterator.key().is_some_and(|key| within.contains(key)),
+        };
+        if belongs {
+            return Ok(self.iterator.item());
         }
         self.step = Step::Ended;
         self.iterator.status()?;

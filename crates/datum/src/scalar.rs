@@ -1,0 +1,139 @@
+//! Values that are looked at where they stand in a stored row: no memory of their own, no counts
+//! of references.
+
+use std::cmp::Ordering;
+
+use crate::number::read_number;
+use crate::order::cmp_numbers;
+use crate::{Datum, Kind};
+
+/// A null, truth value, number or text that is borrowed.
+#[derive(Clone, Copy, Debug)]
+pub enum Scalar<'a> {
+    /// The absent value.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A finite IEEE double.
+    Number(f64),
+    /// The UTF-8 bytes of a text.
+    Text(&'a [u8]),
+}
+
+impl<'a> Scalar<'a> {
+    /// The value that canonical JSON text is, unless it is of another kind or a text with escapes.
+    #[must_use]
+    #[inline]
+    pub fn of_json(json: &'a [u8]) -> Option<Scalar<'a>> {
+        match json {
+            [b'"', plain @ .., b'"'] => {
+                (memchr::memchr(b'\\', plain).is_none()).then_some(Scalar::Text(plain))
+            }
+            [b'-' | b'0'..=b'9', ..] => number(json).map(Scalar::Number),
+            b"true" => Some(Scalar::Bool(true)),
+            b"false" => Some(Scalar::Bool(false)),
+            b"null" => Some(Scalar::Null),
+            _ => None,
+        }
+    }
+
+    /// The value of `datum`, unless it is of another kind.
+    #[must_use]
+    #[inline]
+    pub fn of_datum(datum: &'a Datum) -> Option<Scalar<'a>> {
+        match datum {
+            Datum::Null => Some(Scalar::Null),
+            Datum::Bool(value) => Some(Scalar::Bool(*value)),
+            Datum::Number(number) => Some(Scalar::Number(*number)),
+            Datum::String(text) => Some(Scalar::Text(text.as_bytes())),
+            _ => None,
+        }
+    }
+
+    /// Only `false` and `null` are false.
+    #[must_use]
+    #[inline]
+    pub fn is_truthy(self) -> bool {
+        !matches!(self, Scalar::Null | Scalar::Bool(false))
+    }
+
+    /// The order of [`Datum`]s.
+    #[must_use]
+    #[inline]
+    pub fn compare(self, other: Scalar<'_>) -> Ordering {
+        match (self, other) {
+            (Scalar::Number(a), Scalar::Number(b)) => cmp_numbers(a, b),
+            (Scalar::Text(a), Scalar::Text(b)) => a.cmp(b),
+            (Scalar::Bool(a), Scalar::Bool(b)) => a.cmp(&b),
+            (a, b) => a.kind().cmp(&b.kind()),
+        }
+    }
+
+    fn kind(self) -> Kind {
+        match self {
+            Scalar::Null => Kind::Null,
+            Scalar::Bool(_) => Kind::Bool,
+            Scalar::Number(_) => Kind::Number,
+            Scalar::Text(_) => Kind::String,
+        }
+    }
+}
+
+/// Digits that are surely an integer without loss.
+const PLAIN_DIGITS_MAX: usize = 15;
+
+#[inline]
+fn number(json: &[u8]) -> Option<f64> {
+    if json.len() <= PLAIN_DIGITS_MAX && json.iter().all(u8::is_ascii_digit) {
+        let value = json.iter().fold(0_u64, |value, digit| value * 10 + u64::from(digit - b'0'));
+        return Some(value as f64);
+    }
+    let text = std::str::from_utf8(json).ok()?;
+    read_number(text).ok().filter(|(_, length)| *length == json.len()).map(|(value, _)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    const TEXTS: [&str; 16] = [
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0.0",
+        "7",
+        "-7",
+        "1.5",
+        "1e300",
+        "123456789012345",
+        "9007199254740992",
+        "-1e-7",
+        r#""""#,
+        r#""a""#,
+        r#""ab""#,
+        r#""é""#,
+    ];
+
+    #[test]
+    fn scalars_are_ordered_and_true_as_datums_are() {
+        let datums: Vec<Datum> = TEXTS.iter().map(|t| json::parse(t.as_bytes()).unwrap()).collect();
+        for (text, datum) in TEXTS.iter().zip(&datums) {
+            let scalar = Scalar::of_json(text.as_bytes()).unwrap();
+            assert_eq!(scalar.is_truthy(), datum.is_truthy(), "{text}");
+            for other in &datums {
+                let compared = scalar.compare(Scalar::of_datum(other).unwrap());
+                assert_eq!(compared, datum.cmp(other), "{text} and {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_values_are_not_scalars() {
+        for text in ["[]", "{}", r#""a\n""#, "", "1x", "-", "\""] {
+            assert!(Scalar::of_json(text.as_bytes()).is_none(), "{text}");
+        }
+        assert!(Scalar::of_datum(&Datum::empty_array()).is_none());
+    }
+}

@@ -1,0 +1,217 @@
+//! Functions of a row that need no more than its plain fields.
+
+use std::cmp::Ordering;
+
+use datum::row::RowView;
+use datum::{Datum, Object, Scalar, Text, pseudo};
+use memchr::memmem;
+
+use crate::closure::Closure;
+use crate::env::Env;
+use crate::signature::Op;
+use crate::term::{Call, Term};
+
+/// What a function is called with.
+#[derive(Clone, Copy)]
+pub(super) enum Item<'a> {
+    Row(RowView<'a>),
+    Value(Scalar<'a>),
+}
+
+/// Why there is no value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// A field is missing: an error of non-existence.
+    Missing,
+    /// Another error, or a value that is not plain.
+    NotPlain,
+}
+
+/// A function of an item. Its parts are evaluated in the order in which the evaluator does it, so
+/// that the first to stop is the first there.
+pub(super) enum Expr {
+    Constant(Datum),
+    Item,
+    /// The field, and where it was among those of the last row.
+    Field(Text, usize),
+    Compare(Op, Box<[Expr; 2]>),
+    /// `and`, `or`: whether a true value decides, and the values.
+    Logic(bool, Vec<Expr>),
+    Not(Box<Expr>),
+    Arithmetic(fn(f64, f64) -> f64, Box<[Expr; 2]>),
+    Default(Box<[Expr; 2]>),
+    /// How many pieces a text has between separators, at most so many.
+    Pieces(Box<Expr>, Text, usize),
+}
+
+impl Expr {
+    pub(super) fn item() -> Expr {
+        Expr::Item
+    }
+
+    pub(super) fn field(name: Text) -> Expr {
+        Expr::Field(name, 0)
+    }
+
+    /// The function, if it is plain. Its parameter may be a row or a value.
+    pub(super) fn of_closure(closure: &Closure, env: &Env<'_>) -> Option<Expr> {
+        if closure.as_foreign().is_some() || closure.func.params.len() != 1 {
+            return None;
+        }
+        Maker { closure, env }.term(&closure.func.body, DEPTH_MAX)
+    }
+
+    /// Whether the item has every member of an object of plain values.
+    pub(super) fn of_pattern(pattern: &Object) -> Option<Expr> {
+        if pseudo::is_literal(pattern) {
+            return None;
+        }
+        let member = |(name, wanted): (Text, Datum)| {
+            Scalar::of_datum(&wanted)?;
+            Some(Expr::Compare(Op::Eq, Box::new([Expr::field(name), Expr::Constant(wanted)])))
+        };
+        pattern.iter().map(member).collect::<Option<Vec<_>>>().map(|members| Expr::Logic(false, members))
+    }
+
+    /// The value for `item`.
+    pub(super) fn eval<'a>(&'a mut self, item: Item<'a>) -> Result<Scalar<'a>, Stop> {
+        match self {
+            Expr::Constant(datum) => Scalar::of_datum(datum).ok_or(Stop::NotPlain),
+            Expr::Item => match item {
+                Item::Value(value) => Ok(value),
+                Item::Row(_) => Err(Stop::NotPlain),
+            },
+            Expr::Field(name, guess) => match item {
+                Item::Row(row) => {
+                    let json = row.field(name, guess).ok_or(Stop::Missing)?;
+                    Scalar::of_json(json).ok_or(Stop::NotPlain)
+                }
+                Item::Value(_) => Err(Stop::NotPlain),
+            },
+            Expr::Compare(op, sides) => {
+                let [a, b] = &mut **sides;
+                let order = a.eval(item)?.compare(b.eval(item)?);
+                Ok(Scalar::Bool(holds(*op, order)))
+            }
+            Expr::Logic(decides, values) => {
+                let mut last = Scalar::Bool(!*decides);
+                for value in values {
+                    last = value.eval(item)?;
+                    if last.is_truthy() == *decides {
+                        break;
+                    }
+                }
+                Ok(last)
+            }
+            Expr::Not(value) => Ok(Scalar::Bool(!value.eval(item)?.is_truthy())),
+            Expr::Arithmetic(operation, sides) => {
+                let [a, b] = &mut **sides;
+                let (Scalar::Number(a), Scalar::Number(b)) = (a.eval(item)?, b.eval(item)?) else {
+                    return Err(Stop::NotPlain);
+                };
+                let number = operation(a, b);
+                if number.is_finite() { Ok(Scalar::Number(number)) } else { Err(Stop::NotPlain) }
+            }
+            Expr::Default(sides) => {
+                let [first, second] = &mut **sides;
+                match first.eval(item) {
+                    Ok(Scalar::Null) | Err(Stop::Missing) => second.eval(item),
+                    decided => decided,
+                }
+            }
+            Expr::Pieces(text, separator, most) => {
+                let Scalar::Text(text) = text.eval(item)? else { return Err(Stop::NotPlain) };
+                let count = 1 + occurrences(text, separator.as_bytes());
+                if count <= *most { Ok(Scalar::Number(count as f64)) } else { Err(Stop::NotPlain) }
+            }
+        }
+    }
+}
+
+fn holds(op: Op, order: Ordering) -> bool {
+    match op {
+        Op::Eq => order.is_eq(),
+        Op::Ne => order.is_ne(),
+        Op::Lt => order.is_lt(),
+        Op::Le => order.is_le(),
+        Op::Gt => order.is_gt(),
+        _ => order.is_ge(),
+    }
+}
+
+fn occurrences(text: &[u8], separator: &[u8]) -> usize {
+    match separator {
+        [only] => memchr::memchr_iter(*only, text).count(),
+        _ => memmem::find_iter(text, separator).count(),
+    }
+}
+
+/// Functions nested deeper than this are left to the evaluator, which has stack for them.
+const DEPTH_MAX: usize = 32;
+
+/// Makes expressions of the body of a function.
+struct Maker<'a> {
+    closure: &'a Closure,
+    env: &'a Env<'a>,
+}
+
+impl Maker<'_> {
+    fn term(&self, term: &Term, depth: usize) -> Option<Expr> {
+        match term {
+            Term::Datum(datum) => constant(datum),
+            Term::Var(id) if self.closure.func.params.first() == Some(id) => Some(Expr::Item),
+            Term::Var(id) => {
+                let captured = self.closure.captured.iter().find(|(name, _)| name == id);
+                captured.and_then(|(_, value)| constant(value))
+            }
+            Term::Func(_) => None,
+            Term::Call(call) => self.call(call, depth.checked_sub(1)?),
+        }
+    }
+
+    fn call(&self, call: &Call, depth: usize) -> Option<Expr> {
+        if call.traits.open || call.traits.splices || !call.optargs.is_empty() {
+            return None;
+        }
+        let made = |term: &Term| self.term(term, depth);
+        let two = |a: &Term, b: &Term| Some(Box::new([made(a)?, made(b)?]));
+        match (call.op, call.args.as_slice()) {
+            (Op::Bracket | Op::GetField, [of, Term::Datum(Datum::String(name))]) => {
+                matches!(made(of)?, Expr::Item).then(|| Expr::field(name.clone()))
+            }
+            (op @ (Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge), [a, b]) => {
+                Some(Expr::Compare(op, two(a, b)?))
+            }
+            (op @ (Op::And | Op::Or), values) => {
+                let values = values.iter().map(made).collect::<Option<_>>()?;
+                Some(Expr::Logic(op == Op::Or, values))
+            }
+            (Op::Not, [value]) => Some(Expr::Not(Box::new(made(value)?))),
+            (Op::Add, [a, b]) => Some(Expr::Arithmetic(|a, b| a + b, two(a, b)?)),
+            (Op::Sub, [a, b]) => Some(Expr::Arithmetic(|a, b| a - b, two(a, b)?)),
+            (Op::Mul, [a, b]) => Some(Expr::Arithmetic(|a, b| a * b, two(a, b)?)),
+            // By zero is not finite, and an error there.
+            (Op::Div, [a, b]) => Some(Expr::Arithmetic(|a, b| a / b, two(a, b)?)),
+            (Op::Default, [first, second]) => Some(Expr::Default(two(first, second)?)),
+            (Op::Count, [Term::Call(split)]) => self.pieces(split, depth),
+            _ => None,
+        }
+    }
+
+    fn pieces(&self, split: &Call, depth: usize) -> Option<Expr> {
+        if split.op != Op::Split || split.traits.open || split.traits.splices || !split.optargs.is_empty() {
+            return None;
+        }
+        match split.args.as_slice() {
+            [text, Term::Datum(Datum::String(separator))] if !separator.is_empty() => {
+                let text = Box::new(self.term(text, depth)?);
+                Some(Expr::Pieces(text, separator.clone(), self.env.array_limit))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn constant(datum: &Datum) -> Option<Expr> {
+    Scalar::of_datum(datum).is_some().then(|| Expr::Constant(datum.clone()))
+}

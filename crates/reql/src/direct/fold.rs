@@ -1,0 +1,66 @@
+//! How an item counts in the value of all.
+
+use datum::{Datum, Scalar};
+
+use super::expr::{Expr, Item, Stop};
+use super::stage::NotPlain;
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::select::Selector;
+use crate::terminal::{Partial, Terminal};
+
+/// How an item counts.
+pub(super) enum Fold {
+    Count,
+    /// By a number: for sums and means.
+    Number(Expr),
+}
+
+impl Fold {
+    /// `mapped` says whether items are values and not rows.
+    pub(super) fn of(terminal: &Terminal, mapped: bool, env: &Env<'_>) -> Option<Fold> {
+        match terminal {
+            Terminal::Count => Some(Fold::Count),
+            Terminal::Sum(selector) | Terminal::Avg(selector) => match selector {
+                None => mapped.then_some(Fold::Number(Expr::item())),
+                Some(Selector::Field(Datum::String(name))) => {
+                    (!mapped).then(|| Fold::Number(Expr::field(name.clone())))
+                }
+                Some(Selector::Field(_)) => None,
+                Some(Selector::Func(closure)) => Expr::of_closure(closure, env).map(Fold::Number),
+            },
+            _ => None,
+        }
+    }
+
+    /// Hands `take` a function that counts `item`, unless it counts for nothing.
+    pub(super) fn add(
+        &mut self,
+        item: Item<'_>,
+        take: impl FnOnce(&dyn Fn(&mut Partial)) -> Result<(), EvalError>,
+    ) -> Result<Result<(), NotPlain>, EvalError> {
+        let number = match self {
+            Fold::Count => {
+                return take(&|partial| {
+                    if let Partial::Count(count) = partial {
+                        *count += 1;
+                    }
+                })
+                .map(Ok);
+            }
+            Fold::Number(expr) => match expr.eval(item) {
+                Ok(Scalar::Number(number)) => number,
+                // What is missing, or null, counts for nothing.
+                Ok(Scalar::Null) | Err(Stop::Missing) => return Ok(Ok(())),
+                Ok(_) | Err(Stop::NotPlain) => return Ok(Err(NotPlain)),
+            },
+        };
+        take(&|partial| {
+            if let Partial::Sum { sum, count } = partial {
+                *sum += number;
+                *count += 1;
+            }
+        })
+        .map(Ok)
+    }
+}

@@ -1,0 +1,99 @@
+//! Groups by plain fields: a group is known by the JSON text of its key. Equal plain values have equal
+//! texts, but for the two zeros.
+
+use std::collections::HashMap;
+
+use datum::{Datum, json};
+
+use super::expr::Item;
+use super::fold::Fold;
+use super::stage::{NotPlain, Stage, through};
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::group::GroupBy;
+use crate::pipeline::{Tally, check_groups};
+use crate::select::Selector;
+use crate::terminal::{Partial, Terminal};
+
+/// What is known of each group.
+pub(super) struct Groups {
+    /// The fields that make the key, and where they were among those of the last row.
+    parts: Vec<(datum::Text, usize)>,
+    terminal: Terminal,
+    known: HashMap<Box<[u8]>, Partial>,
+    /// A key of several parts is put together here.
+    key: Vec<u8>,
+}
+
+impl Groups {
+    pub(super) fn of(by: &GroupBy, terminal: &Terminal) -> Option<Groups> {
+        let part = |selector: &Selector| match selector {
+            Selector::Field(Datum::String(name)) => Some((name.clone(), 0)),
+            _ => None,
+        };
+        let parts: Vec<_> = by.selectors.iter().map(part).collect::<Option<_>>()?;
+        (!by.multi && !parts.is_empty()).then(|| Groups {
+            parts,
+            terminal: terminal.clone(),
+            known: HashMap::new(),
+            key: Vec::new(),
+        })
+    }
+
+    /// Takes a row to its group.
+    pub(super) fn push(
+        &mut self,
+        item: Item<'_>,
+        stages: &mut [Stage],
+        fold: &mut Fold,
+        env: &Env<'_>,
+    ) -> Result<Result<(), NotPlain>, EvalError> {
+        let Item::Row(row) = item else { return Ok(Err(NotPlain)) };
+        let Groups { parts, terminal, known, key } = self;
+        let several = parts.len() > 1;
+        key.clear();
+        let (mut only, mut has_signed_zero): (&[u8], _) = (b"", false);
+        for (i, (name, guess)) in parts.iter_mut().enumerate() {
+            let mut json = row.field(name, guess).unwrap_or(b"null");
+            match json {
+                [b'[' | b'{', ..] => return Ok(Err(NotPlain)),
+                b"-0.0" => (json, has_signed_zero) = (b"0", true),
+                _ => {}
+            }
+            only = json;
+            if several {
+                key.push(if i == 0 { b'[' } else { b',' });
+                key.extend_from_slice(json);
+            }
+        }
+        if several {
+            key.push(b']');
+        }
+        let item = match through(stages, item) {
+            Ok(Some(item)) => item,
+            Ok(None) => return Ok(Ok(())),
+            Err(NotPlain) => return Ok(Err(NotPlain)),
+        };
+        let key: &[u8] = if several { key } else { only };
+        if has_signed_zero && !known.contains_key(key) {
+            // Equal to the other zero, but the group is called by the one that came first.
+            return Ok(Err(NotPlain));
+        }
+        fold.add(item, |add| {
+            if let Some(partial) = known.get_mut(key) {
+                add(partial);
+                return Ok(());
+            }
+            let mut partial = terminal.start();
+            add(&mut partial);
+            known.insert(key.into(), partial);
+            check_groups(known.len(), env)
+        })
+    }
+
+    /// The groups by their keys.
+    pub(super) fn into_tally(self) -> Tally {
+        let read = |(key, partial): (Box<[u8]>, Partial)| (json::parse(&key).unwrap_or(Datum::Null), partial);
+        Tally::Groups { groups: self.known.into_iter().map(read).collect(), gathered: 0 }
+    }
+}
