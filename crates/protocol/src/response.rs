@@ -93,6 +93,7 @@ pub fn write_atom(out: &mut Vec<u8>, token: Token, value: &Datum, profile: Optio
 /// A batch of a stream: SUCCESS_PARTIAL, or SUCCESS_SEQUENCE for the last.
 pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
     let frame = frame::open(out, token);
+    out.reserve(stored_bytes(batch.items));
     out.extend_from_slice(match batch.more {
         More::MayFollow => b"{\"t\":3,\"r\":[",
         More::Ended => b"{\"t\":2,\"r\":[",
@@ -114,6 +115,15 @@ pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
     }
     out.extend_from_slice(b"]}");
     finish(frame, out);
+}
+
+/// What items that are still stored text will take, with the comma between them.
+fn stored_bytes(items: &[Datum]) -> usize {
+    let bytes = |item: &Datum| match item {
+        Datum::Object(object) => object.text_bytes().map_or(0, |bytes| bytes + 1),
+        _ => 0,
+    };
+    items.iter().map(bytes).sum()
 }
 
 /// The end of a stream with nothing more in it: what STOP answers.

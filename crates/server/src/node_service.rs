@@ -78,6 +78,9 @@ impl Session for NodeSession {
                 let work = Work::Done(Ok(Answer::Stream { batch, cursor: None }));
                 Begun { noreply, kind: QueryKind::Read, work }
             }
+            Some(PointAnswer::Count(count)) => {
+                Begun { noreply, kind: QueryKind::Read, work: Work::Done(Ok(atom(count))) }
+            }
             Some(PointAnswer::FarRead(read)) => {
                 let answer = async move { read.await.map(atom).map_err(Failure::from) };
                 Begun { noreply, kind: QueryKind::PointRead, work: Work::Pending(Box::pin(answer)) }

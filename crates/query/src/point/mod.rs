@@ -1,10 +1,12 @@
-//! The fast path: queries about one row, or reads of a few, by the primary key, recognised by their shape and answered
-//! without a thread of their own. A read is answered at once, a write when its ticket says so.
+//! The fast path: queries about one row, or reads of a few, by the primary key, recognised by their
+//! shape and answered without a thread of their own. A read is answered at once, a write when its
+//! ticket says so.
 //!
 //! Whatever is not quite of the shape (or would be an error) goes the long way, which gives the
 //! same answer.
 
 mod far;
+mod range;
 mod shape;
 mod write;
 
@@ -36,6 +38,8 @@ pub enum PointAnswer {
     Read(Result<Datum, EvalError>),
     /// A read of some rows, answered: a stream that ends with them.
     Rows(Vec<Datum>),
+    /// The number of rows of a table.
+    Count(Datum),
     /// A read on its way to the node that has the row.
     FarRead(FarPoint),
     /// A write on its way.
@@ -52,6 +56,8 @@ impl Session {
         let answer = match (call.op, call.args.as_slice()) {
             (Op::Get, _) => self.get(query)?,
             (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(self.get_all(query, args)?),
+            (Op::Count, [table]) if call.optargs.is_empty() => PointAnswer::Count(self.count(query, table)?),
+            (Op::Limit, _) => PointAnswer::Rows(self.range(query, call)?),
             (Op::Insert | Op::Update | Op::Replace | Op::Delete, _) => {
                 PointAnswer::Write(self.begin_write(query, call)?)
             }
@@ -94,6 +100,29 @@ impl Session {
         let fits = bytes < BatchLimits::default().first().bytes_max;
         self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         fits.then_some(rows)
+    }
+
+    /// The number of rows of a table that is here as a whole, which is kept.
+    fn count(&self, query: &Query, table: &Term) -> Option<Datum> {
+        let options = Options::of(query)?;
+        let name = TableName::of(table)?;
+        let mode = name.mode.or(options.mode).unwrap_or(ReadMode::Single);
+        if mode == ReadMode::Majority {
+            return None;
+        }
+        let catalog = self.service.node().catalog_guard();
+        let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
+        let place = Place::Table(table.db.id, table.config.id);
+        access::check_user(&catalog, &self.client.user, Need::Read, place).ok()?;
+        if table.shards().len() > KEYS_MAX {
+            return None;
+        }
+        let mut count = 0;
+        for shard in table.shards() {
+            let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
+            count += shard.snapshot().ok()?.count().ok()?;
+        }
+        Some(Datum::Number(count as f64))
     }
 
     fn get(&self, query: &Query) -> Option<PointAnswer> {

@@ -135,6 +135,7 @@ impl House {
         match session.point(&query) {
             Some(PointAnswer::Read(answer)) => Ok(Outcome::Atom(answer?)),
             Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![rows])),
+            Some(PointAnswer::Count(count)) => Ok(Outcome::Atom(count)),
             Some(PointAnswer::FarRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
             Some(PointAnswer::Write(write)) => Ok(Outcome::Atom(block_on(write)?)),
             None => run_long(&session, &query),

@@ -1,0 +1,115 @@
+//! Queries that are answered without a thread of their own are answered as they would be with one.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+// The notation is shared with the tests of `reql`, which know the crate by this name.
+extern crate reql as rekindle_reql;
+
+mod support;
+#[path = "../../reql/tests/data/syntax.rs"]
+mod syntax;
+
+use rekindle_query::PointAnswer;
+use serde_json::{Map, Value, json};
+use support::{House, Outcome, query};
+
+fn house() -> House {
+    let house = House::new();
+    let options = json!({"shards": 3, "replicas": 1});
+    house.run_long(json!([60, ["t"], options]), Map::new()).unwrap();
+    let rows: Vec<Value> = (0..400)
+        .map(|n| match n % 4 {
+            0 => json!({"id": n, "text": "x".repeat(n)}),
+            1 => json!({"id": format!("key{n}")}),
+            2 => json!({"id": n % 8 == 2, "n": n}),
+            _ => json!({"id": [2, [n, "in an array"]]}),
+        })
+        .collect();
+    house.run_long(json!([56, [[15, ["t"]], [2, rows]], {"conflict": "replace"}]), Map::new()).unwrap();
+    house
+}
+
+fn wire(term: &str) -> Value {
+    syntax::to_wire(term).unwrap_or_else(|error| panic!("{term}: {error}"))
+}
+
+/// What the long way answers.
+fn long(house: &House, term: &str) -> String {
+    match house.run_long(wire(term), Map::new()) {
+        Ok(Outcome::Atom(value)) => format!("{value:?}"),
+        Ok(Outcome::Stream(batches)) => format!("{:?}", batches.concat()),
+        Err(error) => panic!("{term}: {error:?}"),
+    }
+}
+
+/// What is answered at once, if it is.
+fn at_once(house: &House, term: &str) -> Option<String> {
+    match house.session("admin").point(&query(wire(term), Map::new()).unwrap())? {
+        PointAnswer::Count(value) => Some(format!("{value:?}")),
+        PointAnswer::Rows(rows) => Some(format!("{rows:?}")),
+        _ => panic!("{term}: another kind of answer"),
+    }
+}
+
+#[test]
+fn short_ranges_and_counts_are_answered_as_the_long_way_does() {
+    let house = house();
+    let tables = [
+        "T",
+        "T.between(100, 200)",
+        "T.between(100, 200, left_bound: \"open\", right_bound: \"closed\")",
+        "T.between(r.minval, \"key2\", index: \"id\")",
+        "T.between(300, r.maxval)",
+        "T.between(true, 8)",
+        "T.between(200, 100)",
+        "T.between(\"zzz\", r.maxval)",
+    ];
+    let orders = [
+        "",
+        ".order_by(index: \"id\")",
+        ".order_by(index: r.desc(\"id\"))",
+        ".order_by(index: r.asc(\"id\"))",
+    ];
+    for table in tables {
+        for order in orders {
+            for most in [1, 2, 7, 50, 128] {
+                let term = format!("{table}{order}.limit({most})").replace('T', "r.table(\"t\")");
+                assert_eq!(at_once(&house, &term), Some(long(&house, &term)), "{term}");
+            }
+        }
+    }
+    let count = "r.table(\"t\").count()";
+    assert_eq!(at_once(&house, count), Some(long(&house, count)));
+}
+
+#[test]
+fn other_ranges_go_the_long_way() {
+    let house = house();
+    let others = [
+        "T.limit(0)",
+        "T.limit(129)",
+        "T.limit(1.5)",
+        "T.between(null, 5).limit(5)",
+        "T.between([1], 5).limit(5)",
+        "T.between(1, 5, index: \"n\").limit(5)",
+        "T.between(1, 5, left_bound: \"half\").limit(5)",
+        "T.order_by(\"n\").limit(5)",
+        "T.order_by(\"n\", index: \"id\").limit(5)",
+        "T.order_by(index: \"id\").between(1, 5).limit(5)",
+        "T.filter({n: 1}).limit(5)",
+        "r.table(\"missing\").limit(5)",
+        "r.table(\"missing\").count()",
+        "T.count({n: 1})",
+        "T.limit(5).count()",
+    ];
+    for term in others {
+        let term = term.replace('T', "r.table(\"t\")");
+        assert_eq!(at_once(&house, &term), None, "{term}");
+    }
+    // More bytes than a first batch has.
+    let large = json!([56, [[15, ["t"]], {"id": -1, "text": "x".repeat(1 << 19)}]]);
+    house.run_long(large, Map::new()).unwrap();
+    let term = "r.table(\"t\").between(-2, 10).limit(3)";
+    assert_eq!(at_once(&house, term), None);
+    assert!(long(&house, term).contains("xxx"), "the long way answers it");
+}
