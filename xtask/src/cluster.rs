@@ -1,11 +1,13 @@
 //! Several nodes of the program under test that make one cluster on this machine.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::node::{Node, Ports};
+use crate::netns::Namespaces;
+use crate::node::Node;
 
 /// Nodes with folders and ports of their own, which they keep when they are started again.
 pub(crate) struct Cluster {
@@ -14,25 +16,59 @@ pub(crate) struct Cluster {
     places: Vec<Place>,
     nodes: Vec<Option<Node>>,
     flags: Vec<String>,
+    /// Where the nodes have addresses of their own; without, all are on the loopback.
+    network: Option<Namespaces>,
 }
 
 /// Where a node listens whenever it runs.
 #[derive(Clone, Copy)]
 struct Place {
-    driver: u16,
-    cluster: u16,
+    driver: SocketAddr,
+    cluster: SocketAddr,
 }
+
+/// RethinkDB's, which every node can have that has an address of its own.
+const DRIVER_PORT: u16 = 28015;
+const CLUSTER_PORT: u16 = 29015;
 
 impl Cluster {
     /// Starts `count` nodes, each on a folder of its own in `folder`, and waits until they are ready.
     /// Server `n` is called `n0`, `n1` and so on.
     pub(crate) fn start(program: &Path, folder: &Path, count: usize, flags: &[&str]) -> Result<Cluster> {
+        Cluster::start_on(None, program, folder, places(count)?, flags)
+    }
+
+    /// The same on addresses of their own, between which ways can be cut ([`Cluster::network`]).
+    pub(crate) fn start_apart(
+        program: &Path,
+        folder: &Path,
+        count: usize,
+        flags: &[&str],
+    ) -> Result<Cluster> {
+        let network = Namespaces::create(count)?;
+        let place = |nth| {
+            let at = |port| SocketAddr::from((network.address(nth), port));
+            Place { driver: at(DRIVER_PORT), cluster: at(CLUSTER_PORT) }
+        };
+        let places = (0..count).map(place).collect();
+        Cluster::start_on(Some(network), program, folder, places, flags)
+    }
+
+    fn start_on(
+        network: Option<Namespaces>,
+        program: &Path,
+        folder: &Path,
+        places: Vec<Place>,
+        flags: &[&str],
+    ) -> Result<Cluster> {
+        let count = places.len();
         let mut cluster = Cluster {
             program: program.to_owned(),
             folder: folder.to_owned(),
-            places: places(count)?,
+            places,
             nodes: (0..count).map(|_| None).collect(),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            network,
         };
         for nth in 0..count {
             cluster.start_node(nth)?;
@@ -42,13 +78,28 @@ impl Cluster {
 
     /// Starts node `nth`, which does not run, and waits until it is ready.
     pub(crate) fn start_node(&mut self, nth: usize) -> Result<()> {
-        let (driver, cluster) = (self.places[nth].driver.to_string(), self.places[nth].cluster.to_string());
-        let name = format!("n{nth}");
-        let mut flags = vec!["--driver-port", &driver, "--cluster-port", &cluster, "--server-name", &name];
+        let Place { driver, cluster } = self.places[nth];
+        let (driver_port, cluster_port) = (driver.port().to_string(), cluster.port().to_string());
+        let (name, address) = (format!("n{nth}"), cluster.ip().to_string());
+        let mut flags = vec!["--driver-port", &driver_port, "--cluster-port", &cluster_port];
+        flags.extend(["--server-name", &name]);
+        let mut program = Command::new(&self.program);
+        if let Some(network) = &self.network {
+            flags.extend([
+                "--no-default-bind",
+                "--bind",
+                &address,
+                "--canonical-address",
+                &address,
+                "--insecure",
+            ]);
+            program = Command::new("ip");
+            program.args(["netns", "exec", &network.name(nth)]).arg(&self.program);
+        }
         let peers: Vec<String> = self.peers_of(nth).collect();
         peers.iter().for_each(|peer| flags.extend(["--join", peer]));
         flags.extend(self.flags.iter().map(String::as_str));
-        let mut node = Node::start_with(&self.program, &self.folder.join(&name), &flags)?;
+        let mut node = Node::spawn(program, &self.folder.join(&name), &flags)?;
         node.wait_until_ready().with_context(|| format!("waiting for {name}"))?;
         self.nodes[nth] = Some(node);
         Ok(())
@@ -57,7 +108,7 @@ impl Cluster {
     /// The first node founds the cluster, the others join it; later each finds those it knows.
     fn peers_of(&self, nth: usize) -> impl Iterator<Item = String> {
         let founder = self.places.first().filter(|_| nth > 0);
-        founder.map(|place| format!("127.0.0.1:{}", place.cluster)).into_iter()
+        founder.map(|place| place.cluster.to_string()).into_iter()
     }
 
     /// `kill -9` of node `nth`.
@@ -73,22 +124,22 @@ impl Cluster {
         self.nodes[nth].as_ref().map(Node::pid)
     }
 
-    /// The driver ports, in the order of the nodes.
-    pub(crate) fn driver_ports(&self) -> Vec<u16> {
+    /// Where the nodes listen for drivers, in their order.
+    pub(crate) fn drivers(&self) -> Vec<SocketAddr> {
         self.places.iter().map(|place| place.driver).collect()
     }
 
-    /// Where the first node listens.
-    pub(crate) fn first(&self) -> Ports {
-        Ports { driver: self.places[0].driver, http: None }
+    /// What joins the nodes, if they have addresses of their own.
+    pub(crate) fn network(&self) -> Option<&Namespaces> {
+        self.network.as_ref()
     }
 }
 
 /// Ports that nobody uses now, two for each of `count` nodes.
 fn places(count: usize) -> Result<Vec<Place>> {
-    let free = || TcpListener::bind(("127.0.0.1", 0)).context("looking for a free port");
+    let free = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port");
     // All are held until all are chosen, so that no two are the same.
     let held = (0..2 * count).map(|_| free()).collect::<Result<Vec<_>>>()?;
-    let ports = held.iter().map(|one| Ok(one.local_addr()?.port())).collect::<Result<Vec<_>>>()?;
+    let ports = held.iter().map(|one| Ok(one.local_addr()?)).collect::<Result<Vec<_>>>()?;
     Ok(ports.chunks(2).map(|pair| Place { driver: pair[0], cluster: pair[1] }).collect())
 }

@@ -105,7 +105,7 @@ fn measure(suite: &Path, options: &Options) -> Result<BTreeMap<String, Area>> {
     let folder = tempfile::tempdir().context("a folder for the data")?;
     let flags = ["--no-http-admin", "--enable-js"];
     let cluster = Cluster::start(&default_program(), folder.path(), options.nodes, &flags)?;
-    let port = cluster.first().driver.to_string();
+    let port = cluster.drivers()[0].port().to_string();
     let report = folder.path().join("outcomes.json");
     let python = cache().join("venv/bin/python");
     let status = Command::new(&python)

@@ -4,7 +4,7 @@
 //! of what was acknowledged, lets the writers run, and kills the process. One cycle in five
 //! also kills it while it is still starting.
 
-mod client;
+pub(crate) mod client;
 pub(crate) mod failover;
 mod ledger;
 mod options;

@@ -1,4 +1,4 @@
-//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | failover | sim`.
+//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | failover | registers | sim`.
 #![forbid(unsafe_code)]
 
 mod built;
@@ -6,7 +6,9 @@ mod cluster;
 mod conformance;
 mod crash;
 mod differential;
+mod netns;
 mod node;
+mod registers;
 mod report;
 mod sim;
 mod test;
@@ -34,6 +36,11 @@ cargo xtask <task>
           kill -9, or stop, the node that leads under 16 writers, 100 times, three replicas; how long
           writes rest, and nothing acknowledged may be lost
           (--kills N --nodes N --writers N --seed N --program PATH)
+  registers
+          reads, writes and swaps on three nodes that are killed, stopped or cut off; porcupine (needs go)
+          says whether they can have happened. Cutting off needs the rights of root
+          (--nemesis kill|stop|partition --keys N --operations N --nodes N --read-mode M --seed N
+          --program PATH --expect-violation)
   sim     whole clusters in one thread, by seed; docs/simulation.md
           (--seeds N --from S --nodes N --seconds N --mutant NAME --all-mutants --twice --trace)
 ";
@@ -48,6 +55,7 @@ fn main() -> ExitCode {
         Some("differential") => differential::run(&rest),
         Some("crash") => crash::run(&rest),
         Some("failover") => crash::failover::run(&rest),
+        Some("registers") => registers::run(&rest),
         Some("report") => report::run(&rest),
         Some("sim") => sim::run(&rest),
         Some("test") => test::run(&rest),

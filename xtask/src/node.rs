@@ -39,10 +39,15 @@ impl Node {
 
     /// Starts the program on the data directory `folder` with these flags and no others.
     pub(crate) fn start_with(program: &Path, folder: &Path, flags: &[&str]) -> Result<Node> {
+        Node::spawn(Command::new(program), folder, flags)
+    }
+
+    /// The same, by a command that ends with the program's name.
+    pub(crate) fn spawn(mut program: Command, folder: &Path, flags: &[&str]) -> Result<Node> {
         let trouble = folder.with_extension("stderr");
         let file = File::options().create(true).append(true).open(&trouble);
         let file = file.with_context(|| format!("writing {}", trouble.display()))?;
-        let mut child = Command::new(program)
+        let mut child = program
             .arg("--directory")
             .arg(folder)
             .args(flags)
@@ -50,7 +55,7 @@ impl Node {
             .stdout(Stdio::piped())
             .stderr(file)
             .spawn()
-            .with_context(|| format!("starting {}", program.display()))?;
+            .with_context(|| format!("starting {program:?}"))?;
         let output = child.stdout.take().context("the program's output")?;
         Ok(Node { child, lines: BufReader::new(output).lines(), trouble })
     }

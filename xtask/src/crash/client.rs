@@ -1,7 +1,7 @@
 //! The smallest client of the wire protocol: V0_4, one query at a time.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -12,20 +12,20 @@ const WIRE_JSON: u32 = 0x7e69_70c7;
 const ANSWER_SECONDS_MAX: u64 = 60;
 
 /// One connection.
-pub(super) struct Client {
+pub(crate) struct Client {
     stream: TcpStream,
     token: u64,
 }
 
 impl Client {
-    /// Connects as `admin` without a password.
-    pub(super) fn connect(port: u16) -> Result<Client> {
-        Client::connect_for(port, Duration::from_secs(ANSWER_SECONDS_MAX))
+    /// Connects as `admin` without a password to a node on the loopback.
+    pub(crate) fn connect(port: u16) -> Result<Client> {
+        Client::connect_for((Ipv4Addr::LOCALHOST, port).into(), Duration::from_secs(ANSWER_SECONDS_MAX))
     }
 
     /// The same; what takes longer than `patience` to be answered is an error.
-    pub(super) fn connect_for(port: u16, patience: Duration) -> Result<Client> {
-        let mut stream = TcpStream::connect(("127.0.0.1", port)).context("connecting to the node")?;
+    pub(crate) fn connect_for(address: SocketAddr, patience: Duration) -> Result<Client> {
+        let mut stream = TcpStream::connect_timeout(&address, patience).context("connecting to the node")?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(patience))?;
         let mut hello = Vec::new();
@@ -42,13 +42,13 @@ impl Client {
     }
 
     /// Sends one START and returns its answer.
-    pub(super) fn ask(&mut self, query: &str) -> Result<Value> {
+    pub(crate) fn ask(&mut self, query: &str) -> Result<Value> {
         self.token += 1;
         self.exchange(query)
     }
 
     /// All rows of a query that answers with a stream.
-    pub(super) fn ask_all(&mut self, query: &str) -> Result<Vec<Value>> {
+    pub(crate) fn ask_all(&mut self, query: &str) -> Result<Vec<Value>> {
         let mut rows = Vec::new();
         let mut answer = self.ask(query)?;
         loop {

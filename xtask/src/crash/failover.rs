@@ -2,6 +2,7 @@
 //! hangs, again and again under writers that go on with the others. How long writes rest, and
 //! whether everything acknowledged is there in the end, whichever node is asked.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -87,7 +88,7 @@ fn storm(options: &Options) -> Result<bool> {
     let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
     let mut random = StdRng::seed_from_u64(options.seed);
     let mut cluster = Cluster::start(&options.program, folder.path(), options.nodes, super::FLAGS)?;
-    let mut admin = Client::connect(cluster.first().driver)?;
+    let mut admin = connect(cluster.drivers()[0])?;
     succeed(&mut admin, "[1,[60,[[14,[\"test\"]],\"crash\"],{\"replicas\":3}]]")?;
     let mut ledger = Ledger::new(options.writers);
     let mut pauses = Vec::new();
@@ -95,7 +96,7 @@ fn storm(options: &Options) -> Result<bool> {
     while left > 0 {
         let kills = left.min(KILLS_PER_ROUND);
         left -= kills;
-        let round = Round::new(cluster.driver_ports(), options.writers);
+        let round = Round::new(cluster.drivers(), options.writers);
         thread::scope(|scope| {
             for (writer, page) in ledger.pages.iter_mut().enumerate() {
                 let (round, seed) = (&round, random.random());
@@ -119,7 +120,7 @@ fn storm(options: &Options) -> Result<bool> {
 
 /// What writers and the killer share between two comparisons.
 struct Round {
-    ports: Vec<u16>,
+    drivers: Vec<SocketAddr>,
     writers: usize,
     over: AtomicBool,
     // Counts failovers; a writer tells once per failover that it was acknowledged again.
@@ -129,9 +130,9 @@ struct Round {
 }
 
 impl Round {
-    fn new(ports: Vec<u16>, writers: usize) -> Round {
+    fn new(drivers: Vec<SocketAddr>, writers: usize) -> Round {
         Round {
-            ports,
+            drivers,
             writers,
             over: AtomicBool::new(false),
             failover: AtomicU64::new(0),
@@ -171,11 +172,11 @@ impl Round {
 /// One writer: goes on with another node when one is gone, until the round is over.
 fn write_on(writer: usize, page: &mut Page, round: &Round, mut random: StdRng) {
     let mut told = 0;
-    let mut nth = random.random_range(0..round.ports.len());
+    let mut nth = random.random_range(0..round.drivers.len());
     while !round.over.load(Ordering::Acquire) {
         // Any other than the one that did not answer.
-        nth = (nth + random.random_range(1..round.ports.len())) % round.ports.len();
-        let Ok(mut client) = Client::connect_for(round.ports[nth], PATIENCE) else {
+        nth = (nth + random.random_range(1..round.drivers.len())) % round.drivers.len();
+        let Ok(mut client) = Client::connect_for(round.drivers[nth], PATIENCE) else {
             thread::yield_now();
             continue;
         };
@@ -202,7 +203,7 @@ fn write_on(writer: usize, page: &mut Page, round: &Round, mut random: StdRng) {
 /// Kills or stops the node that leads, waits until every writer goes on, and brings it back: how long
 /// the last writer waited.
 fn one_failover(cluster: &mut Cluster, round: &Round, random: &mut StdRng) -> Result<Duration> {
-    let mut admin = Client::connect(cluster.first().driver)?;
+    let mut admin = connect(cluster.drivers()[0])?;
     let leader = leader(&mut admin)?;
     let hangs = random.random_ratio(1, HANG_RATIO);
     round.begin();
@@ -248,10 +249,10 @@ fn signal(pid: u32, name: &str) -> Result<()> {
 }
 
 fn everything_is_there(cluster: &Cluster, ledger: &Ledger) -> Result<bool> {
-    for port in cluster.driver_ports() {
-        let verdict = ledger.check(&mut Client::connect(port)?)?;
+    for driver in cluster.drivers() {
+        let verdict = ledger.check(&mut connect(driver)?)?;
         if verdict.lost + verdict.broken > 0 {
-            println!("failover: port {port}: {} lost, {} broken documents", verdict.lost, verdict.broken);
+            println!("failover: {driver}: {} lost, {} broken documents", verdict.lost, verdict.broken);
             verdict.examples.iter().for_each(|example| println!("failover:   {example}"));
             return Ok(false);
         }
@@ -277,6 +278,10 @@ fn say_pauses(pauses: &mut [Duration], ledger: &Ledger) {
 fn quantile(sorted: &[Duration], share: f64) -> Duration {
     let nth = (sorted.len() as f64 * share).ceil() as usize;
     sorted.get(nth.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+fn connect(driver: SocketAddr) -> Result<Client> {
+    Client::connect_for(driver, RESUME_MAX)
 }
 
 fn succeed(client: &mut Client, query: &str) -> Result<()> {

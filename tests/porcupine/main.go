@@ -1,0 +1,137 @@
+// Reads a history of registers, one operation a line, and says whether every key is linearizable.
+//
+// A line: {"key": text, "client": number, "kind": "read" | "write" | "swap", "expected": number,
+// "value": number, "done": bool, "call_ns": number, "return_ns": number or null}. A read carries what
+// it saw (0 for no row). A swap writes value if the register holds expected; done says whether
+// it did. An operation without return_ns was begun and nobody knows what became of it.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"sort"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+type line struct {
+	Key      string `json:"key"`
+	Client   int    `json:"client"`
+	Kind     string `json:"kind"`
+	Expected int64  `json:"expected"`
+	Value    int64  `json:"value"`
+	Done     bool   `json:"done"`
+	Call     int64  `json:"call_ns"`
+	Return   *int64 `json:"return_ns"`
+}
+
+type input struct {
+	kind            string
+	expected, value int64
+}
+
+type output struct {
+	value   int64
+	done    bool
+	unknown bool
+}
+
+// One register that holds 0 at first.
+var register = porcupine.Model{
+	Init: func() interface{} { return int64(0) },
+	Step: func(state, in, out interface{}) (bool, interface{}) {
+		held, asked, got := state.(int64), in.(input), out.(output)
+		switch asked.kind {
+		case "read":
+			return got.unknown || got.value == held, held
+		case "write":
+			return true, asked.value
+		default:
+			matches := held == asked.expected
+			if !got.unknown && got.done != matches {
+				return false, held
+			}
+			if matches {
+				return true, asked.value
+			}
+			return true, held
+		}
+	},
+}
+
+func readHistory(path string) (map[string][]porcupine.Operation, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	histories := map[string][]porcupine.Operation{}
+	scanner := bufio.NewScanner(file)
+	scanner.Buffer(make([]byte, 1<<20), 1<<20)
+	for number := 1; scanner.Scan(); number++ {
+		var one line
+		if err := json.Unmarshal(scanner.Bytes(), &one); err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", path, number, err)
+		}
+		operation := porcupine.Operation{
+			ClientId: one.Client,
+			Input:    input{one.Kind, one.Expected, one.Value},
+			Call:     one.Call,
+			Output:   output{value: one.Value, done: one.Done},
+			Return:   math.MaxInt64,
+		}
+		if one.Return != nil {
+			operation.Return = *one.Return
+		} else if one.Kind == "read" {
+			// Whoever did not see an answer saw nothing.
+			continue
+		} else {
+			operation.Output = output{unknown: true}
+		}
+		histories[one.Key] = append(histories[one.Key], operation)
+	}
+	return histories, scanner.Err()
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: porcupine HISTORY")
+		os.Exit(2)
+	}
+	histories, err := readHistory(os.Args[1])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	keys := make([]string, 0, len(histories))
+	for key := range histories {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	operations, unanswered, illegal, unknown := 0, 0, 0, 0
+	for _, key := range keys {
+		for _, one := range histories[key] {
+			operations++
+			if one.Return == math.MaxInt64 {
+				unanswered++
+			}
+		}
+		switch porcupine.CheckOperationsTimeout(register, histories[key], time.Minute) {
+		case porcupine.Illegal:
+			illegal++
+			fmt.Printf("key %s is not linearizable\n", key)
+		case porcupine.Unknown:
+			unknown++
+			fmt.Printf("key %s took longer than a minute to judge\n", key)
+		}
+	}
+	fmt.Printf("%d keys, %d operations, %d without an answer: %d violations, %d unknown\n",
+		len(keys), operations, unanswered, illegal, unknown)
+	if illegal+unknown > 0 || operations == 0 {
+		os.Exit(1)
+	}
+}

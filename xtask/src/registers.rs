@@ -1,0 +1,162 @@
+//! `registers`: readers, writers and swappers of single documents on three nodes while nodes are
+//! killed, stopped or cut off from each other; then porcupine says of each document whether what
+//! everybody saw can have happened one after the other. `tests/porcupine` judges.
+//!
+//! The modes are those of the published tests of RethinkDB 2.1.5: reads with `majority` and writes of
+//! `hard` durability must pass, reads with `outdated` must not.
+
+mod history;
+mod nemesis;
+mod workers;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::cluster::Cluster;
+use crate::crash::client::Client;
+use crate::netns::Namespaces;
+use crate::node::default_program;
+use nemesis::Nemesis;
+use workers::Job;
+
+struct Options {
+    program: PathBuf,
+    nemeses: Vec<Nemesis>,
+    job: Job,
+    nodes: usize,
+    seed: u64,
+    expect_violation: bool,
+    /// Whether one nemesis was asked for, which then has to be run.
+    is_named: bool,
+}
+
+/// Runs it under each nemesis; fails unless every history is linearizable, or with
+/// `--expect-violation` unless one is not.
+pub(crate) fn run(arguments: &[String]) -> ExitCode {
+    let options = match Options::parse(arguments) {
+        Ok(options) => options,
+        Err(error) => {
+            eprintln!("registers: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let (mut failed, mut skipped) = (0, 0);
+    for nemesis in &options.nemeses {
+        if nemesis.needs_network()
+            && !options.is_named
+            && let Err(error) = Namespaces::create(1)
+        {
+            println!("registers: {} is not run: {error:#}", nemesis.name());
+            skipped += 1;
+            continue;
+        }
+        match run_one(&options, *nemesis) {
+            Ok(linearizable) if linearizable != options.expect_violation => {}
+            Ok(true) => {
+                println!("registers: stale reads were allowed and nobody noticed");
+                failed += 1;
+            }
+            Ok(false) => failed += 1,
+            Err(error) => {
+                println!("registers: {}: {error:#}", nemesis.name());
+                failed += 1;
+            }
+        }
+    }
+    println!("{} passed, {failed} failed, {skipped} skipped", options.nemeses.len() - failed - skipped);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Options {
+    fn parse(arguments: &[String]) -> Result<Options> {
+        let job = Job { keys: 500, operations: 100, groups: 20, read_mode: "majority".to_owned() };
+        let (nemeses, seed) = (Nemesis::ALL.to_vec(), rand::random());
+        let program = default_program();
+        let mut options =
+            Options { program, nemeses, job, nodes: 3, seed, expect_violation: false, is_named: false };
+        let mut arguments = arguments.iter();
+        while let Some(name) = arguments.next() {
+            if name == "--expect-violation" {
+                options.expect_violation = true;
+                continue;
+            }
+            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
+            let number =
+                || value.parse::<u64>().with_context(|| format!("{name} needs a number, not {value:?}"));
+            match name.as_str() {
+                "--nemesis" => {
+                    options.nemeses = vec![Nemesis::parse(value)?];
+                    options.is_named = true;
+                }
+                "--keys" => options.job.keys = usize::try_from(number()?)?.max(1),
+                "--operations" => options.job.operations = usize::try_from(number()?)?.max(1),
+                "--read-mode" => options.job.read_mode.clone_from(value),
+                "--nodes" => options.nodes = usize::try_from(number()?)?.max(3),
+                "--seed" => options.seed = number()?,
+                "--program" => options.program = PathBuf::from(value),
+                other => bail!("there is no option {other}"),
+            }
+        }
+        options.job.groups = options.job.groups.min(options.job.keys);
+        Ok(options)
+    }
+}
+
+/// Whether what was seen under `nemesis` can have happened.
+fn run_one(options: &Options, nemesis: Nemesis) -> Result<bool> {
+    let Options { program, job, nodes, seed, .. } = options;
+    println!("registers: {}, seed {seed}, {nodes} nodes, reads with {}", nemesis.name(), job.read_mode);
+    let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
+    let flags = ["--no-http-admin"];
+    let mut cluster = match nemesis.needs_network() {
+        true => Cluster::start_apart(program, folder.path(), *nodes, &flags)?,
+        false => Cluster::start(program, folder.path(), *nodes, &flags)?,
+    };
+    create_table(&cluster, *nodes)?;
+    let mut random = StdRng::seed_from_u64(*seed);
+    let work = workers::Work::new(cluster.drivers(), job);
+    thread::scope(|scope| {
+        for worker in 0..job.workers() {
+            let (work, seed) = (&work, random.random());
+            scope.spawn(move || work.run(worker, StdRng::seed_from_u64(seed)));
+        }
+        let result = nemesis.haunt(&mut cluster, &mut random, || work.is_over());
+        work.give_up.store(result.is_err(), Ordering::Release);
+        result
+    })?;
+    let path = folder.path().join("history.jsonl");
+    work.history.write(&path)?;
+    judge(&path)
+}
+
+fn create_table(cluster: &Cluster, replicas: usize) -> Result<()> {
+    let mut client = Client::connect_for(cluster.drivers()[0], workers::PATIENCE_AT_START)?;
+    let query = format!("[1,[60,[[14,[\"test\"]],\"registers\"],{{\"replicas\":{replicas}}}]]");
+    let answer = client.ask(&query)?;
+    let wait = "[1,[177,[[15,[[14,[\"test\"]],\"registers\"]]],{\"timeout\":60}]]";
+    match (answer["t"].as_u64(), client.ask(wait)?["t"].as_u64()) {
+        (Some(1), Some(1)) => Ok(()),
+        _ => bail!("the table could not be created: {answer}"),
+    }
+}
+
+/// Has the history judged, and shows what was said of it.
+fn judge(history: &Path) -> Result<bool> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/porcupine");
+    let mut command = Command::new("go");
+    command.args(["run", "."]).arg(history).current_dir(folder);
+    let output = command.output().context("running go, which the judge is written in")?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    said.lines().for_each(|line| println!("registers:   {line}"));
+    match output.status.code() {
+        Some(0) => Ok(true),
+        Some(1) if said.contains("violations") => Ok(false),
+        _ => bail!("the judge did not judge: {}", String::from_utf8_lossy(&output.stderr)),
+    }
+}
