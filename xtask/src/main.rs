@@ -39,7 +39,7 @@ cargo xtask <task>
   registers
           reads, writes and swaps on three nodes that are killed, stopped or cut off; porcupine (needs go)
           says whether they can have happened. Cutting off needs the rights of root
-          (--nemesis kill|stop|partition --keys N --operations N --nodes N --read-mode M --seed N
+          (--nemesis kill|stop|partition|reconfigure|reconfigure-apart --keys N --operations N --nodes N --read-mode M --seed N
           --program PATH --expect-violation)
   sim     whole clusters in one thread, by seed; docs/simulation.md
           (--seeds N --from S --nodes N --seconds N --mutant NAME --all-mutants --twice --trace)

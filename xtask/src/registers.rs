@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use rand::rngs::StdRng;
@@ -24,6 +25,9 @@ use crate::netns::Namespaces;
 use crate::node::default_program;
 use nemesis::Nemesis;
 use workers::Job;
+
+/// How long a table may take to be whole when the faults are over.
+const HEALED_SECONDS: u64 = 60;
 
 struct Options {
     program: PathBuf,
@@ -130,6 +134,7 @@ fn run_one(options: &Options, nemesis: Nemesis) -> Result<bool> {
         work.give_up.store(result.is_err(), Ordering::Release);
         result
     })?;
+    is_writable(&cluster)?;
     let path = folder.path().join("history.jsonl");
     work.history.write(&path)?;
     judge(&path)
@@ -144,6 +149,22 @@ fn create_table(cluster: &Cluster, replicas: usize) -> Result<()> {
         (Some(1), Some(1)) => Ok(()),
         _ => bail!("the table could not be created: {answer}"),
     }
+}
+
+/// Afterwards the table comes back by itself: every replica is ready, and it takes a write.
+fn is_writable(cluster: &Cluster) -> Result<()> {
+    let table = "[15,[[14,[\"test\"]],\"registers\"]]";
+    let wait =
+        format!("[1,[177,[{table}],{{\"wait_for\":\"all_replicas_ready\",\"timeout\":{HEALED_SECONDS}}}]]");
+    let write = format!("[1,[56,[{table},{{\"id\":\"healed\"}}]]]");
+    for driver in cluster.drivers() {
+        let mut client = Client::connect_for(driver, Duration::from_secs(2 * HEALED_SECONDS))?;
+        let (waited, written) = (client.ask(&wait)?, client.ask(&write)?);
+        if waited["t"] != 1 || written["t"] != 1 {
+            bail!("the table does not come back: {waited}, {written}");
+        }
+    }
+    Ok(())
 }
 
 /// Has the history judged, and shows what was said of it.

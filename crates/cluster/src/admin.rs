@@ -162,13 +162,13 @@ impl Core {
         })
     }
 
-    /// Changes a table's settings; returns the configuration before and after.
+    /// Changes a table's settings; returns the configuration before and after. Another number of shards
+    /// needs all of them here: [`Core::assemble_for`].
     pub fn change_table(
         &self,
         id: TableId,
         change: &TableChange,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
-        self.assemble_for(id, change)?;
         let _one_at_a_time = io::task::lock(&self.changing);
         let divided = self.divided(id, change)?;
         let outcome = self.change_held(|catalog, draft| {
@@ -207,11 +207,9 @@ impl Core {
         outcome
     }
 
-    /// Divides a table anew at evenly spaced keys; returns whether anything changed.
+    /// Divides a table anew at evenly spaced keys; returns whether anything changed. Needs all shards
+    /// here: [`Core::assemble`].
     pub fn rebalance(&self, id: TableId) -> Result<bool, AdminError> {
-        if self.catalog().table_by_id(id).is_some_and(|handle| handle.shards().len() > 1) {
-            self.assemble(id)?;
-        }
         let _one_at_a_time = io::task::lock(&self.changing);
         let catalog = self.catalog();
         let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use io::task;
 use storage::TableId;
 
 use crate::admin::table_by_id;
@@ -12,14 +11,18 @@ use crate::node::Core;
 use crate::state::ReplicaState;
 use crate::{AdminError, Catalog, ReplicaConfig, ShardConfig, ShardsWanted, TableChange, TableHandle};
 
-/// Longer than copying what a server of this kind holds takes at the rate of copies.
-const COPY_MAX: Duration = Duration::from_secs(4 * 3600);
 /// News of replicas on other servers do not come here: how often to look.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Core {
-    /// Assembles the shards here if `change` asks for another number of them and some are elsewhere.
-    pub(crate) fn assemble_for(&self, id: TableId, change: &TableChange) -> Result<(), AdminError> {
+    /// Assembles the shards here if `change` asks for another number of them and some are elsewhere:
+    /// to be called before [`Core::change_table`]. See [`Core::assemble`].
+    pub fn assemble_for(
+        &self,
+        id: TableId,
+        change: &TableChange,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(), AdminError> {
         let Some(wanted) = &change.shards else { return Ok(()) };
         let count = match wanted {
             ShardsWanted::Named(places) => places.len(),
@@ -32,15 +35,15 @@ impl Core {
         }
         // What cannot be placed is refused before anything is copied.
         self.places(&catalog, wanted, Some(handle))?;
-        self.assemble(id)
+        self.assemble(id, go_on)
     }
 
     /// Gives this server a voting replica of every shard of a table and returns when each has all
     /// rows. The table is read and written meanwhile; the replicas stay until the table is divided
-    /// or its replicas are set, so whoever is interrupted goes on where it was.
-    pub(crate) fn assemble(&self, id: TableId) -> Result<(), AdminError> {
-        let deadline = task::now() + COPY_MAX;
-        loop {
+    /// or its replicas are set, so whoever is interrupted goes on where it was. Fails when `go_on`, asked
+    /// now and then, says so.
+    pub fn assemble(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<(), AdminError> {
+        while go_on() {
             let seen = self.state_news().seen();
             let catalog = self.catalog();
             let handle = table_by_id(&catalog, id)?;
@@ -54,12 +57,11 @@ impl Core {
                 self.add_own_replicas(id)?;
             } else if self.all_ready_here(handle) {
                 return Ok(());
-            } else if task::now() > deadline {
-                return Err(AdminError::NotTogether);
             } else {
                 self.state_news().wait(seen, LOOK);
             }
         }
+        Err(AdminError::NotTogether)
     }
 
     fn is_proxy(&self, catalog: &Catalog) -> bool {

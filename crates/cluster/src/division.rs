@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long leadership may take to come here before a table is divided.
-const HANDOVER: Duration = Duration::from_secs(20);
+const HANDOVER: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A table whose old shards take no more writes, and what its new ones are to be.

@@ -45,6 +45,7 @@ mod pool;
 mod profile;
 mod rates;
 mod read;
+mod reshape;
 mod rights;
 mod row;
 mod script;

@@ -17,6 +17,7 @@ use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::hook::described_hook;
 use crate::names::check_name;
+use crate::reshape::change_table;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct TableConfigTable;
@@ -154,7 +155,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
         shards: row.shards.filter(|_| old.get("shards") != new.get("shards")).map(ShardsWanted::Named),
         write_hook: None,
     };
-    cx.node().change_table(id_of(old)?, &change).map(drop).map_err(admin_failed)
+    change_table(cx, id_of(old)?, &change)
 }
 
 /// The name of the database a row names or identifies.

@@ -11,6 +11,7 @@ use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::admin_failed;
+use crate::reshape::{assemble, change_table};
 use crate::system::{config_row, shard_rows, status_row};
 use crate::table::{Identifiers, TableRef};
 use crate::term::db_admin::{change, special};
@@ -40,6 +41,9 @@ pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     let mut report = Report::default();
     for table in target.tables {
         let before = status_row(args.cx, &table, Identifiers::Name);
+        if table.shards().len() > 1 {
+            assemble(args.cx, table.config.id)?;
+        }
         if args.cx.node().rebalance(table.config.id).map_err(admin_failed)? {
             report.count += 1;
         }
@@ -162,7 +166,7 @@ fn reconfigure_table(
         return Ok(());
     }
     let change = TableChange { shards: Some(wanted.clone()), ..TableChange::default() };
-    cx.node().change_table(table.config.id, &change).map_err(admin_failed)?;
+    change_table(cx, table.config.id, &change)?;
     report.count += 1;
     report.config(config, current(cx, table.config.id, config_row));
     report.status(status, current(cx, table.config.id, status_row));
