@@ -99,9 +99,13 @@ impl Value {
         }
     }
 
-    /// `Expected type <expected> but found <this>:` and the value.
+    /// `Expected type <expected> but found <this>:` and the value; NON_EXISTENCE when that is null.
     pub fn mismatch(&self, expected: &str) -> EvalError {
-        EvalError::value_type_error(expected, self.kind(), &self.print())
+        let error = EvalError::value_type_error(expected, self.kind(), &self.print());
+        match self {
+            Value::Datum(null @ Datum::Null) => EvalError::typed(null, error.message().to_owned()),
+            _ => error,
+        }
     }
 
     /// The value as a datum: datums, and rows, which are read now. Nothing else becomes one

@@ -149,6 +149,12 @@ impl Operation {
                 let (from, to) = slice.within(bytes.len());
                 Ok(Datum::Binary(bytes.slice(from..to)))
             }
+            // Also for null, which is a mistake of the query here. Source: terms/arr.cc of RethinkDB 2.4.
+            (Operation::Slice(_), _) => {
+                let found = single.kind().name();
+                let message = format!("Expected ARRAY, BINARY, or STRING, but found {found}.");
+                Err(EvalError::logic(message).at(0))
+            }
             _ => Err(EvalError::not_a_sequence(single).at(0)),
         }
     }
@@ -238,9 +244,13 @@ impl Operation {
 }
 
 /// Fails if a term takes a sequence and nothing else, and looks at it before its other arguments,
-/// and `single` is none. Source: the order of arguments in terms/seq.cc of RethinkDB 2.4.
+/// and `single` is none. Source: the order of arguments in terms/seq.cc and terms/rewrites.cc of
+/// RethinkDB 2.4.
 pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
-    let first = matches!(op, Op::Map | Op::ConcatMap | Op::Reduce | Op::Fold | Op::Contains);
+    let first = matches!(
+        op,
+        Op::Map | Op::ConcatMap | Op::Reduce | Op::Fold | Op::Contains | Op::InnerJoin | Op::OuterJoin
+    );
     match single {
         Datum::Array(_) => Ok(()),
         single if first => Err(EvalError::not_a_sequence(single).at(0)),

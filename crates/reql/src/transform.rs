@@ -68,6 +68,15 @@ pub enum Flow {
     Stop,
 }
 
+/// Terms that keep some items leave out those, among them nulls, where something is missing.
+/// Source: the filters that terms/obj_or_seq.cc of RethinkDB 2.4 makes of them.
+fn unless_missing(emitted: Result<Emitted, EvalError>) -> Result<Emitted, EvalError> {
+    match emitted {
+        Err(error) if error.is_non_existence() => Ok(Emitted::None),
+        emitted => emitted,
+    }
+}
+
 impl Transform {
     /// Handles one item.
     pub fn step(&self, item: Datum, env: &Env<'_>) -> Result<Emitted, EvalError> {
@@ -90,20 +99,21 @@ impl Transform {
             }
             Transform::Field { name, term } => match &item {
                 Datum::Object(object) => Ok(object.get(name).map_or(Emitted::None, Emitted::One)),
-                other => one(field_of(other, name, term)),
+                other => unless_missing(field_of(other, name, term).map(Emitted::One)),
             },
-            Transform::HasFields(spec) => Ok(keep(item_has_fields(&item, spec)?, item)),
-            Transform::Shape(test) => match test.holds(&item, env.cancel) {
-                Err(error) if error.is_non_existence() => Ok(Emitted::None),
-                holds => Ok(keep(holds?, item)),
-            },
-            Transform::WithFields(spec) => {
-                if item_has_fields(&item, spec)? {
-                    one(pluck_item(&item, spec))
-                } else {
-                    Ok(Emitted::None)
-                }
+            Transform::HasFields(spec) => {
+                unless_missing(item_has_fields(&item, spec).map(|has_them| keep(has_them, item)))
             }
+            Transform::Shape(test) => {
+                unless_missing(test.holds(&item, env.cancel).map(|holds| keep(holds, item)))
+            }
+            Transform::WithFields(spec) => unless_missing(
+                item_has_fields(&item, spec).map(|has_them| keep(has_them, item)),
+            )
+            .and_then(|kept| match kept {
+                Emitted::One(item) => one(pluck_item(&item, spec)),
+                other => Ok(other),
+            }),
             Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) | Transform::Zip => {
                 one(self.item(&item, env))
             }

@@ -8,6 +8,7 @@ use crate::error::EvalError;
 use crate::op::field::object_of;
 use crate::operation::{self, Extras, Operation};
 use crate::order::{Direction, Order};
+use crate::purity::{self, Determinism};
 use crate::select::{OnMissing, Selector};
 use crate::signature::Op;
 use crate::stream;
@@ -199,6 +200,9 @@ pub(super) fn orders(terms: &[Term], place: Place<'_>, first: usize) -> Result<V
     let order = |(i, term): (usize, &Term)| {
         let position = i + first;
         let (direction, term) = direction(term);
+        if matches!(term, Term::Func(_)) && purity::of_term(term) == Determinism::Never {
+            return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
+        }
         let arg = arg_at(term, place).map_err(|error| error.at(position))?;
         Ok(Order { selector: Selector::from(arg), direction, position })
     };

@@ -49,7 +49,8 @@ fn plain_object<'a>(args: &Args<'a>, term: &str) -> Result<&'a Object, EvalError
         other => {
             let kind = other.kind().name();
             let message = format!("Cannot call `{term}` on objects of type `{kind}`.");
-            Err(EvalError::typed(other, message).at(0))
+            // Also for null. Source: terms/obj.cc of RethinkDB 2.4.
+            Err(EvalError::logic(message).at(0))
         }
     }
 }
