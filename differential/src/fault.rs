@@ -61,6 +61,16 @@ impl Fault {
         Fault::new(class, format!("expected {expected} but found {}", found.type_name()))
     }
 
+    /// Both, or what is wrong. Which of two different mistakes in one term is told, no rule says.
+    pub fn both<A, B>(first: Out<A>, second: Out<B>) -> Out<(A, B)> {
+        match (first, second) {
+            (Err(first), Err(second)) if first.class != second.class => {
+                Err(Fault::unsaid("more than one mistake"))
+            }
+            (first, second) => Ok((first?, second?)),
+        }
+    }
+
     /// Whether `default` and `filter` catch it.
     #[must_use]
     pub fn is_missing(&self) -> bool {

@@ -48,6 +48,7 @@ pub struct Machine {
     /// Which of the possible orders: 0 is as things stand, 1 backwards, others are shuffled.
     pub order: u64,
     shuffles: Cell<u64>,
+    asked: Cell<bool>,
     steps: Cell<u64>,
 }
 
@@ -55,12 +56,19 @@ impl Machine {
     /// A machine over `world` that puts things without an order into the order of that number.
     #[must_use]
     pub fn new(world: World, order: u64) -> Machine {
-        Machine { world: RefCell::new(world), order, shuffles: Cell::new(0), steps: Cell::new(0) }
+        Machine {
+            world: RefCell::new(world),
+            order,
+            shuffles: Cell::new(0),
+            asked: Cell::new(false),
+            steps: Cell::new(0),
+        }
     }
 
     /// `items` in one of their possible orders.
     #[must_use]
     pub fn shuffled<T>(&self, mut items: Vec<T>) -> Vec<T> {
+        self.asked.set(self.asked.get() || items.len() > 1);
         match self.order {
             0 => {}
             1 => items.reverse(),
@@ -75,12 +83,35 @@ impl Machine {
 
     /// A number below `limit` that belongs to this machine's order; 0 for the first.
     pub fn draw(&self, limit: usize) -> usize {
+        self.asked.set(true);
         if self.order == 0 || limit == 0 {
             return 0;
         }
         self.shuffles.set(self.shuffles.get() + 1);
         let mixed = (self.order << 32 | self.shuffles.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         ((mixed >> 33) % limit as u64) as usize
+    }
+
+    /// Whether another order could have led to another answer.
+    #[must_use]
+    pub fn depends_on_order(&self) -> bool {
+        self.asked.get()
+    }
+
+    /// What nobody knows before: another number each time, and in each order.
+    #[must_use]
+    pub fn chance(&self) -> u64 {
+        self.asked.set(true);
+        self.shuffles.set(self.shuffles.get() + 1);
+        let mixed = ((self.order + 1) << 32 | self.shuffles.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+    }
+
+    /// The moment of the query, which differs from order to order and not within a query.
+    #[must_use]
+    pub fn now(&self) -> f64 {
+        self.asked.set(true);
+        1_700_000_000.0 + self.order as f64 * 1_000.25
     }
 
     /// The value of a term.
@@ -108,7 +139,10 @@ impl Machine {
         }
         match out.get("$reql_type$") {
             None => Ok(Thing::Datum(Val::Object(out))),
-            Some(_) => Ok(Thing::Datum(Val::of_json(&Val::Object(out).to_json()))),
+            Some(Val::Text(kind)) if is_whole(kind, &out) => {
+                Ok(Thing::Datum(Val::of_json(&Val::Object(out).to_json())))
+            }
+            Some(_) => Err(Fault::unsaid("a strange pseudotype")),
         }
     }
 
@@ -119,6 +153,8 @@ impl Machine {
         let options = parts.iter().find_map(Json::as_object).unwrap_or(&none.1);
         match (id, args.as_slice()) {
             (10, [name]) => self.variable(name.as_i64().unwrap_or(0), scope),
+            (1, [constant]) => Ok(Thing::Datum(Val::of_json(constant))),
+            (3, []) => self.make_object(options, scope, literals),
             (13, _) => self.variable(ROW, scope),
             (69, [params, body]) => {
                 let params =
@@ -161,6 +197,17 @@ impl Machine {
     /// Whether what a function answers counts as true.
     pub fn test(&self, func: &Func, values: &[Val]) -> Out<bool> {
         Ok(self.call_datum(func, values)?.truth())
+    }
+}
+
+/// Whether a pseudotype has the members it needs.
+fn is_whole(kind: &str, members: &std::collections::BTreeMap<String, Val>) -> bool {
+    let text = |name: &str| matches!(members.get(name), Some(Val::Text(_)));
+    match kind {
+        "TIME" => matches!(members.get("epoch_time"), Some(Val::Number(_))) && text("timezone"),
+        "BINARY" => text("data"),
+        "GEOMETRY" => text("type") && matches!(members.get("coordinates"), Some(Val::Array(_))),
+        _ => false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! A run: queries, verdicts, answers, and the first difference made small.
 
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
@@ -8,6 +10,7 @@ use crate::generate::{Generator, term};
 use crate::node::Node;
 use crate::shrink::shrink;
 use crate::stage::{self, Stage};
+use crate::tally::Tally;
 use crate::verdict::{self, Answer, Verdict};
 use crate::world::World;
 
@@ -17,7 +20,7 @@ const QUERIES_PER_STAGE: u64 = 2_000;
 /// What a run is asked to do.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// How many queries with a verdict are compared, at most.
+    /// How many queries with a verdict are compared, at least, unless time or differences end it.
     pub queries: u64,
     /// How long it may take.
     pub time: Duration,
@@ -25,10 +28,12 @@ pub struct Options {
     pub seed: u64,
     /// How many differences are shown before it ends.
     pub differences: usize,
+    /// How many sets of tables are asked at the same time.
+    pub threads: usize,
 }
 
 /// What a run found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Found {
     /// Queries whose answers were compared.
     pub compared: u64,
@@ -36,55 +41,105 @@ pub struct Found {
     pub open: u64,
     /// Compared queries that ended with a value.
     pub values: u64,
+    /// The seed after the last one.
+    pub next_seed: u64,
+    /// Why queries were left open, with how often.
+    pub reasons: BTreeMap<String, u64>,
+    /// Which terms were in the queries.
+    pub tally: Tally,
     /// Differences, made small.
     pub differences: Vec<String>,
 }
 
-/// Compares queries until time, number or differences are used up.
+impl Found {
+    fn add(&mut self, more: Found) {
+        self.compared += more.compared;
+        self.open += more.open;
+        self.values += more.values;
+        self.tally.merge(&more.tally);
+        self.differences.extend(more.differences);
+        more.reasons.into_iter().for_each(|(why, count)| *self.reasons.entry(why).or_default() += count);
+    }
+}
+
+/// Compares queries until time, number or differences are used up. A seed is taken whole, so that
+/// the queries of a run follow from its seeds, whatever the number of threads.
 pub fn run(options: &Options) -> anyhow::Result<Found> {
-    let (started, mut found) = (Instant::now(), Found::default());
-    let mut seed = options.seed;
-    while found.compared < options.queries
-        && started.elapsed() < options.time
-        && found.differences.len() < options.differences
-    {
-        let stage = Stage::of(seed);
-        // Every fourth set of tables is behind questions between nodes.
-        let mut bench = Bench::new(stage, seed % 4 == 3)?;
-        for n in 0..QUERIES_PER_STAGE {
-            if found.compared >= options.queries || started.elapsed() >= options.time {
-                break;
+    let ends = Instant::now().checked_add(options.time);
+    let found = Mutex::new(Found { next_seed: options.seed, ..Found::default() });
+    let next = || -> Option<u64> {
+        let mut found = lock(&found);
+        let over = found.compared >= options.queries
+            || ends.is_some_and(|ends| Instant::now() >= ends)
+            || found.differences.len() >= options.differences;
+        let seed = found.next_seed;
+        found.next_seed += u64::from(!over);
+        (!over).then_some(seed)
+    };
+    let worker = || -> anyhow::Result<()> {
+        while let Some(seed) = next() {
+            let more = of_seed(seed, ends, options.differences)?;
+            lock(&found).add(more);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..options.threads.max(1)).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| match worker.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
+    found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The queries of a seed, on the tables of that seed.
+fn of_seed(seed: u64, ends: Option<Instant>, differences: usize) -> anyhow::Result<Found> {
+    let mut found = Found::default();
+    // Every fourth set of tables is behind questions between nodes.
+    let mut bench = Bench::new(Stage::of(seed), seed % 4 == 3)?;
+    for n in 0..QUERIES_PER_STAGE {
+        if ends.is_some_and(|ends| Instant::now() >= ends) || found.differences.len() >= differences {
+            break;
+        }
+        let query = query_of(seed, n);
+        let compared = bench.compare(&query)?;
+        found.tally.add(&query, !matches!(compared, Compared::Open(_)));
+        match compared {
+            Compared::Open(why) => {
+                found.open += 1;
+                *found.reasons.entry(why).or_default() += 1;
             }
-            let query = Generator::new(seed.wrapping_mul(1_000_003).wrapping_add(n)).query();
-            match bench.compare(&query)? {
-                Compared::Open => found.open += 1,
-                Compared::Same(answer) => {
-                    found.compared += 1;
-                    found.values += u64::from(!matches!(answer, Answer::Fault(_)));
-                }
-                Compared::Refused(why) => {
-                    found.differences.push(format!("seed {seed}, query {n}\n{query}\nrefused: {why}"));
-                }
-                Compared::Different(_) => {
-                    found.compared += 1;
-                    let small =
-                        shrink(query, |query| matches!(bench.compare(query), Ok(Compared::Different(_))));
-                    let shown = match bench.compare(&small)? {
-                        Compared::Different(shown) => shown,
-                        _ => "it differs no more".to_owned(),
-                    };
-                    found
-                        .differences
-                        .push(format!("seed {seed}, query {n}\n{small}\n{}\n{shown}", printed(&small)));
-                }
+            Compared::Same(answer) => {
+                found.compared += 1;
+                found.values += u64::from(!matches!(answer, Answer::Fault(_)));
             }
-            if found.differences.len() >= options.differences {
-                break;
+            Compared::Refused(why) => {
+                found.differences.push(format!("seed {seed}, query {n}\n{query}\nrefused: {why}"));
+            }
+            Compared::Different(_) => {
+                found.compared += 1;
+                let small = shrink(query, |query| matches!(bench.compare(query), Ok(Compared::Different(_))));
+                let shown = match bench.compare(&small)? {
+                    Compared::Different(shown) => shown,
+                    _ => "it differs no more".to_owned(),
+                };
+                let printed = printed(&small);
+                found.differences.push(format!("seed {seed}, query {n}\n{small}\n{printed}\n{shown}"));
             }
         }
-        seed = seed.wrapping_add(1);
     }
     Ok(found)
+}
+
+/// The query of that number among those of a seed.
+#[must_use]
+pub fn query_of(seed: u64, n: u64) -> Json {
+    Generator::new(seed.wrapping_mul(1_000_003).wrapping_add(n)).query()
 }
 
 /// The term as a driver would have it written.
@@ -103,8 +158,8 @@ pub struct Bench {
 
 /// How two answers compare.
 pub enum Compared {
-    /// The rules leave the answer open.
-    Open,
+    /// The rules leave the answer open, for this reason.
+    Open(String),
     /// Both answered this.
     Same(Answer),
     /// The node does not take the query, for this reason: the generator is wrong, or the node is.
@@ -121,14 +176,17 @@ impl Bench {
 
     /// Runs a query on both. What it writes is put back.
     pub fn compare(&mut self, query: &Json) -> anyhow::Result<Compared> {
-        let Ok(verdict) = verdict::verdict(query, &self.world) else { return Ok(Compared::Open) };
+        let verdict = match verdict::verdict(query, &self.world) {
+            Ok(verdict) => verdict,
+            Err(why) => return Ok(Compared::Open(why)),
+        };
         let (answer, message) = match self.node.run(query) {
             Ok(answered) => answered,
             Err(error) => {
                 return Ok(Compared::Refused(format!("{error:#}")));
             }
         };
-        let same = verdict::same(&verdict.answer, &answer, verdict.any_order);
+        let same = verdict::agrees(&verdict, &answer);
         let rows = self.compare_rows(&verdict)?;
         if !same {
             let (expected, got) = (verdict::text(&verdict.answer), verdict::text(&answer));

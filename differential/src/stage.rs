@@ -1,10 +1,11 @@
 //! The tables of a run, the same for the node and for the reference.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::{Value as Json, json};
 
-use crate::generate::{Chance, Generator, term, term_with};
+use crate::generate::{Chance, Generator, SHAPES, term, term_with};
 use crate::value::Val;
 use crate::world::{Index, Table, World};
 
@@ -20,7 +21,7 @@ pub struct Stage {
 pub const WRITTEN: &str = "w";
 
 fn index(name: &str, function: Json, multi: bool) -> (String, Index) {
-    (name.to_owned(), Index { function, multi })
+    (name.to_owned(), Index { function, multi, geo: false })
 }
 
 fn field(name: &str) -> Json {
@@ -46,13 +47,19 @@ impl Stage {
         ]);
         let mut world = World::default();
         let mut setup = Vec::new();
-        for (name, rows, shards) in [("t", 16, 3), ("u", 5, 1), ("empty", 0, 1), (WRITTEN, 10, 2)] {
-            let indexes = if name == "t" || name == WRITTEN { indexes.clone() } else { BTreeMap::new() };
-            let table = table(&mut maker, rows, indexes);
+        for (name, rows, shards) in
+            [("t", 16, 3), ("u", 5, 1), ("empty", 0, 1), (WRITTEN, 10, 2), (SHAPES, 9, 2)]
+        {
+            let table = match name {
+                SHAPES => shapes(&mut maker.chance, rows),
+                "t" | WRITTEN => table(&mut maker, rows, indexes.clone()),
+                _ => table(&mut maker, rows, BTreeMap::new()),
+            };
             setup.push(term(60, [json!(name)]));
             for (index, definition) in &table.indexes {
                 let arguments = [term(15, [json!(name)]), json!(index), definition.function.clone()];
-                setup.push(term_with(75, arguments, json!({"multi": definition.multi})));
+                let options = json!({"multi": definition.multi, "geo": definition.geo});
+                setup.push(term_with(75, arguments, options));
             }
             setup.extend(fill(name, &table));
             if shards > 1 {
@@ -60,7 +67,7 @@ impl Stage {
                 setup.push(term_with(176, [term(15, [json!(name)])], options));
             }
             setup.push(term(140, [term(15, [json!(name)])]));
-            world.tables.insert(name.to_owned(), table);
+            world.tables.insert(name.to_owned(), Rc::new(table));
         }
         Stage { setup, world }
     }
@@ -79,6 +86,32 @@ fn table(maker: &mut Generator, rows: usize, indexes: BTreeMap<String, Index>) -
         let id = if n % 4 == 3 { Val::Text(format!("k{n}")) } else { Val::Number(n as f64) };
         let Val::Object(mut row) = plain(&maker.row_constant()) else { continue };
         row.insert("id".to_owned(), id.clone());
+        table.rows.insert(id, row);
+    }
+    table
+}
+
+/// Rows with places and areas that are not near to each other's edges.
+fn shapes(chance: &mut Chance, rows: usize) -> Table {
+    let mut shape_index = index("p", of_row(field("p")), false);
+    shape_index.1.geo = true;
+    let indexes = BTreeMap::from([shape_index, index("a", of_row(field("a")), false)]);
+    let mut table = Table { key: "id".to_owned(), rows: BTreeMap::new(), indexes };
+    for n in 0..rows {
+        let odd = |chance: &mut Chance| (2 * chance.below(5) + 1) as f64;
+        let at = |x: f64, y: f64| Val::Array(vec![Val::Number(x), Val::Number(y)]);
+        let shape = match n % 3 {
+            0 | 1 => Val::Shape("Point".to_owned(), Box::new(at(odd(chance), odd(chance)))),
+            _ => {
+                let (x, y) = (odd(chance) - 1.0, odd(chance) - 1.0);
+                let ring = vec![at(x, y), at(x + 2.0, y), at(x + 2.0, y + 2.0), at(x, y + 2.0), at(x, y)];
+                Val::Shape("Polygon".to_owned(), Box::new(Val::Array(vec![Val::Array(ring)])))
+            }
+        };
+        let id = Val::Number(n as f64);
+        let a = Val::Number(chance.below(4) as f64);
+        let row =
+            BTreeMap::from([("id".to_owned(), id.clone()), ("p".to_owned(), shape), ("a".to_owned(), a)]);
         table.rows.insert(id, row);
     }
     table
@@ -104,6 +137,7 @@ fn wire(value: &Val) -> Json {
     match value {
         Val::Array(items) => term(2, items.iter().map(wire)),
         Val::Object(members) => Json::Object(members.iter().map(|(k, v)| (k.clone(), wire(v))).collect()),
+        Val::Shape(..) => term(98, [json!(value.to_json().to_string())]),
         other => other.to_json(),
     }
 }

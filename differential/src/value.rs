@@ -7,6 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value as Json, json};
 
+/// The name of a member that says: there are other members, which the rules do not tell.
+pub const MORE: &str = "\u{0}more";
+
 /// A ReQL datum.
 #[derive(Clone, Debug)]
 pub enum Val {
@@ -26,6 +29,8 @@ pub enum Val {
     Binary(Vec<u8>),
     /// A moment: seconds since 1970, and the zone in minutes east of Greenwich.
     Time(f64, i32),
+    /// A shape on the earth: the name of its GeoJSON type, and its coordinates as arrays of numbers.
+    Shape(String, Box<Val>),
     /// Text.
     Text(String),
     /// After everything.
@@ -56,6 +61,10 @@ impl Val {
                 let seconds = members.get("epoch_time").and_then(Json::as_f64).unwrap_or(f64::NAN);
                 Val::Time(seconds, zone_of(text("timezone")).unwrap_or(0))
             }
+            "GEOMETRY" => {
+                let coordinates = members.get("coordinates").map_or(Val::Null, Val::of_json);
+                Val::Shape(text("type").to_owned(), Box::new(coordinates))
+            }
             _ => Val::Object(members.iter().map(|(k, v)| (k.clone(), Val::of_json(v))).collect()),
         }
     }
@@ -76,6 +85,9 @@ impl Val {
             Val::Time(seconds, zone) => {
                 json!({"$reql_type$": "TIME", "epoch_time": number_json(*seconds), "timezone": zone_text(*zone)})
             }
+            Val::Shape(kind, coordinates) => {
+                json!({"$reql_type$": "GEOMETRY", "coordinates": coordinates.to_json(), "type": kind})
+            }
             Val::Literal(value) => json!({"\u{0}literal": value.as_ref().map(|v| v.to_json())}),
         }
     }
@@ -91,6 +103,7 @@ impl Val {
             Val::Number(_) => "NUMBER",
             Val::Object(_) => "OBJECT",
             Val::Binary(_) => "PTYPE<BINARY>",
+            Val::Shape(..) => "PTYPE<GEOMETRY>",
             Val::Time(..) => "PTYPE<TIME>",
             Val::Text(_) => "STRING",
             Val::MaxVal => "MAXVAL",
@@ -107,7 +120,7 @@ impl Val {
     /// Whether it is a pseudotype, which terms over objects refuse.
     #[must_use]
     pub fn is_pseudo(&self) -> bool {
-        matches!(self, Val::Binary(_) | Val::Time(..) | Val::Literal(_))
+        matches!(self, Val::Binary(_) | Val::Shape(..) | Val::Time(..) | Val::Literal(_))
     }
 
     /// Whether `minval` or `maxval` is anywhere in it.
@@ -175,6 +188,8 @@ impl Ord for Val {
             // Pairs one after the other: the key, then the value; what ends first is less.
             (Val::Object(a), Val::Object(b)) => a.iter().cmp(b.iter()),
             (Val::Binary(a), Val::Binary(b)) => a.cmp(b),
+            // As the objects they are sent as: the coordinates come before the type.
+            (Val::Shape(a, at), Val::Shape(b, other)) => (at, a).cmp(&(other, b)),
             (Val::Time(a, _), Val::Time(b, _)) => a.partial_cmp(b).unwrap_or(Ordering::Equal),
             (Val::Text(a), Val::Text(b)) => a.as_bytes().cmp(b.as_bytes()),
             _ => self.type_name().cmp(other.type_name()),

@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 use crate::fault::{Class, Fault, Out};
 use crate::machine::{Machine, Scope, into_datum};
 use crate::terms;
-use crate::thing::{Groups, Seq, Thing};
-use crate::value::Val;
+use crate::thing::{Seq, Thing};
+use crate::value::{MORE, Val};
 use crate::world::World;
 
 /// The orders every query is evaluated in.
@@ -30,6 +30,8 @@ pub struct Verdict {
     pub answer: Answer,
     /// Whether the items of the stream may come in any order.
     pub any_order: bool,
+    /// Whether only the kind of answer is known, because chance or the clock decides on the value.
+    pub kind_only: bool,
     /// The tables afterwards.
     pub world: World,
 }
@@ -37,7 +39,7 @@ pub struct Verdict {
 /// The verdict on `query`, or why there is none: every order of what has no order must lead to the
 /// same answer.
 pub fn verdict(query: &Json, world: &World) -> Result<Verdict, String> {
-    let mut first: Option<Verdict> = None;
+    let (mut first, by_chance) = (None::<Verdict>, names_chance(query));
     for order in 0..ORDERS {
         let machine = Machine::new(world.clone(), order);
         let answer =
@@ -47,46 +49,71 @@ pub fn verdict(query: &Json, world: &World) -> Result<Verdict, String> {
                 Err(Fault { class: Class::Empty, .. }) => Answer::Fault(Class::Logic),
                 Err(fault) => Answer::Fault(fault.class),
             };
+        let asked = machine.depends_on_order();
         let world = machine.world.into_inner();
         let Some(known) = &mut first else {
-            first = Some(Verdict { answer, any_order: false, world });
+            let verdict = Verdict { answer, any_order: false, kind_only: false, world };
+            if !asked {
+                return Ok(verdict);
+            }
+            first = Some(verdict);
             continue;
         };
         if known.world.tables.iter().any(|(name, table)| world.tables[name].rows != table.rows) {
             return Err("rows depend on an order".to_owned());
         }
         if !same(&known.answer, &answer, false) {
-            if !same(&known.answer, &answer, true) {
+            if same(&known.answer, &answer, true) {
+                known.any_order = true;
+            } else if by_chance && same_kind(&known.answer, &answer) {
+                known.kind_only = true;
+            } else {
                 return Err("depends on an order".to_owned());
             }
-            known.any_order = true;
         }
     }
     first.ok_or_else(|| "no order".to_owned())
 }
 
+/// The answer is what the verdict says.
+#[must_use]
+pub fn agrees(verdict: &Verdict, answer: &Answer) -> bool {
+    match verdict.kind_only {
+        true => same_kind(&verdict.answer, answer),
+        false => same(&verdict.answer, answer, verdict.any_order),
+    }
+}
+
+/// Whether `now`, `random`, `uuid` or `sample` is anywhere in a query.
+fn names_chance(query: &Json) -> bool {
+    match query {
+        Json::Array(parts) => {
+            let id = parts.first().and_then(Json::as_u64);
+            matches!(id, Some(81 | 103 | 151 | 169)) || parts.iter().any(names_chance)
+        }
+        Json::Object(members) => members.values().any(names_chance),
+        _ => false,
+    }
+}
+
 /// A value as a client sees it.
 fn shown(machine: &Machine, thing: Thing) -> Out<Answer> {
     let answer = match thing {
-        table @ Thing::Table(_) => {
-            Answer::Stream(terms::of_thing(machine, table)?.items.into_iter().collect::<Out<_>>()?)
-        }
+        table @ Thing::Table(_) => Answer::Stream(terms::collected(terms::of_thing(machine, table)?.items)?),
         Thing::Seq(Seq { infinite: true, .. }) => return Err(Fault::unsaid("endless")),
         Thing::Seq(Seq { eager, items, .. }) => {
-            let items = items.into_iter().collect::<Out<Vec<Val>>>()?;
+            // A bound that is on its way to the client when a later item fails is a mistake too.
+            let failed = items.iter().position(Result::is_err);
+            let bound = items.iter().take(failed.unwrap_or(0)).flatten().any(Val::has_bound);
+            let logic = |item: &Out<Val>| item.as_ref().is_err_and(|fault| fault.class == Class::Logic);
+            if bound && !items.iter().any(logic) {
+                return Err(Fault::unsaid("which of two mistakes is met first"));
+            }
+            let items = terms::collected(items)?;
             if eager { Answer::Atom(Val::Array(items)) } else { Answer::Stream(items) }
         }
         Thing::Groups(groups) => {
-            let groups = match groups {
-                Groups::Ready(groups) => groups,
-                lazy => {
-                    let Val::Array(pairs) = into_datum(ungrouped(lazy)?)? else {
-                        return Err(Fault::unsaid("groups"));
-                    };
-                    return Ok(Answer::Atom(grouped(pairs)));
-                }
-            };
-            let pairs = groups.into_iter().map(|(key, value)| Val::Array(vec![key, value]));
+            let pairs = terms::ready(groups)?.into_iter().map(|(key, value)| Val::Array(vec![key, value]));
             Answer::Atom(grouped(pairs.collect()))
         }
         Thing::Func(_) | Thing::Db => Answer::Fault(Class::Logic),
@@ -98,18 +125,6 @@ fn shown(machine: &Machine, thing: Thing) -> Out<Answer> {
         Answer::Fault(_) => false,
     };
     Ok(if bounded { Answer::Fault(Class::Logic) } else { answer })
-}
-
-fn ungrouped(groups: Groups) -> Out<Thing> {
-    let Groups::Lazy(groups) = groups else { return Err(Fault::unsaid("groups")) };
-    let mut pairs = Vec::new();
-    for (key, items) in groups? {
-        let items = items.into_iter().collect::<Out<Vec<Val>>>()?;
-        if !items.is_empty() {
-            pairs.push(Val::Array(vec![key, Val::Array(items)]));
-        }
-    }
-    Ok(Thing::Datum(Val::Array(pairs)))
 }
 
 fn grouped(pairs: Vec<Val>) -> Val {
@@ -148,6 +163,10 @@ fn alike(a: &Val, b: &Val) -> bool {
             (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1e-300) || a == b
         }
         (Val::Array(a), Val::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b)),
+        (Val::Object(a), Val::Object(b)) if a.contains_key(MORE) => {
+            a.iter().all(|(name, a)| name == MORE || b.get(name).is_some_and(|b| alike(a, b)))
+        }
+        (Val::Shape(a, at), Val::Shape(b, other)) => a == b && near(at, other),
         (Val::Object(a), Val::Object(b)) => {
             let member = |((k, a), (l, b)): ((&String, &Val), (&String, &Val))| {
                 k == l && (k == "first_error" || k == "error" || alike(a, b))
@@ -156,6 +175,26 @@ fn alike(a: &Val, b: &Val) -> bool {
         }
         (Val::Time(a, za), Val::Time(b, zb)) => (a - b).abs() < 0.0005 && za == zb,
         _ => a.type_name() == b.type_name() && a == b,
+    }
+}
+
+/// Whether coordinates are the same up to a hundredth of a second of arc.
+fn near(a: &Val, b: &Val) -> bool {
+    match (a, b) {
+        (Val::Array(a), Val::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| near(a, b)),
+        (Val::Number(a), Val::Number(b)) => (a - b).abs() < 1e-6,
+        _ => false,
+    }
+}
+
+/// Whether two answers are of one kind: a value of one type, a stream, an error of one class.
+#[must_use]
+pub fn same_kind(a: &Answer, b: &Answer) -> bool {
+    match (a, b) {
+        (Answer::Atom(a), Answer::Atom(b)) => a.type_name() == b.type_name(),
+        (Answer::Stream(a), Answer::Stream(b)) => a.len() == b.len(),
+        (Answer::Fault(a), Answer::Fault(b)) => a == b,
+        _ => false,
     }
 }
 

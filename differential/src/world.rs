@@ -1,6 +1,7 @@
 //! Tables of the reference: rows in a list, indexes as functions over them.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use serde_json::Value as Json;
 
@@ -9,8 +10,8 @@ use crate::value::Val;
 /// All tables.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    /// By name.
-    pub tables: BTreeMap<String, Table>,
+    /// By name; a write copies the table it changes.
+    pub tables: BTreeMap<String, Rc<Table>>,
 }
 
 /// One table.
@@ -31,6 +32,8 @@ pub struct Index {
     pub function: Json,
     /// Whether an array makes one entry of each of its items.
     pub multi: bool,
+    /// Whether it holds shapes.
+    pub geo: bool,
 }
 
 /// Whether a value may be (part of) a key.

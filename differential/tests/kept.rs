@@ -11,7 +11,7 @@ fn what_once_differed_is_the_same() -> anyhow::Result<()> {
         let (seed, query) = case.split_once(' ').unwrap_or(("1", case));
         let mut bench = Bench::new(Stage::of(seed.parse()?), false)?;
         match bench.compare(&serde_json::from_str(query)?)? {
-            Compared::Same(_) | Compared::Open => {}
+            Compared::Same(_) | Compared::Open(_) => {}
             Compared::Refused(why) | Compared::Different(why) => wrong.push(format!("{query}\n{why}")),
         }
     }

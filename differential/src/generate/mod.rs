@@ -1,10 +1,13 @@
 //! Random queries, as they are on the wire. Mostly of matching types, now and then not.
 
+mod rare;
 mod scalar;
 mod sequence;
 mod write;
 
 use serde_json::{Value as Json, json};
+
+pub use rare::SHAPES;
 
 /// Chance that is fixed by its seed (splitmix64).
 #[derive(Clone, Debug)]
@@ -128,6 +131,7 @@ impl Generator {
             12..=14 => self.grouped(depth),
             15..=16 => self.selection(depth.min(3)),
             17 => self.write(depth),
+            18 => self.rare(depth),
             _ => self.value(Kind::Array, depth),
         };
         if self.chance.once_in(12) { term(52, [query]) } else { query }

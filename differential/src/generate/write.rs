@@ -42,7 +42,7 @@ impl Generator {
         }
     }
 
-    fn written(&mut self) -> Json {
+    pub(super) fn written(&mut self) -> Json {
         let mut row = self.row_constant();
         if self.chance.once_in(12) {
             return self.number();

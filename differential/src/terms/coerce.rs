@@ -72,7 +72,14 @@ fn of_datum(source: Val, wanted: &str) -> Out<Val> {
         (source @ Val::Binary(_), "BINARY") => Ok(source),
         (source, "STRING") => to_text(&source).map(Val::Text),
         (Val::Text(text), "NUMBER") => to_number(&text),
-        (source @ Val::Array(_), "ARRAY") | (source @ Val::Object(_), "OBJECT") => Ok(source),
+        (source @ Val::Array(_), "ARRAY") => Ok(source),
+        (source @ (Val::Object(_) | Val::Time(..) | Val::Shape(..)), "OBJECT") => Ok(source),
+        // Times and shapes are objects here. Source: terms/type_manip.cc.
+        (source @ (Val::Time(..) | Val::Shape(..)), "ARRAY") => {
+            let members = source.to_json().as_object().cloned().unwrap_or_default();
+            let pair = |(key, value)| Val::Array(vec![Val::Text(key), Val::of_json(&value)]);
+            Ok(Val::Array(members.into_iter().map(pair).collect()))
+        }
         (Val::Object(members), "ARRAY") => {
             let pair = |(key, value)| Val::Array(vec![Val::Text(key), value]);
             Ok(Val::Array(members.into_iter().map(pair).collect()))

@@ -19,6 +19,8 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
                 (0..args.len()).map(|i| into_datum(args.thing_with(i, args.literals)?)).collect();
             datum(Val::Array(items?))
         }
+        1 => datum(args.datum(0)?),
+        3 => Err(Fault::unsaid("an object with arguments")),
         12 if args.is_empty() => Err(Fault::new(Class::Empty, "empty error")),
         12 => Err(Fault::new(Class::User, args.text(0)?)),
         23 => datum(Val::Bool(!args.datum(0)?.truth())),
@@ -34,6 +36,10 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             Val::Text(text) => datum(Val::Binary(text.into_bytes())),
             other => Err(Fault::expected("STRING", &other)),
         },
+        169 if args.is_empty() => {
+            let drawn = u128::from(args.machine.chance()) << 64 | u128::from(args.machine.chance());
+            datum(Val::Text(uuid::Builder::from_random_bytes(drawn.to_be_bytes()).into_uuid().to_string()))
+        }
         169 => {
             let name = args.text(0)?;
             datum(Val::Text(uuid::Uuid::new_v5(&NAMESPACE, name.as_bytes()).to_string()))

@@ -29,6 +29,10 @@ fn group(args: &Args<'_>) -> Out<Thing> {
     let selectors: Out<Vec<Func>> = (1..args.len()).map(|i| args.selector(i)).collect();
     let selectors = selectors?;
     let multi = args.option("multi")?.is_some_and(|value| value.truth());
+    let no_sequence = || Ok(sequence::of_thing(args.machine, args.thing(0)?).is_err());
+    if selectors.is_empty() && args.option("index")?.is_none() && no_sequence()? {
+        return Err(Fault::unsaid("more than one mistake"));
+    }
     let (seq, index_values) = match args.option("index")? {
         None => (sequence::of_thing(args.machine, args.thing(0)?)?, None),
         Some(name) => {
@@ -51,10 +55,24 @@ fn group(args: &Args<'_>) -> Out<Thing> {
         match keyed {
             Ok((keys, item)) => {
                 for key in keys {
+                    let text = key.to_json();
+                    if groups.get_key_value(&key).is_some_and(|(known, _)| known.to_json() != text) {
+                        return Err(Fault::unsaid("equal groups that look different"));
+                    }
                     groups.entry(key).or_default().push(Ok(item.clone()));
                 }
             }
-            Err(fault) => return Ok(Thing::Groups(Groups::Lazy(Err(fault)))),
+            // Stands before all groups, and fails whoever reads the groups.
+            Err(fault) => match groups.entry(Val::MinVal).or_default() {
+                known
+                    if known
+                        .iter()
+                        .any(|known| known.as_ref().is_err_and(|known| known.class != fault.class)) =>
+                {
+                    return Err(Fault::unsaid("which item fails first"));
+                }
+                known => known.push(Err(fault)),
+            },
         }
     }
     Ok(Thing::Groups(Groups::Lazy(Ok(groups.into_iter().collect()))))
@@ -87,14 +105,13 @@ fn keys(args: &Args<'_>, selectors: &[Func], known: Option<Val>, multi: bool, it
 }
 
 /// Groups whose items are all read.
-pub(super) fn ready(groups: Groups) -> Out<Vec<(Val, Val)>> {
+pub fn ready(groups: Groups) -> Out<Vec<(Val, Val)>> {
     match groups {
         Groups::Ready(groups) => Ok(groups),
         Groups::Lazy(groups) => {
-            let read = groups?
-                .into_iter()
-                .map(|(key, items)| Ok((key, Val::Array(items.into_iter().collect::<Out<Vec<Val>>>()?))));
-            let groups = read.collect::<Out<Vec<(Val, Val)>>>()?;
+            let read =
+                groups?.into_iter().map(|(key, items)| Ok((key, Val::Array(sequence::collected(items)?))));
+            let groups = of_groups(read)?;
             Ok(groups.into_iter().filter(|(_, value)| *value != Val::Array(Vec::new())).collect())
         }
     }
@@ -118,20 +135,35 @@ pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
         (31..=35 | 38..=40 | 96, Groups::Lazy(groups)) => step(args, groups),
         (170, Groups::Lazy(groups)) if is_text(1) => step(args, groups),
         (37 | 43 | 145..=148, Groups::Lazy(groups)) => {
-            let mut out = Vec::new();
-            for (key, items) in groups? {
-                if let Some(value) = terminal::of_items(args, items)? {
-                    out.push((key, value));
-                }
-            }
-            Ok(Thing::Groups(Groups::Ready(out)))
+            let work = terminal::Work::of(args)?;
+            let ended = groups?.into_iter().map(|(key, items)| {
+                let (counted, value) = work.run(args, items, true)?;
+                if counted { value.map(|value| Some((key, value))) } else { Ok(None) }
+            });
+            let ended = of_groups(ended)?.into_iter().flatten().collect();
+            Ok(Thing::Groups(Groups::Ready(ended)))
         }
         (_, groups) => {
             let one = |value: Val| family(&args.with_first(Thing::Datum(value))).and_then(settled);
             let groups = ready(groups)?.into_iter().map(|(key, value)| Ok((key, one(value)?)));
-            groups.collect::<Out<Vec<_>>>().map(|groups| Thing::Groups(Groups::Ready(groups)))
+            of_groups(groups).map(|groups| Thing::Groups(Groups::Ready(groups)))
         }
     }
+}
+
+/// What the groups become. Which group is the first to fail, no rule says.
+fn of_groups<T>(groups: impl Iterator<Item = Out<T>>) -> Out<Vec<T>> {
+    let (mut done, mut failed) = (Vec::new(), None::<Fault>);
+    for group in groups {
+        match (group, &failed) {
+            (Ok(value), _) => done.push(value),
+            (Err(fault), Some(known)) if known.class != fault.class => {
+                return Err(Fault::unsaid("which group fails first"));
+            }
+            (Err(fault), _) => failed = Some(fault),
+        }
+    }
+    failed.map_or(Ok(done), Err)
 }
 
 /// The items of one group.

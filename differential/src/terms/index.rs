@@ -18,6 +18,9 @@ fn entries(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val, V
             |(key, row): (&Val, &_)| (key.clone(), key.clone(), Val::Object(std::clone::Clone::clone(row)));
         return Ok(table.rows.iter().map(row).collect());
     };
+    if index.geo {
+        return Err(Fault::logic("an index of shapes"));
+    }
     let func = match machine.eval(&index.function, &Scope::default(), false)? {
         Thing::Func(func) => func,
         _ => return Err(Fault::unsaid("an index without a function")),
@@ -97,6 +100,31 @@ pub(super) fn wanted(machine: &Machine, table: &str, name: &str, wanted: &[Val])
     let entries = entries(machine, table, name)?;
     let rows = wanted.iter().flat_map(|value| entries.iter().filter(move |(known, ..)| known == value));
     Ok(rows.map(|(.., row)| row.clone()).collect())
+}
+
+/// The shapes that a geospatial index holds, with their rows.
+pub(super) fn shapes(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val)>> {
+    if name == table.key {
+        return Err(Fault::logic("the primary index"));
+    }
+    let Some(index) = table.indexes.get(name) else {
+        return Err(Fault::new(crate::fault::Class::OpFailed, "no such index"));
+    };
+    if !index.geo {
+        return Err(Fault::logic("not an index of shapes"));
+    }
+    let func = match machine.eval(&index.function, &Scope::default(), false)? {
+        Thing::Func(func) => func,
+        _ => return Err(Fault::unsaid("an index without a function")),
+    };
+    let mut out = Vec::new();
+    for row in table.rows.values() {
+        let row = Val::Object(row.clone());
+        if let Ok(shape @ Val::Shape(..)) = machine.call_datum(&func, std::slice::from_ref(&row)) {
+            out.push((shape, row));
+        }
+    }
+    Ok(out)
 }
 
 /// There is no such table.

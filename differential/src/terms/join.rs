@@ -37,30 +37,35 @@ fn zip(item: &Val) -> Out<Val> {
 
 /// `inner_join` and `outer_join`: every left item with every right one.
 fn join(args: &Args<'_>) -> Out<Thing> {
-    let left = sequence::of_thing(args.machine, args.thing(0)?)?;
-    let right = sequence::of_thing(args.machine, args.thing(1)?)?;
-    let func = args.func(2)?;
+    let seq = |i: usize| sequence::of_thing(args.machine, args.thing(i)?);
+    let (left, right) = (seq(0), seq(1));
+    // A server may have read the right sequence, or failed to, before it looks at the left one.
+    if let (Err(fault), Ok(right)) = (&left, &right)
+        && right.items.iter().any(|item| item.as_ref().is_err_and(|other| other.class != fault.class))
+    {
+        return Err(Fault::unsaid("more than one mistake"));
+    }
+    let ((left, right), func) = Fault::both(Fault::both(left, right), args.func(2))?;
     let eager = left.eager && right.eager;
-    let items = sequence::spread(left.items, |item| {
-        let mut out = Vec::new();
-        for other in &right.items {
-            let other = other.clone()?;
-            if args.machine.test(&func, &[item.clone(), other.clone()])? {
-                out.push(pair(&item, Some(other)));
-            }
+    let items = sequence::spread_parts(left.items, |item| {
+        let found = sequence::spread(right.items.clone(), |other| {
+            let holds = args.machine.test(&func, &[item.clone(), other.clone()])?;
+            Ok(if holds { vec![pair(&item, Some(other))] } else { Vec::new() })
+        });
+        if args.id == 48 {
+            return Ok(found);
         }
-        if out.is_empty() && args.id == 49 {
-            out.push(pair(&item, None));
-        }
-        Ok(out)
+        // The matches of a row are all found before the first is handed on.
+        let found = sequence::collected(found)?;
+        let found = if found.is_empty() { vec![pair(&item, None)] } else { found };
+        Ok(found.into_iter().map(Ok).collect())
     });
     sequence::settled(Seq { table: None, eager: false, infinite: left.infinite, items }, eager)
 }
 
 fn eq_join(args: &Args<'_>) -> Out<Thing> {
-    let left = sequence::of_thing(args.machine, args.thing(0)?)?;
-    let table = tables::whole(args, 2)?;
-    let selector = args.selector(1)?;
+    let left = args.thing(0).and_then(|left| sequence::of_thing(args.machine, left));
+    let ((left, table), selector) = Fault::both(Fault::both(left, tables::whole(args, 2)), args.selector(1))?;
     let ordered = args.option("ordered")?.is_some_and(|value| value.truth());
     let key = args.machine.world.borrow().tables[&table].key.clone();
     let name = match args.option("index")? {

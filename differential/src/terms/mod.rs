@@ -2,8 +2,10 @@
 
 mod arithmetic;
 mod arrays;
+mod chance;
 mod coerce;
 mod control;
+mod geo;
 mod group;
 mod index;
 mod join;
@@ -16,6 +18,7 @@ mod strings;
 mod tables;
 mod terminal;
 mod times;
+mod vincenty;
 mod write;
 
 use crate::args::Args;
@@ -23,8 +26,9 @@ use crate::fault::{Fault, Out};
 use crate::thing::Thing;
 use crate::value::Val;
 
+pub use group::ready;
 pub use object::get_field;
-pub use sequence::of_thing;
+pub use sequence::{collected, of_thing};
 
 /// Terms that take grouped data as it is.
 const NOT_PER_GROUP: [u64; 7] = [52, 64, 69, 79, 92, 137, 150];
@@ -32,7 +36,7 @@ const NOT_PER_GROUP: [u64; 7] = [52, 64, 69, 79, 92, 137, 150];
 /// Terms whose arguments are evaluated only where they are needed.
 const LAZY: [u64; 6] = [64, 65, 66, 67, 92, 69];
 /// Terms that may be done before they have looked at all of their arguments.
-const HASTY: [u64; 13] = [17, 18, 19, 20, 21, 22, 31, 32, 33, 34, 35, 96, 170];
+const HASTY: [u64; 15] = [17, 18, 19, 20, 21, 22, 31, 32, 33, 34, 35, 96, 163, 164, 170];
 
 /// The value of a term. Applied to groups, most terms mean each of them.
 ///
@@ -64,12 +68,13 @@ fn answer(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// Whether a term answers the same wherever and whenever it is evaluated.
-fn is_deterministic(term: &serde_json::Value) -> bool {
+pub(crate) fn is_deterministic(term: &serde_json::Value) -> bool {
     use serde_json::Value as Json;
     match term {
         Json::Array(parts) => {
             let id = parts.first().and_then(Json::as_u64).unwrap_or(0);
-            let chance = matches!(id, 14..=16 | 36 | 53..=63 | 78 | 81 | 151 | 182);
+            let chance = matches!(id, 11 | 14..=16 | 36 | 53..=63 | 78 | 81 | 151 | 153 | 157 | 160..=168 | 171 | 182)
+                || (id == 169 && parts.get(1).and_then(Json::as_array).is_none_or(Vec::is_empty));
             !chance
                 && parts.iter().skip(1).all(|part| match part {
                     Json::Array(args) => args.iter().all(is_deterministic),
@@ -84,7 +89,7 @@ fn is_deterministic(term: &serde_json::Value) -> bool {
 /// The value of a term of something that is not grouped.
 fn family(args: &Args<'_>) -> Out<Thing> {
     match args.id {
-        2 | 12 | 23 | 52 | 64..=67 | 92 | 98 | 137 | 155 | 169 | 172 | 180 | 181 => control::eval(args),
+        1..=3 | 12 | 23 | 52 | 64..=67 | 92 | 98 | 137 | 155 | 169 | 172 | 180 | 181 => control::eval(args),
         51 => coerce::eval(args),
         17..=22 | 24..=28 | 183..=185 | 191..=196 => arithmetic::eval(args),
         97 | 141 | 142 | 149 | 197 => strings::eval(args),
@@ -98,7 +103,9 @@ fn family(args: &Args<'_>) -> Out<Thing> {
         144 | 150 => group::eval(args),
         14..=16 | 36 | 78 | 182 => tables::eval(args),
         53..=56 | 68 => write::eval(args),
-        99..=136 => times::eval(args),
+        99..=102 | 104..=136 => times::eval(args),
+        157..=168 | 171 => geo::eval(args),
+        11 | 59 | 62 | 77 | 79 | 103 | 138 | 151 | 153 | 177 => chance::eval(args),
         other => Err(Fault::unsaid(format!("term {other}"))),
     }
 }

@@ -72,8 +72,21 @@ fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
     match &single {
         Val::Object(_) => of_object(args, id, &single).and_then(datum),
         pseudo if pseudo.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
-        other => Err(Fault::expected("OBJECT", other)),
+        other => {
+            // Its other arguments may be wrong too.
+            let rest = match id {
+                31 | 170 => args.text(1).map(|_| ()),
+                35 => Ok(()),
+                _ => paths(args).map(|_| ()),
+            };
+            Fault::both(Err::<Thing, _>(Fault::expected("OBJECT", other)), rest).map(|(thing, ())| thing)
+        }
     }
+}
+
+fn paths(args: &Args<'_>) -> Out<Paths> {
+    let specs: Out<Vec<Val>> = (1..args.len()).map(|i| args.datum(i)).collect();
+    Paths::of(&Val::Array(specs?))
 }
 
 /// What one item of a sequence becomes.
@@ -102,8 +115,7 @@ fn of_object(args: &Args<'_>, id: u64, object: &Val) -> Out<Val> {
         }
         35 => merge_all(args, object),
         _ => {
-            let specs: Out<Vec<Val>> = (1..args.len()).map(|i| args.datum(i)).collect();
-            let paths = Paths::of(&Val::Array(specs?))?;
+            let paths = paths(args)?;
             Ok(match id {
                 32 => Val::Bool(paths.has(object)),
                 33 => paths.pluck(object, false).unwrap_or_else(|| Val::Object(BTreeMap::new())),
@@ -120,7 +132,8 @@ fn merge_all(args: &Args<'_>, object: &Val) -> Out<Val> {
             Thing::Func(func) => into_datum(args.machine.call_func(&func, &[merged.clone()], true)?)?,
             other => into_datum(other)?,
         };
-        if matches!(layer, Val::Time(..) | Val::Binary(_)) {
+        // Bytes are no object, and take the place of one. Source: terms/obj_or_seq.cc.
+        if matches!(layer, Val::Time(..) | Val::Shape(..)) {
             return Err(Fault::logic("a pseudotype cannot be merged"));
         }
         merged = merge(&merged, &layer);

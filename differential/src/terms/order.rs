@@ -16,19 +16,21 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// A selector and whether its order goes down.
-type Order = (Func, bool);
+pub(super) type Order = (Func, bool);
 
 fn order_by(args: &Args<'_>) -> Out<Thing> {
     let first = args.thing(0)?;
     let orders: Out<Vec<Order>> = (1..args.len()).map(|i| order(args, i)).collect();
-    let orders = orders?;
+    let nothing = matches!(&orders, Ok(orders) if orders.is_empty());
+    let orders = match nothing {
+        true => Vec::new(),
+        false => Fault::both(sequence::of_thing(args.machine, first.clone()), orders)?.1,
+    };
     if let Some(term) = args.option_term("index") {
         return by_index(args, first, term, &orders);
     }
-    if orders.is_empty() {
-        return Err(Fault::logic("ordered by nothing"));
-    }
-    let seq = sequence::of_thing(args.machine, first)?;
+    let nothing = if orders.is_empty() { Err(Fault::logic("ordered by nothing")) } else { Ok(()) };
+    let (seq, ()) = Fault::both(sequence::of_thing(args.machine, first), nothing)?;
     let table = seq.table.clone();
     let items = sorted(args, sequence::all(seq)?, &orders)?;
     match table {
@@ -52,6 +54,11 @@ fn directed(term: &Json) -> (&Json, bool) {
 
 fn order(args: &Args<'_>, i: usize) -> Out<Order> {
     let Some(term) = args.term(i) else { return Err(Fault::unsaid("an order out of r.args")) };
+    of_term(args, term)
+}
+
+/// The order that a term names.
+pub(super) fn of_term(args: &Args<'_>, term: &Json) -> Out<Order> {
     let (term, descends) = directed(term);
     if term[0] == 69 && !super::is_deterministic(term) {
         return Err(Fault::logic("an order that is not deterministic"));
@@ -65,24 +72,29 @@ fn order(args: &Args<'_>, i: usize) -> Out<Order> {
 fn sorted(args: &Args<'_>, items: Vec<Val>, orders: &[Order]) -> Out<Vec<Val>> {
     let mut keyed = Vec::with_capacity(items.len());
     for item in items {
-        let mut keys = Vec::new();
-        for (func, _) in orders {
-            keys.push(match args.machine.call_datum(func, std::slice::from_ref(&item)) {
-                Err(fault) if fault.is_missing() => None,
-                key => Some(key?),
-            });
-        }
-        keyed.push((keys, item));
+        keyed.push((keys(args, orders, &item)?, item));
     }
-    keyed.sort_by(|(a, _), (b, _)| {
-        let compared = orders.iter().enumerate().map(|(i, (_, descends))| {
-            // What is missing comes before everything.
-            let order = a[i].cmp(&b[i]);
-            if *descends { order.reverse() } else { order }
-        });
-        compared.into_iter().find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
-    });
+    keyed.sort_by(|(a, _), (b, _)| compare(orders, a, b));
     Ok(keyed.into_iter().map(|(_, item)| item).collect())
+}
+
+/// What an item is sorted by; nothing where something is missing.
+pub(super) fn keys(args: &Args<'_>, orders: &[Order], item: &Val) -> Out<Vec<Option<Val>>> {
+    let key = |(func, _): &Order| match args.machine.call_datum(func, std::slice::from_ref(item)) {
+        Err(fault) if fault.is_missing() => Ok(None),
+        key => key.map(Some),
+    };
+    orders.iter().map(key).collect()
+}
+
+/// Which of two items comes first. What is missing comes before everything.
+pub(super) fn compare(orders: &[Order], a: &[Option<Val>], b: &[Option<Val>]) -> Ordering {
+    let mut compared = orders.iter().zip(a.iter().zip(b)).map(
+        |((_, descends), (a, b))| {
+            if *descends { b.cmp(a) } else { a.cmp(b) }
+        },
+    );
+    compared.find(|order| *order != Ordering::Equal).unwrap_or(Ordering::Equal)
 }
 
 fn by_index(args: &Args<'_>, first: Thing, term: &Json, orders: &[Order]) -> Out<Thing> {

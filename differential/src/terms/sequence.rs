@@ -1,6 +1,6 @@
 //! Sequences item by item.
 
-use super::{datum, object};
+use super::{datum, object, order};
 use crate::args::Args;
 use crate::fault::{Class, Fault, Out};
 use crate::machine::{Machine, into_datum};
@@ -15,11 +15,16 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         38 => map(args),
         39 => filter(args),
         40 => {
-            let func = |args: &Args<'_>| args.func(1);
-            transform(args, func, |func, item| {
-                let answer = args.machine.call_func(func, &[item], false)?;
-                all(of_thing(args.machine, answer)?)
-            })
+            let seq = of_thing(args.machine, args.thing(0)?)?;
+            let func = args.func(1)?;
+            let items = spread_parts(seq.items, |item| {
+                let answer = args.machine.call_func(&func, &[item], false)?;
+                match of_thing(args.machine, answer)? {
+                    Seq { infinite: true, .. } => Err(Fault::unsaid("an endless part")),
+                    part => Ok(part.items),
+                }
+            });
+            settled(Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
         }
         44 => union(args),
         86 => {
@@ -57,23 +62,50 @@ pub(super) fn all(seq: Seq) -> Out<Vec<Val>> {
     if seq.infinite {
         return Err(Fault::logic("an infinite stream"));
     }
-    seq.items.into_iter().collect()
+    collected(seq.items)
 }
 
 /// What each item becomes; errors stay where they are.
 pub(super) fn spread(items: Vec<Out<Val>>, mut each: impl FnMut(Val) -> Out<Vec<Val>>) -> Vec<Out<Val>> {
+    spread_parts(items, |item| each(item).map(|items| items.into_iter().map(Ok).collect()))
+}
+
+/// What each item becomes, which may fail in the middle.
+pub(super) fn spread_parts(
+    items: Vec<Out<Val>>,
+    mut each: impl FnMut(Val) -> Out<Vec<Out<Val>>>,
+) -> Vec<Out<Val>> {
     let mut out = Vec::with_capacity(items.len());
     for item in items {
         match item.and_then(&mut each) {
-            Ok(items) => out.extend(items.into_iter().map(Ok)),
-            // Nothing behind an error is ever reached.
-            Err(fault) => {
-                out.push(Err(fault));
-                break;
-            }
+            Ok(parts) => out.extend(parts),
+            Err(fault) => out.push(Err(fault)),
         }
     }
     out
+}
+
+/// All items. How many of them a server has read when one fails is its own affair, so that of errors
+/// of different classes any may be told.
+pub fn collected(items: Vec<Out<Val>>) -> Out<Vec<Val>> {
+    let mut failed: Option<Fault> = None;
+    let mut read = Vec::with_capacity(items.len());
+    for item in items {
+        match (item, &failed) {
+            (Ok(item), _) => read.push(item),
+            (Err(fault), Some(known)) if known.class != fault.class => {
+                return Err(Fault::unsaid("which of two mistakes is met first"));
+            }
+            (Err(fault), _) => failed = Some(fault),
+        }
+    }
+    failed.map_or(Ok(read), Err)
+}
+
+/// Hands items on one after the other.
+pub(super) fn for_each_item(items: Vec<Out<Val>>, mut each: impl FnMut(Val) -> Out<()>) -> Out<()> {
+    let done = items.into_iter().map(|item| item.and_then(&mut each).map(|()| Val::Null));
+    collected(done.collect()).map(|_| ())
 }
 
 /// A sequence as a value: one of items that were at hand is at hand.
@@ -82,22 +114,10 @@ pub(super) fn settled(seq: Seq, was_eager: bool) -> Out<Thing> {
         return Ok(Thing::Seq(seq));
     }
     if seq.table.is_some() {
-        let items = seq.items.iter().cloned().collect::<Out<Vec<Val>>>()?;
+        let items = collected(seq.items.clone())?;
         return Ok(Thing::Seq(Seq { items: items.into_iter().map(Ok).collect(), ..seq }));
     }
     datum(Val::Array(all(seq)?))
-}
-
-/// A term that turns each item into some.
-fn transform<T>(
-    args: &Args<'_>,
-    prepare: impl FnOnce(&Args<'_>) -> Out<T>,
-    mut each: impl FnMut(&T, Val) -> Out<Vec<Val>>,
-) -> Out<Thing> {
-    let seq = of_thing(args.machine, args.thing(0)?)?;
-    let prepared = prepare(args)?;
-    let items = spread(seq.items, |item| each(&prepared, item));
-    settled(Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
 }
 
 fn map(args: &Args<'_>) -> Out<Thing> {
@@ -190,18 +210,52 @@ fn matches_pattern(pattern: &Val, item: &Val) -> Out<bool> {
 fn union(args: &Args<'_>) -> Out<Thing> {
     let seqs: Out<Vec<Seq>> = (0..args.len()).map(|i| of_thing(args.machine, args.thing(i)?)).collect();
     let seqs = seqs?;
-    let interleaves = match args.option("interleave")? {
-        None | Some(Val::Bool(true)) => true,
-        Some(Val::Bool(false)) => false,
-        Some(_) => return Err(Fault::unsaid("an ordered union")),
+    let interleaves = match args.option_term("interleave") {
+        None | Some(serde_json::Value::Bool(true)) => true,
+        Some(serde_json::Value::Bool(false)) => false,
+        Some(_) => return ordered_union(args, seqs),
     };
-    let eager = seqs.iter().all(|seq| seq.eager) && !seqs.is_empty();
+    let eager = seqs.iter().all(|seq| seq.eager);
     let infinite = seqs.iter().any(|seq| seq.infinite);
     let mut items: Vec<Out<Val>> = seqs.into_iter().flat_map(|seq| seq.items).collect();
     if interleaves && !eager {
         items = args.machine.shuffled(items);
     }
     settled(Seq { table: None, eager: false, infinite, items }, eager)
+}
+
+/// `union` of sequences that are sorted already: the least of the first items, again and again.
+fn ordered_union(args: &Args<'_>, seqs: Vec<Seq>) -> Out<Thing> {
+    let Some(term) = args.option_term("interleave") else { return Err(Fault::unsaid("no order")) };
+    let terms: Vec<&serde_json::Value> = match term.as_array().map(Vec::as_slice) {
+        Some([id, serde_json::Value::Array(terms), ..]) if *id == 2 => terms.iter().collect(),
+        _ => vec![term],
+    };
+    let orders: Vec<order::Order> =
+        terms.into_iter().map(|term| order::of_term(args, term)).collect::<Out<_>>()?;
+    let eager = seqs.iter().all(|seq| seq.eager);
+    let mut keyed = Vec::new();
+    for (from, seq) in seqs.into_iter().enumerate() {
+        let mut before: Option<Vec<Option<Val>>> = None;
+        for item in all(seq)? {
+            let keys = order::keys(args, &orders, &item)?;
+            if before.is_some_and(|before| order::compare(&orders, &before, &keys).is_gt()) {
+                return Err(Fault::unsaid("a sequence that is not sorted"));
+            }
+            before = Some(keys.clone());
+            keyed.push((keys, from, item));
+        }
+    }
+    // Among equal items of several sequences the rules do not say which comes first.
+    keyed.sort_by(|(a, at, _), (b, other, _)| order::compare(&orders, a, b).then(at.cmp(other)));
+    let unclear = keyed
+        .windows(2)
+        .any(|pair| pair[0].1 != pair[1].1 && order::compare(&orders, &pair[0].0, &pair[1].0).is_eq());
+    if unclear {
+        return Err(Fault::unsaid("equal items of several sequences"));
+    }
+    let items = keyed.into_iter().map(|(.., item)| Ok(item)).collect();
+    settled(Seq::stream(items), eager)
 }
 
 fn offsets_of(args: &Args<'_>) -> Out<Thing> {
@@ -278,9 +332,13 @@ fn fold(args: &Args<'_>) -> Out<Thing> {
     };
     let (emit, last) = (option("emit")?, option("final_emit")?);
     let Some(emit) = emit else {
-        for item in all(seq)? {
-            sum = args.machine.call_datum(&func, &[sum, item])?;
+        if seq.infinite {
+            return Err(Fault::unsaid("a fold that never ends"));
         }
+        for_each_item(seq.items, |item| {
+            sum = args.machine.call_datum(&func, &[sum.clone(), item])?;
+            Ok(())
+        })?;
         return match last {
             Some(last) => datum(args.machine.call_datum(&last, &[sum])?),
             None => datum(sum),

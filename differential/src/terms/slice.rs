@@ -75,12 +75,12 @@ fn part(args: &Args<'_>, first: Thing, part: Part) -> Out<Thing> {
             let (from, to) = part.within(bytes.len());
             return datum(Val::Binary(bytes[from..to].to_vec()));
         }
-        // Source: terms/arr.cc, which names no class of its own for null here.
+        // Also null is a mistake of the query here. Source: terms/arr.cc.
         Thing::Datum(_) | Thing::Row(..) => return Err(Fault::logic("no sequence")),
         other => sequence::of_thing(args.machine, other)?,
     };
     if seq.eager {
-        let items: Vec<Val> = seq.items.into_iter().collect::<Out<_>>()?;
+        let items = sequence::collected(seq.items)?;
         let (from, to) = part.within(items.len());
         let items = items[from..to].iter().cloned().map(Ok).collect();
         return sequence::settled(Seq { items, ..seq }, true);
@@ -137,7 +137,7 @@ pub(super) fn nth(args: &Args<'_>) -> Out<Thing> {
         other => sequence::of_thing(args.machine, other)?,
     };
     let found = if seq.eager {
-        element(&seq.items.into_iter().collect::<Out<Vec<Val>>>()?, at)?
+        element(&sequence::collected(seq.items)?, at)?
     } else {
         match at {
             -1 if seq.infinite => return Err(Fault::unsaid("the last of an infinite stream")),

@@ -1,5 +1,8 @@
 //! Text: matching, splitting, cases, templates.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use serde_json::json;
 
 use super::{coerce, datum};
@@ -18,8 +21,24 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     }
 }
 
+thread_local! {
+    static PATTERNS: RefCell<HashMap<String, regex::Regex>> = RefCell::default();
+}
+
+/// A regular expression; those that were asked for before are at hand.
+pub(super) fn regex_of(pattern: &str) -> Out<regex::Regex> {
+    PATTERNS.with_borrow_mut(|known| {
+        if let Some(regex) = known.get(pattern) {
+            return Ok(regex.clone());
+        }
+        let regex = regex::Regex::new(pattern).map_err(|_| Fault::logic("not a regular expression"))?;
+        known.insert(pattern.to_owned(), regex.clone());
+        Ok(regex)
+    })
+}
+
 fn matched(text: &str, pattern: &str) -> Out<Thing> {
-    let regex = regex::Regex::new(pattern).map_err(|_| Fault::logic("not a regular expression"))?;
+    let regex = regex_of(pattern)?;
     let Some(found) = regex.captures(text) else { return datum(Val::Null) };
     let shown =
         |part: regex::Match<'_>| json!({"str": part.as_str(), "start": part.start(), "end": part.end()});

@@ -43,7 +43,8 @@ fn table(args: &Args<'_>) -> Out<Thing> {
 pub(super) fn whole(args: &Args<'_>, i: usize) -> Out<String> {
     match args.thing(i)? {
         Thing::Table(Slice { table, index: None, .. }) => Ok(table),
-        Thing::Datum(Val::Null) | Thing::Row(_, Val::Null) => Err(Fault::unsaid("null for a table")),
+        Thing::Datum(Val::Null) => Err(Fault::missing("null for a table")),
+        Thing::Row(_, Val::Null) => Err(Fault::unsaid("a missing row for a table")),
         other => Err(Fault::logic(format!("expected TABLE but found {}", other.type_of()))),
     }
 }
@@ -91,7 +92,8 @@ fn get_all(args: &Args<'_>) -> Out<Thing> {
 fn between(args: &Args<'_>) -> Out<Thing> {
     let mut slice = match args.thing(0)? {
         Thing::Table(slice) => slice,
-        Thing::Datum(Val::Null) | Thing::Row(_, Val::Null) => return Err(Fault::unsaid("null for a table")),
+        Thing::Datum(Val::Null) => return Err(Fault::missing("null for a table")),
+        Thing::Row(_, Val::Null) => return Err(Fault::unsaid("a missing row for a table")),
         other => return Err(Fault::logic(format!("expected TABLE_SLICE but found {}", other.type_of()))),
     };
     let bound = |i: usize, none: Val| match (args.datum(i)?, args.id) {

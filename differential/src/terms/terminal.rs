@@ -41,15 +41,8 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     work.run(args, seq.items, is_stream)?.1.and_then(datum)
 }
 
-/// The value for the items of a group, if any of them counts.
-pub(super) fn of_items(args: &Args<'_>, items: Vec<Out<Val>>) -> Out<Option<Val>> {
-    let work = Work::of(args)?;
-    let (counted, value) = work.run(args, items, true)?;
-    if counted { value.map(Some) } else { Ok(None) }
-}
-
 /// The term with its arguments.
-enum Work {
+pub(super) enum Work {
     Reduce(Func),
     Count(Option<Thing>),
     Sum { selector: Option<Func>, mean: bool },
@@ -57,7 +50,7 @@ enum Work {
 }
 
 impl Work {
-    fn of(args: &Args<'_>) -> Out<Work> {
+    pub(super) fn of(args: &Args<'_>) -> Out<Work> {
         let selector = |args: &Args<'_>| (args.len() > 1).then(|| args.selector(1)).transpose();
         Ok(match args.id {
             37 => Work::Reduce(args.func(1)?),
@@ -68,10 +61,15 @@ impl Work {
     }
 
     /// Whether any item counted, and the value.
-    fn run(&self, args: &Args<'_>, items: Vec<Out<Val>>, is_stream: bool) -> Out<(bool, Out<Val>)> {
+    pub(super) fn run(
+        &self,
+        args: &Args<'_>,
+        items: Vec<Out<Val>>,
+        is_stream: bool,
+    ) -> Out<(bool, Out<Val>)> {
         match self {
             Work::Reduce(func) => {
-                let items: Vec<Val> = items.into_iter().collect::<Out<_>>()?;
+                let items: Vec<Val> = sequence::collected(items)?;
                 let any = !items.is_empty();
                 Ok((
                     any,
@@ -80,22 +78,22 @@ impl Work {
             }
             Work::Count(what) => {
                 let mut count = 0.0;
-                for item in items {
-                    if counts(args, what.as_ref(), item?)? {
-                        count += 1.0;
-                    }
-                }
+                sequence::for_each_item(items, |item| {
+                    count += f64::from(u8::from(counts(args, what.as_ref(), item)?));
+                    Ok(())
+                })?;
                 Ok((count > 0.0, Ok(Val::Number(count))))
             }
             Work::Sum { selector, mean } => {
                 let (mut sum, mut count) = (0.0, 0.0);
-                for item in items {
-                    let item = item?;
+                sequence::for_each_item(items, |item| {
                     let value = looked_at(args, selector.as_ref(), &item)?;
-                    let Some(value) = value.filter(|value| !matches!(value, Val::Null)) else { continue };
-                    sum += args::number(&value)?;
-                    count += 1.0;
-                }
+                    if let Some(value) = value.filter(|value| !matches!(value, Val::Null)) {
+                        sum += args::number(&value)?;
+                        count += 1.0;
+                    }
+                    Ok(())
+                })?;
                 let value = match (mean, count > 0.0) {
                     (true, false) => Err(Fault::missing("the mean of nothing")),
                     (true, true) => Ok(sum / count),
@@ -107,9 +105,8 @@ impl Work {
             }
             Work::Best { selector, greatest } => {
                 let mut best: Option<(Val, Val)> = None;
-                for item in items {
-                    let item = item?;
-                    let Some(value) = looked_at(args, selector.as_ref(), &item)? else { continue };
+                sequence::for_each_item(items, |item| {
+                    let Some(value) = looked_at(args, selector.as_ref(), &item)? else { return Ok(()) };
                     let better = best.as_ref().is_none_or(|(known, _)| match greatest {
                         true => value > *known,
                         false => value < *known,
@@ -117,7 +114,8 @@ impl Work {
                     if better {
                         best = Some((value, item));
                     }
-                }
+                    Ok(())
+                })?;
                 Ok((
                     best.is_some(),
                     best.map(|(_, item)| item).ok_or_else(|| Fault::missing("nothing is least")),
@@ -157,10 +155,14 @@ fn reduce(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
 
 /// Streams may be reduced in pieces whose values are reduced again.
 fn reduce_in_pieces(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
-    if args.machine.order < 2 || items.len() < 3 {
+    if items.len() < 3 {
         return reduce(args, func, items);
     }
+    // Asked for in every order, so that all of them are looked at.
     let cut = 1 + args.machine.draw(items.len() - 1);
+    if args.machine.order < 2 {
+        return reduce(args, func, items);
+    }
     let pieces = [items[..cut].to_vec(), items[cut..].to_vec()];
     let values: Out<Vec<Val>> = pieces.into_iter().map(|piece| reduce(args, func, piece)).collect();
     reduce(args, func, values?)

@@ -198,22 +198,53 @@ fn build(args: &Args<'_>) -> Out<Thing> {
     moment((year, month, day), of_day, zone)
 }
 
-/// `iso8601` of the forms that are generated: a calendar date, perhaps a time, perhaps a zone.
+/// `iso8601`: a date of a calendar or a year, perhaps a time, perhaps a zone.
 fn iso8601(args: &Args<'_>) -> Out<Thing> {
     let text = args.text(0)?;
     let otherwise = args.option("default_timezone")?.map(crate::args::text).transpose()?;
-    let pattern = regex::Regex::new(
-        r"^(\d{4})-(\d\d)-(\d\d)(?:T(\d\d):(\d\d)(?::(\d\d(?:\.\d{1,3})?))?(Z|[+-]\d\d(?::?\d\d)?)?)?$",
-    );
-    let pattern = pattern.map_err(|_| Fault::unsaid("a pattern"))?;
-    let Some(found) = pattern.captures(&text) else { return Err(Fault::logic("not ISO 8601")) };
-    let part = |i: usize| found.get(i).map_or(0.0, |part| part.as_str().parse().unwrap_or(0.0));
-    if part(4) > 23.0 || part(5) > 59.0 || part(6) >= 60.0 {
-        return Err(Fault::unsaid("an hour that no day has"));
-    }
-    let zone = found.get(7).map(|zone| zone.as_str().to_owned()).or(otherwise);
-    let zone = zone.ok_or_else(|| Fault::logic("no zone"))?;
+    let found = |pattern: &str, text: &str| -> Out<Option<Vec<Option<String>>>> {
+        let pattern = super::strings::regex_of(pattern)?;
+        let parts = pattern.captures(text);
+        Ok(parts.map(|parts| parts.iter().map(|part| part.map(|part| part.as_str().to_owned())).collect()))
+    };
+    let number = |part: &Option<String>| part.as_ref().map(|part| part.parse::<f64>().unwrap_or(0.0));
+    let (date, rest) = text.split_once('T').map_or((text.as_str(), None), |(date, rest)| (date, Some(rest)));
+    let of_calendar = r"^(\d{4})(?:-(\d\d)(?:-(\d\d))?)?$|^(\d{4})(\d\d)(\d\d)$";
+    let of_year = r"^(\d{4})-?(\d{3})$";
+    let day = match (found(of_calendar, date)?, found(of_year, date)?) {
+        (Some(parts), _) => {
+            let part = |i: usize| number(&parts[i]).or_else(|| number(&parts[i + 3]));
+            (part(1).unwrap_or(0.0), part(2).unwrap_or(1.0), part(3).unwrap_or(1.0))
+        }
+        (None, Some(parts)) => {
+            let (year, mut left) =
+                (number(&parts[1]).unwrap_or(0.0), number(&parts[2]).unwrap_or(0.0) as i64);
+            if left < 1 || left > days_in_year(year as i64) {
+                return Err(Fault::logic("no such day"));
+            }
+            let mut month = 1;
+            while left > days_in_month(year as i64, month) {
+                left -= days_in_month(year as i64, month);
+                month += 1;
+            }
+            (year, month as f64, left as f64)
+        }
+        _ => return Err(Fault::logic("no date")),
+    };
+    let of_day =
+        r"^(\d\d)(?::(\d\d)(?::(\d\d(?:\.\d+)?))?)?([Z+-].*)?$|^(\d\d)(\d\d)(\d\d(?:\.\d+)?)?([Z+-].*)?$";
+    let (seconds, zone) = match rest {
+        None => (0.0, None),
+        Some(rest) => {
+            let Some(parts) = found(of_day, rest)? else { return Err(Fault::logic("no time")) };
+            let part = |i: usize| number(&parts[i]).or_else(|| number(&parts[i + 4])).unwrap_or(0.0);
+            if part(1) > 23.0 || part(2) > 59.0 || part(3) >= 60.0 {
+                return Err(Fault::unsaid("an hour that no day has"));
+            }
+            (part(1) * 3600.0 + part(2) * 60.0 + part(3), parts[4].clone().or_else(|| parts[8].clone()))
+        }
+    };
+    let zone = zone.or(otherwise).ok_or_else(|| Fault::logic("no zone"))?;
     let zone = zone_of(&zone).ok_or_else(|| Fault::logic("no zone"))?;
-    let of_day = part(4) * 3600.0 + part(5) * 60.0 + part(6);
-    moment((part(1) as i64, part(2) as i64, part(3) as i64), of_day, zone)
+    moment((day.0 as i64, day.1 as i64, day.2 as i64), seconds, zone)
 }

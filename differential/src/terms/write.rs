@@ -1,6 +1,7 @@
 //! Writes, row by row.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use super::{datum, object, sequence, tables};
 use crate::args::Args;
@@ -91,7 +92,8 @@ fn settle(
         }
         (old, Ok(new)) => {
             let mut world = args.machine.world.borrow_mut();
-            let rows = &mut world.tables.get_mut(table).expect("the table was found before").rows;
+            let rows =
+                &mut Rc::make_mut(world.tables.get_mut(table).expect("the table was found before")).rows;
             let key = |row: &Val| match row {
                 Val::Object(members) => members.get(&key_field).cloned().unwrap_or(Val::Null),
                 _ => Val::Null,
@@ -149,17 +151,43 @@ fn check(key_field: &str, old: Option<&Val>, new: Option<Val>) -> Out<Option<Val
     Ok(new)
 }
 
+/// What an insert does with a row whose key is there.
+enum Conflict {
+    Error,
+    Replace,
+    Update,
+    /// A function of the key, the row that is there and the new one.
+    Ask(Func),
+}
+
+impl Conflict {
+    fn of(args: &Args<'_>) -> Out<Conflict> {
+        let name = match args.option_thing("conflict")? {
+            None => return Ok(Conflict::Error),
+            Some(Thing::Func(func)) => {
+                if func.arity() != 3 {
+                    return Err(Fault::logic("a conflict function of 3 arguments is wanted"));
+                }
+                if !args.option_term("conflict").is_none_or(super::is_deterministic) {
+                    return Err(Fault::logic("a conflict function that is not deterministic"));
+                }
+                return Ok(Conflict::Ask(func));
+            }
+            Some(other) => crate::args::text(into_datum(other)?)?,
+        };
+        match name.as_str() {
+            "error" => Ok(Conflict::Error),
+            "replace" => Ok(Conflict::Replace),
+            "update" => Ok(Conflict::Update),
+            _ => Err(Fault::logic("no such conflict option")),
+        }
+    }
+}
+
 fn insert(args: &Args<'_>) -> Out<Thing> {
     let table = tables::whole(args, 0)?;
     let told = told(args)?;
-    let conflict = match args.option_thing("conflict")? {
-        None => "error".to_owned(),
-        Some(Thing::Func(_)) => return Err(Fault::unsaid("a conflict function")),
-        Some(other) => crate::args::text(into_datum(other)?)?,
-    };
-    if !matches!(conflict.as_str(), "error" | "replace" | "update") {
-        return Err(Fault::logic("no such conflict option"));
-    }
+    let conflict = Conflict::of(args)?;
     let rows = match args.thing(1)? {
         Thing::Datum(row @ Val::Object(_)) | Thing::Row(_, row @ Val::Object(_)) => vec![row],
         other => sequence::all(sequence::of_thing(args.machine, other)?)?,
@@ -177,10 +205,14 @@ fn insert(args: &Args<'_>) -> Out<Thing> {
         };
         let Some(key) = key else { return Err(Fault::unsaid("a generated key")) };
         let old = args.machine.world.borrow().tables[&table].rows.get(&key).cloned().map(Val::Object);
-        let new = match (&old, conflict.as_str()) {
-            (None, _) | (_, "replace") => Ok(Some(row)),
-            (Some(old), "update") => Ok(Some(object::merge(old, &row))),
-            (Some(_), _) => Err(Fault::logic("duplicate primary key")),
+        let new = match (&old, &conflict) {
+            (None, _) | (_, Conflict::Replace) => Ok(Some(row)),
+            (Some(old), Conflict::Update) => Ok(Some(object::merge(old, &row))),
+            (Some(_), Conflict::Error) => Err(Fault::logic("duplicate primary key")),
+            (Some(old), Conflict::Ask(func)) => {
+                let made = args.machine.call_datum(func, &[key, old.clone(), row]);
+                made.map(|made| Some(made).filter(|made| !matches!(made, Val::Null)))
+            }
         };
         settle(args, &table, old, new, told, &mut report);
     }
@@ -214,6 +246,7 @@ fn change(args: &Args<'_>) -> Out<Thing> {
             Some(table) => (table, sequence::all(seq)?),
             None => return Err(Fault::logic("expected SELECTION")),
         },
+        Thing::Datum(Val::Null) => return Err(Fault::missing("null for a selection")),
         other => return Err(Fault::logic(format!("expected SELECTION but found {}", other.type_of()))),
     };
     let missing = rows.iter().any(|row| matches!(row, Val::Null));

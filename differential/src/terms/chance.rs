@@ -1,0 +1,115 @@
+//! What nobody knows before, what comes from outside, and what a server says of itself.
+
+use std::collections::BTreeMap;
+
+use super::{datum, number, tables};
+use crate::args::{self, Args};
+use crate::fault::{Fault, Out};
+use crate::machine::into_datum;
+use crate::thing::Thing;
+use crate::value::{MORE, Val};
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        11 => script(&args.text(0)?),
+        59 => names(["rethinkdb", "test"]),
+        62 => {
+            if !args.is_empty() && !matches!(args.thing(0)?, Thing::Db) {
+                return Err(Fault::logic("no database"));
+            }
+            names(args.machine.world.borrow().tables.keys().map(String::as_str))
+        }
+        77 => {
+            let table = tables::whole(args, 0)?;
+            let world = args.machine.world.borrow();
+            names(world.tables[&table].indexes.keys().map(String::as_str))
+        }
+        79 => info(args.thing(0)?),
+        103 => datum(Val::Time(args.machine.now(), 0)),
+        138 => {
+            tables::whole(args, 0)?;
+            one("synced")
+        }
+        151 => random(args),
+        153 => page(&args.text(0)?),
+        _ => {
+            tables::whole(args, 0)?;
+            one("ready")
+        }
+    }
+}
+
+fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Out<Thing> {
+    datum(Val::Array(names.into_iter().map(|name| Val::Text(name.to_owned())).collect()))
+}
+
+fn one(what: &str) -> Out<Thing> {
+    datum(Val::Object(BTreeMap::from([(what.to_owned(), Val::Number(1.0))])))
+}
+
+/// `info`: the type, and plain values as text.
+fn info(thing: Thing) -> Out<Thing> {
+    let kind = ("type".to_owned(), Val::Text(thing.type_of().to_owned()));
+    let mut members = BTreeMap::from([kind]);
+    match &thing {
+        Thing::Datum(value @ (Val::Bool(_) | Val::Number(_) | Val::Text(_))) => {
+            members.insert("value".to_owned(), Val::Text(value.to_json().to_string()));
+        }
+        Thing::Datum(Val::Null | Val::MinVal | Val::MaxVal) | Thing::Groups(_) => {}
+        Thing::Seq(seq) if seq.table.is_none() => {}
+        // Ids of tables, and how values are laid out, the rules do not say: only the type is known.
+        _ => {
+            members.insert(MORE.to_owned(), Val::Null);
+        }
+    }
+    datum(Val::Object(members))
+}
+
+/// `random`: in [0, 1), below a bound, or between two.
+fn random(args: &Args<'_>) -> Out<Thing> {
+    let part = (args.machine.chance() >> 11) as f64 / (1u64 << 53) as f64;
+    let float = args.option("float")?.map(into_bool).transpose()?;
+    let bounds: Vec<f64> = (0..args.len()).map(|i| args.number(i)).collect::<Out<_>>()?;
+    let is_float = float.unwrap_or(bounds.is_empty());
+    let (from, to) = match bounds.as_slice() {
+        [] if !is_float => return Err(Fault::logic("no bounds")),
+        [] => (0.0, 1.0),
+        [to] => (0.0, *to),
+        [from, to] => (*from, *to),
+        _ => return Err(Fault::unsaid("three bounds")),
+    };
+    if is_float {
+        return number(from + (to - from) * part);
+    }
+    let (from, to) = (args::whole(from)?, args::whole(to)?);
+    if from >= to {
+        return Err(Fault::logic("an empty range"));
+    }
+    number((from as f64 + (to - from) as f64 * part).floor())
+}
+
+fn into_bool(value: Val) -> Out<bool> {
+    match value {
+        Val::Bool(value) => Ok(value),
+        other => Err(Fault::expected("BOOL", &other)),
+    }
+}
+
+/// The pages that the node in memory finds.
+fn page(url: &str) -> Out<Thing> {
+    match url {
+        "a/array" => datum(Val::Array([1.0, 2.0, 3.0].map(Val::Number).to_vec())),
+        "a/missing" | "a/dead" => Err(Fault::missing("no page")),
+        "page" => into_datum(Thing::Datum(Val::Text(url.to_owned()))).and_then(datum),
+        _ => Err(Fault::unsaid("another page")),
+    }
+}
+
+/// The scripts that the node in memory runs.
+fn script(source: &str) -> Out<Thing> {
+    match (source, source.parse::<f64>()) {
+        (_, Ok(n)) => number(n),
+        ("undefined" | "hang", _) => Err(Fault::logic("a script that fails")),
+        _ => Err(Fault::unsaid("another script")),
+    }
+}

@@ -1,0 +1,472 @@
+//! Shapes on the earth. Relations are those of flat shapes in degrees, so there is an opinion only
+//! where nothing is near an edge; lengths are Vincenty's, who knew nothing of the method of the node.
+
+use std::collections::BTreeMap;
+
+use super::vincenty::{Place, away, between};
+use super::{datum, number, sequence, tables};
+use crate::args::{self, Args};
+use crate::fault::{Fault, Out};
+use crate::thing::{Seq, Thing};
+use crate::value::Val;
+
+/// How near to an edge, in degrees, an edge on the earth may be on the other side than on a flat map.
+const NEAR: f64 = 0.3;
+
+/// The larger half axis of the earth in metres, and its flattening (WGS84).
+const EARTH: (f64, f64) = (6_378_137.0, 1.0 / 298.257_223_563);
+
+pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
+    match args.id {
+        157 => geojson(args),
+        158 => {
+            if let Val::Time(..) = args.datum(0)? {
+                return Err(Fault::unsaid("the fields of a time"));
+            }
+            let (kind, coordinates) = shape(&args.datum(0)?)?;
+            let members = [("type".to_owned(), Val::Text(kind)), ("coordinates".to_owned(), coordinates)];
+            datum(Val::Object(members.into()))
+        }
+        159 => {
+            let place = (args.number(0)?, args.number(1)?);
+            checked_place(place)?;
+            datum(made("Point", pair(place)))
+        }
+        160 | 161 => {
+            let places: Out<Vec<Place>> = (0..args.len()).map(|i| place_of(&args.datum(i)?)).collect();
+            if args.id == 160 { line(places?) } else { polygon(places?) }
+        }
+        162 => distance(args),
+        163 | 164 => relation(args),
+        165 => circle(args),
+        166 => intersecting(args),
+        167 => match shape(&args.datum(0)?)? {
+            (kind, coordinates) if kind == "LineString" => polygon(places(&coordinates)?),
+            _ => Err(Fault::logic("no line")),
+        },
+        168 => nearest(args),
+        _ => without(args),
+    }
+}
+
+fn made(kind: &str, coordinates: Val) -> Val {
+    Val::Shape(kind.to_owned(), Box::new(coordinates))
+}
+
+fn pair((longitude, latitude): Place) -> Val {
+    Val::Array(vec![Val::Number(longitude), Val::Number(latitude)])
+}
+
+/// The type and the coordinates of a shape.
+fn shape(value: &Val) -> Out<(String, Val)> {
+    match value {
+        Val::Shape(kind, coordinates) => Ok((kind.clone(), coordinates.as_ref().clone())),
+        // Any pseudotype passes at first, and then has no field `type`. Source: datum.cc.
+        Val::Time(..) => Err(Fault::missing("no such field")),
+        Val::Binary(_) => Err(Fault::unsaid("bytes for a shape")),
+        _ => Err(Fault::logic("not a GEOMETRY pseudotype")),
+    }
+}
+
+fn checked_place((longitude, latitude): Place) -> Out<()> {
+    let inside = (-180.0..=180.0).contains(&longitude) && (-90.0..=90.0).contains(&latitude);
+    if inside { Ok(()) } else { Err(Fault::logic("out of range")) }
+}
+
+/// A point, or a pair of coordinates.
+fn place_of(value: &Val) -> Out<Place> {
+    match value {
+        Val::Shape(kind, coordinates) if kind == "Point" => place(coordinates),
+        Val::Shape(..) => Err(Fault::logic("no point")),
+        Val::Array(items) if items.len() == 2 => Ok((args::number(&items[0])?, args::number(&items[1])?)),
+        Val::Array(_) => Err(Fault::logic("not a pair")),
+        other => Err(Fault::expected("ARRAY", other)),
+    }
+}
+
+fn place(coordinates: &Val) -> Out<Place> {
+    match coordinates {
+        Val::Array(items) if items.len() == 2 => Ok((args::number(&items[0])?, args::number(&items[1])?)),
+        _ => Err(Fault::unsaid("strange coordinates")),
+    }
+}
+
+fn places(coordinates: &Val) -> Out<Vec<Place>> {
+    match coordinates {
+        Val::Array(items) => items.iter().map(place).collect(),
+        _ => Err(Fault::unsaid("strange coordinates")),
+    }
+}
+
+fn line(places: Vec<Place>) -> Out<Thing> {
+    places.iter().try_for_each(|place| checked_place(*place))?;
+    if places.windows(2).any(|pair| pair[0] == pair[1]) {
+        return Err(Fault::logic("equal neighbours"));
+    }
+    datum(made("LineString", Val::Array(places.into_iter().map(pair).collect())))
+}
+
+/// The polygon around these places; the last one is put where the first is.
+fn polygon(mut places: Vec<Place>) -> Out<Thing> {
+    places.iter().try_for_each(|place| checked_place(*place))?;
+    if places.first() != places.last() {
+        places.extend(places.first().copied());
+    }
+    check_ring(&places)?;
+    let ring = Val::Array(places.into_iter().map(pair).collect());
+    datum(made("Polygon", Val::Array(vec![ring])))
+}
+
+/// Fails for a ring that meets itself; no opinion where it comes near to that.
+fn check_ring(ring: &[Place]) -> Out<()> {
+    let corners = &ring[..ring.len().saturating_sub(1)];
+    if corners.len() < 3 {
+        return Err(Fault::unsaid("a ring of two places"));
+    }
+    let mut seen: Vec<Place> = Vec::new();
+    for corner in corners {
+        if seen.contains(corner) {
+            return Err(Fault::logic("a place twice"));
+        }
+        seen.push(*corner);
+    }
+    let edges: Vec<(Place, Place)> = ring.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    for (i, edge) in edges.iter().enumerate() {
+        for corner in corners.iter().filter(|corner| **corner != edge.0 && **corner != edge.1) {
+            if gap(*corner, *edge) < NEAR {
+                return Err(Fault::unsaid("a flat corner"));
+            }
+        }
+        if edges[..i].iter().any(|other| cross(*edge, *other)) {
+            return Err(Fault::logic("a ring that crosses itself"));
+        }
+    }
+    Ok(())
+}
+
+/// On which side of a line a place is.
+fn side((a, b): (Place, Place), p: Place) -> f64 {
+    (b.0 - a.0) * (p.1 - a.1) - (b.1 - a.1) * (p.0 - a.0)
+}
+
+fn cross(a: (Place, Place), b: (Place, Place)) -> bool {
+    side(a, b.0) * side(a, b.1) < 0.0 && side(b, a.0) * side(b, a.1) < 0.0
+}
+
+/// Degrees from a place to an edge.
+fn gap(p: Place, (a, b): (Place, Place)) -> f64 {
+    let (dx, dy) = (b.0 - a.0, b.1 - a.1);
+    let along = ((p.0 - a.0) * dx + (p.1 - a.1) * dy) / (dx * dx + dy * dy).max(1e-30);
+    let along = along.clamp(0.0, 1.0);
+    (p.0 - a.0 - along * dx).hypot(p.1 - a.1 - along * dy)
+}
+
+/// A shape as places, lines between them, and what it is filled by.
+struct Outline {
+    places: Vec<Place>,
+    edges: Vec<(Place, Place)>,
+    rings: Vec<Vec<Place>>,
+}
+
+impl Outline {
+    fn of(value: &Val) -> Out<Outline> {
+        let (kind, coordinates) = shape(value)?;
+        let edges = |places: &[Place]| places.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>();
+        Ok(match kind.as_str() {
+            "Point" => Outline { places: vec![place(&coordinates)?], edges: Vec::new(), rings: Vec::new() },
+            "LineString" => {
+                let places = places(&coordinates)?;
+                Outline { edges: edges(&places), places, rings: Vec::new() }
+            }
+            _ => {
+                let Val::Array(rings) = &coordinates else { return Err(Fault::unsaid("strange rings")) };
+                let rings: Vec<Vec<Place>> = rings.iter().map(places).collect::<Out<_>>()?;
+                Outline {
+                    places: rings.concat(),
+                    edges: rings.iter().flat_map(|ring| edges(ring)).collect(),
+                    rings,
+                }
+            }
+        })
+    }
+
+    /// Whether a place is within: the rings around it are odd in number.
+    fn holds(&self, p: Place) -> bool {
+        let around = |ring: &&Vec<Place>| {
+            let passes = |pair: &&[Place]| {
+                let (a, b) = (pair[0], pair[1]);
+                (a.1 > p.1) != (b.1 > p.1) && p.0 < (b.0 - a.0) * (p.1 - a.1) / (b.1 - a.1) + a.0
+            };
+            ring.windows(2).filter(passes).count() % 2 == 1
+        };
+        self.rings.iter().filter(around).count() % 2 == 1
+    }
+
+    /// Fails where something is so near to an edge that a flat map does not tell.
+    fn check_clear(&self, other: &Outline) -> Out<()> {
+        let near = |a: &Outline, b: &Outline| {
+            a.places.iter().any(|place| b.edges.iter().any(|edge| gap(*place, *edge) < NEAR))
+        };
+        if near(self, other) || near(other, self) { Err(Fault::unsaid("near an edge")) } else { Ok(()) }
+    }
+}
+
+fn meet(a: &Val, b: &Val) -> Out<bool> {
+    let (a, b) = (Outline::of(a)?, Outline::of(b)?);
+    if a.edges.is_empty() && b.edges.is_empty() {
+        return Ok(a.places == b.places);
+    }
+    a.check_clear(&b)?;
+    let crossed = a.edges.iter().any(|edge| b.edges.iter().any(|other| cross(*edge, *other)));
+    let within = |a: &Outline, b: &Outline| a.places.first().is_some_and(|place| b.holds(*place));
+    Ok(crossed || within(&a, &b) || within(&b, &a))
+}
+
+fn contains(outer: &Val, inner: &Val) -> Out<bool> {
+    let (outer, inner) = (Outline::of(outer)?, Outline::of(inner)?);
+    outer.check_clear(&inner)?;
+    if outer.rings.len() > 1 && !inner.rings.is_empty() {
+        return Err(Fault::unsaid("a hole inside of a shape"));
+    }
+    let crossed = outer.edges.iter().any(|edge| inner.edges.iter().any(|other| cross(*edge, *other)));
+    Ok(!crossed && inner.places.iter().all(|place| outer.holds(*place)))
+}
+
+/// `intersects` and `includes`: of a shape, or the items of a sequence that do.
+fn relation(args: &Args<'_>) -> Out<Thing> {
+    let holds = |first: &Val| -> Out<bool> {
+        match first {
+            Val::Shape(..) => {}
+            other if matches!(other, Val::Object(_)) || other.is_pseudo() => {
+                return Err(Fault::logic("not a GEOMETRY pseudotype"));
+            }
+            Val::Array(_) => return Err(Fault::logic("a sequence of sequences")),
+            other => return Err(Fault::expected("GEOMETRY", other)),
+        }
+        let other = args.datum(1)?;
+        if args.id == 163 {
+            return meet(first, &other);
+        }
+        if shape(first)?.0 != "Polygon" {
+            return Err(Fault::logic("no polygon"));
+        }
+        contains(first, &other)
+    };
+    match args.thing(0)? {
+        first @ (Thing::Table(_) | Thing::Seq(_) | Thing::Datum(Val::Array(_))) => {
+            let seq = sequence::of_thing(args.machine, first)?;
+            let items = sequence::spread(seq.items, |item| {
+                Ok(match holds(&item) {
+                    Err(fault) if fault.is_missing() => Vec::new(),
+                    holds => {
+                        if holds? {
+                            vec![item]
+                        } else {
+                            Vec::new()
+                        }
+                    }
+                })
+            });
+            let eager = seq.eager;
+            sequence::settled(Seq { items, ..seq }, eager)
+        }
+        first => datum(Val::Bool(holds(&crate::machine::into_datum(first)?)?)),
+    }
+}
+
+/// The metres in a unit.
+fn unit(args: &Args<'_>) -> Out<f64> {
+    match args.option("unit")? {
+        None => Ok(1.0),
+        Some(name) => match args::text(name)?.as_str() {
+            "m" => Ok(1.0),
+            "km" => Ok(1000.0),
+            "mi" => Ok(1609.344),
+            "nm" => Ok(1852.0),
+            "ft" => Ok(0.3048),
+            _ => Err(Fault::logic("no such unit")),
+        },
+    }
+}
+
+/// The larger half axis and the flattening.
+fn ellipsoid(args: &Args<'_>) -> Out<(f64, f64)> {
+    match args.option("geo_system")? {
+        None => Ok(EARTH),
+        Some(Val::Text(name)) if name == "WGS84" => Ok(EARTH),
+        Some(Val::Text(name)) if name == "unit_sphere" => Ok((1.0, 0.0)),
+        Some(Val::Text(_)) => Err(Fault::logic("no such system")),
+        Some(_) => Err(Fault::unsaid("an ellipsoid of one's own")),
+    }
+}
+
+fn distance(args: &Args<'_>) -> Out<Thing> {
+    let (first, second) = (args.datum(0)?, args.datum(1)?);
+    let (earth, unit) = (ellipsoid(args)?, unit(args)?);
+    let (a, b) = (shape(&first)?, shape(&second)?);
+    let (point, other) = if a.0 == "Point" { (a.1, second) } else { (b.1, first) };
+    if a.0 != "Point" && b.0 != "Point" {
+        return Err(Fault::logic("no point"));
+    }
+    number(far(place(&point)?, &other, earth)? / unit)
+}
+
+/// Metres from a point to a shape.
+fn far(point: Place, other: &Val, earth: (f64, f64)) -> Out<f64> {
+    match shape(other)? {
+        (kind, coordinates) if kind == "Point" => between(point, place(&coordinates)?, earth),
+        _ => {
+            let outline = Outline::of(other)?;
+            let near = outline.edges.iter().any(|edge| gap(point, *edge) < NEAR);
+            match !near && outline.holds(point) {
+                true => Ok(0.0),
+                false => Err(Fault::unsaid("the distance to an edge")),
+            }
+        }
+    }
+}
+
+fn circle(args: &Args<'_>) -> Out<Thing> {
+    let (center, radius) = (args.datum(0)?, args.datum(1)?);
+    let fills = args.option("fill")?.is_none_or(|value| value.truth());
+    let count = args.option("num_vertices")?.map(|value| args::whole(args::number(&value)?)).transpose()?;
+    let count = count.unwrap_or(32);
+    if count <= 0 {
+        return Err(Fault::logic("no corners"));
+    }
+    let (earth, unit) = (ellipsoid(args)?, unit(args)?);
+    let center = place_of(&center)?;
+    if checked_place(center).is_err() {
+        return Err(Fault::unsaid("a circle around no place"));
+    }
+    let radius = args::number(&radius)? * unit;
+    let quarter = std::f64::consts::FRAC_PI_2 * earth.0 * (1.0 - earth.1);
+    if radius <= 0.0 || radius >= quarter {
+        return Err(Fault::logic("an impossible radius"));
+    }
+    if count < 4 || radius / earth.0 > 0.2 || radius / earth.0 < 1e-6 {
+        return Err(Fault::unsaid("a strange circle"));
+    }
+    let mut corners: Vec<Place> =
+        (0..count).map(|i| away(center, radius, -180.0 + 360.0 / count as f64 * i as f64, earth)).collect();
+    corners.push(corners[0]);
+    let ring = Val::Array(corners.into_iter().map(pair).collect());
+    datum(if fills { made("Polygon", Val::Array(vec![ring])) } else { made("LineString", ring) })
+}
+
+/// The rows of a table that an index holds shapes of.
+fn indexed(args: &Args<'_>) -> Out<(String, Vec<(Val, Val)>)> {
+    let table = tables::whole(args, 0)?;
+    let name = args.option("index")?.ok_or_else(|| Fault::logic("no index"))?;
+    let name = args::text(name)?;
+    let world = args.machine.world.borrow().clone();
+    let rows = super::index::shapes(args.machine, &world.tables[&table], &name)?;
+    Ok((table, rows))
+}
+
+fn intersecting(args: &Args<'_>) -> Out<Thing> {
+    let wanted = args.datum(1)?;
+    shape(&wanted)?;
+    let (table, rows) = indexed(args)?;
+    let mut found = Vec::new();
+    for (shape, row) in rows {
+        if meet(&wanted, &shape)? {
+            found.push(row);
+        }
+    }
+    let items = args.machine.shuffled(found).into_iter().map(Ok).collect();
+    Ok(Thing::Seq(Seq { table: Some(table), ..Seq::stream(items) }))
+}
+
+fn nearest(args: &Args<'_>) -> Out<Thing> {
+    let center = args.datum(1)?;
+    let (_, rows) = indexed(args)?;
+    let center = place_of(&center)?;
+    checked_place(center)?;
+    let (earth, unit) = (ellipsoid(args)?, unit(args)?);
+    let most =
+        |name: &str, otherwise: f64| args.option(name)?.map_or(Ok(otherwise), |value| args::number(&value));
+    let (reach, count) = (most("max_dist", 100_000.0 / unit)? * unit, most("max_results", 100.0)?);
+    if reach <= 0.0 || count <= 0.0 {
+        return Err(Fault::logic("nothing is wanted"));
+    }
+    if earth.0 == 1.0 || reach > 1_500_000.0 {
+        return Err(Fault::unsaid("a far search"));
+    }
+    let mut found: Vec<(f64, Val)> = Vec::new();
+    for (shape, row) in rows {
+        let metres = far(center, &shape, earth)?;
+        if (metres - reach).abs() < 1000.0 {
+            return Err(Fault::unsaid("at the end of the reach"));
+        }
+        if metres < reach {
+            found.push((metres, row));
+        }
+    }
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    if found.windows(2).any(|pair| pair[1].0 - pair[0].0 < 1.0) {
+        return Err(Fault::unsaid("rows at the same distance"));
+    }
+    found.truncate(count as usize);
+    let one = |(metres, row)| {
+        let members = [("dist".to_owned(), Val::Number(metres / unit)), ("doc".to_owned(), row)];
+        Val::Object(BTreeMap::from(members))
+    };
+    datum(Val::Array(found.into_iter().map(one).collect()))
+}
+
+/// `polygon_sub`.
+fn without(args: &Args<'_>) -> Out<Thing> {
+    let simple = |i: usize| -> Out<Val> {
+        let value = args.datum(i)?;
+        match shape(&value)? {
+            (kind, Val::Array(rings)) if kind == "Polygon" && rings.len() <= 1 => Ok(value),
+            _ => Err(Fault::logic("no simple polygon")),
+        }
+    };
+    let (outer, hole) = (simple(0)?, simple(1)?);
+    if !contains(&outer, &hole)? {
+        return Err(Fault::logic("not contained"));
+    }
+    match (shape(&outer)?.1, shape(&hole)?.1) {
+        (Val::Array(mut rings), Val::Array(holes)) => {
+            rings.extend(holes);
+            datum(made("Polygon", Val::Array(rings)))
+        }
+        _ => Err(Fault::unsaid("strange rings")),
+    }
+}
+
+/// `geojson`: a shape out of an object.
+fn geojson(args: &Args<'_>) -> Out<Thing> {
+    let members = match args.datum(0)? {
+        Val::Object(members) => members,
+        Val::Shape(..) => return Err(Fault::unsaid("geojson of a shape")),
+        other => return Err(Fault::expected("OBJECT", &other)),
+    };
+    let field = |name: &str| members.get(name).ok_or_else(|| Fault::missing("no such field"));
+    let kind = args::text(field("type")?.clone())?;
+    let coordinates = field("coordinates")?;
+    if members.keys().any(|name| !matches!(name.as_str(), "type" | "coordinates" | "bbox")) {
+        return Err(Fault::unsaid("other members"));
+    }
+    let Val::Array(_) = coordinates else { return Err(Fault::unsaid("strange coordinates")) };
+    match kind.as_str() {
+        "Point" => {
+            let place = place(coordinates)?;
+            checked_place(place)?;
+            datum(made("Point", pair(place)))
+        }
+        "LineString" => line(places(coordinates)?),
+        "Polygon" => {
+            let Val::Array(rings) = coordinates else { return Err(Fault::unsaid("strange rings")) };
+            let [ring] = rings.as_slice() else { return Err(Fault::unsaid("rings in rings")) };
+            let places = places(ring)?;
+            if places.len() < 4 || places.first() != places.last() {
+                return Err(Fault::logic("an open ring"));
+            }
+            polygon(places)
+        }
+        _ => Err(Fault::logic("no such type")),
+    }
+}

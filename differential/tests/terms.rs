@@ -1,0 +1,31 @@
+//! Every term of the language is asked for, and mostly the rules say what it answers.
+
+use rekindle_differential::tally::{LEFT_OUT, Tally};
+use rekindle_differential::{Stage, query_of, verdict};
+
+/// Seeds that are looked at.
+const SEEDS: std::ops::Range<u64> = 1..9;
+/// Queries of each; a run asks more.
+const QUERIES: u64 = 1_500;
+
+#[test]
+fn every_term_is_in_a_query_that_is_compared() {
+    let mut tally = Tally::default();
+    for seed in SEEDS {
+        let stage = Stage::of(seed);
+        for n in 0..QUERIES {
+            let query = query_of(seed, n);
+            let compared = verdict::verdict(&query, &stage.world).is_ok();
+            tally.add(&query, compared);
+        }
+    }
+    assert_eq!(tally.missing(), Vec::<&str>::new(), "seeds {SEEDS:?}\n{tally}");
+}
+
+#[test]
+fn what_is_left_out_is_a_term_with_a_reason() {
+    for (id, why) in LEFT_OUT {
+        let row = reql::signature::all().iter().find(|row| row.id == id);
+        assert!(row.is_some_and(|row| why.starts_with(row.name)), "{id}: {why}");
+    }
+}
