@@ -1,0 +1,127 @@
+"""Queries that would run for minutes end within a second: told by STOP, by a connection that closes, and
+by a deletion from `rethinkdb.jobs`, in the middle of whatever they evaluate."""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+import unittest
+
+from rethinkdb import r
+from rethinkdb.ast import ReQLEncoder
+from rethinkdb.errors import ReqlError, ReqlOpIndeterminateError
+
+from node import Node
+
+MAGIC_V0_4 = 0x400C2D20
+WIRE_JSON = 0x7E6970C7
+START, STOP = 1, 3
+ROWS = 4_000
+# On a machine that does other things, too.
+STOPPED_SECONDS_MAX = 1.0
+
+
+def long_ones():
+    """Queries that take minutes, by what they do."""
+    numbers = r.range(0, 1_000_000_000)
+    rows = r.table("t")
+    more = lambda row: rows.filter(lambda other: other["n"].gt(row["n"])).count()
+    return {
+        "a sum": numbers.map(lambda n: n.mul(n)).sum(),
+        "a reduction": numbers.reduce(lambda a, b: a.add(b)),
+        "a fold": numbers.fold(0, lambda a, n: a.add(n)),
+        "a filter that lets nothing through": numbers.filter(lambda n: n.lt(0)).count(),
+        "an order of pairs": r.range(0, 90_000).order_by(lambda n: r.range(0, n).sum()),
+        "a text search": numbers.map(lambda n: n.coerce_to("string").match("(1+)+x")).count(),
+        "rows and all rows": rows.map(more).sum(),
+        "a join": rows.inner_join(rows, lambda a, b: a["n"].add(b["n"]).eq(-1)).count(),
+        "groups": rows.concat_map(lambda row: r.range(0, 90_000)).group(lambda n: n.mod(7)).count(),
+        "writes that read": rows.update(lambda row: {"m": more(row)}, non_atomic=True),
+    }
+
+
+class Stopping(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.node = Node().start()
+        cls.watcher = r.connect("127.0.0.1", cls.node.driver_port)
+        r.table_create("t").run(cls.watcher)
+        for start in range(0, ROWS, 1000):
+            rows = [{"id": n, "n": n} for n in range(start, start + 1000)]
+            r.table("t").insert(rows, durability="soft").run(cls.watcher)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.watcher.close()
+        cls.node.remove()
+
+    def jobs(self):
+        """The ids of the queries that run, but for the one that asks."""
+        jobs = r.db("rethinkdb").table("jobs").filter({"type": "query"})
+        others = jobs.filter(lambda job: job["info"]["query"].match('table."jobs"').eq(None))
+        return list(others["id"].run(self.watcher))
+
+    def until(self, condition, seconds):
+        """How long it took until `condition` held."""
+        started = time.monotonic()
+        while not condition():
+            self.assertLess(time.monotonic() - started, seconds)
+            time.sleep(0.01)
+        return time.monotonic() - started
+
+    def begin(self, query):
+        """A connection on which the query runs, under token 1."""
+        raw = socket.create_connection(("127.0.0.1", self.node.driver_port), timeout=10)
+        raw.sendall(struct.pack("<III", MAGIC_V0_4, 0, WIRE_JSON))
+        self.assertEqual(raw.recv(64), b"SUCCESS\0")
+        self.send(raw, [START, query])
+        self.until(self.jobs, 10)
+        # In the middle of it.
+        time.sleep(0.2)
+        self.assertTrue(self.jobs(), "the query was over before it was stopped")
+        return raw
+
+    def send(self, raw, message):
+        body = ReQLEncoder().encode(message).encode()
+        raw.sendall(struct.pack("<QI", 1, len(body)) + body)
+
+    def ends_soon(self):
+        self.until(lambda: not self.jobs(), STOPPED_SECONDS_MAX)
+
+    def test_by_stop(self):
+        for name, query in long_ones().items():
+            with self.subTest(name), contextlib.closing(self.begin(query)) as raw:
+                self.send(raw, [STOP])
+                self.ends_soon()
+
+    def test_by_a_connection_that_closes(self):
+        for name, query in long_ones().items():
+            with self.subTest(name):
+                self.begin(query).close()
+                self.ends_soon()
+
+    def test_by_a_deletion_from_jobs(self):
+        for name, query in long_ones().items():
+            with self.subTest(name), contextlib.closing(r.connect("127.0.0.1", self.node.driver_port)) as mine:
+                said = []
+                thread = threading.Thread(target=self.run_to_the_end, args=(query, mine, said))
+                thread.start()
+                self.until(self.jobs, 10)
+                time.sleep(0.2)
+                deleted = r.db("rethinkdb").table("jobs").get_all(*self.jobs()).delete().run(self.watcher)
+                self.assertEqual(deleted["deleted"], 1, deleted)
+                started = time.monotonic()
+                thread.join(30)
+                self.assertLess(time.monotonic() - started, STOPPED_SECONDS_MAX)
+                self.assertEqual(said, [(ReqlOpIndeterminateError, "Query terminated by the `rethinkdb.jobs` table.")])
+
+    def run_to_the_end(self, query, connection, said):
+        try:
+            query.run(connection, array_limit=1_000_000)
+        except ReqlError as error:
+            said.append((type(error), error.message))
+
+
+if __name__ == "__main__":
+    unittest.main()
