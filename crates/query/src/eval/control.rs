@@ -58,6 +58,24 @@ pub(super) fn and_or(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     Ok(Value::Datum(last))
 }
 
+/// `eq`, `lt` and the like of more than two: what stands behind the two that decide is not evaluated.
+pub(super) fn compare(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let value = |i: usize| cx.eval(&call.args[i], scope).map_err(|error| error.at(i));
+    let first = value(0)?;
+    if matches!(first, Value::Grouped(_)) {
+        return grouped::each(cx, call, scope, vec![first]);
+    }
+    let mut left = first.into_datum(cx).map_err(|error| error.at(0))?;
+    for i in 1..call.args.len() {
+        let right = value(i)?.into_datum(cx).map_err(|error| error.at(i))?;
+        if let Some(answer) = reql::op::decided(call.op, &left, &right) {
+            return Ok(Value::Datum(answer));
+        }
+        left = right;
+    }
+    Ok(Value::Datum(Datum::Bool(call.op != Op::Ne)))
+}
+
 /// `default`: the value, or the other one when the value is null or something in it is missing.
 pub(super) fn default(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let [first, second] = call.args.as_slice() else {

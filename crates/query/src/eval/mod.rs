@@ -68,6 +68,7 @@ impl Cx {
             Op::Branch => control::branch(self, call, scope),
             Op::And | Op::Or => control::and_or(self, call, scope),
             Op::Default => control::default(self, call, scope),
+            op if reql::op::is_comparison(op) => control::compare(self, call, scope),
             Op::MakeArray => control::make_array(self, call, scope),
             Op::MakeObj => control::make_obj(self, call, scope),
             Op::ForEach => each::for_each(self, call, scope),

@@ -10,7 +10,7 @@ use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::names::check_name;
-use crate::table::{Identifiers, RowEdit, SystemTable};
+use crate::table::{Identifiers, RowEdit, SYSTEM_DB, SystemTable};
 
 pub(super) struct DbConfigTable;
 
@@ -45,10 +45,18 @@ impl SystemTable for DbConfigTable {
             )),
             (None, Some(new)) => {
                 let name = read_name(new)?;
+                if name == SYSTEM_DB {
+                    return Err(EvalError::op_failed("Database `rethinkdb` already exists."));
+                }
                 node.create_db(&name).map(drop).map_err(admin_failed)
             }
             (Some(old), Some(new)) => {
                 let (from, to) = (string(old, "name")?, read_name(new)?);
+                if to == SYSTEM_DB {
+                    return Err(EvalError::op_failed(format!(
+                        "Cannot rename database `{from}` to `rethinkdb` because database `rethinkdb` already exists."
+                    )));
+                }
                 node.rename_db(&from, &to).map_err(admin_failed)
             }
             (Some(old), None) => node.drop_db(&string(old, "name")?).map(drop).map_err(admin_failed),

@@ -37,7 +37,12 @@ pub(crate) fn info(mut args: Args<'_>) -> Result<Value, EvalError> {
             }
         }
         Value::Datum(Datum::Null | Datum::MinVal | Datum::MaxVal) | Value::Grouped(_) => {}
-        Value::Datum(datum) => put(&mut out, "value", datum.pretty().into()),
+        Value::Datum(datum) => {
+            if let Datum::Binary(bytes) = &datum {
+                put(&mut out, "count", Datum::Number(bytes.len() as f64));
+            }
+            put(&mut out, "value", datum.pretty().into());
+        }
         Value::Func(closure) => {
             let source = match closure.as_foreign() {
                 Some(foreign) => foreign.source(),

@@ -35,12 +35,20 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     match rest {
         [] => finish(leaf, &[first], call, place),
         [second] => finish(leaf, &[first, arg(1, second)?], call, place),
-        [second, third] => finish(leaf, &[first, arg(1, second)?, arg(2, third)?], call, place),
+        [second, third] if !op::is_comparison(call.op) => {
+            finish(leaf, &[first, arg(1, second)?, arg(2, third)?], call, place)
+        }
         more => {
             let mut values = Vec::with_capacity(call.args.len());
             values.push(first);
             for (i, term) in more.iter().enumerate() {
-                values.push(arg(i + 1, term)?);
+                let value = arg(i + 1, term)?;
+                if let (Some(Arg::Datum(left)), Arg::Datum(right)) = (values.last(), &value)
+                    && let Some(answer) = op::decided(call.op, left, right)
+                {
+                    return Ok(Value::Datum(answer));
+                }
+                values.push(value);
             }
             finish(leaf, &values, call, place)
         }

@@ -4,6 +4,7 @@ use datum::Datum;
 
 use crate::EvalError;
 use crate::args::{Arg, Args};
+use crate::signature::Op;
 
 /// `eq`: whether all values equal the first.
 pub fn eq(args: &Args<'_>) -> Result<Datum, EvalError> {
@@ -38,6 +39,27 @@ pub fn ge(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// `not`: whether the value is `false` or `null`.
 pub fn not(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Bool(!args.datum(0)?.is_truthy()))
+}
+
+/// What a chain of comparisons answers if `left` and `right`, neighbours in it, decide that: what comes
+/// behind them is not evaluated. `None` if they do not, and for other terms.
+#[must_use]
+pub fn decided(op: Op, left: &Datum, right: &Datum) -> Option<Datum> {
+    let goes_on = match op {
+        Op::Eq | Op::Ne => left == right,
+        Op::Lt => left < right,
+        Op::Le => left <= right,
+        Op::Gt => left > right,
+        Op::Ge => left >= right,
+        _ => true,
+    };
+    (!goes_on).then_some(Datum::Bool(op == Op::Ne))
+}
+
+/// Whether `op` is such a chain.
+#[must_use]
+pub fn is_comparison(op: Op) -> bool {
+    matches!(op, Op::Eq | Op::Ne | Op::Lt | Op::Le | Op::Gt | Op::Ge)
 }
 
 fn all_equal(args: &Args<'_>) -> Result<bool, EvalError> {

@@ -18,6 +18,9 @@ pub fn info(args: &Args<'_>) -> Result<Datum, EvalError> {
     if !matches!(value, Datum::Null | Datum::MinVal | Datum::MaxVal) {
         info.insert(Text::from_static("value"), Datum::from(value.pretty()));
     }
+    if let Datum::Binary(bytes) = value {
+        info.insert(Text::from_static("count"), Datum::Number(bytes.len() as f64));
+    }
     Ok(Datum::Object(info.build()))
 }
 

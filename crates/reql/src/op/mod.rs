@@ -35,6 +35,8 @@ mod zone;
 
 use datum::Datum;
 
+pub use comparison::{decided, is_comparison};
+
 use crate::args::Args;
 use crate::error::EvalError;
 use crate::signature::Op;
