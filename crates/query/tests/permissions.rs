@@ -61,6 +61,12 @@ const CONFIG_ALL: Needs = &[(Right::Config, Place::Cluster)];
 const CONFIG_DB_AND_TABLE: Needs = &[(Right::Config, Place::Db), (Right::Config, Place::Table)];
 const READ_SYSTEM: Needs = &[(Right::Read, Place::System)];
 const WRITE_SYSTEM: Needs = &[(Right::Read, Place::System), (Right::Write, Place::System)];
+const WRITE_SYSTEM_AND_CONFIG: Needs =
+    &[(Right::Read, Place::System), (Right::Write, Place::System), (Right::Config, Place::Table)];
+const WRITE_SYSTEM_AND_CONFIG_ALL: Needs =
+    &[(Right::Read, Place::System), (Right::Write, Place::System), (Right::Config, Place::Cluster)];
+/// To leave out the hook is asked for before the write itself.
+const CONFIG_AND_WRITE: Needs = &[(Right::Config, Place::Table), (Right::Write, Place::Table)];
 const NOTHING: Needs = &[];
 
 /// Terms and what they need. `S` stands for `r.db("rethinkdb")`, `T` for `r.db("d").table("t")`.
@@ -117,6 +123,23 @@ const TERMS: &[(&str, Needs)] = &[
     ("T.index_create(\"i\", x => x[\"n\"])", CONFIG),
     ("T.index_drop(\"i\")", CONFIG),
     ("T.index_rename(\"i\", \"j\")", CONFIG),
+    ("T.set_write_hook((c, o, n) => n)", CONFIG),
+    ("T.set_write_hook(null)", CONFIG),
+    ("T.get_write_hook()", CONFIG),
+    ("T.insert({id: 7}, ignore_write_hook: true)", CONFIG_AND_WRITE),
+    ("T.get(1).delete(ignore_write_hook: true)", CONFIG_AND_WRITE),
+    ("T.get_all(1, index: \"id\")", READ),
+    ("T.min(index: \"id\")", READ),
+    ("T.fold(0, (a, b) => 1)", READ),
+    ("T.order_by(index: \"id\").limit(1)", READ),
+    ("T.filter(x => T.get(1).eq(x))", READ),
+    ("r.expr([1]).concat_map(x => T.coerce_to(\"array\"))", READ),
+    ("r.expr([1]).filter(x => T.count().gt(x))", READ),
+    ("r.expr([1]).union(T.limit(1))", READ),
+    ("r.expr([1]).reduce((a, b) => T.count()).add(T.count())", READ),
+    // What is visible of a table without a right to it: names, and how its indexes and replicas
+    // do. RethinkDB asks for nothing here either.
+    ("T.index_wait()", NOTHING),
     ("T.index_list()", NOTHING),
     ("T.index_status()", NOTHING),
     ("r.db_create(\"e\")", CONFIG_ALL),
@@ -124,6 +147,21 @@ const TERMS: &[(&str, Needs)] = &[
     ("S.table(\"users\").count()", READ_SYSTEM),
     ("S.table(\"table_config\").filter({name: \"t\"})", READ_SYSTEM),
     ("S.table(\"stats\").get([\"cluster\"])", READ_SYSTEM),
+    ("S.table(\"permissions\").count()", READ_SYSTEM),
+    ("S.table(\"server_config\").count()", READ_SYSTEM),
+    ("S.table(\"server_status\").count()", READ_SYSTEM),
+    ("S.table(\"cluster_config\").count()", READ_SYSTEM),
+    ("S.table(\"db_config\").count()", READ_SYSTEM),
+    ("S.table(\"table_status\").count()", READ_SYSTEM),
+    ("S.table(\"current_issues\").count()", READ_SYSTEM),
+    ("S.table(\"jobs\").count()", READ_SYSTEM),
+    ("S.table(\"logs\").count()", READ_SYSTEM),
+    ("r.expr([1]).map(x => S.table(\"users\").count())", READ_SYSTEM),
+    (
+        "S.table(\"table_config\").filter({name: \"t\"}).update({durability: \"soft\"})",
+        WRITE_SYSTEM_AND_CONFIG,
+    ),
+    ("S.table(\"db_config\").insert({name: \"e\"})", WRITE_SYSTEM_AND_CONFIG_ALL),
     ("S.table(\"users\").insert({id: \"eve\", password: false})", WRITE_SYSTEM),
     ("S.table(\"users\").get(\"eve\").delete()", WRITE_SYSTEM),
     ("r.grant(\"carol\", {read: true})", WRITE_SYSTEM),
@@ -236,7 +274,7 @@ fn grant(house: &House, granted: &Granted, term: &str) {
     as_admin(house, &format!("T.grant(\"bob\", {{{}}})", granted.at(2)));
     as_admin(house, &format!("S.grant(\"bob\", {{{}}})", granted.at(1)));
     let table = match term.split("table(\"").nth(1).and_then(|rest| rest.split('"').next()) {
-        Some(table) if term.starts_with("S.") => table,
+        Some(table) if term.contains("S.table") => table,
         _ => "permissions",
     };
     as_admin(house, &format!("S.table(\"{table}\").grant(\"bob\", {{{}}})", granted.at(2)));
@@ -253,40 +291,94 @@ fn denial(outcome: Result<Outcome, QueryError>) -> Option<String> {
     }
 }
 
+/// What one term was tried with, and where it did not do what `needs` says.
+#[derive(Default)]
+struct Tried {
+    cells: usize,
+    wrong: Vec<String>,
+}
+
+/// One term for every user: one with each of the combinations, `admin`, and one without any grant.
+fn try_term(term: &str, needs: Needs, combinations: &[Granted]) -> Tried {
+    let house = House::new();
+    let mut tried = Tried::default();
+    let mut is_furnished = false;
+    for granted in combinations {
+        if !is_furnished {
+            furnish(&house);
+        }
+        grant(&house, granted, term);
+        let missing = granted.missing(needs);
+        let expected = missing
+            .map(|right| format!("User `bob` does not have the required `{}` permission.", right.name()));
+        let said = denial(run(&house, "bob", term));
+        if said != expected {
+            tried.wrong.push(format!("{term} with {granted:?}: {said:?}, not {expected:?}"));
+        }
+        tried.cells += 1;
+        // Who was refused has changed nothing, and reading does not either.
+        is_furnished = said.is_some() || needs.iter().all(|(right, _)| *right == Right::Read);
+    }
+    furnish(&house);
+    if let Some(said) = denial(run(&house, "admin", term)) {
+        tried.wrong.push(format!("{term}: admin may do everything, but {said}"));
+    }
+    // What `admin` dropped is there again: what does not exist is said before what is not allowed.
+    furnish(&house);
+    let is_denied = denial(run(&house, "carol", term)).is_some();
+    if is_denied == needs.is_empty() {
+        tried.wrong.push(format!("{term} by carol, who was granted nothing: denied is {is_denied}"));
+    }
+    tried.cells += 2;
+    tried
+}
+
 #[test]
 fn every_term_asks_for_the_rights_the_rules_name() {
     let combinations = combinations();
-    let mut cells = 0;
-    let mut wrong = Vec::new();
-    for (term, needs) in TERMS {
-        let house = House::new();
-        let mut is_furnished = false;
-        for granted in &combinations {
-            if !is_furnished {
-                furnish(&house);
-            }
-            grant(&house, granted, term);
-            let missing = granted.missing(needs);
-            let expected = missing
-                .map(|right| format!("User `bob` does not have the required `{}` permission.", right.name()));
-            let said = denial(run(&house, "bob", term));
-            if said != expected && wrong.len() < 20 {
-                wrong.push(format!("{term} with {granted:?}: {said:?}, not {expected:?}"));
-            }
-            cells += 1;
-            // Who was refused has changed nothing, and reading does not either.
-            is_furnished = said.is_some() || needs.iter().all(|(right, _)| *right == Right::Read);
-        }
-        furnish(&house);
-        let said = denial(run(&house, "admin", term));
-        assert_eq!(said, None, "admin may do everything: {term}");
-        // What `admin` dropped is there again: what does not exist is said before what is not allowed.
-        furnish(&house);
-        let said = denial(run(&house, "carol", term)).is_some();
-        assert_eq!(said, !needs.is_empty(), "carol, who was granted nothing: {term}");
-        cells += 2;
-    }
+    let tried: Vec<Tried> = TERMS.iter().map(|(term, needs)| try_term(term, needs, &combinations)).collect();
+    let cells: usize = tried.iter().map(|tried| tried.cells).sum();
+    let wrong: Vec<&str> = tried.iter().flat_map(|tried| &tried.wrong).take(20).map(String::as_str).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     println!("{cells} cells");
     assert!(cells >= 5_000, "{cells} cells");
+}
+
+#[test]
+fn a_rule_that_is_not_kept_is_found_out() {
+    let combinations = combinations();
+    let wrong: [(&str, Needs); 5] = [
+        ("T.count()", WRITE),
+        ("T.get(1).update({n: 2})", READ),
+        ("T.index_drop(\"i\")", CONFIG_DB),
+        ("S.table(\"users\").count()", &[(Right::Read, Place::Cluster)]),
+        ("r.db_list()", CONFIG_ALL),
+    ];
+    for (term, needs) in wrong {
+        assert!(!try_term(term, needs, &combinations).wrong.is_empty(), "{term}");
+    }
+}
+
+#[test]
+fn leaving_the_machine_asks_for_connect_everywhere() {
+    for word in ["null", "true", "false"] {
+        for others in ["null", "true"] {
+            let house = House::new();
+            furnish(&house);
+            let rights = format!("read: {others}, write: {others}, config: {others}, connect: {word}");
+            as_admin(&house, &format!("r.grant(\"bob\", {{{rights}}})"));
+            let read = format!("r.db(\"d\").grant(\"bob\", {{read: true}})");
+            as_admin(&house, &read);
+            for term in [
+                "r.http(\"http://host.invalid/\")",
+                "T.map(x => r.http(\"http://host.invalid/\"))",
+                "r.expr([1]).map(x => r.http(\"http://host.invalid/\"))",
+            ] {
+                let expected = (word != "true")
+                    .then(|| "User `bob` does not have the required `connect` permission.".to_owned());
+                assert_eq!(denial(run(&house, "bob", term)), expected, "{term} with {rights}");
+                assert_eq!(denial(run(&house, "admin", term)), None, "{term}");
+            }
+        }
+    }
 }

@@ -105,10 +105,10 @@ struct Again {
 impl<'a> Driver<'a> {
     /// A driver for `table`.
     pub fn new(cx: &'a Cx, table: TableRef, options: WriteOptions) -> Result<Self, EvalError> {
-        access::check_write(cx, &table)?;
         if options.ignore_hook {
             access::check(cx, Need::Config, Place::of_table(&table))?;
         }
+        access::check_write(cx, &table)?;
         check_read_mode(&table)?;
         let field = table.primary_key();
         Ok(Driver { cx, table, field, options, in_flight: VecDeque::new(), refused: Vec::new() })
