@@ -104,6 +104,9 @@ impl Core {
         self.index_news.tell();
         self.post.news().tell();
         self.tell_wire(&before, &catalog);
+        if let Some(watcher) = self.watcher.get() {
+            watcher(&catalog);
+        }
         self.erase_lost_indexes(&before, &catalog)?;
         Ok(self.discard_strays(&catalog)?)
     }

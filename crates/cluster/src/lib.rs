@@ -60,7 +60,7 @@ pub use indexes::{IndexProgress, Overwrite};
 pub use join::{JoinOptions, join};
 pub use network::{PENDING, Reception};
 pub use news::News;
-pub use node::{Core, Node, NodeOptions};
+pub use node::{CatalogWatcher, Core, Node, NodeOptions};
 pub use placement::{Load, PlacementError, ShardPlaces, Wanted, load, place, places_of};
 pub use post::{Post, Wire};
 pub use repair::RepairMode;

@@ -85,7 +85,11 @@ pub struct Core {
     pub(crate) queries: OnceLock<Arc<dyn Serve>>,
     pub(crate) stopping: AtomicBool,
     pub(crate) index_news: Arc<News>,
+    pub(crate) watcher: OnceLock<CatalogWatcher>,
 }
+
+/// Is shown every new picture of the catalog, one after another, by the thread that publishes it.
+pub type CatalogWatcher = Box<dyn Fn(&Catalog) + Send + Sync>;
 
 /// What a server that is new to the catalog says of itself.
 pub(crate) struct AtStart {
@@ -167,6 +171,7 @@ impl Node {
             queries: OnceLock::new(),
             stopping: AtomicBool::new(false),
             index_news: Arc::default(),
+            watcher: OnceLock::new(),
         });
         core.publish()?;
         let start = |name: &str, work: fn(&Arc<Core>)| {
@@ -197,6 +202,13 @@ impl Core {
     #[must_use]
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
+    }
+
+    /// Shows the catalog to `watcher`, now and whenever it has changed. Only the first one is kept.
+    pub fn watch_catalog(&self, watcher: CatalogWatcher) {
+        // Held so that the watcher misses no picture and sees none twice at once.
+        let _one_at_a_time = task::lock(&self.publishing);
+        self.watcher.get_or_init(|| watcher)(&self.catalog());
     }
 
     /// The catalog at this moment, without touching its reference count; hold it briefly.

@@ -27,6 +27,9 @@ pub trait Engine: Send + Sync {
     /// Makes every batch written before this call durable. Costs disk writes and fsyncs.
     fn flush(&self) -> Result<(), EngineError>;
 
+    /// How many bytes blocks that were read may take from now on. An engine that caches none does nothing.
+    fn set_cache_bytes(&self, _bytes: usize) {}
+
     /// Sizes for the metrics page. May walk the list of files; not for a hot path.
     fn stats(&self) -> EngineStats;
 }

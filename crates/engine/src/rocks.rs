@@ -81,6 +81,11 @@ impl Engine for RocksEngine {
         Ok(self.db.flush_cfs_opt(&columns, &options)?)
     }
 
+    fn set_cache_bytes(&self, bytes: usize) {
+        // A handle to the same cache.
+        self.cache.clone().set_capacity(bytes);
+    }
+
     fn stats(&self) -> EngineStats {
         stats::collect(&self.db, &self.cache)
     }

@@ -17,7 +17,7 @@ use crate::jobs::Jobs;
 use crate::links::Links;
 use crate::log_book::LogBook;
 use crate::pool::ScanPool;
-use crate::rates::Rates;
+use crate::rates::{Rates, TableRates};
 use crate::script::Scripts;
 
 /// Threads for questions of other nodes: most wait for the log or for scan threads.
@@ -61,10 +61,8 @@ pub struct ServerFacts {
     pub argv: Vec<Text>,
     /// The process id.
     pub pid: u32,
-    /// The size of the cache, as it was worked out.
-    pub cache_mb: u64,
-    /// The size of the cache as configured: `None` is "auto".
-    pub cache_mb_configured: Option<u64>,
+    /// The size of the cache in bytes at this moment.
+    pub cache_bytes: Arc<AtomicU64>,
     /// Name and version of the program.
     pub version: Text,
     /// When the process started, since 1970.
@@ -110,6 +108,8 @@ pub struct Service {
     counters: Counters,
     /// Queries, rows read and rows written each second.
     pub(crate) rates: Rates<3>,
+    /// Rows of each table read and written here each second.
+    pub(crate) table_rates: TableRates,
 }
 
 impl Service {
@@ -133,6 +133,7 @@ impl Service {
             scratch: Mutex::new(BTreeMap::new()),
             counters: Counters::default(),
             rates: Rates::new(start),
+            table_rates: TableRates::new(start),
         })
     }
 

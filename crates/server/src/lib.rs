@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cache_size;
 pub mod config;
 mod connection;
 mod counters;

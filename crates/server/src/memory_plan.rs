@@ -39,16 +39,22 @@ impl MemoryPlan {
     }
 
     fn of(config: &Config, available: u64, total: u64) -> Result<MemoryPlan, StartError> {
-        let cache = config.cache.bytes(available);
+        MemoryPlan::divide(config.cache.bytes(available), config.memory, total)
+    }
+
+    /// The plan for caches of `cache` bytes on a machine with `total`. Fails when `limit` leaves nothing
+    /// for queries.
+    pub fn divide(cache: u64, limit: MemoryLimit, total: u64) -> Result<MemoryPlan, StartError> {
+        let is_auto = limit == MemoryLimit::Auto;
         let rows = cache / ROW_CACHE_DIVISOR;
         let write_buffer =
             (cache / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
-        let limit = config.memory.bytes(total);
+        let limit = limit.bytes(total);
         let taken = cache + write_buffer + BASE_BYTES;
         let queries = match limit.saturating_sub(taken) {
             left if left >= QUERY_BYTES_MIN => left,
             // A default must not keep a small machine from starting.
-            _ if config.memory == MemoryLimit::Auto => QUERY_BYTES_MIN,
+            _ if is_auto => QUERY_BYTES_MIN,
             _ => return Err(StartError::MemoryLimit { limit_mb: limit >> 20, least_mb: least_mb(taken) }),
         };
         Ok(MemoryPlan { cache, rows, blocks: cache - rows, write_buffer, queries })

@@ -1,6 +1,8 @@
 //! The ports of a node: taken together, announced, and told of in `server_status`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use datum::Text;
@@ -116,7 +118,6 @@ fn place(address: &str) -> Option<(Text, u16)> {
 
 /// What `server_status` tells of this server, but for what its log says.
 pub fn facts(
-    config: &Config,
     plan: &MemoryPlan,
     ports: &Announcement,
     addresses: &[String],
@@ -131,8 +132,7 @@ pub fn facts(
         canonical_addresses: addresses.iter().filter_map(|address| place(address)).collect(),
         argv: argv.into_iter().map(Text::from).collect(),
         pid: std::process::id(),
-        cache_mb: plan.cache >> 20,
-        cache_mb_configured: config.cache.megabytes(),
+        cache_bytes: Arc::new(AtomicU64::new(plan.cache)),
         // rethinkdb-dump and its kin work only with a server that begins so.
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix,

@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use cluster::{IndexThread, Node, NodeOptions, Post};
@@ -21,6 +22,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
+use crate::cache_size::CacheKeeper;
 use crate::config::{Config, Service};
 use crate::data_directory::{DataDirectory, Opening};
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
@@ -115,7 +117,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     set_initial_password(&node, config, &machine)?;
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
     let indexes = IndexThread::start(&node)?;
-    let facts = facts(config, &plan, &announcement, &addresses, argv, machine.clock.unix());
+    let facts = facts(&plan, &announcement, &addresses, argv, machine.clock.unix());
     let facts = query::ServerFacts { logs: lines.book(), ..facts };
     let running = Running::start(config, &plan, &machine, &node, facts)?;
     pages.sources.observe(Observed {
@@ -123,7 +125,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
         counters: running.workers.counters(),
         replicas: node.replicas().clone(),
         log: node.log().clone(),
-        cache_bytes_max: plan.cache,
+        cache_bytes_max: running.cache_bytes.clone(),
         memory: running.shared.memory.clone(),
     });
     running.listen(&runtime, ports.driver)?;
@@ -329,6 +331,8 @@ fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<
 struct Running {
     shared: Arc<Shared>,
     workers: Arc<Workers>,
+    /// The size of the caches, which may change.
+    cache_bytes: Arc<AtomicU64>,
 }
 
 impl Running {
@@ -339,7 +343,7 @@ impl Running {
         node: &Arc<Node>,
         facts: query::ServerFacts,
     ) -> Result<Running, StartError> {
-        let random = machine.random.clone();
+        let (random, cache_bytes) = (machine.random.clone(), facts.cache_bytes.clone());
         let queries = query::Service::new(query::ServiceOptions {
             node: node.clone(),
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
@@ -355,10 +359,12 @@ impl Running {
         let service = Arc::new(NodeService::new(node.clone(), queries));
         let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
         shared.memory = Budget::new(plan.queries);
+        let configured = (config.cache, config.memory);
+        CacheKeeper::follow(node, configured, shared.memory.clone(), cache_bytes.clone());
         shared.tls = encryption("driver", Some(&config.driver))?;
         let shared = Arc::new(shared);
         let workers = Arc::new(Workers::start(&shared, config.cores)?);
-        Ok(Running { shared, workers })
+        Ok(Running { shared, workers, cache_bytes })
     }
 
     fn listen(&self, runtime: &Runtime, driver: Bound) -> Result<(), StartError> {

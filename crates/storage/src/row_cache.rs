@@ -6,6 +6,7 @@
 //! and bars readers again after ([`RowCache::begin_change`], [`RowCache::end_change`]).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datum::Object;
 use parking_lot::Mutex;
@@ -20,7 +21,7 @@ const ROW_SHARE_MAX: usize = 8;
 /// A cache of rows by their engine keys, bounded in bytes.
 pub(crate) struct RowCache {
     parts: Vec<Mutex<Part>>,
-    part_bytes_max: usize,
+    part_bytes_max: AtomicUsize,
 }
 
 /// What the row cache has done and holds.
@@ -73,10 +74,23 @@ struct Kept {
 }
 
 impl RowCache {
-    /// A cache of about `bytes_max` bytes; none at all if that is zero.
-    pub(crate) fn new(bytes_max: usize) -> Option<RowCache> {
+    /// A cache of about `bytes_max` bytes. One of zero keeps nothing.
+    pub(crate) fn new(bytes_max: usize) -> RowCache {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        (bytes_max > 0).then(|| RowCache { parts, part_bytes_max: bytes_max / PARTS })
+        RowCache { parts, part_bytes_max: AtomicUsize::new(bytes_max / PARTS) }
+    }
+
+    /// From now on it is of about `bytes_max` bytes; rows go until it is.
+    pub(crate) fn resize(&self, bytes_max: usize) {
+        self.part_bytes_max.store(bytes_max / PARTS, Ordering::Relaxed);
+        for part in &self.parts {
+            part.lock().shrink_to(bytes_max / PARTS);
+        }
+    }
+
+    /// Whether it keeps nothing, so that nothing need be looked for.
+    pub(crate) fn is_off(&self) -> bool {
+        self.part_bytes_max() == 0
     }
 
     /// The row under `key`, if it is here.
@@ -100,7 +114,7 @@ impl RowCache {
     pub(crate) fn keep(&self, permit: &Permit, key: &[u8], row: &Object, row_bytes: usize) {
         let mut part = self.part(key).lock();
         if part.changing == 0 && part.epoch == permit.epoch {
-            part.insert(key, row.clone(), row_bytes, self.part_bytes_max);
+            part.insert(key, row.clone(), row_bytes, self.part_bytes_max());
         }
     }
 
@@ -119,7 +133,7 @@ impl RowCache {
         part.epoch += 1;
         part.changing -= 1;
         match row {
-            Some((row, row_bytes)) => part.insert(key, row, row_bytes, self.part_bytes_max),
+            Some((row, row_bytes)) => part.insert(key, row, row_bytes, self.part_bytes_max()),
             None => {
                 part.remove(key);
             }
@@ -138,6 +152,10 @@ impl RowCache {
         stats
     }
 
+    fn part_bytes_max(&self) -> usize {
+        self.part_bytes_max.load(Ordering::Relaxed)
+    }
+
     fn part(&self, key: &[u8]) -> &Mutex<Part> {
         &self.parts[part_of(key)]
     }
@@ -150,9 +168,7 @@ impl Part {
         if bytes > bytes_max / ROW_SHARE_MAX {
             return;
         }
-        while self.bytes + bytes > bytes_max && !self.places.is_empty() {
-            self.turn();
-        }
+        self.shrink_to(bytes_max.saturating_sub(bytes));
         let key: Box<[u8]> = key.into();
         let kept = Some(Kept { key: key.clone(), row, bytes, used: false });
         let place = match self.free.pop() {
@@ -167,6 +183,13 @@ impl Part {
         };
         self.places.insert(key, place);
         self.bytes += bytes;
+    }
+
+    /// Rows go until the others take `bytes_max` bytes at most.
+    fn shrink_to(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max && !self.places.is_empty() {
+            self.turn();
+        }
     }
 
     /// Moves the hand by one; what it passes goes, or gets another round.
@@ -234,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_row_is_kept_until_it_changes() {
-        let cache = RowCache::new(1 << 20).unwrap();
+        let cache = RowCache::new(1 << 20);
         cache.keep(&permit(&cache, b"k"), b"k", &row(1.0), 20);
         assert_eq!(found(&cache, b"k"), Some(row(1.0)));
         assert!(cache.begin_change(b"k"));
@@ -246,7 +269,7 @@ mod tests {
 
     #[test]
     fn what_was_read_before_a_change_is_not_kept_after() {
-        let cache = RowCache::new(1 << 20).unwrap();
+        let cache = RowCache::new(1 << 20);
         let before = permit(&cache, b"k");
         cache.begin_change(b"k");
         let during = permit(&cache, b"k");
@@ -263,7 +286,7 @@ mod tests {
 
     #[test]
     fn used_rows_stay_and_the_bound_holds() {
-        let cache = RowCache::new(4 << 20).unwrap();
+        let cache = RowCache::new(4 << 20);
         let name = |n: u32| n.to_be_bytes();
         for n in 0..50_000_u32 {
             cache.keep(&permit(&cache, &name(n)), &name(n), &row(0.0), 1000);
@@ -286,9 +309,31 @@ mod tests {
 
     #[test]
     fn a_huge_row_is_not_kept() {
-        let cache = RowCache::new(1 << 20).unwrap();
+        let cache = RowCache::new(1 << 20);
         cache.keep(&permit(&cache, b"k"), b"k", &row(1.0), 1 << 20);
         assert_eq!(found(&cache, b"k"), None);
-        assert!(RowCache::new(0).is_none());
+    }
+
+    #[test]
+    fn a_cache_grows_and_shrinks() {
+        let cache = RowCache::new(0);
+        let fill = || {
+            for n in 0..10_000_u32 {
+                if let Found::Nothing(permit) = cache.find(&n.to_be_bytes()) {
+                    cache.keep(&permit, &n.to_be_bytes(), &row(0.0), 1000);
+                }
+            }
+            cache.stats().bytes
+        };
+        assert!(cache.is_off());
+        assert_eq!(fill(), 0);
+        cache.resize(8 << 20);
+        assert!(fill() > 7 << 20);
+        cache.resize(4 << 20);
+        let left = cache.stats();
+        assert!(left.bytes <= 4 << 20 && left.bytes > 3 << 20, "{left:?}");
+        cache.resize(0);
+        assert_eq!((cache.stats().bytes, cache.stats().rows), (0, 0));
+        assert_eq!(fill(), 0);
     }
 }

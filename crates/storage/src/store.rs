@@ -14,7 +14,7 @@ use crate::{Changes, FormatError};
 /// Where tables are. Every change of a row goes through one store, or its cache would not know.
 pub struct Store {
     engine: Arc<dyn Engine>,
-    rows: Option<RowCache>,
+    rows: RowCache,
 }
 
 impl Store {
@@ -31,9 +31,13 @@ impl Store {
         &self.engine
     }
 
+    /// From now on at most `bytes` are spent on rows at hand.
+    pub fn set_row_cache_bytes(&self, bytes: usize) {
+        self.rows.resize(bytes);
+    }
+
     /// Carries out `changes` together, visible on return.
     pub fn write(&self, changes: Changes) -> Result<(), EngineError> {
-        let Some(rows) = &self.rows else { return self.engine.write(changes.batch) };
         // Rows that were at hand stay at hand, as the last change of the batch leaves them.
         let mut changed: HashMap<Vec<u8>, (bool, Option<Bytes>)> = HashMap::new();
         for change in changes.batch.changes() {
@@ -45,7 +49,7 @@ impl Store {
             match changed.get_mut(key) {
                 Some((_, last)) => *last = value.cloned(),
                 None => {
-                    let was_at_hand = rows.begin_change(key);
+                    let was_at_hand = self.rows.begin_change(key);
                     changed.insert(key.to_vec(), (was_at_hand, value.cloned()));
                 }
             }
@@ -53,15 +57,15 @@ impl Store {
         let written = self.engine.write(changes.batch);
         for (key, (was_at_hand, value)) in changed {
             let value = value.filter(|_| was_at_hand && written.is_ok());
-            rows.end_change(&key, value.and_then(|value| at_hand(&value)));
+            self.rows.end_change(&key, value.and_then(|value| at_hand(&value)));
         }
         written
     }
 
-    /// What the row cache has done and holds; all zeros if there is none.
+    /// What the row cache has done and holds; all zeros if it is off.
     #[must_use]
     pub fn row_cache_stats(&self) -> RowCacheStats {
-        self.rows.as_ref().map(RowCache::stats).unwrap_or_default()
+        self.rows.stats()
     }
 
     /// The row at the engine's key `key`: from the cache, or else by `read`, which gives it with the
@@ -71,13 +75,15 @@ impl Store {
         key: &[u8],
         read: impl FnOnce() -> Result<Option<(Object, usize)>, E>,
     ) -> Result<Option<Object>, E> {
-        let Some(rows) = &self.rows else { return Ok(read()?.map(|(row, _)| row)) };
-        let permit = match rows.find(key) {
+        if self.rows.is_off() {
+            return Ok(read()?.map(|(row, _)| row));
+        }
+        let permit = match self.rows.find(key) {
             Found::Row(row) => return Ok(Some(row)),
             Found::Nothing(permit) => permit,
         };
         let Some((row, row_bytes)) = read()? else { return Ok(None) };
-        rows.keep(&permit, key, &row, row_bytes);
+        self.rows.keep(&permit, key, &row, row_bytes);
         Ok(Some(row))
     }
 }

@@ -33,7 +33,7 @@ impl Owner {
 /// Memory that may be drawn, in bytes. Shared by everybody who draws.
 #[derive(Debug)]
 pub struct Budget {
-    limit: i64,
+    limit: AtomicI64,
     total: AtomicI64,
     owners: [AtomicI64; Owner::ALL.len()],
     refused: AtomicU64,
@@ -64,7 +64,7 @@ impl Budget {
     #[must_use]
     pub fn new(limit: u64) -> Arc<Budget> {
         Arc::new(Budget {
-            limit: signed(limit),
+            limit: AtomicI64::new(signed(limit)),
             total: AtomicI64::new(0),
             owners: Default::default(),
             refused: AtomicU64::new(0),
@@ -80,7 +80,12 @@ impl Budget {
     /// Bytes there are in all.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        unsigned(self.limit)
+        unsigned(self.limit.load(Relaxed))
+    }
+
+    /// There are so many bytes from now on. What was drawn beyond them stays drawn.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(signed(limit), Relaxed);
     }
 
     /// Bytes `owner` has drawn now.
@@ -99,7 +104,7 @@ impl Budget {
     pub fn draw(&self, owner: Owner, bytes: u64) -> Result<(), OverBudget> {
         let wanted = signed(bytes);
         let before = self.total.fetch_add(wanted, Relaxed);
-        if before.saturating_add(wanted) > self.limit {
+        if before.saturating_add(wanted) > self.limit.load(Relaxed) {
             self.total.fetch_sub(wanted, Relaxed);
             self.refused.fetch_add(1, Relaxed);
             return Err(OverBudget { wanted: bytes, drawn: unsigned(before), limit: self.limit() });

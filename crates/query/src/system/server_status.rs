@@ -1,5 +1,7 @@
 //! `rethinkdb.server_status`: addresses and process of each server.
 
+use std::sync::atomic::Ordering;
+
 use datum::{Datum, Object, Time};
 use reql::EvalError;
 
@@ -57,7 +59,7 @@ fn network(cx: &Cx, facts: &ServerFacts) -> Object {
 fn process(facts: &ServerFacts) -> Object {
     object([
         ("argv", strings(facts.argv.iter().cloned())),
-        ("cache_size_mb", Datum::Number(facts.cache_mb as f64)),
+        ("cache_size_mb", Datum::Number((facts.cache_bytes.load(Ordering::Relaxed) >> 20) as f64)),
         ("pid", Datum::Number(f64::from(facts.pid))),
         ("time_started", started(facts)),
         ("version", Datum::String(facts.version.clone())),

@@ -1,5 +1,6 @@
 //! Every figure of a node on one page. Reads the fields of the things measured; keeps none.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -36,7 +37,7 @@ pub struct Observed {
     /// The links to other servers.
     pub links: Links,
     /// What caches may take together.
-    pub cache_bytes_max: u64,
+    pub cache_bytes_max: Arc<AtomicU64>,
     /// What queries, cursors and connections draw from.
     pub memory: Arc<Budget>,
 }
@@ -197,7 +198,7 @@ fn write_memory(page: &mut Page, engine: &EngineStats, rows: RowCacheStats, obse
     );
     let refused = observed.memory.refused() as f64;
     page.single("rekindle_memory_refused", Counter, "Times one of them was refused memory.", refused);
-    let cache = observed.cache_bytes_max as f64;
+    let cache = observed.cache_bytes_max.load(Relaxed) as f64;
     page.single("rekindle_cache_bytes_max", Gauge, "Memory the cache may take.", cache);
     page.single(
         "rekindle_cache_pinned_bytes",

@@ -1,0 +1,76 @@
+//! The size of the caches while the server runs: it follows `cache_size_mb` of the server's row in
+//! `rethinkdb.server_config`.
+//!
+//! What the command line says holds until that row is changed; without it the row holds from the start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cluster::{Catalog, Node, ServerId};
+use io::memory::Budget;
+use parking_lot::Mutex;
+use shard::Replicas;
+
+use crate::config::{CacheSize, MemoryLimit, available_bytes, total_bytes};
+use crate::memory_plan::MemoryPlan;
+
+/// Gives the caches of one server the size they are to have.
+pub(crate) struct CacheKeeper {
+    server: ServerId,
+    replicas: Arc<Replicas>,
+    /// Queries have what the caches leave.
+    queries: Arc<Budget>,
+    limit: MemoryLimit,
+    /// The present size in bytes.
+    size: Arc<AtomicU64>,
+    /// What the row said last.
+    said: Mutex<Option<u64>>,
+}
+
+impl CacheKeeper {
+    /// Follows the catalog of `node`, whose caches have the size in `size` and were `configured` so.
+    pub fn follow(
+        node: &Node,
+        (configured, limit): (CacheSize, MemoryLimit),
+        queries: Arc<Budget>,
+        size: Arc<AtomicU64>,
+    ) {
+        let server = node.identity().server;
+        let said = match configured {
+            CacheSize::Auto => None,
+            CacheSize::Megabytes(_) => of_row(&node.catalog(), server),
+        };
+        let replicas = node.replicas().clone();
+        let keeper = CacheKeeper { server, replicas, queries, limit, size, said: Mutex::new(said) };
+        node.watch_catalog(Box::new(move |catalog| keeper.look(catalog)));
+    }
+
+    fn look(&self, catalog: &Catalog) {
+        let says = of_row(catalog, self.server);
+        if std::mem::replace(&mut *self.said.lock(), says) == says {
+            return;
+        }
+        let now = self.size.load(Ordering::Relaxed);
+        let wanted = says.map_or(CacheSize::Auto, CacheSize::Megabytes);
+        // What the caches have is free for them.
+        let cache = wanted.bytes(available_bytes().saturating_add(now));
+        match MemoryPlan::divide(cache, self.limit, total_bytes().unwrap_or(u64::MAX / 5)) {
+            Ok(plan) => self.resize(&plan),
+            Err(error) => tracing::warn!("the size of the cache stays {} MB: {error}", now >> 20),
+        }
+    }
+
+    fn resize(&self, plan: &MemoryPlan) {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        self.queries.set_limit(plan.queries);
+        self.replicas.store().set_row_cache_bytes(size(plan.rows));
+        self.replicas.engine().set_cache_bytes(size(plan.blocks));
+        self.size.store(plan.cache, Ordering::Relaxed);
+        tracing::info!("The size of the cache is {} MB now.", plan.cache >> 20);
+    }
+}
+
+/// What the row of `server` says; `None` is "auto".
+fn of_row(catalog: &Catalog, server: ServerId) -> Option<u64> {
+    catalog.server(server).and_then(|row| row.cache_size_mb)
+}
