@@ -1,7 +1,7 @@
 //! What every part of one running query shares: the node, who asks, limits, options, the
 //! query's time, and the flag that stops it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use cluster::{Catalog, Node};
 use datum::{Datum, Text, Time};
 use io::Nanos;
 use reql::{Cancel, Chance, Env, EvalError, SeededChance};
+use shard::Activity;
 
 use crate::asker::Asker;
 use crate::explain::Trace;
@@ -40,6 +41,8 @@ pub(crate) struct Cx {
     pub served: bool,
     /// What it does is written down here, when somebody wants to know.
     pub trace: Option<Arc<Trace>>,
+    /// How many rows it has looked at, when somebody wants to know.
+    pub looked_at: Option<Arc<AtomicU64>>,
     /// Its scripts in JavaScript.
     pub scripts: Arc<ScriptRunner>,
     /// This very context, for streams and threads that live on.
@@ -50,21 +53,28 @@ pub(crate) struct Cx {
 #[derive(Clone)]
 pub(crate) struct Seen {
     service: Arc<Service>,
-    trace: Option<Arc<Trace>>,
+    looked_at: Option<Arc<AtomicU64>>,
+    activity: Option<Arc<Activity>>,
 }
 
 impl Seen {
     /// For the rows of this query.
     pub fn of(cx: &Cx) -> Seen {
-        Seen { service: cx.service.clone(), trace: cx.trace.clone() }
+        Seen { service: cx.service.clone(), looked_at: cx.looked_at.clone(), activity: None }
+    }
+
+    /// For those of one shard, which counts them, too.
+    pub fn of_shard(cx: &Cx, activity: &Arc<Activity>) -> Seen {
+        Seen { activity: Some(activity.clone()), ..Seen::of(cx) }
     }
 
     /// So many rows were looked at.
     pub fn rows(&self, count: usize) {
         self.service.counters().rows_read.fetch_add(count as u64, Ordering::Relaxed);
-        if let Some(trace) = &self.trace {
-            trace.looked_at(count);
+        if let Some(looked_at) = &self.looked_at {
+            looked_at.fetch_add(count as u64, Ordering::Relaxed);
         }
+        self.activity.iter().for_each(|activity| activity.add_read(count));
     }
 }
 
@@ -113,9 +123,22 @@ impl Cx {
             chance: SeededChance::new(around.seed),
             served: true,
             trace: None,
+            looked_at: Some(Arc::default()),
             scripts: Arc::default(),
             me: me.clone(),
         })
+    }
+
+    /// Another node has looked at so many rows for this query.
+    pub fn looked_at_elsewhere(&self, rows: u64) {
+        if let Some(looked_at) = &self.looked_at {
+            looked_at.fetch_add(rows, Ordering::Relaxed);
+        }
+    }
+
+    /// The rows looked at since this was called last.
+    pub fn take_looked_at(&self) -> u64 {
+        self.looked_at.as_ref().map_or(0, |looked_at| looked_at.swap(0, Ordering::Relaxed))
     }
 
     /// How long it is since then.

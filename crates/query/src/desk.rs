@@ -26,7 +26,7 @@ use crate::gather::Local;
 use crate::links::Errand;
 use crate::order::{IndexRead, KeyOrder, Placed, PlacedItems};
 use crate::service::Service;
-use crate::stream::{IndexPart, Indexed, RowPart, Rows};
+use crate::stream::{IndexPart, Indexed, RowPart, Rows, names_few};
 use crate::system;
 use crate::table::{Identifiers, ReadMode, StoredTable, TableRef};
 use crate::write::{Driver, Planned, WriteOptions, decision, has_moved, is_refused};
@@ -133,6 +133,7 @@ impl Inner {
                 };
                 count.to_bytes(Travel::pack)
             }),
+            Question::Few { ticket, part } => self.stoppable((from, ticket), |_| self.few(&part)),
             Question::Gather { ticket, part, around, pipeline } => {
                 self.stoppable((from, ticket), |cancel| self.gather(&part, around, pipeline, cancel))
             }
@@ -293,7 +294,19 @@ impl Inner {
                 .and_then(|parts| IndexPart::tally(&cx, parts, part.order, &work).into()),
             None => self.rows(part).and_then(|parts| RowPart::tally(&cx, parts, part.order, &work).into()),
         };
-        tally.to_bytes(Travel::pack)
+        tally.to_bytes(|tally, out| {
+            tally.pack(out);
+            out.count(cx.take_looked_at());
+        })
+    }
+
+    /// Whether the index of a part names few of its rows, in every shard.
+    fn few(&self, part: &Part) -> Bytes {
+        let Some(query) = part.index.as_ref().and_then(|index| index.values()) else {
+            return Outcome::Done(false).to_bytes(Travel::pack);
+        };
+        let few = self.parts(part, |_, shard, _| Ok(names_few(shard, &query)));
+        few.and_then(|few| Outcome::Done(few.iter().all(|few| *few))).to_bytes(Travel::pack)
     }
 
     fn open(&self, key: (ServerId, u64), part: &Part, around: Surroundings, steps: Vec<Transform>) -> Bytes {
@@ -451,7 +464,8 @@ impl Pull for ServedCursor {
             ServedRows::Primary(rows) => rows.position(),
             ServedRows::Index(_) => None,
         };
-        Outcome::Done(FarBatch { items, places, position, end }).to_bytes(Travel::pack)
+        let looked_at = self.cx.take_looked_at();
+        Outcome::Done(FarBatch { items, places, position, looked_at, end }).to_bytes(Travel::pack)
     }
 
     fn is_over(&self) -> bool {

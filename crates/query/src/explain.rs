@@ -1,5 +1,6 @@
 //! What a query does, written down while it does it: for `explain`, and for `profile`.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use shard::{Bounds, Side};
 /// The notes of one query. Shared by its threads.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    looked_at: AtomicU64,
+    /// The rows that were looked at, by whoever did.
+    pub looked_at: Arc<AtomicU64>,
     notes: Mutex<Vec<Note>>,
 }
 
@@ -46,11 +48,11 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// Rows under keys that were named.
-    pub fn of_keys(table: String, keys: usize) -> Read {
+    /// Rows under keys that were named, in so many shards, of which so many are elsewhere.
+    pub fn of_keys(table: String, keys: usize, (shards, elsewhere): (usize, usize)) -> Read {
         let by = format!("{keys} primary key{}", if keys == 1 { "" } else { "s" });
         let (order, on_the_rows, pieces) = ("any", Vec::new(), Vec::new());
-        Read { table, by, order, shards: 1, elsewhere: 0, on_the_rows, took: None, pieces }
+        Read { table, by, order, shards, elsewhere, on_the_rows, took: None, pieces }
     }
 }
 
@@ -72,11 +74,6 @@ pub(crate) fn wanted(wanted: &[(Bounds, u32)]) -> String {
 }
 
 impl Trace {
-    /// So many rows were looked at.
-    pub fn looked_at(&self, rows: usize) {
-        self.looked_at.fetch_add(rows as u64, Ordering::Relaxed);
-    }
-
     /// Rows are read; the number of the note, to say more of it later.
     pub fn read(&self, read: Read) -> usize {
         let mut notes = self.notes.lock();

@@ -385,8 +385,7 @@ fn cut(part: RowPart, most: usize, direction: Direction) -> Result<Vec<RowPart>,
     if direction == Direction::Descending {
         ranges.reverse();
     }
-    let snapshot = part.snapshot;
-    let piece = |range| RowPart { snapshot: snapshot.clone(), range, whole: false };
+    let piece = |range| RowPart { range, whole: false, ..part.clone() };
     Ok(ranges.into_iter().map(piece).collect())
 }
 

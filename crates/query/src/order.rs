@@ -6,7 +6,7 @@ use datum::key::bound_position;
 use datum::{Datum, KeyBound, KeyRange, Text};
 use reql::geo::{LazyShape, nearest};
 use reql::{Env, EvalError};
-use shard::{Bounds, IndexId, IndexPlace, Side};
+use shard::{Bounds, IndexId, IndexPlace, IndexQuery, RowOrder, Side};
 use storage::Direction;
 
 /// The order rows come in.
@@ -50,6 +50,15 @@ pub(crate) struct IndexRead {
     pub wanted: Wanted,
     /// What is wanted of the rows.
     pub items: IndexItems,
+}
+
+impl IndexRead {
+    /// The question for the index of a shard, if rows are found by their values: all of them, in no order.
+    pub fn values(&self) -> Option<IndexQuery> {
+        let Wanted::Values(wanted) = &self.wanted else { return None };
+        let (wanted, order) = (wanted.clone(), RowOrder::Any);
+        Some(IndexQuery { index: self.id, wanted, order, sorted_max: reql::ARRAY_LIMIT_DEFAULT })
+    }
 }
 
 /// Which rows are found by an index.

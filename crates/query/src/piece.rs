@@ -20,7 +20,8 @@ pub(crate) fn scan(
     pipeline: &Pipeline,
 ) -> Result<Tally, EvalError> {
     let env = cx.closed_env();
-    let (seen, started, mut tally) = (Seen::of(cx), cx.node().clock().now(), pipeline.start());
+    let (seen, started) = (Seen::of_shard(cx, &piece.activity), cx.node().clock().now());
+    let mut tally = pipeline.start();
     let rows = piece.snapshot.scan(&piece.range, direction).to_the_end();
     let rows = match Direct::of(pipeline, &env) {
         Some(direct) => in_place(rows, direct, pipeline, &mut tally, &env, &seen)?,

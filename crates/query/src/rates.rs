@@ -3,11 +3,12 @@
 //! Nothing runs between two looks. A rate is that since the newest look that is at least a second old;
 //! whoever looks every few seconds sees what happened in between.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use io::Nanos;
 use parking_lot::Mutex;
+use storage::TableId;
 
 /// The shortest time a rate is told of.
 const SPAN: Duration = Duration::from_secs(1);
@@ -44,6 +45,31 @@ impl<const N: usize> Rates<N> {
             false => 0.0,
         };
         std::array::from_fn(rate)
+    }
+}
+
+/// Rates of every table: rows read and rows written each second.
+#[derive(Debug)]
+pub(crate) struct TableRates {
+    start: Nanos,
+    tables: Mutex<HashMap<TableId, Rates<2>>>,
+}
+
+impl TableRates {
+    /// No table yet; counters were zero at `start`.
+    pub fn new(start: Nanos) -> TableRates {
+        TableRates { start, tables: Mutex::default() }
+    }
+
+    /// How much the counters of `table`, which are at `counts` now, have grown each second.
+    pub fn look(&self, table: TableId, now: Nanos, counts: [u64; 2]) -> [f64; 2] {
+        let mut tables = self.tables.lock();
+        tables.entry(table).or_insert_with(|| Rates::new(self.start)).look(now, counts)
+    }
+
+    /// Forgets all tables but those that are there.
+    pub fn retain(&self, is_there: impl Fn(TableId) -> bool) {
+        self.tables.lock().retain(|table, _| is_there(*table));
     }
 }
 

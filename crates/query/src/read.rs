@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::ServerId;
+use cluster::{ServerId, ShardHandle};
 use datum::{Datum, KeyRange, Object, PrimaryKey};
 use reql::EvalError;
 use shard::ReadError;
@@ -40,8 +40,7 @@ pub(crate) fn system_row(cx: &Cx, system: &SystemRef, key: &Datum) -> Result<Opt
 /// The rows of `table` under `keys`, in their order; null where there is none.
 pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Result<Vec<Datum>, EvalError> {
     if let Some(trace) = &cx.trace {
-        let (db, name) = (&table.handle.db.name, &table.handle.config.name);
-        trace.read(Read::of_keys(format!("{db}.{name}"), keys.len()));
+        trace.read(note_of_keys(cx, table, &keys));
     }
     let mut rows = vec![Datum::Null; keys.len()];
     let mut waiting: Vec<usize> = (0..keys.len()).collect();
@@ -55,6 +54,18 @@ pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Resul
         }
         table = fresh(cx, &table)?;
     }
+}
+
+/// Where the rows under `keys` are, for who wants to know.
+fn note_of_keys(cx: &Cx, table: &StoredTable, keys: &[PrimaryKey]) -> Read {
+    let mut shards: Vec<_> = keys.iter().map(|key| table.handle.shard(key)).collect();
+    shards.sort_by_key(|shard| shard.group());
+    shards.dedup_by_key(|shard| shard.group());
+    let is_far =
+        |shard: &&&ShardHandle| matches!(cx.service.reader(shard, table.read_mode), Some(Site::Far(_)));
+    let elsewhere = shards.iter().filter(is_far).count();
+    let (db, name) = (&table.handle.db.name, &table.handle.config.name);
+    Read::of_keys(format!("{db}.{name}"), keys.len(), (shards.len(), elsewhere))
 }
 
 /// Reads the rows at `waiting`; returns those that were not where they were looked for.

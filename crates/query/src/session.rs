@@ -109,6 +109,7 @@ impl Session {
             cancel,
             chance: SeededChance::new(seed),
             served: false,
+            looked_at: trace.as_ref().map(|trace| trace.looked_at.clone()),
             trace: trace.clone(),
             scripts: Arc::default(),
             me: me.clone(),

@@ -39,6 +39,14 @@ fn explanations_say_what_a_node_with_all_rows_does() {
     });
 }
 
+#[test]
+fn explanations_say_the_same_of_rows_that_are_elsewhere() {
+    let house = RefCell::new(House::far(None));
+    cases::run(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/far"), |directive, input| {
+        answer(&house, || House::far(None), directive, input)
+    });
+}
+
 /// The seed of what is lost.
 const LOSSES: u64 = 4711;
 

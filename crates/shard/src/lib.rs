@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod activity;
 mod chain;
 mod draft;
 mod entry;
@@ -29,6 +30,7 @@ mod restore;
 mod shard;
 mod ticket;
 
+pub use activity::Activity;
 pub use draft::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
 pub use index::{

@@ -7,6 +7,7 @@ use datum::{KeyRange, Object, PrimaryKey};
 use log::{Acks, Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
 use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
+use crate::activity::Activity;
 use crate::draft::{Decision, Draft};
 use crate::index::{IndexDef, IndexDefs, IndexError, IndexQuery, IndexRows, KeptIndexes, ShapeIndex};
 use crate::latch::{Held, Latches};
@@ -27,6 +28,7 @@ pub struct Shard {
     indexes: KeptIndexes,
     // Shared with the proposals that are still to be answered.
     answers: Arc<Answers>,
+    activity: Arc<Activity>,
 }
 
 impl Shard {
@@ -61,6 +63,7 @@ impl Shard {
             acks_one: AtomicBool::new(false),
             indexes: KeptIndexes::default(),
             answers: Arc::new(Answers { replica, latches: Latches::new() }),
+            activity: Arc::default(),
         }))
     }
 
@@ -69,7 +72,14 @@ impl Shard {
         if !self.part.range.contains(key) {
             return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
+        self.activity.add_read(1);
         self.table.get(key)
+    }
+
+    /// What was read and written. Whoever reads a snapshot adds the rows of it.
+    #[must_use]
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.activity
     }
 
     /// The applied rows of this shard as of now. Positions only grow: a snapshot taken later includes
@@ -166,6 +176,7 @@ impl Shard {
         let old = self.newest(key, &held, &mut draft)?;
         let (decision, answer) = decide(old.as_ref());
         draft.add(key, old.as_ref(), decision, &indexes);
+        self.activity.add_written(1);
         Ok((answer, self.propose(draft, held, term, durability).1))
     }
 
@@ -191,6 +202,7 @@ impl Shard {
             draft.add(key, old.as_ref(), decision, &indexes);
             answers.push(answer);
         }
+        self.activity.add_written(keys.len());
         Ok((answers, self.propose(draft, held, term, durability).1))
     }
 

@@ -7,7 +7,7 @@ use super::{Outcome, Target};
 pub struct Question;
 
 /// The version and the kinds of questions there are.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const KINDS: u8 = 11;
 
 impl Target for Question {

@@ -90,6 +90,67 @@ class Memory(unittest.TestCase):
             self.assertTrue(comes_true(lambda: metric(server, *cursors) == 0))
 
 
+class CacheSize(unittest.TestCase):
+    def test_the_cache_follows_server_config_while_the_server_runs(self):
+        with node("--cache-size", "200") as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            config = r.db("rethinkdb").table("server_config")
+            process = r.db("rethinkdb").table("server_status").nth(0)["process"]
+            r.table_create("t", durability="soft").run(connection)
+            for start in range(0, 20_000, 500):
+                rows = [{"id": n, "text": "x" * 3000} for n in range(start, start + 500)]
+                r.table("t").insert(rows).run(connection)
+
+            def fill():
+                for start in range(0, 20_000, 1000):
+                    r.table("t").get_all(*range(start, start + 1000))["text"].count().run(connection)
+                return metric(server, "rekindle_row_cache_rows")
+
+            # Rows take half of the cache.
+            self.assertGreaterEqual(fill(), 20_000)
+            queries = metric(server, "rekindle_query_memory_bytes_max")
+            self.assertEqual(config.update({"cache_size_mb": 20}).run(connection)["replaced"], 1)
+            self.assertTrue(comes_true(lambda: process["cache_size_mb"].run(connection) == 20))
+            self.assertEqual(metric(server, "rekindle_cache_bytes_max"), 20 << 20)
+            self.assertLess(metric(server, "rekindle_row_cache_rows"), 3_500)
+            self.assertGreater(metric(server, "rekindle_query_memory_bytes_max"), queries)
+            self.assertLess(fill(), 3_500)
+            config.update({"cache_size_mb": 200}).run(connection)
+            self.assertTrue(comes_true(lambda: process["cache_size_mb"].run(connection) == 200))
+            self.assertGreaterEqual(fill(), 20_000)
+            config.update({"cache_size_mb": 150}).run(connection)
+            server.stop()
+            server.flags = ()
+            server.start()
+            connection = r.connect("127.0.0.1", server.driver_port)
+            self.assertEqual(process["cache_size_mb"].run(connection), 150)
+
+
+class Stats(unittest.TestCase):
+    def test_tables_have_figures_of_their_own(self):
+        with node() as server:
+            connection = r.connect("127.0.0.1", server.driver_port)
+            stats = r.db("rethinkdb").table("stats")
+            for name in ("busy", "idle"):
+                r.table_create(name).run(connection)
+            # A rate is that since the look before; this one is the first.
+            list(stats.run(connection))
+            time.sleep(1.1)
+            rows = [{"id": n, "text": str(n) * 100} for n in range(500)]
+            r.table("busy").insert(rows).run(connection)
+            r.table("busy").get(1).update({"x": 1}).run(connection)
+            r.table("busy").get(1).run(connection)
+            r.table("busy").filter(lambda row: row["text"].match("7")).count().run(connection)
+            rows = {(row["id"][0], row["table"]): row for row in stats.has_fields("table").run(connection)}
+            busy, idle = rows["table_server", "busy"], rows["table_server", "idle"]
+            self.assertEqual(busy["query_engine"]["written_docs_total"], 501)
+            self.assertEqual(busy["query_engine"]["read_docs_total"], 501)
+            self.assertGreater(busy["query_engine"]["written_docs_per_sec"], 10)
+            self.assertGreater(rows["table", "busy"]["query_engine"]["read_docs_per_sec"], 10)
+            self.assertGreater(busy["storage_engine"]["disk"]["space_usage"]["data_bytes"], 10_000)
+            self.assertEqual(set(idle["query_engine"].values()), {0})
+
+
 class Metrics(unittest.TestCase):
     def test_the_page_is_valid_openmetrics(self):
         with node() as server:

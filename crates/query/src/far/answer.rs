@@ -103,6 +103,8 @@ pub(crate) struct FarBatch {
     pub places: Vec<IndexPlace>,
     /// The key of the last row that was read for them, if any was.
     pub position: Option<PrimaryKey>,
+    /// How many rows were looked at for it.
+    pub looked_at: u64,
     /// What follows.
     pub end: BatchEnd,
 }
@@ -127,6 +129,7 @@ impl Travel for FarBatch {
             place.primary.0.pack(out);
         }
         self.position.as_ref().map(|key| key.0.clone()).pack(out);
+        out.count(self.looked_at);
         match &self.end {
             BatchEnd::More => out.byte(0),
             BatchEnd::Done => out.byte(1),
@@ -147,13 +150,14 @@ impl Travel for FarBatch {
             return Err(from.garbled("a place for each item"));
         }
         let position = Option::<Bytes>::unpack(from)?.map(PrimaryKey);
+        let looked_at = from.count()?;
         let end = match from.byte()? {
             0 => BatchEnd::More,
             1 => BatchEnd::Done,
             2 => BatchEnd::Failed(EvalError::unpack(from)?),
             _ => return Err(from.garbled("the end of a batch")),
         };
-        Ok(FarBatch { items, places, position, end })
+        Ok(FarBatch { items, places, position, looked_at, end })
     }
 }
 

@@ -41,9 +41,25 @@ impl FarTally {
         FarTally { slot, server, ticket, ranges }
     }
 
+    /// Asks `server` whether the index of `part` names few of the rows.
+    pub fn ask_few(cx: &Cx, server: ServerId, part: Part) -> FarTally {
+        let (ticket, ranges) = (cx.service.links().number(), part.ranges.clone());
+        FarTally::send(cx, server, ticket, ranges, &Question::Few { ticket, part })
+    }
+
     /// Waits for the partial result; `None` when it is to be looked for elsewhere.
     pub fn tally(&self, cx: &Cx) -> Result<Option<Tally>, EvalError> {
-        unless_lost(self.slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Tally::unpack)))
+        let answer = self.slot.wait(&cx.cancel);
+        let tally = answer.and_then(|bytes| read(bytes, |from| Ok((Tally::unpack(from)?, from.count()?))));
+        Ok(unless_lost(tally)?.map(|(tally, looked_at)| {
+            cx.looked_at_elsewhere(looked_at);
+            tally
+        }))
+    }
+
+    /// Waits for whether there are few; `None` when nobody knows.
+    pub fn few(&self, cx: &Cx) -> Option<bool> {
+        self.slot.wait(&cx.cancel).and_then(|bytes| read(bytes, bool::unpack)).ok()
     }
 
     /// Waits for the number of rows; `None` when it is to be looked for elsewhere.

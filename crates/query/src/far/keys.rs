@@ -42,7 +42,11 @@ impl FarKeys {
             Some(rows) if rows.len() != self.indexes.len() => {
                 Err(EvalError::internal("another server answered about other rows"))
             }
-            rows => Ok(rows),
+            Some(rows) => {
+                cx.looked_at_elsewhere(rows.len() as u64);
+                Ok(Some(rows))
+            }
+            None => Ok(None),
         }
     }
 }

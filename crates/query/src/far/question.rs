@@ -19,7 +19,7 @@ use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
 use crate::table::{Identifiers, ReadMode};
 
 /// The version all questions begin with.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// No key is longer: an entry of the log has two bytes for its length.
 const KEY_BYTES_MAX: usize = 65_535;
@@ -46,6 +46,8 @@ pub(crate) enum Question {
     System { table: Text, identifiers: Identifiers, user: Text },
     /// Stopping a query, if the node asked runs it.
     StopJob { id: Uuid },
+    /// Whether an index names so few rows of some ranges that they are worth finding by it.
+    Few { ticket: u64, part: Part },
     /// Stopping the question of that number, if it is still being answered.
     Cancel { ticket: u64 },
 }
@@ -150,6 +152,11 @@ impl Question {
                 out.raw(id.as_bytes());
             }
             Question::Cancel { ticket } => tagged(11, *ticket, out),
+            Question::Few { ticket, part } => {
+                out.byte(12);
+                out.count(*ticket);
+                part.pack(out);
+            }
         }
     }
 
@@ -187,6 +194,7 @@ impl Question {
             },
             10 => Question::StopJob { id: Uuid::from_bytes(from.array()?) },
             11 => Question::Cancel { ticket: from.count()? },
+            12 => Question::Few { ticket: from.count()?, part: Part::unpack(from)? },
             _ => return Err(from.garbled("a kind of question")),
         })
     }

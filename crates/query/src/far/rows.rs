@@ -133,6 +133,7 @@ impl FarRows {
     }
 
     fn take(&mut self, batch: FarBatch) {
+        self.cx.looked_at_elsewhere(batch.looked_at);
         self.low = batch.items.len() / 2;
         self.begun = true;
         let places = batch.places.into_iter().chain(std::iter::repeat_with(IndexPlace::none));

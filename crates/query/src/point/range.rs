@@ -69,6 +69,7 @@ impl Session {
                 if bytes >= bytes_max {
                     return None;
                 }
+                shard.activity().add_read(batch.len());
             }
             if rows.len() == most {
                 break;

@@ -57,7 +57,7 @@ impl IndexPart {
             }
             Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes()?, *bounds)),
         };
-        let (seen, name, items) = (Seen::of(cx), read.name.clone(), read.items);
+        let (seen, name, items) = (Seen::of_shard(cx, shard.activity()), read.name.clone(), read.items);
         Ok(IndexPart { seen, table: table.clone(), name, items, rows, current: None })
     }
 

@@ -14,5 +14,5 @@ pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties, ValuesOf};
 pub(crate) use keys::KeySource;
 pub(crate) use open::Found;
 pub(crate) use pipe::{Pipe, Source};
-pub(crate) use plan::OrderSeen;
+pub(crate) use plan::{OrderSeen, names_few};
 pub(crate) use rows::{RowPart, RowSource, Rows};

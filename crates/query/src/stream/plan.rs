@@ -4,14 +4,16 @@
 //! The filter is asked of every row that was found, so that an index may name too many. It must not
 //! leave one out that the filter would keep or fail about. Decision 0017 says when that holds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cluster::ServerId;
 use datum::{Datum, KeyRange, Text, pseudo};
 use reql::{Closure, Filter, FilterTest, OnMissing, Op, Predicate, Term, Transform};
-use shard::{Bounds, IndexKind, IndexQuery, RowOrder, Side};
+use shard::{Bounds, IndexKind, IndexQuery, Shard, Side};
 
 use crate::context::Cx;
-use crate::far::Site;
+use crate::far::{FarTally, Site};
 use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted, primary_range};
 
 use super::rows::RowSource;
@@ -48,15 +50,10 @@ pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderS
             index.kind == IndexKind::One && field_of(index.function.func()).is_some_and(|of| *of == field)
         })?;
         let values: Arc<[(Bounds, u32)]> = [(bounds, 1)].into();
-        let query = IndexQuery {
-            index: index.id,
-            wanted: values.clone(),
-            order: RowOrder::Any,
-            sorted_max: cx.array_limit,
-        };
         let (name, wanted) = (index.name.clone(), Wanted::Values(values));
         let read = IndexRead { id: index.id, name, wanted, items: IndexItems::Rows };
-        is_worth_it(cx, rows, &query).then(|| RowSource { index: Some(Arc::new(read)), ..rows.clone() })
+        let by_index = RowSource { index: Some(Arc::new(read)), ..rows.clone() };
+        is_worth_it(cx, &by_index).then_some(by_index)
     })
 }
 
@@ -198,12 +195,26 @@ fn zone(value: &Datum) -> Option<Zone> {
     }
 }
 
-/// Whether every shard is here, has the index built, and few of its rows are in it.
-fn is_worth_it(cx: &Cx, rows: &RowSource, query: &IndexQuery) -> bool {
-    rows.table.handle.covering(&rows.range).all(|(shard, _)| {
-        let Some(Site::Near(shard)) = cx.service.reader(shard, rows.table.read_mode) else { return false };
-        let most = (shard.count() / WORTH_ONE_IN).max(FEW);
-        let named = shard.read_index(query).and_then(|named| named.has_more_than(most));
-        matches!(named, Ok(false))
-    })
+/// Whether in every shard the index is built and names few of the rows. Other nodes are asked about
+/// the shards they have, all at the same time.
+fn is_worth_it(cx: &Cx, rows: &RowSource) -> bool {
+    let Some(query) = rows.index.as_ref().and_then(|index| index.values()) else { return false };
+    let mut far: BTreeMap<ServerId, Vec<KeyRange>> = BTreeMap::new();
+    for (shard, range) in rows.table.handle.covering(&rows.range) {
+        match cx.service.reader(shard, rows.table.read_mode) {
+            Some(Site::Near(shard)) if names_few(shard, &query) => {}
+            Some(Site::Far(server)) if !cx.served => far.entry(server).or_default().push(range),
+            _ => return false,
+        }
+    }
+    let ask = |(server, ranges)| FarTally::ask_few(cx, server, rows.part(ranges));
+    let asked: Vec<FarTally> = far.into_iter().map(ask).collect();
+    asked.iter().all(|asked| asked.few(cx) == Some(true))
+}
+
+/// Whether the index is built in this shard and names few of its rows.
+pub(crate) fn names_few(shard: &Shard, query: &IndexQuery) -> bool {
+    let most = (shard.count() / WORTH_ONE_IN).max(FEW);
+    let named = shard.read_index(query).and_then(|named| named.has_more_than(most));
+    matches!(named, Ok(false))
 }

@@ -6,7 +6,7 @@ use cluster::IndexConfig;
 use datum::{Datum, KeyRange, PrimaryKey};
 use reql::stream::Items;
 use reql::{Env, EvalError};
-use shard::{Bounds, ReadError, Shard};
+use shard::{Activity, Bounds, ReadError, Shard};
 use storage::{Direction, RowBatch, RowScan, TableSnapshot};
 
 use crate::context::{Cx, Seen};
@@ -40,13 +40,15 @@ pub(crate) struct RowPart {
     pub range: KeyRange,
     /// Whether that is all the shard has.
     pub whole: bool,
+    /// What is read of it is counted there.
+    pub activity: Arc<Activity>,
 }
 
 impl RowPart {
     /// What `shard` has of `range`, at this moment.
     pub fn of(shard: &Shard, range: KeyRange) -> Result<RowPart, ReadError> {
         let whole = range == *shard.range();
-        Ok(RowPart { snapshot: shard.snapshot()?, range, whole })
+        Ok(RowPart { snapshot: shard.snapshot()?, range, whole, activity: shard.activity().clone() })
     }
 }
 
@@ -113,6 +115,8 @@ impl RowSource {
 pub(crate) struct Rows {
     seen: Seen,
     waiting: Vec<RowPart>,
+    /// Of the part that is being read.
+    activity: Option<Arc<Activity>>,
     direction: Direction,
     scan: Option<RowScan>,
     batch: Option<RowBatch>,
@@ -125,7 +129,8 @@ impl Rows {
     pub fn new(cx: &Cx, mut parts: Vec<RowPart>, direction: Direction) -> Rows {
         // Parts are taken from the end.
         parts.reverse();
-        Rows { seen: Seen::of(cx), waiting: parts, direction, scan: None, batch: None, given: 0, most: None }
+        let (scan, batch, activity, most) = (None, None, None, None);
+        Rows { seen: Seen::of(cx), waiting: parts, activity, direction, scan, batch, given: 0, most }
     }
 
     /// The same, of which no more than `most` will be asked for.
@@ -159,12 +164,14 @@ impl Rows {
                 };
                 if let Some(batch) = &self.batch {
                     self.seen.rows(batch.len());
+                    self.activity.iter().for_each(|activity| activity.add_read(batch.len()));
                     self.most = self.most.map(|most| most.saturating_sub(batch.len()));
                     continue;
                 }
             }
             let Some(part) = self.waiting.pop() else { return Ok(false) };
             let scan = part.snapshot.scan(&part.range, self.direction);
+            self.activity = Some(part.activity);
             self.scan = Some(match self.most {
                 Some(most) => scan.at_most(most),
                 None => scan,

@@ -25,9 +25,12 @@ impl SystemTable for Stats {
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let rates = rates(cx);
         let mut rows = vec![cluster(cx, rates), server(cx, rates, identifiers)];
-        for table in cx.catalog().tables() {
-            rows.push(table_row(table, identifiers));
-            rows.push(table_server(cx, table, identifiers));
+        let catalog = cx.catalog();
+        cx.service.table_rates.retain(|table| catalog.table_by_id(table).is_some());
+        for table in catalog.tables() {
+            let figures = Figures::of(cx, table);
+            rows.push(table_row(table, &figures, identifiers));
+            rows.push(table_server(cx, table, &figures, identifiers));
         }
         Ok(rows)
     }
@@ -71,8 +74,35 @@ fn server(cx: &Cx, [queries, read, written]: [f64; 3], identifiers: Identifiers)
     ])
 }
 
-fn table_row(table: &TableHandle, identifiers: Identifiers) -> Object {
-    let engine = object([("read_docs_per_sec", 0.0.into()), ("written_docs_per_sec", 0.0.into())]);
+/// What happened to the rows of a table that this server has.
+struct Figures {
+    read: u64,
+    written: u64,
+    /// Both each second.
+    rates: [f64; 2],
+    /// About how much they take in the engine.
+    bytes: u64,
+}
+
+impl Figures {
+    fn of(cx: &Cx, table: &TableHandle) -> Figures {
+        let (mut read, mut written, mut bytes) = (0, 0, 0);
+        for shard in table.shards().iter().filter_map(|shard| shard.near()) {
+            read += shard.activity().read();
+            written += shard.activity().written();
+            // A shard without rows of its own yet takes nothing.
+            let range = shard.range();
+            bytes += shard.snapshot().and_then(|snapshot| snapshot.bytes_in(range)).unwrap_or(0);
+        }
+        let now = cx.node().clock().now();
+        let rates = cx.service.table_rates.look(table.config.id, now, [read, written]);
+        Figures { read, written, rates, bytes }
+    }
+}
+
+fn table_row(table: &TableHandle, figures: &Figures, identifiers: Identifiers) -> Object {
+    let [read, written] = figures.rates;
+    let engine = object([("read_docs_per_sec", read.into()), ("written_docs_per_sec", written.into())]);
     object([
         ("id", vec!["table".into(), table.config.id.uuid().to_string().into()].into()),
         ("db", Datum::String(db_name(table, identifiers))),
@@ -81,16 +111,17 @@ fn table_row(table: &TableHandle, identifiers: Identifiers) -> Object {
     ])
 }
 
-fn table_server(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
+fn table_server(cx: &Cx, table: &TableHandle, figures: &Figures, identifiers: Identifiers) -> Object {
+    let [read, written] = figures.rates;
     let zero = || Datum::Number(0.0);
     let engine = object([
-        ("read_docs_per_sec", zero()),
-        ("read_docs_total", zero()),
-        ("written_docs_per_sec", zero()),
-        ("written_docs_total", zero()),
+        ("read_docs_per_sec", read.into()),
+        ("read_docs_total", Datum::Number(figures.read as f64)),
+        ("written_docs_per_sec", written.into()),
+        ("written_docs_total", Datum::Number(figures.written as f64)),
     ]);
     let space = object([
-        ("data_bytes", zero()),
+        ("data_bytes", Datum::Number(figures.bytes as f64)),
         ("garbage_bytes", zero()),
         ("metadata_bytes", zero()),
         ("preallocated_bytes", zero()),
