@@ -1,4 +1,5 @@
-//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | failover | registers | sim`.
+//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | failover | registers |
+//! index-build | sim`.
 #![forbid(unsafe_code)]
 
 mod built;
@@ -6,6 +7,7 @@ mod cluster;
 mod conformance;
 mod crash;
 mod differential;
+mod index_build;
 mod netns;
 mod node;
 mod registers;
@@ -41,6 +43,10 @@ cargo xtask <task>
           says whether they can have happened. Cutting off needs the rights of root
           (--nemesis kill|stop|partition|reconfigure|reconfigure-apart --keys N --operations N --nodes N --read-mode M --seed N
           --program PATH --expect-violation)
+  index-build
+          indexes are built over 1,000,000 rows that are written to: how much longer writes take, and,
+          after 30 kill -9 in builds, that each index equals its function over the rows
+          (--rows N --kills N --kill-after MS --pairs N --ratio X --writers N --rate N --seed N --program PATH)
   sim     whole clusters in one thread, by seed; docs/simulation.md
           (--seeds N --from S --nodes N --seconds N --mutant NAME --all-mutants --twice --trace)
 ";
@@ -55,6 +61,7 @@ fn main() -> ExitCode {
         Some("differential") => differential::run(&rest),
         Some("crash") => crash::run(&rest),
         Some("failover") => crash::failover::run(&rest),
+        Some("index-build") => index_build::run(&rest),
         Some("registers") => registers::run(&rest),
         Some("report") => report::run(&rest),
         Some("sim") => sim::run(&rest),

@@ -50,6 +50,12 @@ pub(super) fn all() -> Vec<Step> {
             ],
         ),
         linearizable(),
+        step(
+            "index-build",
+            "indexes built under writes and kill -9 equal their functions over the rows",
+            // How much slower writes are is only told: here the machine does other things, too.
+            [xtask("index-build --rows 100000 --kills 5 --kill-after 400 --pairs 1 --ratio 1000")],
+        ),
     ]
 }
 
