@@ -317,7 +317,8 @@ impl Inner {
                 Outcome::Done(ServedRows::Index(Indexed::new(heads.collect(), part.order)))
             }),
             None => self.rows(part).and_then(|parts| {
-                Outcome::Done(ServedRows::Primary(Rows::new(&cx, parts, part.order.direction())))
+                let rows = Rows::new(&cx, parts, part.order.direction());
+                Outcome::Done(ServedRows::Primary(Box::new(rows)))
             }),
         };
         match rows {
@@ -417,7 +418,7 @@ struct ServedCursor {
 }
 
 enum ServedRows {
-    Primary(Rows),
+    Primary(Box<Rows>),
     Index(Indexed),
 }
 
