@@ -361,8 +361,7 @@ fn leaving_the_machine_asks_for_connect_everywhere() {
             furnish(&house);
             let rights = format!("read: {others}, write: {others}, config: {others}, connect: {word}");
             as_admin(&house, &format!("r.grant(\"bob\", {{{rights}}})"));
-            let read = format!("r.db(\"d\").grant(\"bob\", {{read: true}})");
-            as_admin(&house, &read);
+            as_admin(&house, "r.db(\"d\").grant(\"bob\", {read: true})");
             for term in [
                 "r.http(\"http://host.invalid/\")",
                 "T.map(x => r.http(\"http://host.invalid/\"))",
