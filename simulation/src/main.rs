@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rekindle_simulation::trace;
-use rekindle_simulation::world::{Plot, run};
+use rekindle_simulation::world::{Plot, Scope, run};
 
 /// So many seeds must be enough to find a planted fault, unless the command line says otherwise.
 #[cfg(feature = "mutants")]
@@ -79,6 +79,9 @@ fn again(plot: &Plot) -> String {
     if plot.storm != normal.storm {
         words += &format!(" --seconds {}", plot.storm.as_secs());
     }
+    if plot.scope != normal.scope {
+        words += " --basic";
+    }
     words
 }
 
@@ -131,6 +134,10 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
             }
             "--twice" => {
                 wanted.twice = true;
+                continue;
+            }
+            "--basic" => {
+                wanted.plot.scope = Scope::Basic;
                 continue;
             }
             "--all-mutants" => {

@@ -67,6 +67,8 @@ impl World {
             let tables = self.workload.tables.clone();
             let answer = self.ask_node(nth, "look", move |node| {
                 let catalog = node.catalog();
+                let status = node.log().group_status(cluster::GroupId(0));
+                tracing::trace!("the catalog: {status:?}");
                 for name in &tables {
                     let Some(table) = catalog.table("test", name) else {
                         return Some(format!("{name} is not there"));

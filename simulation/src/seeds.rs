@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::world::Plot;
+use crate::world::{Plot, Scope};
 
 /// A seed that failed once.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ impl Kept {
     /// What it was run with.
     #[must_use]
     pub fn plot(&self) -> Plot {
-        Plot { nodes: self.nodes, storm: Duration::from_secs(self.seconds) }
+        Plot { nodes: self.nodes, storm: Duration::from_secs(self.seconds), scope: Scope::Basic }
     }
 }
 
@@ -39,5 +39,30 @@ pub const KEPT: &[Kept] = &[
         nodes: 0,
         seconds: 20,
         found: "replicas behind the trimmed log were never offered a copy",
+    },
+    Kept {
+        seed: 140,
+        nodes: 0,
+        seconds: 20,
+        found: "a node whose replica was removed and placed anew while it was away did not start",
+    },
+    Kept {
+        seed: 66,
+        nodes: 0,
+        seconds: 20,
+        found: "a restarted replica waited for entries that had left its log and were not about rows",
+    },
+    Kept {
+        seed: 160,
+        nodes: 0,
+        seconds: 20,
+        found: "the last words of a process that was gone kept the next one of its server away for good",
+    },
+    Kept {
+        seed: 2889,
+        nodes: 0,
+        seconds: 20,
+        found: "a log whose oldest segment begins with entries that replaced the last ones of the one before was \
+                taken for damaged",
     },
 ];

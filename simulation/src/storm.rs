@@ -18,6 +18,10 @@ pub struct Climate {
     pub loses_power: bool,
     /// Tables are changed while it storms.
     pub reconfigures: bool,
+    /// They get other numbers of shards too.
+    pub divides: bool,
+    /// Clocks on the wall jump.
+    pub jumps: bool,
     /// The longest pause between two things that go wrong.
     pub pause_most: Duration,
 }
@@ -29,8 +33,18 @@ impl Climate {
         Climate {
             loses_power: random.one_in(2),
             reconfigures: random.one_in(2),
+            divides: false,
+            jumps: false,
             pause_most: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
         }
+    }
+}
+
+impl Climate {
+    /// The same, with what only a full seed has.
+    pub(crate) fn widen(&mut self, random: &SimRandom) {
+        self.divides = self.reconfigures && random.one_in(2);
+        self.jumps = random.one_in(2);
     }
 }
 
@@ -39,6 +53,9 @@ impl World {
     pub(crate) fn blow(&mut self) -> Nanos {
         let count = self.machines.len() as u64;
         let nth = self.random.below(count) as usize;
+        if self.climate.jumps && self.random.one_in(12) {
+            self.jump(nth);
+        }
         match self.random.below(20) {
             0..=3 => self.cut(),
             4..=6 => self.net.heal_cuts(),
@@ -119,6 +136,14 @@ impl World {
         self.machines[nth].set_stalled(!is_stalled, &self.tasks, &mut self.net);
     }
 
+    /// Somebody sets a clock: by seconds or hours, forward or back.
+    fn jump(&mut self, nth: usize) {
+        let most = [1_000, 60_000, 36_000_000][self.random.below(3) as usize];
+        let skew_ms = self.random.below(2 * most) as i64 - most as i64;
+        say!("the clock on the wall of node {nth} is off by {skew_ms} ms");
+        self.machines[nth].plan.clock.set_skew_ms(skew_ms);
+    }
+
     fn change_weather(&mut self) {
         let random = &self.random;
         self.net.set_weather(Weather {
@@ -136,8 +161,9 @@ impl World {
         let tables = &self.workload.tables;
         let table = tables[self.random.below(tables.len() as u64) as usize].clone();
         let replicas = 1 + self.random.below(self.machines.len() as u64) as usize;
-        say!("node {nth} is asked for {replicas} replicas of {table}");
-        let change = TableChange { shards: Some(wanted(1, replicas)), ..TableChange::default() };
+        let shards = if self.climate.divides { 1 + self.random.below(4) as usize } else { 1 };
+        say!("node {nth} is asked for {shards} shards and {replicas} replicas of {table}");
+        let change = TableChange { shards: Some(wanted(shards, replicas)), ..TableChange::default() };
         self.ask_node(nth, "reconfigure", move |node| {
             let id = node.catalog().table("test", &table).map(|table| table.config.id);
             let Some(id) = id else { return };

@@ -8,6 +8,7 @@ use cluster::{Core, TableOptions};
 use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimNetwork, SimRandom, Tasks};
 use io::{Clock, Nanos};
+use log::Durability;
 use parking_lot::Mutex;
 
 use crate::boot::Plan;
@@ -25,11 +26,22 @@ pub struct Plot {
     pub nodes: usize,
     /// How long it storms.
     pub storm: Duration,
+    /// What happens in it.
+    pub scope: Scope,
+}
+
+/// What may happen in a seed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One table of one shard on machines that are there from the start: the seeds of before there was more.
+    Basic,
+    /// Everything.
+    Full,
 }
 
 impl Default for Plot {
     fn default() -> Plot {
-        Plot { nodes: 0, storm: Duration::from_secs(20) }
+        Plot { nodes: 0, storm: Duration::from_secs(20), scope: Scope::Full }
     }
 }
 
@@ -56,6 +68,8 @@ pub struct Ran {
 /// So many turns at one moment mean that something goes round in circles.
 const TURNS_MAX: u64 = 200_000;
 const CLIENTS: u64 = 4;
+/// The table whose writes are acknowledged before they are synced.
+const SOFT: &str = "soft";
 
 /// Everything there is.
 pub struct World {
@@ -69,6 +83,8 @@ pub struct World {
     pub(crate) history: History,
     pub(crate) climate: Climate,
     pub(crate) power_losses: u64,
+    // So many machines make the cluster; the others join it while it storms.
+    founding: usize,
     storms: Option<Nanos>,
     asks: bool,
     trace: Trace,
@@ -108,7 +124,7 @@ impl World {
                 join,
                 disk: Disk::new(random.clone(), io::Random::next_u64(&random)),
                 engine: MemoryEngine::new(),
-                clock: clock.clone(),
+                clock: clock.with_own_wall(),
                 random: random.clone(),
                 timings: LinkTimings { heartbeat_timeout: heartbeat, ..LinkTimings::default() },
                 log_bytes_max,
@@ -121,8 +137,10 @@ impl World {
             documents: 1 + random.below(8),
             pause_most: Duration::from_millis([20, 100, 400][random.below(3) as usize]),
         };
-        World {
-            climate: Climate::draw(&random),
+        let climate = Climate::draw(&random);
+        let mut world = World {
+            climate,
+            founding: count,
             clients: (0..CLIENTS).map(|_| Client::new(Nanos::default())).collect(),
             clock,
             random,
@@ -135,6 +153,24 @@ impl World {
             storms: None,
             asks: false,
             trace: Trace::default(),
+        };
+        if plot.scope == Scope::Full {
+            world.widen();
+        }
+        world
+    }
+
+    /// Draws what only a full seed has.
+    fn widen(&mut self) {
+        self.climate.widen(&self.random);
+        let count = self.machines.len();
+        if count > 3 && self.random.one_in(2) {
+            self.founding = 3 + self.random.below(count as u64 - 3) as usize;
+        }
+        if self.random.one_in(2) {
+            // What a majority has only written, and not synced, may be lost when the power goes.
+            let is_soft = !self.climate.loses_power && self.random.one_in(2);
+            self.workload.tables.push(if is_soft { SOFT } else { "u" }.to_owned());
         }
     }
 
@@ -153,16 +189,18 @@ impl World {
 
     /// The machines become a cluster with its tables.
     fn found(&mut self) -> Result<(), String> {
-        for machine in &mut self.machines {
+        for machine in &mut self.machines[..self.founding] {
             machine.start(&self.tasks, &mut self.net);
         }
-        let serve = |world: &World| world.machines.iter().all(|machine| machine.node().is_some());
+        let serve = |world: &World| world.founders().all(|machine| machine.node().is_some());
         self.run_until_or(Duration::from_secs(60), serve, "all nodes serve")?;
-        let replicas = self.machines.len().min(3);
+        let replicas = self.founding.min(3);
         let tables = self.workload.tables.clone();
         let made = self.ask_node(0, "create", move |node| {
             for table in tables {
-                let options = TableOptions { shards: wanted(1, replicas), ..TableOptions::default() };
+                let durability = if table == SOFT { Durability::Soft } else { Durability::Hard };
+                let options =
+                    TableOptions { shards: wanted(1, replicas), durability, ..TableOptions::default() };
                 if let Err(error) = node.create_table("test", &table, options) {
                     return Some(error.to_string());
                 }
@@ -175,10 +213,14 @@ impl World {
             Some(error) => Err(format!("a table cannot be made: {error}")),
             None => self.run_until_or(
                 Duration::from_secs(60),
-                |world| world.machines.iter().all(|machine| world.has_tables(machine)),
+                |world| world.founders().all(|machine| world.has_tables(machine)),
                 "tables are everywhere",
             ),
         }
+    }
+
+    fn founders(&self) -> impl Iterator<Item = &Machine> {
+        self.machines[..self.founding].iter()
     }
 
     fn has_tables(&self, machine: &Machine) -> bool {

@@ -199,10 +199,8 @@ impl Core {
             }
             Ok((before, after))
         });
-        match (divided, &outcome) {
-            (Some(division), Err(error)) if !error.is_indeterminate() => division.undo(),
-            (Some(division), Ok(_)) => self.keep_built(id, &division)?,
-            _ => {}
+        if let Some(division) = divided {
+            self.end_division(id, division, outcome.as_ref().err())?;
         }
         outcome
     }
@@ -219,22 +217,16 @@ impl Core {
             return Ok(false);
         }
         if shards > 1 {
-            let division = self.divide(handle, crate::places_of(&handle.config.shards))?;
+            let places = crate::places_of(&handle.config.shards);
+            let division = self.divide(catalog.version, handle, places)?;
             let outcome = self.change_held(|catalog, draft| {
                 let mut after = table_by_id(catalog, id)?.config.clone();
                 self.put_division(draft, &division, &mut after)?;
                 draft.put(CatalogRow::Table(after));
                 Ok(())
             });
-            match outcome {
-                Ok(()) => self.keep_built(id, &division)?,
-                Err(error) => {
-                    if !error.is_indeterminate() {
-                        division.undo();
-                    }
-                    return Err(error);
-                }
-            }
+            self.end_division(id, division, outcome.as_ref().err())?;
+            outcome?;
         }
         Ok(true)
     }

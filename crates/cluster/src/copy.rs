@@ -12,6 +12,7 @@ use shard::{CopyEnd, RestoreError, Shard};
 use storage::Direction;
 
 use crate::copies::{Getting, Given};
+use crate::hosted::Gate;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::{CopyAnswer, CopyRows, Question, decode_rows};
 use crate::{AskError, ServerId};
@@ -33,6 +34,8 @@ enum CopyError {
     Nobody,
     #[error(transparent)]
     Ask(#[from] AskError),
+    #[error("the replica that it was for is not here any more")]
+    Discarded,
     #[error("the answer makes no sense")]
     Nonsense,
     #[error(transparent)]
@@ -119,17 +122,17 @@ impl Core {
         let core = Arc::downgrade(self);
         let work = move || loop {
             let Some(core) = core.upgrade() else { return };
-            match core.get_copy(group) {
-                Ok(()) => {
-                    core.copies.getting.lock().remove(&group);
-                    core.post.news().tell();
-                    return;
-                }
-                Err(error) => tracing::warn!("the rows of group {group} could not be copied yet: {error}"),
+            if let Err(error) = core.get_copy(group) {
+                tracing::warn!("the rows of group {group} could not be copied yet: {error}");
             }
-            let is_wanted = core.log.group_status(group).is_ok_and(|status| status.needs_rows);
-            if !is_wanted {
+            let is_wanted = || core.log.group_status(group).is_ok_and(|status| status.needs_rows);
+            if !is_wanted() {
                 core.copies.getting.lock().remove(&group);
+                core.post.news().tell();
+                // Whoever wanted one until just now was told that it is under way.
+                if is_wanted() {
+                    core.post.tell(crate::post::Event::NeedsRows(group));
+                }
                 return;
             }
             drop(core);
@@ -142,15 +145,19 @@ impl Core {
     }
 
     fn get_copy(&self, group: GroupId) -> Result<(), CopyError> {
-        let shard = self.shard_of(group).ok_or(CopyError::Nobody)?;
+        let (shard, gate) = self.copied_to(group).ok_or(CopyError::Discarded)?;
+        let enter = || gate.enter().ok_or(CopyError::Discarded);
         let (source, answer) = self.find_source(group)?;
         let origin = Origin::decode(&answer.origin).ok_or(CopyError::Nonsense)?;
         self.note(group, |getting| {
             getting.source = Some(source);
             getting.rows_total = answer.rows;
         });
-        self.log.begin_restore(group)?;
-        shard.clear(&KeyRange::all())?;
+        {
+            let _inside = enter()?;
+            self.log.begin_restore(group)?;
+            shard.clear(&KeyRange::all())?;
+        }
         let mut after = None;
         let mut count = 0;
         loop {
@@ -161,11 +168,15 @@ impl Core {
             let Some((last, _)) = rows.last() else { break };
             after = Some(PrimaryKey(Bytes::copy_from_slice(last.as_bytes())));
             count += rows.len() as u64;
-            shard.restore_rows(rows)?;
+            {
+                let _inside = enter()?;
+                shard.restore_rows(rows)?;
+            }
             self.note(group, |getting| getting.rows = count);
             task::sleep(wait);
         }
         let (at, progress, builds) = (origin.at, answer.progress.clone(), answer.builds.clone());
+        let _inside = enter()?;
         shard.finish_restore(&CopyEnd { at, progress, rows: count, builds })?;
         self.log.finish_restore(group, origin)?;
         if group == CATALOG_GROUP {
@@ -204,6 +215,14 @@ impl Core {
             }
         }
         Err(failed)
+    }
+
+    /// The replica that a copy is for, and the gate to it.
+    fn copied_to(&self, group: GroupId) -> Option<(Arc<Shard>, Arc<Gate>)> {
+        if group == CATALOG_GROUP {
+            return Some((Arc::clone(&self.catalog_shard), Arc::clone(&self.catalog_gate)));
+        }
+        task::lock(&self.hosted).get(&group).map(|open| (Arc::clone(&open.shard), Arc::clone(&open.gate)))
     }
 
     fn note(&self, group: GroupId, change: impl FnOnce(&mut Getting)) {

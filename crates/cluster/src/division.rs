@@ -7,6 +7,7 @@ use io::task;
 use storage::{Part, Table, TableId};
 
 use crate::change::Draft;
+use crate::divided::Division;
 use crate::node::Core;
 use crate::placement::{self, ShardPlaces};
 use crate::question::Question;
@@ -19,22 +20,6 @@ use crate::{
 /// How long leadership may take to come here before a table is divided.
 const HANDOVER: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// A table whose old shards take no more writes, and what its new ones are to be.
-pub(crate) struct Division {
-    old: Vec<ShardConfig>,
-    starts: Vec<Bytes>,
-    places: Vec<ShardPlaces>,
-    retired: Vec<std::sync::Arc<shard::Shard>>,
-    built: Vec<shard::IndexId>,
-}
-
-impl Division {
-    /// Nothing came of it: the old shards go on.
-    pub(crate) fn undo(&self) {
-        self.retired.iter().for_each(|shard| shard.reinstate());
-    }
-}
 
 impl Core {
     /// Where the shards are to be, on servers that are connected.
@@ -118,28 +103,36 @@ impl Core {
         let places = self.places(&catalog, wanted, Some(handle))?;
         match places.len() == handle.config.shards.len() {
             true => Ok(None),
-            false => self.divide(handle, places).map(Some),
+            false => self.divide(catalog.version, handle, places).map(Some),
         }
     }
 
     /// Ends the old shards' writes so that new ones can take over their rows, which stay where they
     /// are stored. Writers are sent back and ask again until the new shards are published.
     ///
-    /// All of them must be led from here; leadership is fetched where this node has a replica.
+    /// All of them must be led from here; leadership is fetched where this node has a replica, and the other
+    /// members are removed.
     pub(crate) fn divide(
         &self,
+        catalog_version: u64,
         handle: &TableHandle,
         places: Vec<ShardPlaces>,
     ) -> Result<Division, AdminError> {
         for shard in handle.shards() {
             self.fetch_lead(shard)?;
         }
+        // Without the catalog nothing will come of it: nobody need be removed for that.
+        if !self.is_newest(catalog_version) {
+            return Err(AdminError::NoCatalog);
+        }
         let starts = self.learned_starts(handle, places.len())?;
+        let alone = self.become_sole(handle.shards().iter().map(|shard| shard.group()).collect())?;
         let mut division = Division {
             old: handle.config.shards.clone(),
             starts,
             places,
             retired: Vec::new(),
+            alone,
             built: handle.built_indexes(),
         };
         for shard in handle.shards() {
@@ -183,6 +176,26 @@ impl Core {
         }
         config.shards = shards;
         Ok(())
+    }
+
+    /// The catalog was asked to put the new shards in force; `error` says why it did not, if so.
+    pub(crate) fn end_division(
+        &self,
+        id: TableId,
+        division: Division,
+        error: Option<&AdminError>,
+    ) -> Result<(), AdminError> {
+        match error {
+            None => self.keep_built(id, &division),
+            Some(error) if error.is_indeterminate() => {
+                self.remember_unsettled(id, division);
+                Ok(())
+            }
+            Some(_) => {
+                division.undo();
+                Ok(())
+            }
+        }
     }
 
     /// Tells the new shards, which are led from here, which indexes are built: the entries are stored

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use datum::KeyRange;
+use io::task;
 use log::PeerId;
+use parking_lot::{Mutex, MutexGuard};
 use shard::Shard;
 use storage::TableId;
 
@@ -13,4 +15,28 @@ pub(crate) struct Hosted {
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
     pub(crate) own: PeerId,
+    pub(crate) gate: Arc<Gate>,
+}
+
+/// Whoever puts rows of a copy in place does so inside; shut for good when the replica is discarded, since
+/// the same keys may belong to another replica from then on.
+#[derive(Default)]
+pub(crate) struct Gate {
+    is_shut: Mutex<bool>,
+}
+
+/// Keeps a gate from being shut.
+pub(crate) struct Inside<'a>(#[expect(dead_code, reason = "held, not read")] MutexGuard<'a, bool>);
+
+impl Gate {
+    /// Enters, unless the gate is shut.
+    pub(crate) fn enter(&self) -> Option<Inside<'_>> {
+        let is_shut = task::lock(&self.is_shut);
+        (!*is_shut).then(|| Inside(is_shut))
+    }
+
+    /// Waits until nobody is inside, and lets nobody in any more.
+    pub(crate) fn shut(&self) {
+        *task::lock(&self.is_shut) = true;
+    }
 }

@@ -2,6 +2,7 @@
 //! does.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use datum::KeyRange;
 use engine::Batch;
@@ -68,13 +69,32 @@ impl Core {
             }
             Some(own) => Birth::Joiner { own: own.peer },
         };
+        let named = own.map(|own| own.peer);
+        if let Some(named) = named
+            && self.past_is_known.load(Ordering::Acquire)
+        {
+            self.discard_earlier(table, config.group, named)?;
+        }
         let mut hosted = io::task::lock(&self.hosted);
         if let Some(open) = hosted.get(&config.group) {
             name_old(config, server, open.own);
             return Ok(Some(Arc::clone(&open.shard)));
         }
         let group = config.group;
-        let opened = Shard::open(&self.replicas, self.log.clone(), table, group, range.clone(), birth);
+        let open = |birth| Shard::open(&self.replicas, self.log.clone(), table, group, range.clone(), birth);
+        let opened = match open(birth.clone()) {
+            Err(shard::OpenError::Log(LogError::OtherPeer { .. })) => {
+                if self.past_is_known.load(Ordering::Acquire) {
+                    self.leave_as(table, group)?;
+                    open(birth)
+                } else {
+                    // Which of the two is the later one is known when the catalog is: until then it goes on
+                    // as who it was, which harms nobody.
+                    open(Birth::Alone)
+                }
+            }
+            opened => opened,
+        };
         let shard = match opened {
             Ok(shard) => shard,
             // Removed from the group before the catalog here says so.
@@ -92,7 +112,8 @@ impl Core {
             // Nothing happens if somebody leads already.
             self.log.campaign(group);
         }
-        hosted.insert(group, Hosted { shard: Arc::clone(&shard), table, range: range.clone(), own });
+        let gate = Arc::default();
+        hosted.insert(group, Hosted { shard: Arc::clone(&shard), table, range: range.clone(), own, gate });
         Ok(Some(shard))
     }
 
@@ -131,6 +152,7 @@ impl Core {
     ) -> Result<(), AdminError> {
         let open = io::task::lock(&self.hosted).remove(&group);
         if let Some(open) = &open {
+            open.gate.shut();
             open.shard.retire();
         }
         let closed = match lives_elsewhere {

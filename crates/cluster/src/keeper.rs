@@ -31,10 +31,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Core {
     /// Works until the node is dropped.
     pub(crate) fn keep(self: &Arc<Self>) {
+        let mut knows_its_past = self.past_is_known.load(Ordering::Acquire);
         loop {
             let events = self.post.next(LOOK);
             if events.contains(&Event::Stop) {
                 return;
+            }
+            // The end of the log may be reached by entries that are not about rows.
+            if !knows_its_past && self.knows_its_past() {
+                knows_its_past = true;
+                self.post.tell(Event::Catalog);
             }
             for event in &events {
                 let done = match *event {
@@ -73,6 +79,7 @@ impl Core {
     pub(crate) fn publish(&self) -> Result<(), OpenError> {
         let _one_at_a_time = task::lock(&self.publishing);
         let before = self.catalog();
+        self.knows_its_past();
         let mut catalog = Catalog::default();
         catalog.group_next = CATALOG_GROUP.0 + 1;
         for row in self.catalog_rows()? {
@@ -193,6 +200,7 @@ impl Core {
         if let Some(known) = before.table_by_id(config.id)
             && known.config == config
             && known.db == db
+            && !self.has_earlier(&known.config)
         {
             return Ok(Arc::clone(known));
         }
@@ -253,9 +261,11 @@ impl Core {
             tracing::error!("this server was removed from its cluster");
             return Ok(());
         }
-        let table = task::lock(&self.hosted).get(&group).map(|open| open.table);
-        match table {
-            Some(table) if table.uuid() != CATALOG_TABLE => {
+        let open = task::lock(&self.hosted).get(&group).map(|open| (open.table, open.own));
+        match open {
+            // The one that was removed made room for another here, which is open.
+            Some((_, own)) if self.log.group_status(group).is_ok_and(|status| status.own == own) => Ok(()),
+            Some((table, _)) if table.uuid() != CATALOG_TABLE => {
                 self.discard(&self.catalog(), table, group, true)?;
                 self.republish(table)
             }

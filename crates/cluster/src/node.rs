@@ -12,14 +12,15 @@ use datum::{KeyRange, Object, Text};
 use engine::Engine;
 use io::task::{self, Condvar, Thread};
 use io::{Clock, Files, Random};
-use log::{Birth, GroupId, Log, PeerId};
+use log::{Birth, GroupId, Log, Lsn, PeerId};
 use parking_lot::Mutex;
 use shard::{Replicas, Shard};
 use storage::TableId;
 use uuid::Uuid;
 
 use crate::copies::Copies;
-use crate::hosted::Hosted;
+use crate::divided::{Division, LeftAlone};
+use crate::hosted::{Gate, Hosted};
 use crate::news::News;
 use crate::post::{Event, Post};
 use crate::{AdminError, Catalog, Identity, OpenError, Serve, ServerId};
@@ -74,6 +75,13 @@ pub struct Core {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) catalog_shard: Arc<Shard>,
     pub(crate) catalog_peer: PeerId,
+    /// Never shut.
+    pub(crate) catalog_gate: Arc<Gate>,
+    /// The end of the catalog's log at the start.
+    pub(crate) catalog_end: Lsn,
+    pub(crate) past_is_known: AtomicBool,
+    pub(crate) left_alone: LeftAlone,
+    pub(crate) unsettled: Mutex<Vec<(TableId, Division)>>,
     pub(crate) catalog: ArcSwap<Catalog>,
     /// Held while this node changes the catalog: one change at a time.
     pub(crate) changing: Mutex<()>,
@@ -135,15 +143,12 @@ impl Node {
             }
         };
         options.post.set_own(identity.server);
-        let birth = match identity.joined {
-            Some(own) => Birth::Joiner { own },
-            None => Birth::Alone,
-        };
+        let birth = identity.joined.map_or(Birth::Alone, |own| Birth::Joiner { own });
         let table = TableId::from_uuid(CATALOG_TABLE);
         let (replicas, log) = (options.replicas, options.log);
         let catalog_shard = Shard::open(&replicas, log.clone(), table, CATALOG_GROUP, KeyRange::all(), birth)
             .map_err(AdminError::from)?;
-        let catalog_peer = log.group_status(CATALOG_GROUP).map_err(AdminError::from)?.own;
+        let begun = log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
         let post = options.post.clone();
         catalog_shard.on_applied(Box::new(move |_| post.tell(Event::Catalog)));
         let core = Arc::new(Core {
@@ -160,7 +165,12 @@ impl Node {
             clock: options.clock,
             random,
             catalog_shard,
-            catalog_peer,
+            catalog_peer: begun.own,
+            catalog_gate: Arc::default(),
+            catalog_end: begun.last,
+            past_is_known: AtomicBool::new(false),
+            left_alone: LeftAlone::default(),
+            unsettled: Mutex::default(),
             catalog: ArcSwap::from_pointee(Catalog::default()),
             changing: Mutex::new(()),
             published: Condvar::new(),

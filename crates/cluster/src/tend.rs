@@ -9,10 +9,12 @@ use std::time::{Duration, Instant};
 
 use io::task;
 use log::{GroupId, GroupStatus, Lsn, MemberChange, PeerId, Role};
+use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, TableConfig};
+use crate::question::{Question, decode_version};
+use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig};
 
 /// How long one step may take before it is tried again.
 const STEP: Duration = Duration::from_secs(5);
@@ -45,6 +47,10 @@ const SETTLE: Duration = Duration::from_secs(3);
 
 /// Who should be in a group.
 struct Wanted {
+    /// `None` for the catalog.
+    table: Option<TableId>,
+    /// The version of the catalog that says so.
+    version: u64,
     replicas: Vec<ReplicaConfig>,
     primary: Option<PeerId>,
     is_leaving: bool,
@@ -53,11 +59,14 @@ struct Wanted {
 impl Core {
     /// Takes one step for each group that this node leads and whose members are not as they should be.
     pub(crate) fn tend(&self, settled: &mut Settled) {
+        self.settle_divisions();
         let catalog = self.catalog();
         let version = catalog.version;
-        if self.catalog_shard.is_leader() {
+        // Shown may be less than what is led: a server that was let in just now is no stranger.
+        if self.version_led_here() == Some(version) {
             let replicas = catalog.servers().into_iter().map(|server| server.catalog).collect();
-            self.tend_group(CATALOG_GROUP, &Wanted { replicas, primary: None, is_leaving: false });
+            let wanted = Wanted { table: None, replicas, primary: None, is_leaving: false, version };
+            self.tend_group(CATALOG_GROUP, &wanted);
             self.forget_proxies(&catalog, &mut settled.missed);
         }
         for table in catalog.tables() {
@@ -73,18 +82,23 @@ impl Core {
                 }
                 let primary = shard.replicas.iter().find(|replica| replica.server == shard.primary);
                 let wanted = Wanted {
+                    table: Some(table.config.id),
+                    version,
                     replicas: shard.replicas.clone(),
                     // Whoever has just handed over, to stop, is not asked to lead again at once.
                     primary: primary.map(|replica| replica.peer).filter(|_| task::now() - since > SETTLE),
                     is_leaving: !shard.leaving.is_empty(),
                 };
-                if !self.tend_group(shard.group, &wanted) {
+                // Held during the step: whoever wants a group left alone waits for its end.
+                let left_alone = task::lock(&self.left_alone);
+                if left_alone.contains(&shard.group) || !self.tend_group(shard.group, &wanted) {
                     continue;
                 }
+                drop(left_alone);
                 if !wanted.is_leaving && task::now() - since > SETTLE {
                     settled.groups.insert(shard.group, (version, task::now()));
                 } else if wanted.is_leaving
-                    && let Err(error) = self.let_go(&table.config, shard.group)
+                    && let Err(error) = self.let_go(&table.config, shard)
                 {
                     tracing::warn!("replicas that have gone are still in the catalog: {error}");
                 }
@@ -161,6 +175,18 @@ impl Core {
                 // Where it leads does not keep replicas from leaving, unless it is one of them.
                 wanted.replicas.iter().any(|replica| replica.peer == status.own)
             }
+            Step::NameAnew(gone) => {
+                let named = wanted.table.map_or(Ok(()), |table| self.name_anew(table, group, gone));
+                if let Err(error) = named {
+                    tracing::warn!("group {group}: no new replica for {gone}, which was removed: {error}");
+                }
+                false
+            }
+            Step::Change(MemberChange::Remove(_))
+                if wanted.table.is_some() && !self.is_newest(wanted.version) =>
+            {
+                false
+            }
             Step::Change(change) => {
                 if self.change_members(group, change) {
                     // The next step need not wait.
@@ -171,13 +197,22 @@ impl Core {
         }
     }
 
+    /// Whether the catalog is no further than `version`, as its leader says: who is not named in an old
+    /// one may be named in the present one, and would be removed for good.
+    pub(crate) fn is_newest(&self, version: u64) -> bool {
+        let leader = self.post.lead(CATALOG_GROUP).leader();
+        let other = leader.filter(|leader| *leader != self.identity.server);
+        let asked = other.and_then(|leader| self.ask(leader, Question::Version.encode(), STEP).ok());
+        self.version_led_here().or(asked.and_then(decode_version)) == Some(version)
+    }
+
     /// A group of one that should be one needs no look into the log.
     fn is_alone(&self, group: GroupId, only: &ReplicaConfig) -> bool {
         group != CATALOG_GROUP && only.server == self.identity.server
             || group == CATALOG_GROUP && self.post.wire().is_none()
     }
 
-    fn change_members(&self, group: GroupId, change: MemberChange) -> bool {
+    pub(crate) fn change_members(&self, group: GroupId, change: MemberChange) -> bool {
         let (sender, receiver) = task::channel();
         self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));
         let outcome = receiver.recv_timeout(STEP);
@@ -190,17 +225,18 @@ impl Core {
     }
 
     /// The replicas that were on their way out have gone: the catalog forgets them.
-    fn let_go(&self, table: &TableConfig, group: GroupId) -> Result<(), AdminError> {
+    ///
+    /// Only if it still says what the group was brought to: those whom it names as leaving since then may
+    /// be all that the group has.
+    fn let_go(&self, table: &TableConfig, gone: &ShardConfig) -> Result<(), AdminError> {
         let id = table.id;
         self.change(|catalog, draft| {
             let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
             let mut config = table.config.clone();
-            for shard in &mut config.shards {
-                if shard.group == group {
-                    shard.leaving.clear();
-                }
+            if let Some(shard) = config.shards.iter_mut().find(|shard| *shard == gone) {
+                shard.leaving.clear();
+                draft.put(CatalogRow::Table(config));
             }
-            draft.put(CatalogRow::Table(config));
             Ok(())
         })
     }
@@ -211,12 +247,17 @@ enum Step {
     /// Something must happen elsewhere first.
     Wait,
     Change(MemberChange),
+    /// This one was removed, for good, and is wanted all the same.
+    NameAnew(PeerId),
     Transfer(PeerId),
 }
 
 fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let members = &status.members;
-    let may_join = |peer: PeerId| !members.contains(peer) && !members.removed.contains(&peer);
+    if let Some(gone) = wanted.replicas.iter().find(|replica| members.removed.contains(&replica.peer)) {
+        return Step::NameAnew(gone.peer);
+    }
+    let may_join = |peer: PeerId| !members.contains(peer);
     if let Some(new) = wanted.replicas.iter().find(|replica| may_join(replica.peer)) {
         return Step::Change(MemberChange::AddLearner(new.peer));
     }

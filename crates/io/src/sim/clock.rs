@@ -1,7 +1,7 @@
 //! A clock that moves only when told.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::{Clock, Nanos};
@@ -13,12 +13,24 @@ const UNIX_START: Duration = Duration::from_secs(1_767_225_600);
 #[derive(Clone, Debug, Default)]
 pub struct SimClock {
     nanos: Arc<AtomicU64>,
+    // How far the wall clock is off.
+    skew_ms: Arc<AtomicI64>,
 }
 
 impl SimClock {
     /// A clock at zero.
     pub fn new() -> SimClock {
         SimClock::default()
+    }
+
+    /// The same time with a wall clock of its own, which is right until it is set.
+    pub fn with_own_wall(&self) -> SimClock {
+        SimClock { nanos: Arc::clone(&self.nanos), skew_ms: Arc::default() }
+    }
+
+    /// Sets the wall clock off by so much, forward or back; the steady one goes on.
+    pub fn set_skew_ms(&self, skew_ms: i64) {
+        self.skew_ms.store(skew_ms, Ordering::Relaxed);
     }
 
     /// Moves both clocks forward.
@@ -33,6 +45,9 @@ impl Clock for SimClock {
     }
 
     fn unix(&self) -> Duration {
-        UNIX_START + Duration::from_nanos(self.now().0)
+        let right = UNIX_START + Duration::from_nanos(self.now().0);
+        let skew_ms = self.skew_ms.load(Ordering::Relaxed);
+        let skew = Duration::from_millis(skew_ms.unsigned_abs());
+        if skew_ms < 0 { right.saturating_sub(skew) } else { right + skew }
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Segment {
 struct Group {
     stored: StoredGroup,
     locations: VecDeque<Location>,
+    // Its start is the end that the head of the oldest segment names: what was there may be replaced later.
+    is_headed: bool,
 }
 
 /// All groups and segments of a log.
@@ -121,6 +123,7 @@ impl Index {
                 let known = self.known(*group)?;
                 known.stored.outline.restart(*index, *term);
                 known.locations.clear();
+                known.is_headed = false;
                 Ok(())
             }
             Record::Tail { group, index, term, proposed } => {
@@ -148,6 +151,14 @@ impl Index {
     ) -> Result<(), &'static str> {
         let group = self.groups.get_mut(&id).ok_or("group is unknown")?;
         let outline = &mut group.stored.outline;
+        if group.is_headed && index > 0 && index <= outline.start() {
+            // A later leader's, in the place of what ended the segment before, which has left: what is left
+            // begins here. No leader can have had another entry before this one with the lower of both
+            // terms, so that is as good as the term that is not known any more.
+            let (before, proposed) = (outline.term_at(outline.start()).unwrap_or(term), outline.proposed());
+            outline.begin_after(index - 1, term.min(before), if proposed < index { proposed } else { 0 });
+            group.locations.clear();
+        }
         if !outline.append(index, term, kind) {
             return Err("entry does not follow the one before");
         }
@@ -167,14 +178,21 @@ impl Index {
         (index, term): (u64, u64),
         proposed: u64,
     ) -> Result<(), &'static str> {
-        let outline = &mut self.known(id)?.stored.outline;
+        let known = self.known(id)?;
+        let outline = &mut known.stored.outline;
         if outline.last() == 0 {
             outline.begin_after(index, term, proposed);
+            known.is_headed = true;
         }
         match (outline.last(), outline.last_term()) == (index, term) {
             true => Ok(()),
             false => Err("log of the group does not end where the segment says"),
         }
+    }
+
+    /// All that there is was read: from now on nothing before the start of a group is replaced.
+    pub fn is_read(&mut self) {
+        self.groups.values_mut().for_each(|group| group.is_headed = false);
     }
 
     /// Whether everything in the oldest segment is flushed, and it is not the only one.
@@ -201,5 +219,45 @@ impl Index {
             }
         }
         forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsn::Durability;
+    use crate::member::{Members, PeerId};
+
+    const GROUP: GroupId = GroupId(3);
+
+    fn entry(index: u64, term: u64) -> Record<&'static [u8]> {
+        let kind = EntryKind::Proposed(Durability::Hard);
+        Record::Entry { group: GROUP, index, term, kind, payload: b"" }
+    }
+
+    #[test]
+    fn what_ended_a_segment_that_has_left_may_be_replaced_in_the_next_one() {
+        for (replaced, term, before) in [(7, 5, 3), (10, 5, 3), (8, 2, 2)] {
+            let mut index = Index::default();
+            index.segments.push_back(Segment::new(13, 0));
+            let members = Members::first(vec![PeerId(1), PeerId(2), PeerId(3)]);
+            let head: [Record<&[u8]>; 2] = [
+                Record::Member { group: GROUP, peer: 1, members },
+                Record::Tail { group: GROUP, index: 10, term: 3, proposed: 10 },
+            ];
+            let at = |offset| Position { segment: 13, offset };
+            for record in &head {
+                index.note(record, at(64)).unwrap();
+            }
+            for (nth, entry) in [entry(replaced, term), entry(replaced + 1, 5)].iter().enumerate() {
+                index.note(entry, at(128 + 64 * nth as u64)).unwrap();
+            }
+            index.is_read();
+            let outline = &index.group(GROUP).unwrap().outline;
+            assert_eq!((outline.start(), outline.last()), (replaced - 1, replaced + 1));
+            assert_eq!(outline.term_at(replaced - 1), Some(before));
+            assert_eq!(index.location(GROUP, replaced).unwrap().position(), at(128));
+            index.note(&entry(replaced - 1, 5), at(512)).unwrap_err();
+        }
     }
 }

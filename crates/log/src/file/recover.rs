@@ -29,6 +29,7 @@ pub(super) fn read_segments(files: &dyn Files, dir: &Path) -> Result<Found, LogE
         let bytes = files.read(path)?;
         found.read_segment(*number, path, &bytes, is_last)?;
     }
+    found.index.is_read();
     Ok(found)
 }
 

@@ -129,7 +129,8 @@ impl Group {
         // One who votes alone has committed whatever it finds durable in its log.
         let known = outline.hard.commit.max(start).max(outline.members.at.0).min(last);
         outline.hard.commit = if alone { last } else { known };
-        let applied = if alone { last } else { applied.0 };
+        // What has left the log after the last row that changed was not about rows: nothing is missing.
+        let applied = if alone { last } else { applied.0.max(start) };
         let config = consensus_config(stored.peer, applied.clamp(start, outline.hard.commit.max(start)));
         let term = outline.hard.term;
         let logger = slog::Logger::root(slog::Discard, slog::o!());

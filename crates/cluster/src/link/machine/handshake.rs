@@ -181,7 +181,7 @@ impl Machine {
         if self.book.is_removed(hello.server) {
             return Err(Fault::removed(format!("\"{other}\" {}", hello.server)));
         }
-        if self.peers.get(&hello.server).is_some_and(|peer| peer.was_replaced(hello.incarnation)) {
+        if self.peers.get(&hello.server).is_some_and(|peer| peer.was_replaced(hello, self.now)) {
             let text =
                 format!("server \"{other}\" {} was started again since, as another process", hello.server);
             return Err(Fault::new(Reason::Replaced, text));
@@ -227,15 +227,17 @@ impl Machine {
         let out_of_turn = || Fault::damage(frame::Damage::OutOfTurn.to_string());
         let session = self.sessions.get(&id).filter(|session| session.stage == Stage::Deciding);
         let hello = session.and_then(|session| session.hello.as_ref()).ok_or_else(out_of_turn)?;
-        let (server, incarnation) = (hello.server, hello.incarnation);
+        let hello = hello.clone();
+        let server = hello.server;
         if !self.is_chooser(server) {
             return Err(out_of_turn());
         }
         let patience = self.timings.silent_after(self.timings.heartbeat_interval());
         let (until, number) = (self.now.after(patience), self.random.next_u64());
         let peer = self.peer(server);
-        let has_same_link = peer.link.is_some() && peer.incarnation == Some(incarnation);
-        if !has_same_link {
+        // Of an earlier process this may be the last that is heard: only one that is alive answers.
+        let is_same = peer.incarnation == Some(hello.incarnation);
+        if peer.link.is_none() || !is_same && !peer.is_later_than(&hello) {
             self.welcome(id);
             return Ok(());
         }
@@ -294,7 +296,7 @@ impl Machine {
             self.dismiss(old, &Fault::new(Reason::Duplicate, why.to_owned()));
         }
         let peer = self.peer(server);
-        peer.begins(hello.incarnation);
+        peer.begins(&hello, now);
         peer.welcome = number;
         peer.name.clone_from(&hello.name);
         peer.opens(id, now, std::time::Duration::from_millis(hello.heartbeat_ms));

@@ -8,11 +8,14 @@ use std::time::Duration;
 use io::{ConnectionId, Nanos};
 
 use crate::Answered;
+use crate::link::hello::Hello;
 use crate::link::outbox::{Outbox, QueueLimits};
 use crate::link::stats::PeerStats;
 
 /// Incarnations that are remembered after they were replaced.
 const REPLACED_MAX: usize = 16;
+/// And for so long: whoever dials after that is alive.
+const REPLACED_FOR: Duration = Duration::from_secs(60);
 
 /// A question that waits for its answer.
 pub(super) struct Pending {
@@ -32,7 +35,9 @@ pub(super) struct Probe {
 pub(super) struct Peer {
     pub(super) name: String,
     pub(super) incarnation: Option<u64>,
-    replaced: VecDeque<u64>,
+    /// When that process says that it was started.
+    pub(super) started_ms: u64,
+    replaced: VecDeque<(u64, Nanos)>,
     pub(super) link: Option<ConnectionId>,
     /// The highest welcome of this incarnation.
     pub(super) welcome: u64,
@@ -59,6 +64,7 @@ impl Peer {
         Peer {
             name: String::new(),
             incarnation: None,
+            started_ms: 0,
             replaced: VecDeque::new(),
             link: None,
             welcome: 0,
@@ -77,21 +83,31 @@ impl Peer {
         }
     }
 
-    /// Whether `incarnation` ended when a later one began.
-    pub(super) fn was_replaced(&self, incarnation: u64) -> bool {
-        self.replaced.contains(&incarnation)
+    /// Whether the process that says so ended when a later one began.
+    ///
+    /// What a process that is gone had sent may arrive after the first words of the next one, and so take
+    /// its place: one that was started later is believed, and nobody is kept away for good.
+    pub(super) fn was_replaced(&self, hello: &Hello, now: Nanos) -> bool {
+        let is_it = |(known, at): &(u64, Nanos)| *known == hello.incarnation && now.since(*at) < REPLACED_FOR;
+        hello.started_ms <= self.started_ms && self.replaced.iter().any(is_it)
+    }
+
+    /// Whether the process that says so seems to be an earlier one than that of the present link.
+    pub(super) fn is_later_than(&self, hello: &Hello) -> bool {
+        self.incarnation != Some(hello.incarnation) && hello.started_ms < self.started_ms
     }
 
     /// From now on this is the incarnation; the one before has ended.
-    pub(super) fn begins(&mut self, incarnation: u64) {
-        if self.incarnation == Some(incarnation) {
+    pub(super) fn begins(&mut self, hello: &Hello, now: Nanos) {
+        if self.incarnation == Some(hello.incarnation) {
             return;
         }
-        if let Some(before) = self.incarnation.replace(incarnation) {
+        self.started_ms = hello.started_ms;
+        if let Some(before) = self.incarnation.replace(hello.incarnation) {
             if self.replaced.len() == REPLACED_MAX {
                 self.replaced.pop_front();
             }
-            self.replaced.push_back(before);
+            self.replaced.push_back((before, now));
         }
         self.welcome = 0;
     }

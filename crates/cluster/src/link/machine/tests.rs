@@ -243,3 +243,20 @@ fn an_incarnation_that_was_replaced_stays_away() {
         bench.notes[0]
     );
 }
+
+#[test]
+fn the_last_words_of_a_process_that_is_gone_do_not_keep_the_next_one_away() {
+    let mut bench = bench(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
+    let gone = bench.machines[1].incarnation;
+    // The next process is heard first, then the one before it, then the next one dials again.
+    for (incarnation, started_ms) in [(gone + 1, 5), (gone, 4), (gone + 1, 5)] {
+        let dismissed: Vec<_> = bench.machines[1].sessions.keys().copied().collect();
+        dismissed.into_iter().for_each(|id| bench.carry_out(1, Order::Close(id)));
+        bench.machines[1] = machine(2, Some(9), &[]);
+        bench.machines[1].incarnation = incarnation;
+        bench.machines[1].started_ms = started_ms;
+        bench.run(A_WHILE);
+    }
+    let connected: Vec<u64> = bench.connected[0].iter().map(|info| info.incarnation).collect();
+    assert_eq!(connected, [gone + 1, gone, gone + 1], "{:?}", bench.notes[0]);
+}

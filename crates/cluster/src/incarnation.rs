@@ -1,0 +1,102 @@
+//! A server may hold a replica, lose it and be given another of the same group, while it is away or only
+//! slow to hear of it. The two are different members of the group (design D14): what the earlier one had
+//! is discarded, and the later one begins without rows.
+//!
+//! Which of two is the later one the catalog says, if it is not older than what this node has already
+//! acted on. After a crash it may be: its rows go back to what the engine had kept, until the log has been
+//! applied again. Whatever this node did because of an entry of the catalog comes after that entry in its
+//! log, so a catalog that has reached the end of the log as it was at the start is new enough.
+
+use std::sync::atomic::Ordering;
+
+use engine::Batch;
+use log::{GroupId, LogError, PeerId};
+use storage::TableId;
+
+use crate::catalog_row::CatalogRow;
+use crate::hosted::Hosted;
+use crate::node::{CATALOG_GROUP, Core};
+use crate::{AdminError, TableConfig};
+
+impl Core {
+    /// Whether the catalog here has everything that this node acted on before it was started. Once it
+    /// has, it always has. To be asked before the catalog's rows are read.
+    pub(crate) fn knows_its_past(&self) -> bool {
+        if self.past_is_known.load(Ordering::Acquire) {
+            return true;
+        }
+        let Ok(status) = self.log.group_status(CATALOG_GROUP) else { return false };
+        // A log that was cut below that end had nothing committed there, and nobody acted on it.
+        let is_known = !status.needs_rows && status.applied >= self.catalog_end.min(status.last);
+        self.past_is_known.store(is_known, Ordering::Release);
+        is_known
+    }
+
+    /// Whether a replica of the table is open here under a name that `config` does not know, and it is
+    /// time to do something about it.
+    pub(crate) fn has_earlier(&self, config: &TableConfig) -> bool {
+        if !self.past_is_known.load(Ordering::Acquire) {
+            return false;
+        }
+        let hosted = io::task::lock(&self.hosted);
+        config.shards.iter().any(|shard| {
+            let named = shard.replicas.iter().chain(&shard.leaving);
+            let mut named = named.filter(|replica| replica.server == self.identity.server);
+            let open = hosted.get(&shard.group);
+            open.is_some_and(|open| named.next().is_some_and(|replica| replica.peer != open.own))
+        })
+    }
+
+    /// Discards the replica of `group` that is open here, if it is not `named`.
+    pub(crate) fn discard_earlier(
+        &self,
+        table: TableId,
+        group: GroupId,
+        named: PeerId,
+    ) -> Result<(), AdminError> {
+        let earlier = {
+            let mut hosted = io::task::lock(&self.hosted);
+            match hosted.get(&group) {
+                Some(open) if open.own != named => hosted.remove(&group),
+                _ => None,
+            }
+        };
+        let Some(Hosted { shard, own, gate, .. }) = earlier else { return Ok(()) };
+        tracing::info!("group {group}: replica {own} was removed here, {named} takes its place");
+        gate.shut();
+        shard.retire();
+        self.leave_as(table, group)
+    }
+
+    /// Takes leave of a group as the replica that the log knows. Its rows stay until those of the next one
+    /// are copied over them.
+    pub(crate) fn leave_as(&self, table: TableId, group: GroupId) -> Result<(), AdminError> {
+        match self.log.leave_group(group) {
+            Ok(()) | Err(LogError::Tombstone(_) | LogError::Gone { .. } | LogError::NotOpen(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.replicas.forget(group);
+        let mut batch = Batch::new();
+        storage::forget_group(&mut batch, table, group);
+        Ok(self.engine().write(batch)?)
+    }
+
+    /// A replica that the catalog names was removed from its group, by a leader whose catalog was older:
+    /// it can never come back, so its server gets another one.
+    pub(crate) fn name_anew(&self, table: TableId, group: GroupId, gone: PeerId) -> Result<(), AdminError> {
+        // Whoever changes the catalog now may wait for the end of this step.
+        let Some(_one_at_a_time) = self.changing.try_lock() else { return Ok(()) };
+        self.change_held(|catalog, draft| {
+            let Some(table) = catalog.table_by_id(table) else { return Ok(()) };
+            let mut config = table.config.clone();
+            let shards = config.shards.iter_mut().filter(|shard| shard.group == group);
+            for replica in shards.flat_map(|shard| &mut shard.replicas).filter(|known| known.peer == gone) {
+                replica.peer = self.new_peer();
+            }
+            if config != table.config {
+                draft.put(CatalogRow::Table(config));
+            }
+            Ok(())
+        })
+    }
+}
