@@ -125,10 +125,48 @@ pub(super) fn to_text(value: &Val) -> Out<String> {
     }
 }
 
+/// Whether a shape in it has coordinates that nobody wrote.
+fn has_computed_shape(value: &Val) -> bool {
+    fn computed(coordinates: &Val) -> bool {
+        match coordinates {
+            Val::Array(items) => items.iter().any(computed),
+            Val::Number(n) => n.fract() != 0.0,
+            _ => false,
+        }
+    }
+    match value {
+        Val::Shape(_, coordinates) => computed(coordinates),
+        Val::Array(items) => items.iter().any(has_computed_shape),
+        Val::Object(members) => members.values().any(has_computed_shape),
+        _ => false,
+    }
+}
+
+/// JSON whose numbers are written as RethinkDB writes them.
+fn plain_exponents(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut quoted, mut before) = (false, [' '; 2]);
+    for c in json.chars() {
+        if c == '"' && before[1] != '\\' {
+            quoted = !quoted;
+        }
+        let is_plus = c == '+' && before[1] == 'e' && before[0].is_ascii_digit();
+        if quoted || !is_plus {
+            out.push(c);
+        }
+        before = [before[1], c];
+    }
+    out
+}
+
 /// Compact JSON.
 pub(super) fn json_text(value: &Val) -> Out<String> {
     if value.has_bound() {
         return Err(Fault::logic("no JSON"));
     }
-    Ok(value.to_json().to_string())
+    if has_computed_shape(value) {
+        return Err(Fault::unsaid("the digits of a computed shape"));
+    }
+    // An exponent has no plus.
+    Ok(plain_exponents(&value.to_json().to_string()))
 }

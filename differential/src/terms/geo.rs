@@ -366,8 +366,7 @@ fn indexed(args: &Args<'_>) -> Out<(String, Vec<(Val, Val)>)> {
 
 fn intersecting(args: &Args<'_>) -> Out<Thing> {
     let wanted = args.datum(1)?;
-    shape(&wanted)?;
-    let (table, rows) = indexed(args)?;
+    let (_, (table, rows)) = Fault::both(shape(&wanted), indexed(args))?;
     let mut found = Vec::new();
     for (shape, row) in rows {
         if meet(&wanted, &shape)? {
@@ -380,8 +379,7 @@ fn intersecting(args: &Args<'_>) -> Out<Thing> {
 
 fn nearest(args: &Args<'_>) -> Out<Thing> {
     let center = args.datum(1)?;
-    let (_, rows) = indexed(args)?;
-    let center = place_of(&center)?;
+    let ((_, rows), center) = Fault::both(indexed(args), place_of(&center))?;
     checked_place(center)?;
     let (earth, unit) = (ellipsoid(args)?, unit(args)?);
     let most =

@@ -48,7 +48,11 @@ pub fn call(args: Args<'_>) -> Out<Thing> {
     }
     let class = answer.as_ref().err().map(|fault| fault.class);
     for i in 0..args.len() {
-        if let Err(other) = args.thing_with(i, true)
+        let known = match args.id {
+            17..=22 => args.datum(i).map(|_| ()),
+            _ => args.thing_with(i, true).map(|_| ()),
+        };
+        if let Err(other) = known
             && Some(other.class) != class
         {
             return Err(Fault::unsaid("more than one mistake"));

@@ -198,6 +198,9 @@ pub fn get_field(machine: &Machine, item: &Val, field: &Val) -> Out<Val> {
             found.collect::<Out<Vec<Vec<Val>>>>().map(|found| Val::Array(found.concat()))
         }
         other if other.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
-        other => Err(Fault::expected("OBJECT", other)),
+        other => {
+            let field = args::text(field.clone());
+            Fault::both(Err(Fault::expected("OBJECT", other)), field).map(|(found, _)| found)
+        }
     }
 }
