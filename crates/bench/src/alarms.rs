@@ -13,6 +13,11 @@ const ECHO_SHARE: f64 = 0.8;
 /// More failures than this are no accident.
 const FAILED_SHARE: f64 = 0.01;
 
+/// A run shorter than this share of its time did not end by itself.
+const WHOLE_SHARE: f64 = 0.9;
+/// The kind of the alarm that makes a result worth nothing.
+pub const CUT_SHORT: &str = "cut-short";
+
 /// Every alarm of a result.
 pub fn raise(result: &RunResult) -> Vec<Alarm> {
     [
@@ -21,6 +26,7 @@ pub fn raise(result: &RunResult) -> Vec<Alarm> {
         echo_ceiling(result),
         skipped_arrivals(result),
         errors(result),
+        cut_short(result),
         wrong_answers(result),
         check_failed(result),
         server_not_watched(result),
@@ -103,6 +109,18 @@ fn errors(result: &RunResult) -> Option<Alarm> {
             "{failed} operations failed, most often {} of {}: {}",
             first.kind, first.operation, first.first_message
         ),
+    )
+}
+
+fn cut_short(result: &RunResult) -> Option<Alarm> {
+    let wanted: f64 = result.settings.get("seconds")?.as_f64()?;
+    let (measured, failed) = (result.time.measured_seconds, !result.errors.is_empty());
+    if !failed || measured >= WHOLE_SHARE * wanted {
+        return None;
+    }
+    alarm(
+        CUT_SHORT,
+        format!("the run ended after {measured:.1} of {wanted} s because every connection was lost"),
     )
 }
 

@@ -19,6 +19,9 @@ use crate::terminal::{self, Goal};
 use crate::wire::handshake::Login;
 use crate::ycsb::summary;
 
+/// Kinds of alarms after which a result is worth nothing.
+const WORTHLESS: [&str; 3] = ["wrong-answers", "check-failed", crate::alarms::CUT_SHORT];
+
 /// Where the servers are.
 #[derive(Args, Clone, Debug)]
 pub struct ServerFlags {
@@ -207,7 +210,8 @@ pub struct OutputFlags {
 }
 
 impl OutputFlags {
-    /// Prints and writes a result; the program fails when an answer was wrong or nothing worked.
+    /// Prints and writes a result; the program fails when an answer was wrong, nothing worked, or the run
+    /// did not come to its end.
     pub fn finish(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
         match self.format {
             Format::Table => print!("{}", terminal::summary(result)),
@@ -220,8 +224,7 @@ impl OutputFlags {
         if let Some(path) = &self.json {
             write(&file_for(path, &result.id), result)?;
         }
-        let is_wrong =
-            |alarm: &crate::result::Alarm| matches!(alarm.kind.as_str(), "wrong-answers" | "check-failed");
+        let is_wrong = |alarm: &crate::result::Alarm| WORTHLESS.contains(&alarm.kind.as_str());
         let nothing = result.throughput.operations == 0;
         Ok(match nothing || result.alarms.iter().any(is_wrong) {
             true => ExitCode::FAILURE,

@@ -23,10 +23,20 @@ fn main() -> ExitCode {
     match run(request) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", with_causes(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and its causes, of which many are in the words of what they caused already.
+fn with_causes(error: &anyhow::Error) -> String {
+    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |text, cause| {
+        match text.contains(&cause) {
+            true => text,
+            false => format!("{text}: {cause}"),
+        }
+    })
 }
 
 fn run(request: Request) -> anyhow::Result<ExitCode> {

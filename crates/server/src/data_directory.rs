@@ -7,6 +7,7 @@ use ::io::{Files, Lock};
 
 /// Says that a folder is a data directory, and of which form.
 const MARK: &str = "rekindle_data_version";
+const MARK_NEW: &str = "rekindle_data_version.new";
 const MARK_TEXT: &[u8] = b"1\n";
 const LOCK: &str = "lock";
 const LOCK_OWNER: &str = "lock_owner";
@@ -45,10 +46,17 @@ pub enum DirectoryError {
         path: String,
     },
     /// A data directory of another version.
-    #[error("the data directory {path} was written by another version of Rekindle")]
+    #[error(
+        "the data directory {path} was written by another version of Rekindle: {mark} says {found:?}, and this \
+         version reads {known:?}", mark = MARK
+    )]
     OtherVersion {
         /// The folder.
         path: String,
+        /// What the file says.
+        found: String,
+        /// What it would have to say.
+        known: String,
     },
     /// Another process uses it.
     #[error(
@@ -96,7 +104,7 @@ impl DataDirectory {
             (Found::Ours, Opening::Create) => return Err(DirectoryError::Exists { path: shown }),
             (Found::Nothing, Opening::Open) => return Err(DirectoryError::Missing { path: shown }),
             (Found::Foreign, _) => return Err(DirectoryError::Foreign { path: shown }),
-            (Found::OtherVersion, _) => return Err(DirectoryError::OtherVersion { path: shown }),
+            (Found::OtherVersion, _) => return Err(other_version(&*files, path)),
             (Found::Nothing, _) => files.create_dir_all(path).map_err(failed)?,
             (Found::Ours, _) => {}
         }
@@ -109,7 +117,11 @@ impl DataDirectory {
         note_owner(&*files, path).map_err(failed)?;
         if found == Found::Nothing {
             tracing::info!("Initializing directory {shown}");
-            write_new(&*files, &path.join(MARK), MARK_TEXT).map_err(failed)?;
+            // A kill between making a file and writing it would leave a mark that says nothing.
+            let new = path.join(MARK_NEW);
+            drop(files.remove(&new));
+            write_new(&*files, &new, MARK_TEXT).map_err(failed)?;
+            files.rename(&new, &path.join(MARK)).map_err(failed)?;
             files.sync_dir(path).map_err(failed)?;
         }
         Ok(DataDirectory { path: path.to_owned(), files, _lock: lock })
@@ -155,9 +167,18 @@ fn look(files: &dyn Files, path: &Path) -> io::Result<Found> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Found::Nothing),
         Err(error) => return Err(error),
     };
-    // A process that was killed while it made the folder leaves these two.
-    let unfinished = |path: &PathBuf| path.ends_with(LOCK) || path.ends_with(LOCK_OWNER);
+    // A process that was killed while it made the folder leaves these.
+    let unfinished = |path: &PathBuf| [LOCK, LOCK_OWNER, MARK_NEW].iter().any(|name| path.ends_with(name));
     Ok(if inside.iter().all(unfinished) { Found::Nothing } else { Found::Foreign })
+}
+
+fn other_version(files: &dyn Files, path: &Path) -> DirectoryError {
+    let found = files.read(&path.join(MARK)).unwrap_or_default();
+    DirectoryError::OtherVersion {
+        path: path.display().to_string(),
+        found: String::from_utf8_lossy(&found).trim().chars().take(40).collect(),
+        known: String::from_utf8_lossy(MARK_TEXT).trim().to_owned(),
+    }
 }
 
 fn owner(files: &dyn Files, path: &Path) -> String {

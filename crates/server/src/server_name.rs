@@ -19,8 +19,8 @@ pub fn hostname() -> String {
     }
 }
 
-/// The name for the data directory `dir`: `given`, or the one kept there, or a new one of the
-/// host's name and three letters. Kept for the next start.
+/// The name for the data directory `dir`: the one kept there, or `given`, or a new one of the host's name
+/// and three letters. Kept for the next start. Once kept it is changed in `server_config` alone.
 pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn Random) -> io::Result<String> {
     let path = dir.join(FILE);
     let kept = match files.read(&path) {
@@ -31,7 +31,15 @@ pub fn choose(given: Option<&str>, dir: &Path, files: &dyn Files, random: &dyn R
         Err(error) => return Err(error),
     };
     let name = match (given, &kept) {
-        (Some(given), _) => given.to_owned(),
+        (Some(given), None) => given.to_owned(),
+        (Some(given), Some(kept)) => {
+            if given != kept {
+                tracing::info!(
+                    "Ignoring --server-name {given}: this server has a name; update it in rethinkdb.server_config"
+                );
+            }
+            kept.clone()
+        }
         (None, Some(kept)) => kept.clone(),
         (None, None) => made_up(&hostname(), random),
     };
@@ -63,13 +71,13 @@ mod tests {
     use ::io::real::{RealFiles, RealRandom};
 
     #[test]
-    fn a_name_is_made_up_once_and_can_be_changed() {
+    fn a_name_is_given_or_made_up_once() {
         let dir = tempfile::tempdir().unwrap();
         let choose = |given| choose(given, dir.path(), &RealFiles, &RealRandom).unwrap();
         let first = choose(None);
         assert_eq!(choose(None), first);
-        assert_eq!(choose(Some("bob")), "bob");
-        assert_eq!(choose(None), "bob");
+        assert_eq!(choose(Some("bob")), first);
+        assert_eq!(choose(None), first);
     }
 
     #[test]

@@ -54,6 +54,17 @@ pub enum StartError {
         /// What would do.
         least_mb: u64,
     },
+    /// A part of the data directory is gone.
+    #[error(
+        "the data directory {path} is not whole: {what} is missing, and with it acknowledged writes would be; \
+         restore it, or the whole directory, from where it went"
+    )]
+    NotWhole {
+        /// The folder.
+        path: String,
+        /// Which part.
+        what: &'static str,
+    },
     /// The engine's files cannot be opened.
     #[error("the stored rows cannot be opened: {0}")]
     Engine(#[from] engine::EngineError),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use cluster::{IndexThread, Node, NodeOptions, Post};
+use cluster::{Identity, IndexThread, Node, NodeOptions, Post};
 use datum::Text;
 use engine::Engine;
 use engine::rocks::{EngineOptions, RocksEngine};
@@ -16,7 +16,7 @@ use io::memory::Budget;
 use io::real::{RealClock, RealFiles, RealRandom};
 use io::{Clock, Files, Random};
 use log::Log;
-use log::file::{FileLog, FileLogOptions};
+use log::file::{Contents, FileLog, FileLogOptions};
 use shard::Replicas;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -208,6 +208,25 @@ impl Machine {
         }
     }
 
+    /// Refuses a folder that has lost its log or its identity: either would be made anew, and what was
+    /// acknowledged would be gone without a word. The log is there before the identity, and the identity
+    /// before any replica.
+    fn check_whole(&self, dir: &Path) -> Result<(), StartError> {
+        let has_identity = Identity::load(&*self.files, dir)?.is_some();
+        let contents = Contents::of(&*self.files, &dir.join("log"));
+        let contents = contents.map_err(|cause| StartError::File {
+            what: "log in",
+            path: dir.display().to_string(),
+            cause,
+        })?;
+        let what = match (has_identity, contents) {
+            (true, Contents::Nothing) => "the folder `log`",
+            (false, Contents::Replicas) => "the file `identity.json`",
+            _ => return Ok(()),
+        };
+        Err(StartError::NotWhole { path: dir.display().to_string(), what })
+    }
+
     /// Opens the engine and the log in `directory`.
     fn open_stores(
         &self,
@@ -216,6 +235,7 @@ impl Machine {
         directory: &DataDirectory,
     ) -> Result<Stores, StartError> {
         let dir = directory.path();
+        self.check_whole(dir)?;
         let failed =
             |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)

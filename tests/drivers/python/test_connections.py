@@ -70,6 +70,22 @@ class Doors(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(str(server.directory / "data"), done.stdout + done.stderr)
 
+    def test_a_folder_that_lost_a_part_is_refused(self):
+        for part, what in (("log", "the folder `log`"), ("identity.json", "the file `identity.json`")):
+            with node() as server:
+                with r.connect(port=server.driver_port) as connection:
+                    r.table_create("t").run(connection)
+                    r.table("t").insert({"id": 1}).run(connection)
+                server.kill()
+                kept, away = server.directory / "data" / part, server.directory / "away"
+                kept.rename(away)
+                with self.assertRaisesRegex(RuntimeError, f"not whole: {what} is missing"):
+                    server.start()
+                away.rename(kept)
+                server.start()
+                with r.connect(port=server.driver_port) as connection:
+                    self.assertEqual(r.table("t").count().run(connection), 1)
+
     def test_garbage_on_one_connection_harms_no_other(self):
         with node() as server:
             good = r.connect("127.0.0.1", server.driver_port)

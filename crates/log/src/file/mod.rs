@@ -12,4 +12,5 @@ mod simulation;
 mod store;
 
 pub use log::{FileLog, FileLogOptions};
+pub use recover::Contents;
 pub use store::{FileStore, StoreOptions};

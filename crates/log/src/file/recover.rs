@@ -7,6 +7,7 @@ use io::Files;
 
 use super::index::{Index, Segment};
 use crate::error::LogError;
+use crate::record::Record;
 use crate::recovery::{Scanner, SegmentEnd};
 use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number};
 use crate::store::Position;
@@ -18,6 +19,39 @@ pub(super) struct Found {
     pub last: Option<SegmentHeader>,
     /// Where the torn tail of the last segment begins, if it has one.
     pub torn_at: Option<u64>,
+}
+
+/// What a folder holds of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// No segment.
+    Nothing,
+    /// A log that no replica was ever part of.
+    Fresh,
+    /// A log of replicas.
+    Replicas,
+}
+
+impl Contents {
+    /// Looks into `dir`. Damage is left to [`super::FileLog::open`], which says where it is.
+    pub fn of(files: &dyn Files, dir: &Path) -> std::io::Result<Contents> {
+        let inside = match files.list(dir) {
+            Ok(inside) => inside,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut found = Contents::Nothing;
+        for path in inside.iter().filter(|path| segment_number(path).is_some()) {
+            let bytes = files.read(path)?;
+            let is_of_a_replica =
+                |(_, record): (usize, Record<&[u8]>)| matches!(record, Record::Member { .. });
+            if Scanner::new(&bytes).is_ok_and(|mut records| records.any(is_of_a_replica)) {
+                return Ok(Contents::Replicas);
+            }
+            found = Contents::Fresh;
+        }
+        Ok(found)
+    }
 }
 
 /// Reads every segment in `dir`.
