@@ -13,6 +13,7 @@ mod support;
 #[path = "../../reql/tests/data/syntax.rs"]
 mod syntax;
 
+use datum::Datum;
 use rekindle_query::QueryError;
 use serde_json::Map;
 use support::{House, Outcome};
@@ -61,6 +62,8 @@ const CONFIG_ALL: Needs = &[(Right::Config, Place::Cluster)];
 const CONFIG_DB_AND_TABLE: Needs = &[(Right::Config, Place::Db), (Right::Config, Place::Table)];
 const READ_SYSTEM: Needs = &[(Right::Read, Place::System)];
 const WRITE_SYSTEM: Needs = &[(Right::Read, Place::System), (Right::Write, Place::System)];
+const WRITE_SYSTEM_AND_CONFIG: Needs =
+    &[(Right::Read, Place::System), (Right::Write, Place::System), (Right::Config, Place::Table)];
 const WRITE_SYSTEM_AND_CONFIG_ALL: Needs =
     &[(Right::Read, Place::System), (Right::Write, Place::System), (Right::Config, Place::Cluster)];
 /// To leave out the hook is asked for before the write itself.
@@ -155,6 +158,10 @@ const TERMS: &[(&str, Needs)] = &[
     ("S.table(\"jobs\").count()", READ_SYSTEM),
     ("S.table(\"logs\").count()", READ_SYSTEM),
     ("r.expr([1]).map(x => S.table(\"users\").count())", READ_SYSTEM),
+    (
+        "S.table(\"table_config\").filter({name: \"t\"}).update({durability: \"soft\"})",
+        WRITE_SYSTEM_AND_CONFIG,
+    ),
     ("S.table(\"db_config\").insert({name: \"e\"})", WRITE_SYSTEM_AND_CONFIG_ALL),
     ("S.table(\"users\").insert({id: \"eve\", password: false})", WRITE_SYSTEM),
     ("S.table(\"users\").get(\"eve\").delete()", WRITE_SYSTEM),
@@ -281,6 +288,11 @@ fn denial(outcome: Result<Outcome, QueryError>) -> Option<String> {
             Some(error.message().to_owned())
         }
         Err(QueryError::Compile(error)) => panic!("not a legal term: {error}"),
+        // Writes of system tables tell it as the error of the row.
+        Ok(Outcome::Atom(Datum::Object(summary))) => match summary.get("first_error") {
+            Some(Datum::String(text)) if text.starts_with("User `") => Some(text.to_string()),
+            _ => None,
+        },
         _ => None,
     }
 }
