@@ -39,11 +39,12 @@ fn zip(item: &Val) -> Out<Val> {
 fn join(args: &Args<'_>) -> Out<Thing> {
     let seq = |i: usize| sequence::of_thing(args.machine, args.thing(i)?);
     let (left, right) = (seq(0), seq(1));
-    // A server may have read the right sequence, or failed to, before it looks at the left one.
-    if let (Err(fault), Ok(right)) = (&left, &right)
-        && right.items.iter().any(|item| item.as_ref().is_err_and(|other| other.class != fault.class))
+    // RethinkDB reads the right sequence for each left item; a server may read it once, before it looks at
+    // the left one, or when nobody asks for an item.
+    if let Ok(right) = &right
+        && right.items.iter().any(Result::is_err)
     {
-        return Err(Fault::unsaid("more than one mistake"));
+        return Err(Fault::unsaid("whether the right sequence of a join is read"));
     }
     let ((left, right), func) = Fault::both(Fault::both(left, right), args.func(2))?;
     let eager = left.eager && right.eager;
@@ -60,12 +61,6 @@ fn join(args: &Args<'_>) -> Out<Thing> {
         let found = if found.is_empty() { vec![pair(&item, None)] } else { found };
         Ok(found.into_iter().map(Ok).collect())
     });
-    // Whether the right sequence is read when nothing asks for it is so as well.
-    if let Some(Err(fault)) = right.items.iter().find(|item| item.is_err())
-        && !items.iter().any(|item| item.as_ref().is_err_and(|told| told.class == fault.class))
-    {
-        return Err(Fault::unsaid("whether the right sequence of a join is read"));
-    }
     sequence::settled(Seq { table: None, eager: false, infinite: left.infinite, items }, eager)
 }
 

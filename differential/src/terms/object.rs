@@ -181,6 +181,9 @@ fn unwrapped(value: &Val) -> Val {
 
 /// The field of an item, as `sum('field')` and its like look for it.
 pub fn get_field(machine: &Machine, item: &Val, field: &Val) -> Out<Val> {
+    if !matches!((item, field), (Val::Object(_), _) | (_, Val::Text(_))) {
+        return Err(Fault::unsaid("a field of no object by what is no name"));
+    }
     match item {
         Val::Object(members) => {
             let field = args::text(field.clone())?;
@@ -198,9 +201,6 @@ pub fn get_field(machine: &Machine, item: &Val, field: &Val) -> Out<Val> {
             found.collect::<Out<Vec<Vec<Val>>>>().map(|found| Val::Array(found.concat()))
         }
         other if other.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
-        other => {
-            let field = args::text(field.clone());
-            Fault::both(Err(Fault::expected("OBJECT", other)), field).map(|(found, _)| found)
-        }
+        other => Err(Fault::expected("OBJECT", other)),
     }
 }
