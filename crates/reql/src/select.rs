@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use datum::{Array, Datum, Object, pseudo};
+use datum::{Array, Datum, Object, Text, pseudo};
 
 use crate::args::Arg;
 use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
-use crate::op::field::field_of;
+use crate::op::field::{field_of, object_of};
 use crate::term::Term;
 
 /// A value of an item: one of its fields, or what a function makes of it.
@@ -33,7 +33,7 @@ impl Selector {
     /// The value of `item`.
     pub fn value(&self, item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match self {
-            Selector::Field(Datum::String(field)) => field_of(item, field, "get_field"),
+            Selector::Field(Datum::String(field)) => field_of_item(item, field),
             Selector::Field(other) => Err(EvalError::type_error("STRING", other)),
             Selector::Func(closure) => closure.call(std::slice::from_ref(item), env),
         }
@@ -44,7 +44,7 @@ impl Selector {
         match self {
             Selector::Field(Datum::String(field)) => match item {
                 Datum::Object(object) => Ok(object.get(field)),
-                other => absent_if_missing(field_of(other, field, "get_field")),
+                other => absent_if_missing(field_of_item(other, field)),
             },
             _ => absent_if_missing(self.value(item, env)),
         }
@@ -60,6 +60,16 @@ impl Selector {
             Selector::Func(closure) => closure.func.closed,
         }
     }
+}
+
+/// What `get_field` makes of an item: of an array, the fields of those of its items that have it.
+fn field_of_item(item: &Datum, field: &Text) -> Result<Datum, EvalError> {
+    let Datum::Array(items) = item else { return field_of(item, field, "get_field") };
+    let mut found = Vec::new();
+    for item in items.iter().filter(|item| **item != Datum::Null) {
+        found.extend(object_of(item, "get_field")?.get(field));
+    }
+    Ok(found.into())
 }
 
 fn absent_if_missing(result: Result<Datum, EvalError>) -> Result<Option<Datum>, EvalError> {
