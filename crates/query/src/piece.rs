@@ -33,7 +33,8 @@ pub(crate) fn scan(
     Ok(tally)
 }
 
-/// Looks at rows where they lie; those that are not plain are copied. How many there were.
+/// Looks at rows where they lie; those that are not plain are copied, and where most are not, all that
+/// follow. How many there were.
 fn in_place(
     mut scan: RowScan,
     mut direct: Direct,
@@ -45,11 +46,11 @@ fn in_place(
     let mut rows = 0;
     loop {
         env.check_cancel()?;
-        let mut count = 0;
+        let (mut count, mut copied) = (0, 0);
         while count < ROWS_PER_LOOK
             && let Some(row) = scan.next_view().map_err(|error| read_failed(&error))?
         {
-            push(&mut direct, pipeline, tally, row, env)?;
+            copied += usize::from(!push(&mut direct, pipeline, tally, row, env)?);
             count += 1;
         }
         rows += count as u64;
@@ -58,21 +59,27 @@ fn in_place(
             direct.finish(pipeline, tally, env)?;
             return Ok(rows);
         }
+        if copied > ROWS_PER_LOOK / 2 {
+            direct.finish(pipeline, tally, env)?;
+            return Ok(rows + in_batches(scan, pipeline, tally, env, seen)?);
+        }
     }
 }
 
+/// Whether the row was plain.
 fn push(
     direct: &mut Direct,
     pipeline: &Pipeline,
     tally: &mut Tally,
     row: RowView<'_>,
     env: &Env<'_>,
-) -> Result<(), EvalError> {
+) -> Result<bool, EvalError> {
     match direct.push(tally, row, env)? {
-        Pushed::Done => Ok(()),
+        Pushed::Done => Ok(true),
         Pushed::Remains(step) => {
             env.check_cancel()?;
-            pipeline.push_from(step, tally, Datum::Object(row.to_object()), env)
+            pipeline.push_from(step, tally, Datum::Object(row.to_object()), env)?;
+            Ok(step > 0)
         }
     }
 }

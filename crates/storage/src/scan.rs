@@ -79,7 +79,7 @@ impl RowScan {
 
     /// The next row where it lies, its checksum verified, or `None` at the end.
     ///
-    /// Not to be mixed with the others, which read ahead.
+    /// Not to be called after the others, which read ahead; they may be after it.
     pub fn next_view(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
         if self.rows_left == 0 {
             return Ok(None);
