@@ -64,7 +64,7 @@ fn linearizable() -> Step {
     let skip = which("go").is_none().then(|| "no go, which the judge of histories is written in".to_owned());
     let commands = [
         xtask("registers --keys 60 --operations 60"),
-        xtask("registers --keys 60 --operations 60 --nemesis stop --read-mode outdated --expect-violation"),
+        xtask("registers --keys 250 --operations 60 --nemesis stop --read-mode outdated --expect-violation"),
     ];
     Step { skip, ..step("linearizable", "what clients saw of nodes that fail can have happened", commands) }
 }
