@@ -35,36 +35,22 @@ pub(crate) fn folder() -> Option<PathBuf> {
 }
 
 /// What is asked for.
-struct Options {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Raise the floor to what passes now
+    #[arg(long)]
     update: bool,
-    nodes: usize,
-    shards: usize,
+    /// Nodes of the cluster, of which the first is asked
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    nodes: u16,
+    /// Shards of each table
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    shards: u16,
 }
 
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Options> {
-        let mut options = Options { update: false, nodes: 1, shards: 1 };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            let mut number = || {
-                let value = arguments.next().with_context(|| format!("{name} needs a number"))?;
-                value.parse::<usize>().with_context(|| format!("{name} needs a number, not {value:?}"))
-            };
-            match name.as_str() {
-                "--update" => options.update = true,
-                "--nodes" => options.nodes = number()?.max(1),
-                "--shards" => options.shards = number()?.max(1),
-                other => bail!("there is no option {other}"),
-            }
-        }
-        Ok(options)
-    }
-}
-
-/// Runs the suite; `--update` raises the floor to what passes now. With `--nodes` it runs against the
-/// first of several nodes, with `--shards` on tables of so many shards.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    match Options::parse(arguments).and_then(|options| check(&options)) {
+/// Runs the suite.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match check(options) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -104,7 +90,7 @@ fn check(options: &Options) -> Result<u64> {
 fn measure(suite: &Path, options: &Options) -> Result<BTreeMap<String, Area>> {
     let folder = tempfile::tempdir().context("a folder for the data")?;
     let flags = ["--no-http-admin", "--enable-js"];
-    let cluster = Cluster::start(&default_program(), folder.path(), options.nodes, &flags)?;
+    let cluster = Cluster::start(&default_program(), folder.path(), options.nodes.into(), &flags)?;
     let port = cluster.drivers()[0].port().to_string();
     let report = folder.path().join("outcomes.json");
     let python = cache().join("venv/bin/python");

@@ -19,25 +19,22 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::node::Node;
+use crate::trial::Trial;
 use client::Client;
 use ledger::{Ledger, Verdict};
-use options::{Durability, Options, Phase};
+pub(crate) use options::Options;
+use options::{Durability, Phase};
 
 const FLAGS: &[&str] = &["--no-http-admin"];
 
-/// Runs the phases that the arguments ask for; says how each ended.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let options = match Options::parse(arguments) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("crash: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
-    println!("crash: seed {}, {} writers, {}", options.seed, options.writers, options.program.display());
+/// Runs the phases that are asked for; says how each ended.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let Trial { program, seed } = &options.trial;
+    println!("crash: seed {seed}, {} writers, {}", options.writers, program.display());
+    let phases = options.phases();
     let mut failed = 0;
-    for phase in &options.phases {
-        match run_phase(&options, phase) {
+    for phase in &phases {
+        match run_phase(options, phase) {
             Ok(verdict) if (verdict.lost + verdict.broken > 0) == options.expect_loss => {}
             Ok(_) if options.expect_loss => {
                 println!("crash: this build loses writes on purpose and the harness did not notice");
@@ -50,23 +47,23 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             }
         }
     }
-    println!("{} passed, {failed} failed", options.phases.len() - failed);
+    println!("{} passed, {failed} failed", phases.len() - failed);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn run_phase(options: &Options, phase: &Phase) -> Result<Verdict> {
     let folder = tempfile::tempdir().context("a folder for the node's data")?;
-    let mut random = StdRng::seed_from_u64(options.seed);
-    let mut ledger = Ledger::new(options.writers);
+    let mut random = StdRng::seed_from_u64(options.trial.seed);
+    let mut ledger = Ledger::new(options.writers.into());
     let mut total = Verdict::default();
     let mut cycles = 0;
     for cycle in 0..phase.cycles {
         cycles = cycle + 1;
-        let mut node = Node::start(&options.program, folder.path(), FLAGS)?;
+        let mut node = Node::start(&options.trial.program, folder.path(), FLAGS)?;
         if random.random_ratio(1, 5) {
             thread::sleep(Duration::from_micros(random.random_range(0..60_000)));
             node.kill()?;
-            node = Node::start(&options.program, folder.path(), FLAGS)?;
+            node = Node::start(&options.trial.program, folder.path(), FLAGS)?;
         }
         let port = node.wait_until_ready()?.driver;
         let mut client = Client::connect(port)?;
@@ -106,7 +103,7 @@ fn last_check(
     if so_far.lost + so_far.broken > 0 {
         return Ok(Verdict::default());
     }
-    let mut node = Node::start(&options.program, folder, FLAGS)?;
+    let mut node = Node::start(&options.trial.program, folder, FLAGS)?;
     let port = node.wait_until_ready()?.driver;
     let verdict = ledger.check(&mut Client::connect(port)?)?;
     node.kill()?;

@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use crate::crash::client::Client;
 use crate::node::Node;
 use load::Load;
-use options::Options;
+pub(crate) use options::Options;
 use table::{INDEXES, Index};
 
 const FLAGS: &[&str] = &["--no-http-admin"];
@@ -31,8 +31,8 @@ const QUIET_MAX: Duration = Duration::from_secs(60);
 const RATIO_MAX: f64 = 2.0;
 
 /// Runs both halves; says what was measured and counted.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    match Options::parse(arguments).and_then(|options| build(&options)) {
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match build(options) {
         Ok(()) => {
             println!("1 passed, 0 failed");
             ExitCode::SUCCESS
@@ -46,10 +46,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
 }
 
 fn build(options: &Options) -> Result<()> {
-    println!("index-build: seed {}, {} rows, {} kills", options.seed, options.rows, options.kills);
+    println!("index-build: seed {}, {} rows, {} kills", options.trial.seed, options.rows, options.kills);
     let folder = tempfile::tempdir()?;
-    let mut random = StdRng::seed_from_u64(options.seed);
-    let mut node = Node::start(&options.program, folder.path(), FLAGS)?;
+    let mut random = StdRng::seed_from_u64(options.trial.seed);
+    let mut node = Node::start(&options.trial.program, folder.path(), FLAGS)?;
     let load = Load::new(node.wait_until_ready()?.driver, options);
     let mut client = Client::connect(load.port())?;
     table::create(&mut client)?;
@@ -133,7 +133,7 @@ fn kills(
             after <= 10 * (options.kills + 1),
             "builds are over too soon to be disturbed: more rows are needed"
         );
-        *node = Node::start(&options.program, folder, FLAGS)?;
+        *node = Node::start(&options.trial.program, folder, FLAGS)?;
         load.moved_to(node.wait_until_ready()?.driver);
     }
     let mut client = Client::connect(load.port())?;

@@ -1,4 +1,4 @@
-//! The developers' tool: `cargo xtask tidy | test | conformance | differential | report | crash | failover | registers |
+//! The developers' tool: `cargo xtask help` lists the tasks.
 //! index-build | sim`.
 #![forbid(unsafe_code)]
 
@@ -15,68 +15,70 @@ mod report;
 mod sim;
 mod test;
 mod tidy;
+mod trial;
 
 use std::process::ExitCode;
 
-const HELP: &str = "\
-cargo xtask <task>
+use clap::{Args, Parser, Subcommand};
 
-  tidy    check what a program can check of STYLE: layers, module circles, lengths, docstrings
-  test    every test there is; the last line says how many passed and failed
-          (names of steps after it run only those)
-  conformance
-          a suite of ReQL cases against a node; no area may pass fewer than it did
-          (--update, --nodes N, --shards N)
-  differential
-          random queries against a node and a plain evaluator of its own; the first difference is
-          made small and shown (--queries N --seconds N --seed N --differences N, --query JSON)
-  report  a node of its own, the published workloads for a few seconds each, and report.html
-          (--seconds N --records N --output FILE)
-  crash   kill -9 under 32 writers, 200 cycles hard and 50 soft; nothing acknowledged may be lost
-          (--cycles N --soft-cycles N --writers N --seed N --program PATH --expect-loss)
-  failover
-          kill -9, or stop, the node that leads under 16 writers, 100 times, three replicas; how long
-          writes rest, and nothing acknowledged may be lost
-          (--kills N --nodes N --writers N --seed N --program PATH)
-  registers
-          reads, writes and swaps on three nodes that are killed, stopped or cut off; porcupine (needs go)
-          says whether they can have happened. Cutting off needs the rights of root
-          (--nemesis kill|stop|partition|reconfigure|reconfigure-apart --keys N --operations N --nodes N --read-mode M --seed N
-          --program PATH --expect-violation)
-  index-build
-          indexes are built over 1,000,000 rows that are written to: how much longer writes take, and,
-          after 30 kill -9 in builds, that each index equals its function over the rows
-          (--rows N --kills N --kill-after MS --pairs N --ratio X --writers N --rate N --seed N --program PATH)
-  sim     whole clusters in one thread, by seed; docs/simulation.md
-          (--seeds N --from S --nodes N --seconds N --mutant NAME --all-mutants --twice --trace)
-";
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "The developers' tool of Rekindle")]
+struct Command {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check what a program can check of STYLE: layers, module circles, lengths, docstrings
+    Tidy,
+    /// Every test there is; the last line says how many passed and failed
+    Test {
+        /// Steps to run instead of all
+        steps: Vec<String>,
+    },
+    /// A suite of ReQL cases against a node; no area may pass fewer than it did
+    Conformance(conformance::Options),
+    /// Random queries against a node and a plain evaluator of its own; the first difference is made small and
+    /// shown (--help after it says more)
+    #[command(disable_help_flag = true)]
+    Differential(Words),
+    /// kill -9 under writers; nothing acknowledged may be lost
+    Crash(crash::Options),
+    /// kill -9, or stop, the node that leads under writers, three replicas; how long writes rest, and nothing
+    /// acknowledged may be lost
+    Failover(crash::failover::Options),
+    /// Reads, writes and swaps on nodes that are killed, stopped, cut off or given other shards; porcupine
+    /// (needs go) says whether they can have happened
+    Registers(registers::Options),
+    /// Indexes built under writes and kill -9 equal their functions over the rows; the slowest writes beside
+    /// a build and without
+    IndexBuild(index_build::Options),
+    /// A node of its own, the published workloads for a few seconds each, and a page
+    Report(report::Options),
+    /// Whole clusters in one thread, by seed: docs/simulation.md (--help after it says more)
+    #[command(disable_help_flag = true)]
+    Sim(Words),
+}
+
+/// Words for another program.
+#[derive(Args)]
+struct Words {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    words: Vec<String>,
+}
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let task = arguments.next();
-    let rest: Vec<String> = arguments.collect();
-    match task.as_deref() {
-        Some("tidy") => tidy::run(),
-        Some("conformance") => conformance::run(&rest),
-        Some("differential") => differential::run(&rest),
-        Some("crash") => crash::run(&rest),
-        Some("failover") => crash::failover::run(&rest),
-        Some("index-build") => index_build::run(&rest),
-        Some("registers") => registers::run(&rest),
-        Some("report") => report::run(&rest),
-        Some("sim") => sim::run(&rest),
-        Some("test") => test::run(&rest),
-        Some("help" | "--help" | "-h") => {
-            print!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Some(other) => {
-            eprint!("there is no task {other:?}\n\n{HELP}");
-            ExitCode::FAILURE
-        }
-        None => {
-            eprint!("{HELP}");
-            ExitCode::FAILURE
-        }
+    match Command::parse().task {
+        Task::Tidy => tidy::run(),
+        Task::Test { steps } => test::run(&steps),
+        Task::Conformance(options) => conformance::run(&options),
+        Task::Differential(Words { words }) => differential::run(&words),
+        Task::Crash(options) => crash::run(&options),
+        Task::Failover(options) => crash::failover::run(&options),
+        Task::Registers(options) => registers::run(&options),
+        Task::IndexBuild(options) => index_build::run(&options),
+        Task::Report(options) => report::run(&options),
+        Task::Sim(Words { words }) => sim::run(&words),
     }
 }

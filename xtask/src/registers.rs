@@ -9,58 +9,60 @@ mod history;
 mod nemesis;
 mod workers;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::cluster::Cluster;
 use crate::crash::client::Client;
 use crate::netns::Namespaces;
-use crate::node::default_program;
+use crate::trial::Trial;
 use nemesis::Nemesis;
 use workers::Job;
 
 /// How long a table may take to be whole when the faults are over.
 const HEALED_SECONDS: u64 = 60;
 
-struct Options {
-    program: PathBuf,
-    nemeses: Vec<Nemesis>,
-    job: Job,
-    nodes: usize,
-    seed: u64,
+/// How much is done, and what befalls the nodes.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// What befalls the nodes [default: each in turn; cutting off only where that is allowed]
+    #[arg(long, value_enum)]
+    nemesis: Option<Nemesis>,
+    /// Nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..))]
+    nodes: u16,
+    /// A history that cannot have happened is what is wanted
+    #[arg(long)]
     expect_violation: bool,
-    /// Whether one nemesis was asked for, which then has to be run.
-    is_named: bool,
+    #[command(flatten)]
+    job: Job,
+    #[command(flatten)]
+    trial: Trial,
 }
 
 /// Runs it under each nemesis; fails unless every history is linearizable, or with
 /// `--expect-violation` unless one is not.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let options = match Options::parse(arguments) {
-        Ok(options) => options,
-        Err(error) => {
-            eprintln!("registers: {error:#}");
-            return ExitCode::FAILURE;
-        }
-    };
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let nemeses = options.nemesis.map_or_else(|| Nemesis::value_variants().to_vec(), |only| vec![only]);
     let (mut failed, mut skipped) = (0, 0);
-    for nemesis in &options.nemeses {
+    for nemesis in &nemeses {
         if nemesis.needs_network()
-            && !options.is_named
+            && options.nemesis.is_none()
             && let Err(error) = Namespaces::create(1)
         {
             println!("registers: {} is not run: {error:#}", nemesis.name());
             skipped += 1;
             continue;
         }
-        match run_one(&options, *nemesis) {
+        match run_one(options, *nemesis) {
             Ok(linearizable) if linearizable != options.expect_violation => {}
             Ok(true) => {
                 println!("registers: stale reads were allowed and nobody noticed");
@@ -73,56 +75,22 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             }
         }
     }
-    println!("{} passed, {failed} failed, {skipped} skipped", options.nemeses.len() - failed - skipped);
+    println!("{} passed, {failed} failed, {skipped} skipped", nemeses.len() - failed - skipped);
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Options> {
-        let job = Job { keys: 500, operations: 100, groups: 20, read_mode: "majority".to_owned() };
-        let (nemeses, seed) = (Nemesis::ALL.to_vec(), rand::random());
-        let program = default_program();
-        let mut options =
-            Options { program, nemeses, job, nodes: 3, seed, expect_violation: false, is_named: false };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            if name == "--expect-violation" {
-                options.expect_violation = true;
-                continue;
-            }
-            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-            let number =
-                || value.parse::<u64>().with_context(|| format!("{name} needs a number, not {value:?}"));
-            match name.as_str() {
-                "--nemesis" => {
-                    options.nemeses = vec![Nemesis::parse(value)?];
-                    options.is_named = true;
-                }
-                "--keys" => options.job.keys = usize::try_from(number()?)?.max(1),
-                "--operations" => options.job.operations = usize::try_from(number()?)?.max(1),
-                "--read-mode" => options.job.read_mode.clone_from(value),
-                "--nodes" => options.nodes = usize::try_from(number()?)?.max(3),
-                "--seed" => options.seed = number()?,
-                "--program" => options.program = PathBuf::from(value),
-                other => bail!("there is no option {other}"),
-            }
-        }
-        options.job.groups = options.job.groups.min(options.job.keys);
-        Ok(options)
-    }
 }
 
 /// Whether what was seen under `nemesis` can have happened.
 fn run_one(options: &Options, nemesis: Nemesis) -> Result<bool> {
-    let Options { program, job, nodes, seed, .. } = options;
+    let Options { job, trial: Trial { program, seed }, .. } = options;
+    let nodes = usize::from(options.nodes);
     println!("registers: {}, seed {seed}, {nodes} nodes, reads with {}", nemesis.name(), job.read_mode);
     let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
     let flags = ["--no-http-admin"];
     let mut cluster = match nemesis.needs_network() {
-        true => Cluster::start_apart(program, folder.path(), *nodes, &flags)?,
-        false => Cluster::start(program, folder.path(), *nodes, &flags)?,
+        true => Cluster::start_apart(program, folder.path(), nodes, &flags)?,
+        false => Cluster::start(program, folder.path(), nodes, &flags)?,
     };
-    create_table(&cluster, *nodes)?;
+    create_table(&cluster, nodes)?;
     let mut random = StdRng::seed_from_u64(*seed);
     let work = workers::Work::new(cluster.drivers(), job);
     thread::scope(|scope| {

@@ -8,39 +8,28 @@ use anyhow::{Context, Result, bail};
 
 use crate::node::{Node, Ports, default_program};
 
-struct Options {
+/// How much is measured.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Length of each run
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
+    /// Documents
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..))]
     records: u64,
+    /// The page
+    #[arg(long, default_value = "report.html")]
     output: PathBuf,
 }
 
 /// Measures and writes the report; says where it is.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    match Options::parse(arguments).and_then(|options| measure(&options)) {
+pub(crate) fn run(options: &Options) -> ExitCode {
+    match measure(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("report: {error:#}");
             ExitCode::FAILURE
         }
-    }
-}
-
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Options> {
-        let mut options = Options { seconds: 10, records: 200_000, output: PathBuf::from("report.html") };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-            let number =
-                || value.parse::<u64>().with_context(|| format!("{name} needs a number, not {value:?}"));
-            match name.as_str() {
-                "--seconds" => options.seconds = number()?.max(1),
-                "--records" => options.records = number()?.max(1),
-                "--output" => options.output = PathBuf::from(value),
-                other => bail!("there is no option {other} (--seconds, --records, --output)"),
-            }
-        }
-        Ok(options)
     }
 }
 

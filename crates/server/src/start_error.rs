@@ -43,6 +43,16 @@ pub enum StartError {
         /// Why.
         cause: io::Error,
     },
+    /// A part of the data directory cannot be read.
+    #[error("the {what} {path} cannot be read: {cause}")]
+    Unreadable {
+        /// Which part.
+        what: &'static str,
+        /// The folder.
+        path: String,
+        /// Why.
+        cause: io::Error,
+    },
     /// Caches would take everything.
     #[error(
         "--memory-limit {limit_mb} leaves nothing for queries; with this cache it must be at least \

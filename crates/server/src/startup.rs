@@ -16,7 +16,7 @@ use io::memory::Budget;
 use io::real::{RealClock, RealFiles, RealRandom};
 use io::{Clock, Files, Random};
 use log::Log;
-use log::file::{Contents, FileLog, FileLogOptions};
+use log::file::{FileLog, FileLogOptions};
 use shard::Replicas;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
@@ -212,19 +212,20 @@ impl Machine {
     /// acknowledged would be gone without a word. The log is there before the identity, and the identity
     /// before any replica.
     fn check_whole(&self, dir: &Path) -> Result<(), StartError> {
-        let has_identity = Identity::load(&*self.files, dir)?.is_some();
-        let contents = Contents::of(&*self.files, &dir.join("log"));
-        let contents = contents.map_err(|cause| StartError::File {
-            what: "log in",
-            path: dir.display().to_string(),
-            cause,
-        })?;
-        let what = match (has_identity, contents) {
-            (true, Contents::Nothing) => "the folder `log`",
-            (false, Contents::Replicas) => "the file `identity.json`",
-            _ => return Ok(()),
+        let (files, path) = (&*self.files, dir.display().to_string());
+        let has_identity = Identity::load(files, dir)?.is_some();
+        let (is_whole, missing) = match has_identity {
+            true => (log::file::is_there(files, &dir.join("log")), "the folder `log`"),
+            false => {
+                let has_replicas = log::file::has_replicas(files, &dir.join("log"));
+                (has_replicas.map(|has_replicas| !has_replicas), "the file `identity.json`")
+            }
         };
-        Err(StartError::NotWhole { path: dir.display().to_string(), what })
+        match is_whole {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(StartError::NotWhole { path, what: missing }),
+            Err(cause) => Err(StartError::Unreadable { what: "log in", path, cause }),
+        }
     }
 
     /// Opens the engine and the log in `directory`.

@@ -3,7 +3,6 @@
 //! whether everything acknowledged is there in the end, whichever node is asked.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -18,7 +17,7 @@ use super::client::Client;
 use super::ledger::{Ledger, Page};
 use super::writers::write_one;
 use crate::cluster::Cluster;
-use crate::node::default_program;
+use crate::trial::Trial;
 
 /// A client gives up on a node that says nothing for so long, and tries another.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,21 +30,26 @@ const HANG_RATIO: u32 = 5;
 const BAR_P50: Duration = Duration::from_secs(3);
 const BAR_P99: Duration = Duration::from_secs(10);
 
-struct Options {
-    program: PathBuf,
+/// How often, and under what.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// How often the node that leads is killed or stopped
+    #[arg(long, default_value_t = 100)]
     kills: u32,
-    nodes: usize,
-    writers: usize,
-    seed: u64,
+    /// Nodes, three of which have replicas
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(3..))]
+    nodes: u16,
+    /// Writers
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    writers: u16,
+    #[command(flatten)]
+    trial: Trial,
 }
 
 /// Runs it; fails when anything acknowledged is lost or writes rest for too long.
-pub(crate) fn run(arguments: &[String]) -> ExitCode {
-    let result = Options::parse(arguments).and_then(|options| {
-        println!("failover: seed {}, {} writers, {} nodes", options.seed, options.writers, options.nodes);
-        storm(&options)
-    });
-    match result {
+pub(crate) fn run(options: &Options) -> ExitCode {
+    println!("failover: seed {}, {} writers, {} nodes", options.trial.seed, options.writers, options.nodes);
+    match storm(options) {
         Ok(true) => {
             println!("1 passed, 0 failed");
             ExitCode::SUCCESS
@@ -61,42 +65,21 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     }
 }
 
-impl Options {
-    fn parse(arguments: &[String]) -> Result<Options> {
-        let mut options =
-            Options { program: default_program(), kills: 100, nodes: 3, writers: 16, seed: rand::random() };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-            let number =
-                || value.parse::<u64>().with_context(|| format!("{name} needs a number, not {value:?}"));
-            match name.as_str() {
-                "--kills" => options.kills = u32::try_from(number()?)?,
-                "--nodes" => options.nodes = usize::try_from(number()?)?.max(3),
-                "--writers" => options.writers = usize::try_from(number()?)?.max(1),
-                "--seed" => options.seed = number()?,
-                "--program" => options.program = PathBuf::from(value),
-                other => bail!("there is no option {other}"),
-            }
-        }
-        Ok(options)
-    }
-}
-
 /// Whether nothing was lost and writes went on soon enough.
 fn storm(options: &Options) -> Result<bool> {
     let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
-    let mut random = StdRng::seed_from_u64(options.seed);
-    let mut cluster = Cluster::start(&options.program, folder.path(), options.nodes, super::FLAGS)?;
+    let mut random = StdRng::seed_from_u64(options.trial.seed);
+    let mut cluster =
+        Cluster::start(&options.trial.program, folder.path(), options.nodes.into(), super::FLAGS)?;
     let mut admin = connect(cluster.drivers()[0])?;
     succeed(&mut admin, "[1,[60,[[14,[\"test\"]],\"crash\"],{\"replicas\":3}]]")?;
-    let mut ledger = Ledger::new(options.writers);
+    let mut ledger = Ledger::new(options.writers.into());
     let mut pauses = Vec::new();
     let mut left = options.kills;
     while left > 0 {
         let kills = left.min(KILLS_PER_ROUND);
         left -= kills;
-        let round = Round::new(cluster.drivers(), options.writers);
+        let round = Round::new(cluster.drivers(), options.writers.into());
         thread::scope(|scope| {
             for (writer, page) in ledger.pages.iter_mut().enumerate() {
                 let (round, seed) = (&round, random.random());

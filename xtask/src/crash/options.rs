@@ -1,10 +1,6 @@
 //! What a crash run is asked to do.
 
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, bail};
-
-use crate::node::default_program;
+use crate::trial::Trial;
 
 /// What the writes of a phase wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,49 +25,29 @@ pub(super) struct Phase {
 }
 
 /// A whole run.
-pub(super) struct Options {
-    pub(super) program: PathBuf,
-    pub(super) phases: Vec<Phase>,
-    pub(super) writers: usize,
-    pub(super) seed: u64,
-    /// The program loses writes on purpose; the run succeeds when that is noticed.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Kills under writes with hard durability
+    #[arg(long, default_value_t = 200)]
+    cycles: u32,
+    /// The same with soft durability
+    #[arg(long, default_value_t = 50)]
+    soft_cycles: u32,
+    /// Writers
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) writers: u16,
+    /// The program loses writes on purpose; succeed when that is noticed
+    #[arg(long)]
     pub(super) expect_loss: bool,
+    #[command(flatten)]
+    pub(super) trial: Trial,
 }
 
 impl Options {
-    /// Reads `--cycles N --soft-cycles N --writers N --seed N --program PATH --expect-loss`.
-    pub(super) fn parse(arguments: &[String]) -> Result<Options> {
-        let (mut hard, mut soft) = (200, 50);
-        let mut options = Options {
-            program: default_program(),
-            phases: Vec::new(),
-            writers: 32,
-            seed: rand::random(),
-            expect_loss: false,
-        };
-        let mut arguments = arguments.iter();
-        while let Some(name) = arguments.next() {
-            if name == "--expect-loss" {
-                options.expect_loss = true;
-                continue;
-            }
-            let value = arguments.next().with_context(|| format!("{name} needs a value"))?;
-            let number =
-                || value.parse::<u64>().with_context(|| format!("{name} needs a number, not {value:?}"));
-            match name.as_str() {
-                "--cycles" => hard = u32::try_from(number()?)?,
-                "--soft-cycles" => soft = u32::try_from(number()?)?,
-                "--writers" => options.writers = usize::try_from(number()?)?.max(1),
-                "--seed" => options.seed = number()?,
-                "--program" => options.program = PathBuf::from(value),
-                other => bail!("there is no option {other}"),
-            }
-        }
-        for (durability, cycles) in [(Durability::Hard, hard), (Durability::Soft, soft)] {
-            if cycles > 0 {
-                options.phases.push(Phase { durability, cycles });
-            }
-        }
-        Ok(options)
+    /// The phases that are asked for.
+    pub(super) fn phases(&self) -> Vec<Phase> {
+        let phases = [(Durability::Hard, self.cycles), (Durability::Soft, self.soft_cycles)];
+        let asked_for = phases.into_iter().filter(|(_, cycles)| *cycles > 0);
+        asked_for.map(|(durability, cycles)| Phase { durability, cycles }).collect()
     }
 }

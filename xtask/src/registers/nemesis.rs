@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(50);
 const RECONFIGURE: Duration = Duration::from_secs(10);
 
 /// One kind of fault, again and again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Nemesis {
     /// `kill -9` of any node, and back.
     Kill,
@@ -34,9 +34,6 @@ pub(super) enum Nemesis {
 }
 
 impl Nemesis {
-    pub(super) const ALL: [Nemesis; 5] =
-        [Nemesis::Kill, Nemesis::Stop, Nemesis::Partition, Nemesis::Reconfigure, Nemesis::ReconfigureApart];
-
     pub(super) fn name(self) -> &'static str {
         match self {
             Nemesis::Kill => "kill",
@@ -44,15 +41,6 @@ impl Nemesis {
             Nemesis::Partition => "partition",
             Nemesis::Reconfigure => "reconfigure",
             Nemesis::ReconfigureApart => "reconfigure-apart",
-        }
-    }
-
-    pub(super) fn parse(name: &str) -> Result<Nemesis> {
-        match Nemesis::ALL.into_iter().find(|nemesis| nemesis.name() == name) {
-            Some(nemesis) => Ok(nemesis),
-            None => {
-                bail!("there is no nemesis {name}: kill, stop, partition, reconfigure, reconfigure-apart")
-            }
         }
     }
 

@@ -14,6 +14,8 @@ use crate::crash::client::Client;
 
 /// Clients that share a register.
 const GROUP: usize = 5;
+/// Groups at work at the same time.
+const GROUPS_MAX: usize = 20;
 /// A client gives up on an answer after so long; the operation stays open for ever.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the first answers of a new cluster may take.
@@ -24,17 +26,30 @@ const REST_MAX_MS: u64 = 200;
 const OP_FAILED: u64 = 4_100_000;
 
 /// How much there is to do.
+#[derive(clap::Args)]
 pub(super) struct Job {
-    pub(super) keys: usize,
-    /// On each register, by all of its group together.
-    pub(super) operations: usize,
-    pub(super) groups: usize,
+    /// Registers
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    keys: u32,
+    /// Operations on each register, by all of its group together
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    operations: u32,
+    /// How fresh reads must be
+    #[arg(long, default_value = "majority", value_parser = ["majority", "single", "outdated"])]
     pub(super) read_mode: String,
 }
 
 impl Job {
     pub(super) fn workers(&self) -> usize {
-        self.groups * GROUP
+        self.groups() * GROUP
+    }
+
+    fn groups(&self) -> usize {
+        self.keys().min(GROUPS_MAX)
+    }
+
+    fn keys(&self) -> usize {
+        self.keys as usize
     }
 }
 
@@ -71,9 +86,9 @@ impl<'a> Work<'a> {
     pub(super) fn run(&self, worker: usize, mut random: StdRng) {
         let mut client: Option<Client> = None;
         let mut server = random.random_range(0..self.drivers.len());
-        for key in (worker / GROUP..self.job.keys).step_by(self.job.groups) {
+        for key in (worker / GROUP..self.job.keys()).step_by(self.job.groups()) {
             let mut seen = 0;
-            for _ in 0..self.job.operations.div_ceil(GROUP) {
+            for _ in 0..(self.job.operations as usize).div_ceil(GROUP) {
                 if self.give_up.load(Ordering::Acquire) {
                     return;
                 }

@@ -12,5 +12,5 @@ mod simulation;
 mod store;
 
 pub use log::{FileLog, FileLogOptions};
-pub use recover::Contents;
+pub use recover::{has_replicas, is_there};
 pub use store::{FileStore, StoreOptions};

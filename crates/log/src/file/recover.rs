@@ -21,36 +21,32 @@ pub(super) struct Found {
     pub torn_at: Option<u64>,
 }
 
-/// What a folder holds of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Contents {
-    /// No segment.
-    Nothing,
-    /// A log that no replica was ever part of.
-    Fresh,
-    /// A log of replicas.
-    Replicas,
+/// Whether there is a log in `dir`, whatever is in it. Reads no segment.
+pub fn is_there(files: &dyn Files, dir: &Path) -> std::io::Result<bool> {
+    Ok(!segments(files, dir)?.is_empty())
 }
 
-impl Contents {
-    /// Looks into `dir`. Damage is left to [`super::FileLog::open`], which says where it is.
-    pub fn of(files: &dyn Files, dir: &Path) -> std::io::Result<Contents> {
-        let inside = match files.list(dir) {
-            Ok(inside) => inside,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let mut found = Contents::Nothing;
-        for path in inside.iter().filter(|path| segment_number(path).is_some()) {
-            let bytes = files.read(path)?;
-            let is_of_a_replica =
-                |(_, record): (usize, Record<&[u8]>)| matches!(record, Record::Member { .. });
-            if Scanner::new(&bytes).is_ok_and(|mut records| records.any(is_of_a_replica)) {
-                return Ok(Contents::Replicas);
-            }
-            found = Contents::Fresh;
+/// Whether the log in `dir` is of any replica. Reads it as far as the first one; damage is left to
+/// [`super::FileLog::open`], which says where it is.
+pub fn has_replicas(files: &dyn Files, dir: &Path) -> std::io::Result<bool> {
+    let is_of_one = |(_, record): (usize, Record<&[u8]>)| matches!(record, Record::Member { .. });
+    for path in segments(files, dir)? {
+        let bytes = files.read(&path)?;
+        if Scanner::new(&bytes).is_ok_and(|mut records| records.any(is_of_one)) {
+            return Ok(true);
         }
-        Ok(found)
+    }
+    Ok(false)
+}
+
+fn segments(files: &dyn Files, dir: &Path) -> std::io::Result<Vec<PathBuf>> {
+    match files.list(dir) {
+        Ok(mut inside) => {
+            inside.retain(|path| segment_number(path).is_some());
+            Ok(inside)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 

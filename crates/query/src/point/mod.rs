@@ -12,6 +12,7 @@ mod write;
 
 use std::sync::atomic::Ordering;
 
+use cluster::{Catalog, TableHandle};
 use datum::{Datum, PrimaryKey};
 use reql::wire::Query;
 use reql::{EvalError, Op, Term};
@@ -67,11 +68,22 @@ impl Session {
         Some(answer)
     }
 
+    /// The table of that name, if the user may read it, and how fresh the query wants its rows.
+    fn readable<'c>(
+        &self,
+        catalog: &'c Catalog,
+        options: Options<'_>,
+        name: TableName<'_>,
+    ) -> Option<(&'c TableHandle, ReadMode)> {
+        let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
+        let place = Place::Table(table.db.id, table.config.id);
+        access::check_user(catalog, &self.client.user, Need::Read, place).ok()?;
+        Some((table, name.mode.or(options.mode).unwrap_or(ReadMode::Single)))
+    }
+
     /// The rows under a few keys that are written out, all of them here.
     fn get_all(&self, query: &Query, args: &[Term]) -> Option<Vec<Datum>> {
-        let options = Options::of(query)?;
         let (table, keys) = args.split_first().filter(|(_, keys)| keys.len() <= KEYS_MAX)?;
-        let name = TableName::of(table)?;
         let key = |term: &Term| match term {
             Term::Datum(key) => PrimaryKey::encode(key).ok(),
             _ => None,
@@ -80,10 +92,7 @@ impl Session {
         // The order of the long way; a key named twice has its row twice.
         keys.sort_unstable();
         let catalog = self.service.node().catalog_guard();
-        let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
-        let place = Place::Table(table.db.id, table.config.id);
-        access::check_user(&catalog, &self.client.user, Need::Read, place).ok()?;
-        let mode = name.mode.or(options.mode).unwrap_or(ReadMode::Single);
+        let (table, mode) = self.readable(&catalog, Options::of(query)?, TableName::of(table)?)?;
         if mode == ReadMode::Majority {
             return None;
         }
@@ -104,17 +113,9 @@ impl Session {
 
     /// The number of rows of a table that is here as a whole, which is kept.
     fn count(&self, query: &Query, table: &Term) -> Option<Datum> {
-        let options = Options::of(query)?;
-        let name = TableName::of(table)?;
-        let mode = name.mode.or(options.mode).unwrap_or(ReadMode::Single);
-        if mode == ReadMode::Majority {
-            return None;
-        }
         let catalog = self.service.node().catalog_guard();
-        let table = catalog.table(name.db.or(options.db).unwrap_or("test"), name.name)?;
-        let place = Place::Table(table.db.id, table.config.id);
-        access::check_user(&catalog, &self.client.user, Need::Read, place).ok()?;
-        if table.shards().len() > KEYS_MAX {
+        let (table, mode) = self.readable(&catalog, Options::of(query)?, TableName::of(table)?)?;
+        if mode == ReadMode::Majority || table.shards().len() > KEYS_MAX {
             return None;
         }
         let mut count = 0;
@@ -126,14 +127,10 @@ impl Session {
     }
 
     fn get(&self, query: &Query) -> Option<PointAnswer> {
-        let options = Options::of(query)?;
         let row = Row::of(query.term.as_ref()?)?;
         let key = PrimaryKey::encode(row.key).ok()?;
         let catalog = self.service.node().catalog_guard();
-        let table = catalog.table(row.table.db.or(options.db).unwrap_or("test"), row.table.name)?;
-        let place = Place::Table(table.db.id, table.config.id);
-        access::check_user(&catalog, &self.client.user, Need::Read, place).ok()?;
-        let mode = row.table.mode.or(options.mode).unwrap_or(ReadMode::Single);
+        let (table, mode) = self.readable(&catalog, Options::of(query)?, row.table)?;
         match self.service.reader(table.shard(&key), mode)? {
             // To confirm who leads may take a while.
             Site::Near(_) if mode == ReadMode::Majority => None,

@@ -10,7 +10,6 @@ use shard::{Bounds, Side};
 use storage::Direction;
 
 use super::shape::{Options, TableName};
-use crate::access::{self, Need, Place};
 use crate::far::Site;
 use crate::limits::BatchLimits;
 use crate::order::primary_range;
@@ -33,16 +32,12 @@ struct Range<'a> {
 impl Session {
     /// The rows, if they are all here and are not more than one batch.
     pub(super) fn range(&self, query: &Query, limit: &Call) -> Option<Vec<Datum>> {
-        let options = Options::of(query)?;
         let Range { table, direction, bounds, indexes, most } = Range::of(limit)?;
-        let mode = table.mode.or(options.mode).unwrap_or(ReadMode::Single);
+        let catalog = self.service.node().catalog_guard();
+        let (table, mode) = self.readable(&catalog, Options::of(query)?, table)?;
         if mode == ReadMode::Majority {
             return None;
         }
-        let catalog = self.service.node().catalog_guard();
-        let table = catalog.table(table.db.or(options.db).unwrap_or("test"), table.name)?;
-        let place = Place::Table(table.db.id, table.config.id);
-        access::check_user(&catalog, &self.client.user, Need::Read, place).ok()?;
         if indexes.iter().any(|index| *index != &*table.config.primary_key) {
             return None;
         }
