@@ -10,6 +10,7 @@ mod differential;
 mod index_build;
 mod netns;
 mod node;
+mod process;
 mod registers;
 mod report;
 mod sim;

@@ -5,10 +5,17 @@ mod steps;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use count::Count;
 use steps::Step;
+
+use crate::process;
+
+/// A command that runs for longer has hung: the slowest takes a third of it, with everything to compile.
+const LIMIT: Duration = Duration::from_secs(35 * 60);
 
 /// Runs the steps named in `only`, or all of them.
 pub(crate) fn run(only: &[String]) -> ExitCode {
@@ -61,6 +68,9 @@ fn stream(words: &[String]) -> (bool, Count) {
             return (false, Count::default());
         }
     };
+    let (ended, has_ended) = channel();
+    let pid = child.id();
+    let watcher = thread::spawn(move || watch(pid, &has_ended));
     let mut count = Count::default();
     if let Some(output) = child.stdout.take() {
         for line in BufReader::new(output).lines().map_while(Result::ok) {
@@ -68,5 +78,19 @@ fn stream(words: &[String]) -> (bool, Count) {
             count.read(&line);
         }
     }
+    drop(ended);
+    if watcher.join().is_ok_and(|stopped| stopped) {
+        println!("   stopped: {} ran for more than {} minutes", words.join(" "), LIMIT.as_secs() / 60);
+    }
     (child.wait().is_ok_and(|status| status.success()), count)
+}
+
+/// Kills a command that runs for longer than [`LIMIT`], and tells whether it had to. The command has
+/// ended when the sender of `ended` is gone.
+fn watch(pid: u32, ended: &Receiver<()>) -> bool {
+    let too_long = ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
+    if too_long {
+        process::kill_tree(pid);
+    }
+    too_long
 }

@@ -3,7 +3,7 @@
 //! whether everything acknowledged is there in the end, whichever node is asked.
 
 use std::net::SocketAddr;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use super::client::Client;
 use super::ledger::{Ledger, Page};
 use super::writers::write_one;
 use crate::cluster::Cluster;
+use crate::process::signal;
 use crate::trial::Trial;
 
 /// A client gives up on a node that says nothing for so long, and tries another.
@@ -221,14 +222,6 @@ fn leader(admin: &mut Client) -> Result<usize> {
             None => bail!("nobody leads the table: {status}"),
         }
     }
-}
-
-fn signal(pid: u32, name: &str) -> Result<()> {
-    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status()?;
-    if !status.success() {
-        bail!("kill -{name} {pid}: {status}");
-    }
-    Ok(())
 }
 
 fn everything_is_there(cluster: &Cluster, ledger: &Ledger) -> Result<bool> {

@@ -1,6 +1,5 @@
 //! What befalls the nodes.
 
-use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use rand::rngs::StdRng;
 
 use crate::cluster::Cluster;
 use crate::crash::client::Client;
+use crate::process;
 
 /// How often to look whether the clients are done.
 const LOOK: Duration = Duration::from_millis(50);
@@ -141,9 +141,5 @@ fn rest(ms: u64, is_over: impl Fn() -> bool) {
 
 fn signal(cluster: &Cluster, nth: usize, name: &str) -> Result<()> {
     let Some(pid) = cluster.pid(nth) else { return Ok(()) };
-    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status()?;
-    match status.success() {
-        true => Ok(()),
-        false => bail!("kill -{name} {pid}: {status}"),
-    }
+    process::signal(pid, name)
 }

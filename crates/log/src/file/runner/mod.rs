@@ -4,6 +4,8 @@
 //! decides when an fsync ends.
 
 mod groups;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -339,8 +341,12 @@ impl<S: Store> Runner<S> {
     }
 
     /// How many hard proposals may arrive before this needs a turn. While an fsync is under way,
-    /// or company for the next is waited for, waking up for each of them is wasted.
+    /// or company for the next is waited for, waking up for each of them is wasted. A log that has
+    /// failed refuses each as it comes: nothing else would wake it.
     pub fn patience(&self) -> usize {
+        if self.failed.is_some() {
+            return 1;
+        }
         match self.sync_running {
             true => APPENDS_DURING_SYNC,
             false => (self.driver.company_missing() as usize).clamp(1, APPENDS_DURING_SYNC),
