@@ -1,19 +1,22 @@
-//! Rows that were read lately, verified and ready: a hit costs no engine lookup, no copy and no
-//! checksum.
+//! Rows that were read or written lately, verified and ready: a hit costs no engine lookup, no copy and
+//! no checksum.
 //!
 //! Never shows a row that the engine does not hold. A reader that misses may keep what it then
-//! reads only if no change came close meanwhile; a change takes rows out before the engine has it
+//! reads only if no change came close meanwhile; a change hides rows before the engine has it
 //! and bars readers again after ([`RowCache::begin_change`], [`RowCache::end_change`]).
+//!
+//! A row that is written is kept while there is room for it: it takes no other's place.
 
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datum::Object;
+use hashbrown::HashTable;
 use parking_lot::Mutex;
 
 /// Separate caches, so that threads seldom meet and an epoch seldom changes for nothing.
 const PARTS: usize = 128;
-/// What a kept row costs beside its bytes: its places in the map and the ring, and allocations.
+/// What a kept row costs beside its bytes: its places in the table and the ring, and allocations.
 const ROW_OVERHEAD_BYTES: usize = 160;
 /// A row larger than this share of a part would push out too many others.
 const ROW_SHARE_MAX: usize = 8;
@@ -22,6 +25,7 @@ const ROW_SHARE_MAX: usize = 8;
 pub(crate) struct RowCache {
     parts: Vec<Mutex<Part>>,
     part_bytes_max: AtomicUsize,
+    hash: RandomState,
 }
 
 /// What the row cache has done and holds.
@@ -47,12 +51,22 @@ pub(crate) enum Found {
 
 /// Leave to keep a row that is now read from the engine, void once a change comes close.
 pub(crate) struct Permit {
+    hash: u64,
     epoch: u64,
+}
+
+/// A change of a row that has begun; it must be ended.
+#[must_use]
+pub(crate) struct Changing {
+    part: usize,
+    // Where the new row will be, if it has a place.
+    place: Option<usize>,
 }
 
 #[derive(Default)]
 struct Part {
-    places: HashMap<Box<[u8]>, usize>,
+    // Places in the ring, by the hashes of their keys.
+    places: HashTable<usize>,
     // A clock: the hand goes round, and who was not used since it last came by goes.
     ring: Vec<Option<Kept>>,
     free: Vec<usize>,
@@ -67,17 +81,21 @@ struct Part {
 }
 
 struct Kept {
+    hash: u64,
     key: Box<[u8]>,
-    row: Object,
+    // None while it changes.
+    row: Option<Object>,
     bytes: usize,
     used: bool,
+    // How many changes of it have begun and not ended; it stays in its place until they have.
+    changing: u32,
 }
 
 impl RowCache {
     /// A cache of about `bytes_max` bytes. One of zero keeps nothing.
     pub(crate) fn new(bytes_max: usize) -> RowCache {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        RowCache { parts, part_bytes_max: AtomicUsize::new(bytes_max / PARTS) }
+        RowCache { parts, part_bytes_max: AtomicUsize::new(bytes_max / PARTS), hash: RandomState::new() }
     }
 
     /// From now on it is of about `bytes_max` bytes; rows go until it is.
@@ -95,48 +113,81 @@ impl RowCache {
 
     /// The row under `key`, if it is here.
     pub(crate) fn find(&self, key: &[u8]) -> Found {
-        let mut part = self.part(key).lock();
+        let hash = self.hash.hash_one(key);
+        let mut part = self.parts[part_of(hash)].lock();
         let part = &mut *part;
-        match part.places.get(key).and_then(|place| part.ring[*place].as_mut()) {
-            Some(kept) => {
-                kept.used = true;
+        let kept = part.place(hash, key).and_then(|place| part.ring[place].as_mut());
+        match kept.and_then(|kept| Some((kept.row.as_ref()?, &mut kept.used))) {
+            Some((row, used)) => {
+                *used = true;
                 part.hits += 1;
-                Found::Row(kept.row.clone())
+                Found::Row(row.clone())
             }
             None => {
                 part.misses += 1;
-                Found::Nothing(Permit { epoch: part.epoch })
+                Found::Nothing(Permit { hash, epoch: part.epoch })
             }
         }
     }
 
     /// Keeps `row`, which the engine held when `permit` was given or later.
     pub(crate) fn keep(&self, permit: &Permit, key: &[u8], row: &Object, row_bytes: usize) {
-        let mut part = self.part(key).lock();
-        if part.changing == 0 && part.epoch == permit.epoch {
-            part.insert(key, row.clone(), row_bytes, self.part_bytes_max());
+        let bytes_max = self.part_bytes_max();
+        let bytes = bytes_of(key, row_bytes);
+        let mut part = self.parts[part_of(permit.hash)].lock();
+        let is_true = part.changing == 0 && part.epoch == permit.epoch;
+        // Another reader may have kept it already.
+        if is_true && fits(bytes, bytes_max) && part.place(permit.hash, key).is_none() {
+            part.shrink_to(bytes_max.saturating_sub(bytes));
+            part.insert(permit.hash, key, Some(row.clone()), bytes);
         }
     }
 
-    /// The engine is about to change the row: whether it was here. It is not from now on, and nothing
-    /// is kept beside it until [`RowCache::end_change`] is called once for this call.
-    pub(crate) fn begin_change(&self, key: &[u8]) -> bool {
-        let mut part = self.part(key).lock();
+    /// The engine is about to change the row to one of `row_bytes`, or to delete it. It is hidden from
+    /// now on, and nothing is kept beside it until [`RowCache::end_change`] is called.
+    pub(crate) fn begin_change(&self, key: &[u8], row_bytes: Option<usize>) -> Changing {
+        let hash = self.hash.hash_one(key);
+        let mut part = self.parts[part_of(hash)].lock();
         part.epoch += 1;
         part.changing += 1;
-        part.remove(key)
+        let mut place = part.place(hash, key);
+        if let Some(kept) = place.and_then(|place| part.ring[place].as_mut()) {
+            kept.row = None;
+            kept.changing += 1;
+        } else if let Some(row_bytes) = row_bytes {
+            let (bytes, bytes_max) = (bytes_of(key, row_bytes), self.part_bytes_max());
+            if fits(bytes, bytes_max) && part.bytes + bytes <= bytes_max {
+                place = Some(part.insert(hash, key, None, bytes));
+            }
+        }
+        Changing { part: part_of(hash), place }
     }
 
-    /// The engine has changed the row. `row` is the new one, if it is to be kept.
-    pub(crate) fn end_change(&self, key: &[u8], row: Option<(Object, usize)>) {
-        let mut part = self.part(key).lock();
+    /// The engine has changed the row to what `row` gives with the number of its bytes, or deleted it, or
+    /// has failed. Of changes of one row that are under way together, the one that ends last must be
+    /// the one that the engine carried out last.
+    pub(crate) fn end_change(&self, changing: &Changing, row: impl FnOnce() -> Option<(Object, usize)>) {
+        // Before the lock, as it copies.
+        let row = changing.place.and_then(|_| row());
+        let mut part = self.parts[changing.part].lock();
+        let part = &mut *part;
         part.epoch += 1;
         part.changing -= 1;
-        match row {
-            Some((row, row_bytes)) => part.insert(key, row, row_bytes, self.part_bytes_max()),
-            None => {
-                part.remove(key);
+        let Some(place) = changing.place else { return };
+        let Some(kept) = part.ring[place].as_mut() else { return };
+        kept.changing -= 1;
+        if kept.changing > 0 {
+            return;
+        }
+        let bytes_max = self.part_bytes_max();
+        let row = row.map(|(row, row_bytes)| (row, bytes_of(&kept.key, row_bytes)));
+        match row.filter(|(_, bytes)| fits(*bytes, bytes_max)) {
+            Some((row, bytes)) => {
+                part.bytes = part.bytes - kept.bytes + bytes;
+                (kept.row, kept.bytes) = (Some(row), bytes);
+                part.shrink_to(bytes_max);
             }
+            None => part.remove(place),
         }
     }
 
@@ -155,22 +206,18 @@ impl RowCache {
     fn part_bytes_max(&self) -> usize {
         self.part_bytes_max.load(Ordering::Relaxed)
     }
-
-    fn part(&self, key: &[u8]) -> &Mutex<Part> {
-        &self.parts[part_of(key)]
-    }
 }
 
 impl Part {
-    fn insert(&mut self, key: &[u8], row: Object, row_bytes: usize, bytes_max: usize) {
-        let bytes = key.len() + row_bytes + ROW_OVERHEAD_BYTES;
-        self.remove(key);
-        if bytes > bytes_max / ROW_SHARE_MAX {
-            return;
-        }
-        self.shrink_to(bytes_max.saturating_sub(bytes));
-        let key: Box<[u8]> = key.into();
-        let kept = Some(Kept { key: key.clone(), row, bytes, used: false });
+    fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
+        let is_it = |place: &usize| self.ring[*place].as_ref().is_some_and(|kept| *kept.key == *key);
+        self.places.find(hash, is_it).copied()
+    }
+
+    /// Puts a row where there is none of its key; where that is.
+    fn insert(&mut self, hash: u64, key: &[u8], row: Option<Object>, bytes: usize) -> usize {
+        let changing = u32::from(row.is_none());
+        let kept = Some(Kept { hash, key: key.into(), row, bytes, used: false, changing });
         let place = match self.free.pop() {
             Some(place) => {
                 self.ring[place] = kept;
@@ -181,14 +228,20 @@ impl Part {
                 self.ring.len() - 1
             }
         };
-        self.places.insert(key, place);
+        let ring = &self.ring;
+        let hash_of = |place: &usize| ring[*place].as_ref().map_or(0, |kept| kept.hash);
+        self.places.insert_unique(hash, place, hash_of);
         self.bytes += bytes;
+        place
     }
 
-    /// Rows go until the others take `bytes_max` bytes at most.
+    /// Rows go until the others take `bytes_max` bytes at most, or only such are left as now change.
     fn shrink_to(&mut self, bytes_max: usize) {
-        while self.bytes > bytes_max && !self.places.is_empty() {
+        // The first round may do no more than mark everybody.
+        let mut turns = 2 * self.ring.len();
+        while self.bytes > bytes_max && turns > 0 {
             self.turn();
+            turns -= 1;
         }
     }
 
@@ -196,40 +249,34 @@ impl Part {
     fn turn(&mut self) {
         self.hand = (self.hand + 1) % self.ring.len();
         match &mut self.ring[self.hand] {
+            Some(kept) if kept.changing > 0 => {}
             Some(kept) if kept.used => kept.used = false,
-            Some(kept) => {
-                let key = std::mem::take(&mut kept.key);
-                self.places.remove(&key);
-                self.vacate(self.hand);
-            }
+            Some(_) => self.remove(self.hand),
             None => {}
         }
     }
 
-    fn remove(&mut self, key: &[u8]) -> bool {
-        let place = self.places.remove(key);
-        if let Some(place) = place {
-            self.vacate(place);
+    fn remove(&mut self, place: usize) {
+        let Some(kept) = self.ring[place].take() else { return };
+        if let Ok(found) = self.places.find_entry(kept.hash, |other| *other == place) {
+            found.remove();
         }
-        place.is_some()
-    }
-
-    fn vacate(&mut self, place: usize) {
-        if let Some(kept) = self.ring[place].take() {
-            self.bytes -= kept.bytes;
-            self.free.push(place);
-        }
+        self.bytes -= kept.bytes;
+        self.free.push(place);
     }
 }
 
-fn part_of(key: &[u8]) -> usize {
-    let mut hash = 0_u64;
-    for chunk in key.chunks(8) {
-        let mut bytes = [0; 8];
-        bytes[..chunk.len()].copy_from_slice(chunk);
-        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    }
+fn part_of(hash: u64) -> usize {
+    // The table uses the bits at either end.
     (hash >> 32) as usize % PARTS
+}
+
+fn bytes_of(key: &[u8], row_bytes: usize) -> usize {
+    key.len() + row_bytes + ROW_OVERHEAD_BYTES
+}
+
+fn fits(bytes: usize, part_bytes_max: usize) -> bool {
+    bytes <= part_bytes_max / ROW_SHARE_MAX
 }
 
 #[cfg(test)]
@@ -260,24 +307,84 @@ mod tests {
         let cache = RowCache::new(1 << 20);
         cache.keep(&permit(&cache, b"k"), b"k", &row(1.0), 20);
         assert_eq!(found(&cache, b"k"), Some(row(1.0)));
-        assert!(cache.begin_change(b"k"));
+        let changing = cache.begin_change(b"k", Some(20));
         assert_eq!(found(&cache, b"k"), None);
-        cache.end_change(b"k", Some((row(2.0), 20)));
+        cache.end_change(&changing, || Some((row(2.0), 20)));
         assert_eq!(found(&cache, b"k"), Some(row(2.0)));
-        assert!(!cache.begin_change(b"other"));
+        let changing = cache.begin_change(b"k", None);
+        cache.end_change(&changing, || None);
+        assert_eq!(found(&cache, b"k"), None);
+        assert_eq!((cache.stats().rows, cache.stats().bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_row_that_is_written_is_kept_where_there_is_room() {
+        let cache = RowCache::new(4 << 20);
+        let mut before = cache.stats();
+        for n in 0..50_000_u32 {
+            let changing = cache.begin_change(&n.to_be_bytes(), Some(1000));
+            assert_eq!(found(&cache, &n.to_be_bytes()), None);
+            cache.end_change(&changing, || Some((row(f64::from(n)), 1000)));
+            let after = cache.stats();
+            assert!(after.rows >= before.rows, "row {n} took the place of another");
+            before = after;
+        }
+        assert!(before.bytes <= 4 << 20 && before.bytes > 3 << 20, "{before:?}");
+        assert_eq!(found(&cache, &0_u32.to_be_bytes()), Some(row(0.0)));
+        assert_eq!(found(&cache, &49_999_u32.to_be_bytes()), None);
+    }
+
+    #[test]
+    fn of_changes_together_the_last_is_shown_and_none_before() {
+        let cache = RowCache::new(1 << 20);
+        let new = |n| move || Some((row(n), 20));
+        let (first, second) = (cache.begin_change(b"k", Some(20)), cache.begin_change(b"k", Some(20)));
+        cache.end_change(&first, new(1.0));
+        assert_eq!(found(&cache, b"k"), None, "the engine has the second already");
+        cache.end_change(&second, new(2.0));
+        assert_eq!(found(&cache, b"k"), Some(row(2.0)));
+
+        let (put, delete) = (cache.begin_change(b"k", Some(20)), cache.begin_change(b"k", None));
+        cache.end_change(&put, new(3.0));
+        cache.end_change(&delete, || None);
+        assert_eq!(found(&cache, b"k"), None);
+
+        let (delete, put) = (cache.begin_change(b"k", None), cache.begin_change(b"k", Some(20)));
+        cache.end_change(&delete, || None);
+        assert_eq!(found(&cache, b"k"), None);
+        cache.end_change(&put, new(4.0));
+        assert_eq!(found(&cache, b"k"), Some(row(4.0)));
+    }
+
+    #[test]
+    fn a_row_that_changes_keeps_its_place_while_others_go() {
+        let cache = RowCache::new(1 << 20);
+        let changing = cache.begin_change(b"k", Some(20));
+        cache.resize(0);
+        cache.resize(1 << 20);
+        for n in 0..10_000_u32 {
+            let other = cache.begin_change(&n.to_be_bytes(), Some(500));
+            cache.end_change(&other, || Some((row(0.0), 500)));
+        }
+        cache.end_change(&changing, || Some((row(1.0), 20)));
+        assert_eq!(found(&cache, b"k"), Some(row(1.0)));
+        // A change that failed leaves nothing.
+        let failed = cache.begin_change(b"k", Some(20));
+        cache.end_change(&failed, || None);
+        assert_eq!(found(&cache, b"k"), None);
     }
 
     #[test]
     fn what_was_read_before_a_change_is_not_kept_after() {
         let cache = RowCache::new(1 << 20);
         let before = permit(&cache, b"k");
-        cache.begin_change(b"k");
+        let changing = cache.begin_change(b"k", None);
         let during = permit(&cache, b"k");
         cache.keep(&before, b"k", &row(1.0), 20);
         // The old row, read while others may read the new one already.
         cache.keep(&during, b"k", &row(1.0), 20);
         assert_eq!(found(&cache, b"k"), None);
-        cache.end_change(b"k", None);
+        cache.end_change(&changing, || None);
         cache.keep(&during, b"k", &row(1.0), 20);
         assert_eq!(found(&cache, b"k"), None);
         cache.keep(&permit(&cache, b"k"), b"k", &row(2.0), 20);

@@ -1,6 +1,5 @@
 //! An engine with the rows of all tables of a node, and the rows among them that are at hand.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,26 +37,20 @@ impl Store {
 
     /// Carries out `changes` together, visible on return.
     pub fn write(&self, changes: Changes) -> Result<(), EngineError> {
-        // Rows that were at hand stay at hand, as the last change of the batch leaves them.
-        let mut changed: HashMap<Vec<u8>, (bool, Option<Bytes>)> = HashMap::new();
+        let mut rows = Vec::with_capacity(changes.batch.len());
         for change in changes.batch.changes() {
             let (key, value) = match change {
                 Change::Put { space: Space::Rows, key, value } => (key, Some(value)),
                 Change::Delete { space: Space::Rows, key } => (key, None),
                 _ => continue,
             };
-            match changed.get_mut(key) {
-                Some((_, last)) => *last = value.cloned(),
-                None => {
-                    let was_at_hand = self.rows.begin_change(key);
-                    changed.insert(key.to_vec(), (was_at_hand, value.cloned()));
-                }
-            }
+            rows.push((self.rows.begin_change(key, value.map(Bytes::len)), value.cloned()));
         }
         let written = self.engine.write(changes.batch);
-        for (key, (was_at_hand, value)) in changed {
-            let value = value.filter(|_| was_at_hand && written.is_ok());
-            self.rows.end_change(&key, value.and_then(|value| at_hand(&value)));
+        // In the order of the batch, as the last change of a row is the one that the engine shows.
+        for (changing, value) in rows {
+            let value = value.filter(|_| written.is_ok());
+            self.rows.end_change(&changing, || at_hand(&value?));
         }
         written
     }
