@@ -64,6 +64,40 @@ fn write_special(byte: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'\\', short]);
 }
 
+/// The bytes that the text `canonical` stands for, in which escapes are those that [`write_escaped`] makes.
+/// Other bytes give others, never a panic.
+#[inline]
+pub(crate) fn unescaped(canonical: &[u8]) -> impl Iterator<Item = u8> {
+    let mut bytes = canonical.iter().copied();
+    std::iter::from_fn(move || {
+        let byte = bytes.next()?;
+        if byte != b'\\' {
+            return Some(byte);
+        }
+        Some(match bytes.next()? {
+            b'b' => 0x08,
+            b't' => 0x09,
+            b'n' => 0x0a,
+            b'f' => 0x0c,
+            b'r' => 0x0d,
+            b'u' => {
+                let code = bytes.by_ref().take(4).map(|digit| char::from(digit).to_digit(16).unwrap_or(0));
+                code.fold(0, |code, digit| code << 4 | digit) as u8
+            }
+            same => same,
+        })
+    })
+}
+
+/// Whether `byte` may be part of an escape in canonical text. Where no byte of a text may, the text is
+/// found in canonical text exactly where it is in the text that stands for.
+#[must_use]
+pub fn may_be_escape(byte: u8) -> bool {
+    is_special(byte)
+        || byte.is_ascii_digit()
+        || matches!(byte, b'A'..=b'F' | b'b' | b'f' | b'n' | b'r' | b't' | b'u')
+}
+
 /// Why an escape could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EscapeFault {
@@ -142,6 +176,24 @@ mod tests {
         write_string("a\"\\/\u{8}\t\n\u{c}\r\u{0}\u{1f}\u{7f}é", &mut out);
         let expected = "\"a\\\"\\\\/\\b\\t\\n\\f\\r\\u0000\\u001F\u{7f}é\"";
         assert_eq!(String::from_utf8(out).expect("utf-8"), expected);
+    }
+
+    #[test]
+    fn what_is_escaped_is_unescaped() {
+        let text: String = (0..0x80).map(char::from).chain("é😀\\u0041".chars()).collect();
+        let mut out = Vec::new();
+        write_escaped(&text, &mut out);
+        assert!(out.len() > text.len());
+        assert_eq!(unescaped(&out).collect::<Vec<_>>(), text.as_bytes());
+        for escape in (0..0x80).map(|byte| char::from(byte).to_string()) {
+            out.clear();
+            write_escaped(&escape, &mut out);
+            assert!(out.len() == 1 || out.iter().copied().all(may_be_escape), "{escape:?}");
+        }
+        // Nothing that is cut off is waited for.
+        for cut in [&b"a\\"[..], b"a\\u", b"a\\u0"] {
+            assert!(unescaped(cut).count() <= 2);
+        }
     }
 
     #[test]

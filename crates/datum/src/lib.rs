@@ -38,6 +38,7 @@ mod value;
 
 pub use bytes::Bytes;
 pub use bytestring::ByteString as Text;
+pub use escape::may_be_escape;
 pub use json::JsonError;
 pub use key::{KeyBound, KeyError, KeyRange, PrimaryKey};
 pub use kind::Kind;

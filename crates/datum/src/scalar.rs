@@ -3,6 +3,7 @@
 
 use std::cmp::Ordering;
 
+use crate::escape::unescaped;
 use crate::number::read_number;
 use crate::order::cmp_numbers;
 use crate::{Datum, Kind};
@@ -18,17 +19,20 @@ pub enum Scalar<'a> {
     Number(f64),
     /// The UTF-8 bytes of a text.
     Text(&'a [u8]),
+    /// A text with escapes, as it stands in canonical JSON between its quotes.
+    Escaped(&'a [u8]),
 }
 
 impl<'a> Scalar<'a> {
-    /// The value that canonical JSON text is, unless it is of another kind or a text with escapes.
+    /// The value that canonical JSON text is, unless it is of another kind.
     #[must_use]
     #[inline]
     pub fn of_json(json: &'a [u8]) -> Option<Scalar<'a>> {
         match json {
-            [b'"', plain @ .., b'"'] => {
-                (memchr::memchr(b'\\', plain).is_none()).then_some(Scalar::Text(plain))
-            }
+            [b'"', text @ .., b'"'] => Some(match memchr::memchr(b'\\', text) {
+                None => Scalar::Text(text),
+                Some(_) => Scalar::Escaped(text),
+            }),
             [b'-' | b'0'..=b'9', ..] => number(json).map(Scalar::Number),
             b"true" => Some(Scalar::Bool(true)),
             b"false" => Some(Scalar::Bool(false)),
@@ -64,6 +68,9 @@ impl<'a> Scalar<'a> {
         match (self, other) {
             (Scalar::Number(a), Scalar::Number(b)) => cmp_numbers(a, b),
             (Scalar::Text(a), Scalar::Text(b)) => a.cmp(b),
+            (Scalar::Escaped(a), Scalar::Text(b)) => unescaped(a).cmp(b.iter().copied()),
+            (Scalar::Text(a), Scalar::Escaped(b)) => a.iter().copied().cmp(unescaped(b)),
+            (Scalar::Escaped(a), Scalar::Escaped(b)) => unescaped(a).cmp(unescaped(b)),
             (Scalar::Bool(a), Scalar::Bool(b)) => a.cmp(&b),
             (a, b) => a.kind().cmp(&b.kind()),
         }
@@ -74,7 +81,7 @@ impl<'a> Scalar<'a> {
             Scalar::Null => Kind::Null,
             Scalar::Bool(_) => Kind::Bool,
             Scalar::Number(_) => Kind::Number,
-            Scalar::Text(_) => Kind::String,
+            Scalar::Text(_) | Scalar::Escaped(_) => Kind::String,
         }
     }
 }
@@ -97,7 +104,7 @@ mod tests {
     use super::*;
     use crate::json;
 
-    const TEXTS: [&str; 16] = [
+    const TEXTS: [&str; 22] = [
         "null",
         "true",
         "false",
@@ -114,6 +121,12 @@ mod tests {
         r#""a""#,
         r#""ab""#,
         r#""é""#,
+        r#""a\n""#,
+        r#""a\nb""#,
+        r#""a\\""#,
+        r#""a\"b""#,
+        r#""\u0000""#,
+        r#""\u001F\tn""#,
     ];
 
     #[test]
@@ -131,7 +144,7 @@ mod tests {
 
     #[test]
     fn other_values_are_not_scalars() {
-        for text in ["[]", "{}", r#""a\n""#, "", "1x", "-", "\""] {
+        for text in ["[]", "{}", "", "1x", "-", "\""] {
             assert!(Scalar::of_json(text.as_bytes()).is_none(), "{text}");
         }
         assert!(Scalar::of_datum(&Datum::empty_array()).is_none());

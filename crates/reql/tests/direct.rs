@@ -54,7 +54,7 @@ fn pipeline(text: &str, env: &Env<'_>) -> Pipeline {
 }
 
 /// Values of every kind, most of them plain.
-const VALUES: [&str; 22] = [
+const VALUES: [&str; 27] = [
     "0",
     "1",
     "2",
@@ -77,6 +77,11 @@ const VALUES: [&str; 22] = [
     "{}",
     r#"{"$reql_type$":"TIME","epoch_time":1,"timezone":"+00:00"}"#,
     r#""x..y""#,
+    r#""b\"..\\b..\\n""#,
+    r#""\u0001.n.u0001""#,
+    r#""a\"""#,
+    r#""a\u001F""#,
+    r#""a#""#,
 ];
 
 fn row(chance: &SeededChance) -> Object {
@@ -134,7 +139,7 @@ fn shown(answer: Result<Value, EvalError>) -> String {
     }
 }
 
-const QUERIES: [&str; 39] = [
+const QUERIES: [&str; 45] = [
     "t.filter(x => x[\"n\"].gt(1)).count()",
     "t.filter(x => x[\"n\"].gt(1), default: true).count()",
     "t.filter(x => x[\"n\"].gt(1), default: r.error()).count()",
@@ -157,6 +162,12 @@ const QUERIES: [&str; 39] = [
     "t.map(x => x[\"s\"].split(\".\").count()).sum()",
     "t.map(x => x[\"s\"].split(\"..\").count()).sum()",
     "t.filter(x => x[\"s\"].split(\".\").count().gt(2)).count()",
+    "t.map(x => x[\"s\"].split(\"n\").count()).sum()",
+    "t.map(x => x[\"s\"].split(\"1.\").count()).sum()",
+    "t.filter(x => x[\"s\"].eq(\"a\\\"\")).count()",
+    "t.filter(x => x[\"s\"].lt(\"a!\")).count()",
+    "t.filter(x => x[\"s\"].ge(x[\"a\"])).count()",
+    "t.group(\"s\").count()",
     "t.map(x => x[\"n\"].default(0)).sum()",
     "t.map(x => x[\"n\"].default(0)).avg()",
     "t.map(x => x[\"n\"].default(0).add(1)).filter(n => n.gt(2)).count()",
@@ -196,6 +207,29 @@ fn rows_where_they_lie_and_rows_as_items_agree() {
             }
             let nested = text.contains("{a: {a") || text.contains("{}");
             assert!(counted > 0 || nested, "{text} was never done where the rows lie");
+        }
+    });
+}
+
+#[test]
+fn texts_with_escapes_are_looked_at_where_they_lie() {
+    let row = |text: &str| {
+        let row: Object = [("s".into(), Datum::from(text))].into_iter().collect();
+        datum::row::encode(&row)
+    };
+    let rows = [row("a.\"b\".c"), row("\u{1}\t.n\\"), row("a\"")];
+    with_env(|env| {
+        for (query, done_there) in [
+            ("t.map(x => x[\"s\"].split(\".\").count()).sum()", 3),
+            ("t.filter(x => x[\"s\"].eq(\"a\\\"\")).count()", 3),
+            ("t.filter(x => x[\"s\"].lt(\"a\")).count()", 3),
+            // An escape may look like the separator.
+            ("t.map(x => x[\"s\"].split(\"n\").count()).sum()", 0),
+        ] {
+            let pipeline = pipeline(query, env);
+            let (found, done) = in_place(&pipeline, &rows, env).expect("a plain pipeline");
+            assert_eq!(found, as_items(&pipeline, &rows, env), "{query}");
+            assert_eq!(done, done_there, "{query}");
         }
     });
 }

@@ -40,8 +40,16 @@ pub(super) enum Expr {
     Not(Box<Expr>),
     Arithmetic(fn(f64, f64) -> f64, Box<[Expr; 2]>),
     Default(Box<[Expr; 2]>),
-    /// How many pieces a text has between separators, at most so many.
-    Pieces(Box<Expr>, Text, usize),
+    Pieces(Box<Expr>, Pieces),
+}
+
+/// How many pieces a text has between separators.
+pub(super) struct Pieces {
+    separator: Text,
+    /// More are an error.
+    most: usize,
+    /// Whether the separator may be part of an escape, so that it cannot be looked for in escaped text.
+    may_be_escape: bool,
 }
 
 impl Expr {
@@ -119,12 +127,20 @@ impl Expr {
                     decided => decided,
                 }
             }
-            Expr::Pieces(text, separator, most) => {
-                let Scalar::Text(text) = text.eval(item)? else { return Err(Stop::NotPlain) };
-                let count = 1 + occurrences(text, separator.as_bytes());
-                if count <= *most { Ok(Scalar::Number(count as f64)) } else { Err(Stop::NotPlain) }
-            }
+            Expr::Pieces(text, pieces) => pieces.count(text.eval(item)?).ok_or(Stop::NotPlain),
         }
+    }
+}
+
+impl Pieces {
+    fn count<'a>(&self, text: Scalar<'a>) -> Option<Scalar<'a>> {
+        let text = match text {
+            Scalar::Text(text) => text,
+            Scalar::Escaped(text) if !self.may_be_escape => text,
+            _ => return None,
+        };
+        let count = 1 + occurrences(text, self.separator.as_bytes());
+        (count <= self.most).then_some(Scalar::Number(count as f64))
     }
 }
 
@@ -205,7 +221,9 @@ impl Maker<'_> {
         match split.args.as_slice() {
             [text, Term::Datum(Datum::String(separator))] if !separator.is_empty() => {
                 let text = Box::new(self.term(text, depth)?);
-                Some(Expr::Pieces(text, separator.clone(), self.env.array_limit))
+                let may_be_escape = separator.bytes().any(datum::may_be_escape);
+                let (separator, most) = (separator.clone(), self.env.array_limit);
+                Some(Expr::Pieces(text, Pieces { separator, most, may_be_escape }))
             }
             _ => None,
         }

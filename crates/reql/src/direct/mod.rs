@@ -1,8 +1,8 @@
 //! Pipelines that look into rows where they lie: what simple filters, maps, groups and sums ask of a
 //! row is found in its stored bytes, without a datum, a copy or a count of references.
 //!
-//! A [`Direct`] knows only the plain cases. Of a row that is not one of them (a text with escapes, a
-//! nested value, anything that would be an error) it says so before it has changed anything, and the
+//! A [`Direct`] knows only the plain cases. Of a row that is not one of them (a nested
+//! value, anything that would be an error) it says so before it has changed anything, and the
 //! row takes the way of all items, which decides what is right.
 
 mod expr;
