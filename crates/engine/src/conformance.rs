@@ -16,6 +16,7 @@ use crate::{Batch, Direction, Engine, Snapshot, Space, Span};
 /// When the engine breaks its contract; the message names the rule and the seed.
 pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
     a_written_value_is_read(&*open());
+    many_are_read_as_one_after_the_other(&*open());
     a_batch_happens_in_its_order(&*open());
     spaces_do_not_mix(&*open());
     a_deleted_range_is_gone_and_no_more(&*open());
@@ -76,6 +77,28 @@ fn a_written_value_is_read(engine: &dyn Engine) {
     engine.flush().expect("a flush succeeds");
     engine.flush().expect("a flush of nothing succeeds");
     assert_eq!(get(engine, Space::Rows, b"a").as_deref(), Some(&b""[..]));
+}
+
+fn many_are_read_as_one_after_the_other(engine: &dyn Engine) {
+    let name = |n: u32| format!("key{n:04}").into_bytes();
+    for n in (0..400).step_by(2) {
+        put(engine, Space::Rows, &name(n), &name(n).repeat(n as usize % 50));
+        if n == 200 {
+            engine.flush().expect("a flush succeeds");
+        }
+    }
+    let asked: Vec<Vec<u8>> = (0..400).step_by(7).map(name).collect();
+    let mut backward = asked.clone();
+    backward.reverse();
+    let twice = vec![name(4), name(4), name(5), name(5), name(300), name(300)];
+    for asked in [asked, backward, twice, Vec::new()] {
+        let keys: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
+        let found = engine.get_many(Space::Rows, &keys).expect("the read succeeds");
+        let one_by_one: Vec<Option<Bytes>> = keys.iter().map(|key| get(engine, Space::Rows, key)).collect();
+        assert_eq!(found, one_by_one);
+    }
+    let elsewhere = engine.get_many(Space::Index, &[&name(2)]).expect("the read succeeds");
+    assert_eq!(elsewhere, [None]);
 }
 
 fn a_batch_happens_in_its_order(engine: &dyn Engine) {

@@ -13,6 +13,13 @@ pub trait Engine: Send + Sync {
     /// The newest written value under `key`. One point lookup; the bytes are the caller's own.
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError>;
 
+    /// The newest written values under `keys`, in their order, each as [`Engine::get`] would answer it
+    /// at some moment of the call. Cheaper than asking for one after the other, most of all when the keys
+    /// ascend.
+    fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
+        keys.iter().map(|key| self.get(space, key)).collect()
+    }
+
     /// One consistent view of all spaces: every batch written so far, nothing later.
     ///
     /// Cheap (about a microsecond). A view held for long keeps overwritten values alive.

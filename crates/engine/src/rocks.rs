@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rocksdb::{
-    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, FlushOptions, ReadOptions, WriteBatch, WriteOptions,
+    Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBPinnableSlice, FlushOptions, ReadOptions, WriteBatch,
+    WriteOptions,
 };
 
 use self::view::RocksSnapshot;
@@ -50,6 +51,14 @@ impl Engine for RocksEngine {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
         let found = self.db.get_pinned_cf_opt(column(&self.db, space), key, &self.read)?;
         Ok(found.map(|value| Bytes::copy_from_slice(&value)))
+    }
+
+    fn get_many(&self, space: Space, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, EngineError> {
+        let ascending = keys.is_sorted();
+        let column = column(&self.db, space);
+        let found = self.db.batched_multi_get_cf_opt(column, keys.iter().copied(), ascending, &self.read);
+        let copied = |value: DBPinnableSlice<'_>| Bytes::copy_from_slice(&value);
+        found.into_iter().map(|value| Ok(value?.map(copied))).collect()
     }
 
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use datum::{Object, row};
 use engine::{Change, Engine, EngineError, Space};
 
-use crate::layout::claim;
+use crate::layout::{RowKey, claim};
 use crate::row_cache::{Found, RowCache, RowCacheStats};
 use crate::{Changes, FormatError};
 
@@ -78,6 +78,42 @@ impl Store {
         let Some((row, row_bytes)) = read()? else { return Ok(None) };
         self.rows.keep(&permit, key, &row, row_bytes);
         Ok(Some(row))
+    }
+
+    /// The rows at the engine's keys `keys`: from the cache, and those that are not there by `read`, which
+    /// gets their places among `keys` and gives them, in that order, with the numbers of their bytes.
+    pub(crate) fn rows<E>(
+        &self,
+        keys: &[RowKey],
+        read: impl FnOnce(&[usize]) -> Result<Vec<Option<(Object, usize)>>, E>,
+    ) -> Result<Vec<Option<Object>>, E> {
+        let mut rows = vec![None; keys.len()];
+        let (mut missing, mut permits) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
+        for (i, key) in keys.iter().enumerate() {
+            let permit = match self.rows.is_off() {
+                true => None,
+                false => match self.rows.find(key.as_bytes()) {
+                    Found::Row(row) => {
+                        rows[i] = Some(row);
+                        continue;
+                    }
+                    Found::Nothing(permit) => Some(permit),
+                },
+            };
+            missing.push(i);
+            permits.push(permit);
+        }
+        if missing.is_empty() {
+            return Ok(rows);
+        }
+        for ((i, permit), found) in missing.iter().zip(permits).zip(read(&missing)?) {
+            let Some((row, row_bytes)) = found else { continue };
+            if let Some(permit) = permit {
+                self.rows.keep(&permit, keys[*i].as_bytes(), &row, row_bytes);
+            }
+            rows[*i] = Some(row);
+        }
+        Ok(rows)
     }
 }
 

@@ -97,9 +97,10 @@ impl Session {
             return None;
         }
         let (mut rows, mut bytes) = (Vec::with_capacity(keys.len()), 0);
-        for key in &keys {
-            let Site::Near(shard) = self.service.reader(table.shard(key), mode)? else { return None };
-            if let Some(row) = shard.get(key).ok()? {
+        for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
+            let Some(first) = keys.first() else { continue };
+            let Site::Near(shard) = self.service.reader(table.shard(first), mode)? else { return None };
+            for row in shard.get_many(keys).ok()?.into_iter().flatten() {
                 let row = Datum::Object(row);
                 bytes += row.json_size();
                 rows.push(row);
