@@ -69,6 +69,12 @@ pub trait Scan: Send {
     #[allow(clippy::should_implement_trait, reason = "the pair borrows the scan")]
     fn next(&mut self) -> Result<Option<Pair<'_>>, EngineError>;
 
+    /// Whether values come with the engine's word that they are what was written: it verifies a checksum
+    /// of its own of all that it reads from the disk.
+    fn is_verified(&self) -> bool {
+        false
+    }
+
     /// Goes on with the pairs of `span`, which lies inside the one the scan was made for, from its
     /// first pair in the scan's direction. Cheaper than another scan.
     fn restart(&mut self, span: Span<'_>);

@@ -21,11 +21,12 @@ fn the_memory_engine_keeps_the_contract() {
 
 #[cfg(feature = "rocks")]
 mod rocks {
+    use std::ops::Bound;
     use std::path::Path;
 
     use bytes::Bytes;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
-    use rekindle_engine::{Batch, Engine, EngineError, Space};
+    use rekindle_engine::{Batch, Direction, Engine, EngineError, Space};
 
     use super::*;
 
@@ -124,6 +125,18 @@ mod rocks {
             })
             .count();
         assert!((1..40).contains(&damaged), "{damaged} rows of one damaged block");
+        // A scan says that it is verified: it must come to the damage, and show nothing wrong before.
+        let whole = (Bound::Unbounded, Bound::Unbounded);
+        let mut scan = engine.snapshot().unwrap().scan(Space::Rows, whole, Direction::Ascending);
+        assert!(scan.is_verified());
+        let failed = loop {
+            match scan.next() {
+                Ok(Some((_, value))) => assert_eq!(value, [7; 500]),
+                Ok(None) => panic!("the scan went over the damage"),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(failed, EngineError::Corrupt { .. }), "{failed}");
     }
 
     #[test]

@@ -77,7 +77,8 @@ impl RowScan {
         batch.row(self.given - 1).map(Some)
     }
 
-    /// The next row where it lies, its checksum verified, or `None` at the end.
+    /// The next row where it lies, or `None` at the end. Its checksum is verified, unless the engine answers
+    /// for its bytes: of a row that is looked into, the rest need not be read.
     ///
     /// Not to be called after the others, which read ahead; they may be after it.
     pub fn next_view(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
@@ -85,12 +86,14 @@ impl RowScan {
             return Ok(None);
         }
         self.rows_left -= 1;
+        let is_verified = self.scan.is_verified();
         let Some((key, row)) = self.scan.next()? else { return Ok(None) };
         let corrupt = |cause| {
             let key = PrimaryKey(Bytes::copy_from_slice(&key[TableId::BYTES..]));
             ReadError::Corrupt { table: self.table, key, cause }
         };
-        RowView::new(row).map(Some).map_err(corrupt)
+        let view = if is_verified { RowView::of_verified(row) } else { RowView::new(row) };
+        view.map(Some).map_err(corrupt)
     }
 
     /// Room for the rows that are still wanted, if that is known, and never more than a block.
