@@ -34,6 +34,9 @@ pub struct ReqlArgs {
     /// Times a query about all rows is asked
     #[arg(long, default_value_t = 5, value_parser = at_least_one::<u64>)]
     scans: u64,
+    /// Only the shapes whose names contain this
+    #[arg(long, default_value = "")]
+    only: String,
     /// Seed of what is asked for
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -135,7 +138,7 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     prepare(&mut admin, args.rows)?;
     println!("{:<44} {:>12} {:>8} {:>12}", "shape", "server CPU", "bar", "elapsed");
     let mut held = true;
-    for shape in &SHAPES {
+    for shape in SHAPES.iter().filter(|shape| shape.name.contains(&args.only)) {
         let times = if shape.per == Per::Row { args.scans } else { args.times };
         // Once without looking, so that nothing is done for the first time.
         admin.ask(&(shape.ask)(&mut chance, args.rows)).context(shape.name)?;
