@@ -81,6 +81,9 @@ impl Accounts for Shared {
 /// Bytes a worker reads at once from a connection that sends small queries.
 const READ_BYTES: usize = 64 << 10;
 
+/// An answer buffer up to this is kept: that of a stream's batch of ordinary rows.
+const WRITE_BYTES_KEPT: usize = 256 << 10;
+
 /// What the connections of one worker share. Never leaves its thread.
 pub struct WorkerState {
     /// The node.
@@ -178,7 +181,7 @@ impl WorkerState {
 
     /// Keeps an answer buffer for the next connection, unless it has grown large.
     pub fn return_write_buffer(&self, mut buffer: Vec<u8>) {
-        if buffer.capacity() <= READ_BYTES {
+        if buffer.capacity() <= WRITE_BYTES_KEPT {
             buffer.clear();
             self.write_buffer.set(buffer);
         }

@@ -7,10 +7,11 @@
 //!
 //! A row that is written is kept while there is room for it: it takes no other's place.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datum::Object;
+use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use parking_lot::Mutex;
 
@@ -95,7 +96,7 @@ impl RowCache {
     /// A cache of about `bytes_max` bytes. One of zero keeps nothing.
     pub(crate) fn new(bytes_max: usize) -> RowCache {
         let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        RowCache { parts, part_bytes_max: AtomicUsize::new(bytes_max / PARTS), hash: RandomState::new() }
+        RowCache { parts, part_bytes_max: AtomicUsize::new(bytes_max / PARTS), hash: RandomState::default() }
     }
 
     /// From now on it is of about `bytes_max` bytes; rows go until it is.

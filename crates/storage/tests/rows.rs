@@ -197,7 +197,9 @@ fn a_damaged_row_is_named() {
 
 #[test]
 fn many_rows_are_read_as_one_after_the_other() {
-    let (store, table) = filled(40, 3);
+    let (store, _) = filled(40, 3);
+    let store = Store::open(Arc::clone(store.engine()), 1 << 20).unwrap();
+    let table = Table::new(Arc::clone(&store), table_id(2));
     // Some are at hand, some are not, some are named twice, some are not there.
     for n in [3, 4, 30] {
         table.get(&key(f64::from(n))).unwrap();

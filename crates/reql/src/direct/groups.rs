@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use datum::{Datum, json};
+use foldhash::fast::RandomState;
 
 use super::expr::Item;
 use super::fold::Fold;
@@ -20,7 +21,7 @@ pub(super) struct Groups {
     /// The fields that make the key, and where they were among those of the last row.
     parts: Vec<(datum::Text, usize)>,
     terminal: Terminal,
-    known: HashMap<Box<[u8]>, Partial>,
+    known: HashMap<Box<[u8]>, Partial, RandomState>,
     /// A key of several parts is put together here.
     key: Vec<u8>,
 }
@@ -35,7 +36,7 @@ impl Groups {
         (!by.multi && !parts.is_empty()).then(|| Groups {
             parts,
             terminal: terminal.clone(),
-            known: HashMap::new(),
+            known: HashMap::default(),
             key: Vec::new(),
         })
     }
