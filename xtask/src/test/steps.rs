@@ -34,9 +34,14 @@ pub(super) fn all() -> Vec<Step> {
         ),
         conformance(),
         step(
+            "differential",
+            "a minute of random queries against a plain evaluator",
+            [xtask("differential --seed 1 --queries 40000 --seconds 60")],
+        ),
+        step(
             "fuzz",
-            "a minute of each fuzz target",
-            [cargo("run --release --quiet --package rekindle-fuzz -- all --seconds 60")],
+            "a minute of each fuzz target, as many at once as there are processors",
+            [cargo("run --release --quiet --workspace --bin rekindle-fuzz -- all --seconds 60")],
         ),
         step(
             "crash",
