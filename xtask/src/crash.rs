@@ -4,10 +4,12 @@
 //! of what was acknowledged, lets the writers run, and kills the process. One cycle in five
 //! also kills it while it is still starting.
 
+pub(crate) mod alike;
 pub(crate) mod client;
 pub(crate) mod failover;
 mod ledger;
 mod options;
+pub(crate) mod reshard;
 mod writers;
 
 use std::process::ExitCode;
@@ -108,6 +110,12 @@ fn last_check(
     let verdict = ledger.check(&mut Client::connect(port)?)?;
     node.kill()?;
     Ok(verdict)
+}
+
+/// The value at `share` of ascending values, rounded up.
+fn quantile(sorted: &[Duration], share: f64) -> Duration {
+    let nth = (sorted.len() as f64 * share).ceil() as usize;
+    sorted.get(nth.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 fn create_table(client: &mut Client, durability: Durability) -> Result<()> {

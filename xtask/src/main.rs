@@ -49,6 +49,9 @@ enum Task {
     /// kill -9, or stop, the node that leads under writers, three replicas; how long writes rest, and nothing
     /// acknowledged may be lost
     Failover(crash::failover::Options),
+    /// A table is split, merged, moved, given other replicas and rebalanced under writers and readers; no
+    /// client may see an error, and writes may not rest for long
+    Reshard(crash::reshard::Options),
     /// Reads, writes and swaps on nodes that are killed, stopped, cut off or given other shards; porcupine
     /// (needs go) says whether they can have happened
     Registers(registers::Options),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Differential(Words { words }) => differential::run(&words),
         Task::Crash(options) => crash::run(&options),
         Task::Failover(options) => crash::failover::run(&options),
+        Task::Reshard(options) => crash::reshard::run(&options),
         Task::Registers(options) => registers::run(&options),
         Task::IndexBuild(options) => index_build::run(&options),
         Task::Report(options) => report::run(&options),

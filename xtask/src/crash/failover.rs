@@ -15,7 +15,8 @@ use rand::{Rng, SeedableRng};
 
 use super::client::Client;
 use super::ledger::{Ledger, Page};
-use super::writers::write_one;
+use super::quantile;
+use super::writers::{Answered, write_one};
 use crate::cluster::Cluster;
 use crate::process::signal;
 use crate::trial::Trial;
@@ -166,15 +167,15 @@ fn write_on(writer: usize, page: &mut Page, round: &Round, mut random: StdRng) {
         };
         while !round.over.load(Ordering::Acquire) {
             let failover = round.failover.load(Ordering::Acquire);
-            let (number, acknowledged) = write_one(writer, page, &mut client, &mut random);
-            match acknowledged {
-                Ok(true) if told < failover => {
+            let (number, answered) = write_one(writer, page, &mut client, &mut random);
+            match answered {
+                Ok(Answered::Acknowledged) if told < failover => {
                     told = failover;
                     round.resume(failover);
                 }
-                Ok(true) => {}
+                Ok(Answered::Acknowledged) => {}
                 // It may still come to pass, even after later ones: nothing later may depend on it.
-                Ok(false) => page.documents[number].retired = true,
+                Ok(Answered::Otherwise(_)) => page.documents[number].retired = true,
                 Err(_) => {
                     page.documents[number].retired = true;
                     break;
@@ -248,12 +249,6 @@ fn say_pauses(pauses: &mut [Duration], ledger: &Ledger) {
         ledger.acknowledged(),
         ledger.documents(),
     );
-}
-
-/// The value at `share` of ascending values, rounded up.
-fn quantile(sorted: &[Duration], share: f64) -> Duration {
-    let nth = (sorted.len() as f64 * share).ceil() as usize;
-    sorted.get(nth.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 fn connect(driver: SocketAddr) -> Result<Client> {

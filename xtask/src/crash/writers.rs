@@ -5,6 +5,7 @@ use std::thread;
 use anyhow::Result;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use serde_json::Value;
 
 use super::client::Client;
 use super::ledger::{Known, Ledger, Page, document_key, filler};
@@ -35,14 +36,21 @@ fn write(writer: usize, page: &mut Page, mut client: Client, mut random: StdRng)
     while write_one(writer, page, &mut client, &mut random).1.is_ok() {}
 }
 
-/// One write of one document of this writer: its number, and whether it was acknowledged. Fails with
-/// the connection.
+/// What a write was answered with.
+pub(super) enum Answered {
+    Acknowledged,
+    /// An error, or a row that was not written.
+    Otherwise(Value),
+}
+
+/// One write of one document of this writer: its number, and what was answered. Fails with the
+/// connection.
 pub(super) fn write_one(
     writer: usize,
     page: &mut Page,
     client: &mut Client,
     random: &mut StdRng,
-) -> (usize, Result<bool>) {
+) -> (usize, Result<Answered>) {
     let fresh = page.documents.len() < DOCUMENTS_PER_WRITER_MAX && random.random_ratio(1, 3);
     let older = (!fresh && !page.documents.is_empty()).then(|| random.random_range(0..page.documents.len()));
     let number = older.filter(|number| !page.documents[*number].retired).unwrap_or_else(|| {
@@ -55,15 +63,18 @@ pub(super) fn write_one(
     known.attempted += 1;
     let query = write_query(&key, known.attempted, before == 0);
     // An answer that is no success is not an acknowledgement; the version stays open.
-    let is_acknowledged = client.ask(&query).map(|answer| {
+    let answered = client.ask(&query).map(|answer| {
         let done = &answer["r"][0];
-        done["inserted"] == 1 || done["replaced"] == 1
+        match done["inserted"] == 1 || done["replaced"] == 1 {
+            true => Answered::Acknowledged,
+            false => Answered::Otherwise(answer),
+        }
     });
-    if matches!(is_acknowledged, Ok(true)) {
+    if matches!(answered, Ok(Answered::Acknowledged)) {
         known.acknowledged = known.attempted;
         page.acknowledged += 1;
     }
-    (number, is_acknowledged)
+    (number, answered)
 }
 
 /// An insert of a new document; otherwise half of the work is a replacing insert, and an

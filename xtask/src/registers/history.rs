@@ -59,6 +59,11 @@ impl History {
         self.operations.lock().push(operation);
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.operations.lock().len()
+    }
+
     /// One line of JSON for each operation.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         let file = File::create(path).with_context(|| format!("writing {}", path.display()))?;

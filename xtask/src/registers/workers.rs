@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use anyhow::{Result, bail};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::Value;
@@ -105,6 +106,23 @@ impl<'a> Work<'a> {
             }
         }
         self.at_work.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// What every node says of every register, once all is over: a write that was acknowledged and is gone
+    /// cannot have happened together with that.
+    pub(super) fn read_all(&self) -> Result<()> {
+        for driver in &self.drivers {
+            let mut client = Client::connect_for(*driver, PATIENCE_AT_START)?;
+            for key in 0..self.job.keys() {
+                let told = self.history.len();
+                // Nobody else asks meanwhile: it may be any client.
+                let answered = self.operate(0, key, Asked::Read, &mut client, &mut 0);
+                if !answered || self.history.len() == told {
+                    bail!("{driver} does not tell register {key}");
+                }
+            }
+        }
+        Ok(())
     }
 
     fn choose(&self, seen: i64, random: &mut StdRng) -> Asked {

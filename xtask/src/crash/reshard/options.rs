@@ -1,0 +1,34 @@
+//! What a run is asked to do.
+
+use crate::trial::Trial;
+
+/// How many changes, under what, and what is too much.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// For how long changes are made
+    #[arg(long, default_value_t = 10.0)]
+    pub(super) minutes: f64,
+    /// Seconds from the beginning of one change to that of the next
+    #[arg(long, default_value_t = 5.0)]
+    pub(super) every: f64,
+    /// Nodes
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(3..=9))]
+    pub(super) nodes: u16,
+    /// Writers
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) writers: u16,
+    /// Readers
+    #[arg(long, default_value_t = 4)]
+    pub(super) readers: u16,
+    /// Rows that are there before and are only read
+    #[arg(long, default_value_t = 20_000)]
+    pub(super) rows: usize,
+    /// Most shards
+    #[arg(long, default_value_t = 6)]
+    pub(super) shards: usize,
+    /// Writes rest for no longer than so many milliseconds in 99 of 100 changes
+    #[arg(long, default_value_t = 1000)]
+    pub(super) pause_ms: u64,
+    #[command(flatten)]
+    pub(super) trial: Trial,
+}
