@@ -41,7 +41,11 @@ pub(super) fn all() -> Vec<Step> {
         step(
             "fuzz",
             "a minute of each fuzz target, as many at once as there are processors",
-            [cargo("run --release --quiet --workspace --bin rekindle-fuzz -- all --seconds 60")],
+            // By itself the package would compile every crate again, with other features.
+            [
+                cargo("build --release --quiet --workspace --bin rekindle-fuzz"),
+                beside("rekindle-fuzz", "all --seconds 60"),
+            ],
         ),
         step(
             "crash",
@@ -109,5 +113,12 @@ fn cargo(words: &str) -> Vec<String> {
 
 fn xtask(words: &str) -> Vec<String> {
     let program = env::current_exe().map_or_else(|_| "xtask".to_owned(), |path| path.display().to_string());
+    std::iter::once(program).chain(words.split(' ').map(str::to_owned)).collect()
+}
+
+/// A program of the workspace, which cargo puts beside this one.
+fn beside(program: &str, words: &str) -> Vec<String> {
+    let path = env::current_exe().map(|own| own.with_file_name(program).display().to_string());
+    let program = path.unwrap_or_else(|_| program.to_owned());
     std::iter::once(program).chain(words.split(' ').map(str::to_owned)).collect()
 }
