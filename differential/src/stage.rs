@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use io::sim::Chance;
 use serde_json::{Value as Json, json};
 
-use crate::generate::{Chance, Generator, SHAPES, term, term_with};
+use crate::generate::{Generator, SHAPES, term, term_with};
 use crate::value::Val;
 use crate::world::{Index, Table, World};
 

@@ -1,4 +1,4 @@
-//! `rekindle-fuzz TARGET|all [--seconds N] [--seed N] [--runs N] [--input FILE]`
+//! `rekindle-fuzz TARGET|all [--seconds N] [--seed N] [--runs N] [--input FILE] [--fresh]`
 
 #![forbid(unsafe_code)]
 
@@ -7,11 +7,13 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rekindle_fuzz::kept::Kept;
 use rekindle_fuzz::run::{self, Plan};
 use rekindle_fuzz::supervise::{self, Errand};
 use rekindle_fuzz::targets::{self, Target};
 
-const USAGE: &str = "usage: rekindle-fuzz TARGET|all [--seconds N] [--seed N] [--runs N] [--input FILE]";
+const USAGE: &str =
+    "usage: rekindle-fuzz TARGET|all [--seconds N] [--seed N] [--runs N] [--input FILE] [--fresh]";
 
 struct Options {
     targets: Vec<&'static dyn Target>,
@@ -19,6 +21,8 @@ struct Options {
     seed: Option<u64>,
     runs: u64,
     input: Option<PathBuf>,
+    /// Neither begins with what earlier runs kept nor keeps anything.
+    fresh: bool,
 }
 
 impl Options {
@@ -26,7 +30,8 @@ impl Options {
     fn of_worker(&self) -> Vec<String> {
         let numbers = [("--seconds", self.seconds.to_string()), ("--runs", self.runs.to_string())];
         let input = self.input.iter().map(|file| ("--input", file.display().to_string()));
-        numbers.into_iter().chain(input).flat_map(|(name, value)| [name.to_owned(), value]).collect()
+        let named = numbers.into_iter().chain(input).flat_map(|(name, value)| [name.to_owned(), value]);
+        named.chain(self.fresh.then(|| "--fresh".to_owned())).collect()
     }
 }
 
@@ -46,7 +51,8 @@ fn main() -> ExitCode {
     work(&options, home)
 }
 
-/// A worker for each target, as many at once as there are processors; the rest go on when one fails.
+/// A worker for each target, as many at once as there are processors; the rest go on when one fails. What
+/// a worker said is shown when it has ended, so that two do not speak at once.
 fn supervise_all(options: &Options, home: &Path) -> ExitCode {
     let seed = options.seed.unwrap_or_else(some_seed);
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -54,8 +60,10 @@ fn supervise_all(options: &Options, home: &Path) -> ExitCode {
         while let Some(target) = options.targets.get(next.fetch_add(1, Ordering::Relaxed)) {
             let errand = Errand { target: target.name(), options: options.of_worker(), seed };
             match supervise::supervise(home, &errand) {
-                Ok(0) => {}
-                Ok(_) => failed.store(true, Ordering::Relaxed),
+                Ok(report) => {
+                    print!("{}", report.said);
+                    failed.fetch_or(report.code != 0, Ordering::Relaxed);
+                }
                 Err(error) => {
                     eprintln!("{}: no worker: {error}", errand.target);
                     failed.store(true, Ordering::Relaxed);
@@ -95,8 +103,15 @@ fn run_target(options: &Options, target: &'static dyn Target, home: &Path) -> bo
         runs: options.runs,
         home: home.to_owned(),
         trace: std::env::var_os(supervise::TRACE).map(PathBuf::from),
+        kept: cache().filter(|_| !options.fresh).map(|cache| Kept::of(&cache, target.name())),
     };
     run::run(plan).is_ok()
+}
+
+/// Where the project keeps what outlives a build.
+fn cache() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/rekindle"));
+    std::env::var_os("REKINDLE_CACHE").map(PathBuf::from).or_else(home)
 }
 
 /// A seed nobody chose; it is printed.
@@ -105,13 +120,15 @@ fn some_seed() -> u64 {
 }
 
 fn read_options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { targets: Vec::new(), seconds: 60.0, seed: None, runs: u64::MAX, input: None };
+    let (targets, runs) = (Vec::new(), u64::MAX);
+    let mut options = Options { targets, seconds: 60.0, seed: None, runs, input: None, fresh: false };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--seconds" => options.seconds = number(&value()?)?,
             "--seed" => options.seed = Some(number(&value()?)?),
             "--runs" => options.runs = number(&value()?)?,
+            "--fresh" => options.fresh = true,
             "--input" => options.input = Some(PathBuf::from(value()?)),
             "all" => options.targets.extend(targets::all()),
             name => options.targets.push(targets::by_name(name).ok_or(format!("no target {name}"))?),

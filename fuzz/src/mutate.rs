@@ -1,6 +1,6 @@
 //! New inputs out of old ones: small damage, and pieces put together anew.
 
-use crate::chance::Chance;
+use io::sim::Chance;
 
 /// Longer inputs are cut.
 pub const INPUT_BYTES_MAX: usize = 1 << 18;

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::chance::Chance;
+use io::sim::Chance;
+
+use crate::kept::Kept;
 use crate::mutate::mutate;
 use crate::targets::{Outcome, Target};
 
@@ -35,6 +37,8 @@ pub struct Plan {
     pub home: PathBuf,
     /// Writes each input to this file before it is tried.
     pub trace: Option<PathBuf>,
+    /// Inputs of earlier runs to begin with, and where those of this one go if it bears them all.
+    pub kept: Option<Kept>,
 }
 
 /// What a run did.
@@ -113,10 +117,12 @@ impl Worker {
             self.try_input(&seed)?;
             self.corpus.push(seed);
         }
+        let mut found = self.begin_with_kept()?;
         while self.runs < self.plan.runs && start.elapsed() < self.plan.time {
             let input = self.next_input();
             let outcome = self.try_input(&input)?;
             if self.seen.insert(outcome) && self.corpus.len() < CORPUS_INPUTS_MAX {
+                found.push(input.clone());
                 self.corpus.push(input);
             }
             if told.elapsed() > Duration::from_secs(10) {
@@ -125,7 +131,29 @@ impl Worker {
             }
         }
         self.tell(start.elapsed());
+        if let Some(kept) = &self.plan.kept
+            && let Err(error) = kept.replace(found)
+        {
+            println!("{}: what was found is not kept: {error}", self.plan.target.name());
+        }
         Ok(Tally { runs: self.runs, outcomes: self.seen.len(), corpus: self.corpus.len() })
+    }
+
+    /// Tries what earlier runs kept; answers what is worth keeping of it still.
+    fn begin_with_kept(&mut self) -> Result<Vec<Vec<u8>>, Box<Fault>> {
+        let inputs = self.plan.kept.as_ref().map(Kept::read).unwrap_or_default();
+        let mut worth = Vec::new();
+        for input in inputs {
+            let outcome = self.try_input(&input)?;
+            if self.seen.insert(outcome) {
+                worth.push(input.clone());
+                self.corpus.push(input);
+            }
+        }
+        if !worth.is_empty() {
+            println!("{}: begins with {} inputs of earlier runs", self.plan.target.name(), worth.len());
+        }
+        Ok(worth)
     }
 
     fn tell(&self, elapsed: Duration) {

@@ -14,7 +14,7 @@ mod travel;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::chance::Chance;
+use io::sim::Chance;
 
 /// One place where bytes from outside are read.
 pub trait Target: Sync {

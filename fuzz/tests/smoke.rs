@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rekindle_fuzz::kept::Kept;
 use rekindle_fuzz::run::{self, Plan};
 use rekindle_fuzz::targets::{self, Outcome, Target};
 
@@ -16,6 +17,7 @@ fn every_target_bears_a_short_run() {
             runs: 4_000,
             home: Path::new(env!("CARGO_MANIFEST_DIR")).to_owned(),
             trace: None,
+            kept: None,
         };
         let tally =
             run::run(plan).unwrap_or_else(|fault| panic!("{} fails on {:?}", target.name(), fault.file));
@@ -57,6 +59,7 @@ fn a_fault_is_found_made_short_and_written() {
         runs: 100_000,
         home: home.clone(),
         trace: None,
+        kept: None,
     };
     let fault = run::run(plan).expect_err("five after nine comes soon");
     assert_eq!(fault.input, b"95");
@@ -65,4 +68,27 @@ fn a_fault_is_found_made_short_and_written() {
     assert!(!run::check_one(&Fragile, b"0905".to_vec()));
     assert!(run::check_one(&Fragile, b"0509".to_vec()));
     std::fs::remove_dir_all(home).expect("removable");
+}
+
+#[test]
+fn what_one_run_found_the_next_begins_with() {
+    let home = tempfile::tempdir().expect("a folder");
+    let kept = Kept::of(home.path(), "row");
+    let target = targets::by_name("row").expect("a target");
+    let plan = |seed, runs| Plan {
+        target,
+        seed,
+        time: Duration::from_secs(120),
+        runs,
+        home: Path::new(env!("CARGO_MANIFEST_DIR")).to_owned(),
+        trace: None,
+        kept: Some(kept.clone()),
+    };
+    let first = run::run(plan(1, 20_000)).expect("it bears them");
+    let found = kept.read();
+    assert_eq!(found.len(), first.outcomes, "one input for each outcome");
+    // Too few inputs to find anything but what was kept.
+    let second = run::run(plan(2, 1)).expect("it bears them");
+    assert_eq!(second.outcomes, first.outcomes);
+    assert_eq!(kept.read(), found);
 }

@@ -5,44 +5,10 @@ mod scalar;
 mod sequence;
 mod write;
 
+use io::sim::Chance;
 use serde_json::{Value as Json, json};
 
 pub use rare::SHAPES;
-
-/// Chance that is fixed by its seed (splitmix64).
-#[derive(Clone, Debug)]
-pub struct Chance(u64);
-
-impl Chance {
-    /// The numbers of `seed`.
-    #[must_use]
-    pub fn new(seed: u64) -> Chance {
-        Chance(seed)
-    }
-
-    /// The next number.
-    pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `limit`, which is not 0.
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.draw() % limit.max(1) as u64) as usize
-    }
-
-    /// Yes once in `times`.
-    pub fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    /// One of `from`, which is not empty.
-    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
-        &from[self.below(from.len())]
-    }
-}
 
 /// What kind of value is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

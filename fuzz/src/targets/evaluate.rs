@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use datum::Time;
+use io::sim::Chance;
 use reql::stream::Items;
 use reql::{Cancel, Env, EvalError, Op, Scope, SeededChance, Term, Value, signature, wire};
 use serde_json::{Value as Json, json};
 
 use super::{Outcome, Target};
-use crate::chance::Chance;
 
 pub struct Evaluate;
 

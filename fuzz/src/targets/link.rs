@@ -1,9 +1,9 @@
 //! The bytes of a link between servers: preface, hello, frames and what they carry.
 
 use cluster::link::{Damage, read_stream, sample_frame, sample_hello};
+use io::sim::Chance;
 
 use super::{Outcome, Target};
-use crate::chance::Chance;
 
 pub struct Link;
 

@@ -1,10 +1,10 @@
 //! Segments of the log, as recovery finds them after a crash.
 
+use io::sim::Chance;
 use log::recovery::{ScanError, scan_segment};
 use log::{EntryKind, Record};
 
 use super::{Outcome, Target};
-use crate::chance::Chance;
 
 pub struct LogRecovery;
 

@@ -1,9 +1,9 @@
 //! Stored rows.
 
 use datum::{Bytes, CorruptRow, Datum, json, row};
+use io::sim::Chance;
 
 use super::{Outcome, Target, stored};
-use crate::chance::Chance;
 
 pub struct Row;
 
