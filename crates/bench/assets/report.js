@@ -87,7 +87,12 @@
     return { report, workload, servers, raw: scale(find(workload.raw)), stated: scale(find(workload.stated)) };
   }
 
-  const perFsync = (run) => (run.log && run.log.acknowledged_writes > 0 ? number(run.log.acknowledged_writes_per_fsync) : NONE);
+  // Only the server's metrics page counts fsyncs.
+  const writes = (run) => run.kind === 'ycsb-load' || run.kind === 'blocks' || run.operations.some((one) => one.ok > 0 && ['UPDATE', 'INSERT'].includes(one.name));
+  const perFsync = (run) => {
+    if (!run.log) return writes(run) ? 'needs --http' : NONE;
+    return run.log.acknowledged_writes > 0 ? number(run.log.acknowledged_writes_per_fsync) : NONE;
+  };
 
   function summary() {
     const head = ['Run', 'Rate', 'p50', 'p95', 'p99', 'p99.9', 'max', 'CPU/op', 'Writes/fsync', 'Errors'];
@@ -102,7 +107,7 @@
         cpu === null ? NONE : time(cpu), perFsync(run), whole(failed)];
     });
     main.append(element('h2', {}, 'All runs'),
-      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer; in an open loop from the moment at which it was due, so that waiting behind slow ones counts. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers.'),
+      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer; in an open loop from the moment at which it was due, so that waiting behind slow ones counts. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers. Fsyncs are counted on a server\'s metrics page alone: where it was not found, the run needs --http.'),
       table(head, rows));
   }
 
@@ -110,10 +115,11 @@
     const known = runs.map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
     if (!known.length) return;
     main.append(element('h2', {}, 'Published beside measured'),
-      element('p', { class: 'soft' }, 'The published figures, as stated in the text and as in the raw data, come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next.'));
+      element('p', { class: 'soft' }, 'The published figures, as stated in the text and as in the raw data, come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next. A query over all documents stands here by its documents per second, with how many there were: over few, what every query costs once weighs more.'));
     const rows = known.map(([run, base]) => {
       const measured = rate(run).value;
-      return [link(run), element('span', {}, base.workload.title), durability(run), run.loop.connections, base.servers, base.stated === null ? NONE : whole(base.stated), whole(base.raw), whole(measured), number(measured / base.raw), SHORT_UNITS[base.workload.unit || base.report.unit] || base.report.unit];
+      const over = (documents) => (base.workload.documents && documents ? `, over ${whole(documents)} documents` : '');
+      return [element('span', {}, link(run), over(run.settings.documents)), element('span', {}, base.workload.title + over(base.workload.documents)), durability(run), run.loop.connections, base.servers, base.stated === null ? NONE : whole(base.stated), whole(base.raw), whole(measured), number(measured / base.raw), SHORT_UNITS[base.workload.unit || base.report.unit] || base.report.unit];
     });
     main.append(table(['Run', 'Published workload', 'Durability', 'Conn.', 'Servers', 'Stated', 'Raw data', 'Measured', 'Ratio', 'Unit'], rows));
     new Set(known.map(([, base]) => base.report)).forEach((report) => main.append(element('p', { class: 'soft' }, `${report.title}: ${report.setup}.`)));
@@ -232,7 +238,7 @@
   document.getElementById('theme').addEventListener('click', theme);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', charts.redraw);
   skipped.forEach((why) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, 'left out'), `: ${why}`)));
-  const tools = { element, table, figure, whole, number, bytes, fold, pairs };
+  const tools = { element, table, figure, whole, number, bytes, fold, pairs, published };
   sweeps.forEach((sweep) => main.append(...sweepPart(sweep, tools)));
   summary();
   comparison();

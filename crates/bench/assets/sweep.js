@@ -2,7 +2,7 @@
 'use strict';
 
 const sweepPart = (sweep, tools) => {
-  const { element, table, figure, whole, number, bytes, fold, pairs } = tools;
+  const { element, table, figure, whole, number, bytes, fold, pairs, published } = tools;
   const { time, short } = charts;
   const ratio = (value) => (value === null || value === undefined ? '–' : value.toFixed(2));
   const share = (value) => (value === null || value === undefined ? '–' : `${(value * 100).toFixed(0)} %`);
@@ -78,10 +78,17 @@ const sweepPart = (sweep, tools) => {
     return fold('Each node', table(['Nodes', 'Server', 'Of a core', 'CPU/op', 'Disk/op', 'Memory'], all));
   }
 
+  // What one operation was about, where that is more than one document.
+  function sizes(series) {
+    const there = published['rethinkdb-2.1.5'].workloads[series.workload];
+    if (!there || !there.documents) return '';
+    return `, measured over ${whole(sweep.settings.records)} documents, published over ${whole(there.documents)}: compare documents per second`;
+  }
+
   function one(series) {
     return [element('h3', {}, series.name),
       element('div', { class: 'charts' }, scaling(series), costs(series)),
-      element('p', {}, `${series.unit}. Universal Scalability Law: ${law(series.fit)}.`),
+      element('p', {}, `${series.unit}${sizes(series)}. Universal Scalability Law: ${law(series.fit)}.`),
       element('p', { class: 'soft' }, `The same for the published figures: ${law(series.published_fit)}.`),
       table(HEAD, rows(series)), ...latencies(series), perNode(series)];
   }

@@ -17,6 +17,8 @@ const FAILED_SHARE: f64 = 0.01;
 const WHOLE_SHARE: f64 = 0.9;
 /// The kind of the alarm that makes a result worth nothing.
 pub const CUT_SHORT: &str = "cut-short";
+/// Another one.
+pub const ALL_FAILED: &str = "all-failed";
 
 /// Every alarm of a result.
 pub fn raise(result: &RunResult) -> Vec<Alarm> {
@@ -26,6 +28,7 @@ pub fn raise(result: &RunResult) -> Vec<Alarm> {
         echo_ceiling(result),
         skipped_arrivals(result),
         errors(result),
+        all_failed(result),
         cut_short(result),
         wrong_answers(result),
         check_failed(result),
@@ -112,6 +115,14 @@ fn errors(result: &RunResult) -> Option<Alarm> {
     )
 }
 
+/// A workload of which one kind of operation never worked is another workload.
+fn all_failed(result: &RunResult) -> Option<Alarm> {
+    let one = result.operations.iter().find(|one| one.ok == 0 && one.failed > 0)?;
+    let error = result.errors.iter().find(|error| error.operation == one.name);
+    let first = error.map_or("", |error| error.first_message.as_str());
+    alarm(ALL_FAILED, format!("every one of {} {} operations failed: {first}", one.failed, one.name))
+}
+
 fn cut_short(result: &RunResult) -> Option<Alarm> {
     let wanted: f64 = result.settings.get("seconds")?.as_f64()?;
     let (measured, failed) = (result.time.measured_seconds, !result.errors.is_empty());
@@ -156,4 +167,51 @@ fn alarm(kind: &str, message: String) -> Option<Alarm> {
 
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::assemble::{About, blank};
+    use crate::result::{ErrorTally, Latency, OperationResult};
+
+    #[test]
+    fn one_kind_of_operation_that_never_worked_is_told_with_why() {
+        let mut result = blank(About {
+            kind: "ycsb-run",
+            workload: String::new(),
+            name: String::new(),
+            label: String::new(),
+            published: None,
+            seed: 1,
+            settings: serde_json::Map::new(),
+            notes: Vec::new(),
+            started: SystemTime::now(),
+        });
+        let operation = |name: &str, ok, failed| OperationResult {
+            name: name.to_owned(),
+            ok,
+            failed,
+            per_second: 0.0,
+            service: Latency::default(),
+            intended: None,
+            failed_service: None,
+            server_cpu_us_per_operation: None,
+        };
+        result.throughput.operations = 950;
+        result.operations = vec![operation("SCAN", 950, 1), operation("INSERT", 1, 3)];
+        assert_eq!(all_failed(&result).map(|alarm| alarm.message), None);
+        result.operations[1].ok = 0;
+        let error = |operation: &str, message: &str| ErrorTally {
+            operation: operation.to_owned(),
+            kind: "OP_FAILED".to_owned(),
+            count: 1,
+            first_message: message.to_owned(),
+        };
+        result.errors = vec![error("SCAN", "another"), error("INSERT", "Duplicate primary key")];
+        let alarm = all_failed(&result).expect("an alarm");
+        assert_eq!(alarm.message, "every one of 3 INSERT operations failed: Duplicate primary key");
+    }
 }

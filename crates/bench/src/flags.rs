@@ -20,7 +20,8 @@ use crate::wire::handshake::Login;
 use crate::ycsb::summary;
 
 /// Kinds of alarms after which a result is worth nothing.
-const WORTHLESS: [&str; 3] = ["wrong-answers", "check-failed", crate::alarms::CUT_SHORT];
+const WORTHLESS: [&str; 4] =
+    ["wrong-answers", "check-failed", crate::alarms::CUT_SHORT, crate::alarms::ALL_FAILED];
 
 /// Where the servers are.
 #[derive(Args, Clone, Debug)]
@@ -210,8 +211,8 @@ pub struct OutputFlags {
 }
 
 impl OutputFlags {
-    /// Prints and writes a result; the program fails when an answer was wrong, nothing worked, or the run
-    /// did not come to its end.
+    /// Prints and writes a result; the program fails when an answer was wrong, nothing worked or every
+    /// operation of one kind failed, or the run did not come to its end.
     pub fn finish(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
         match self.format {
             Format::Table => print!("{}", terminal::summary(result)),
@@ -221,15 +222,18 @@ impl OutputFlags {
         if self.format != Format::Table {
             result.alarms.iter().for_each(|alarm| eprintln!("ALARM: {}", alarm.message));
         }
-        if let Some(path) = &self.json {
-            write(&file_for(path, &result.id), result)?;
-        }
+        self.keep(result)?;
         let is_wrong = |alarm: &crate::result::Alarm| WORTHLESS.contains(&alarm.kind.as_str());
         let nothing = result.throughput.operations == 0;
         Ok(match nothing || result.alarms.iter().any(is_wrong) {
             true => ExitCode::FAILURE,
             false => ExitCode::SUCCESS,
         })
+    }
+
+    /// Writes a result where it is wanted.
+    pub fn keep(&self, result: &RunResult) -> anyhow::Result<()> {
+        self.json.as_ref().map_or(Ok(()), |path| write(&file_for(path, &result.id), result))
     }
 }
 

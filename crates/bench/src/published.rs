@@ -19,6 +19,11 @@ pub fn per_second(report: &str, workload: &str, servers: usize) -> Option<f64> {
     FIGURES[report]["workloads"][workload]["raw"][servers.to_string()].as_f64()
 }
 
+/// How many documents one operation of a published workload was about; `None` when it was one.
+pub fn documents(report: &str, workload: &str) -> Option<u64> {
+    FIGURES[report]["workloads"][workload]["documents"].as_u64()
+}
+
 /// p50 and p99 of one kind of operation in milliseconds, of the raw data of `report`.
 pub fn latency_ms(report: &str, workload: &str, operation: &str, servers: usize) -> Option<(f64, f64)> {
     let row = &FIGURES[report]["workloads"][workload]["latency_ms"][operation][servers.to_string()];
@@ -27,7 +32,7 @@ pub fn latency_ms(report: &str, workload: &str, operation: &str, servers: usize)
 
 #[cfg(test)]
 mod tests {
-    use super::{figures, latency_ms, per_second};
+    use super::{documents, figures, latency_ms, per_second};
 
     #[test]
     fn published_figures_can_be_read() {
@@ -35,6 +40,8 @@ mod tests {
         assert_eq!(per_second("rethinkdb-2.1.5", "a", 16), Some(114_457.4));
         assert_eq!(per_second("rethinkdb-2.1.5", "analytic", 16), Some((25_000_000.0f64 / 4.3975).round()));
         assert_eq!(per_second("rethinkdb-2.1.5", "a", 5), None);
+        assert_eq!(documents("rethinkdb-2.1.5", "analytic"), Some(25_000_000));
+        assert_eq!(documents("rethinkdb-2.1.5", "a"), None);
         assert_eq!(latency_ms("rethinkdb-2.1.5", "a", "UPDATE", 16), Some((2.0, 700.0)));
     }
 }

@@ -138,6 +138,27 @@ fn lost_and_damaged_rows_are_found() {
 }
 
 #[test]
+fn a_workload_that_inserts_begins_after_what_is_there_or_says_why_not() {
+    let lab = Laboratory::new();
+    lab.bench("ycsb load --records 200");
+    let first = lab.bench("ycsb run d --operations 400 --connections 4");
+    let inserted = operation(&first, "INSERT").ok;
+    assert!(inserted > 0);
+    let has = format!("recordcount is 200, but ycsb.usertable has {} records", 200 + inserted);
+    lab.fails("ycsb run e --operations 400 -p recordcount=200", &has);
+    lab.bench("ycsb run c --operations 100 --connections 2 -p recordcount=200");
+    assert!(lab.bench("ycsb run e --operations 400 --connections 4").errors.is_empty());
+    {
+        // As a run leaves it that is killed before it could say what it inserted.
+        let mut store = lab.store.lock().expect("store");
+        store.rows("ycsb", "usertable_loaded").expect("rows").retain(|id, _| id == "0-200");
+    }
+    lab.fails("ycsb run e --operations 400", "is in ycsb.usertable already");
+    lab.bench("ycsb load --records 200 --drop");
+    lab.bench("ycsb run e --operations 400 --connections 4");
+}
+
+#[test]
 fn mistakes_are_answered_with_what_to_do() {
     let lab = Laboratory::new();
     lab.fails("ycsb run a", "run `rekindle bench ycsb load` first");

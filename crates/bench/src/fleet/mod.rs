@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::chance::Chance;
 use crate::machine::cgroup::{CpuGroups, Quota};
+use crate::machine::watch::HTTP_PORT;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
@@ -21,7 +22,6 @@ use node::{Node, NodePlan};
 /// Ports of RethinkDB's flags before `--port-offset`.
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
-const HTTP_PORT: u16 = 8080;
 /// A machine that is short of processor time starts sixteen nodes in less.
 const PATIENCE: Duration = Duration::from_secs(180);
 const PAUSE: Duration = Duration::from_millis(50);

@@ -9,7 +9,7 @@ use super::{facts, http, listener, openmetrics, process};
 use crate::result::ServerUse;
 
 /// Where a server shows its figures unless it was told otherwise.
-const HTTP_PORT: u16 = 8080;
+pub const HTTP_PORT: u16 = 8080;
 
 /// Where to look for one server's numbers.
 #[derive(Clone, Debug)]

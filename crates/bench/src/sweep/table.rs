@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::document::{Point, Series, SweepResult};
+use super::summarize::REPORT;
 use super::usl::Fit;
+use crate::published;
 use crate::terminal::{micros, thousands};
 
 /// Everything a terminal shows of a sweep.
@@ -12,8 +14,9 @@ pub fn show(sweep: &SweepResult) -> String {
     let version = sweep.target.version.as_deref().unwrap_or("unknown");
     let _ = writeln!(out, "Sweep over cluster sizes, server {version}, {}", quota(sweep));
     for series in &sweep.series {
-        let _ = write!(out, "\n{} ({})\n{}", series.name, series.unit, HEAD);
-        series.points.iter().for_each(|point| row(&mut out, point));
+        let lines: Vec<_> = std::iter::once(words(&HEAD)).chain(series.points.iter().map(row)).collect();
+        let _ =
+            write!(out, "\n{} ({}{})\n{}", series.name, series.unit, sizes(sweep, series), columns(&lines));
         let _ = writeln!(out, "law         {}", law(&series.fit));
         let _ = writeln!(out, "  published {}", law(&series.published_fit));
     }
@@ -39,18 +42,27 @@ pub fn show(sweep: &SweepResult) -> String {
     out
 }
 
-const HEAD: &str =
-    "nodes   per second  speed-up  effic.  published  effic.  CPU/op    disk/op   links/op  client  others\n";
+const HEAD: [&str; 11] = [
+    "nodes",
+    "per second",
+    "speed-up",
+    "effic.",
+    "published",
+    "effic.",
+    "CPU/op",
+    "disk/op",
+    "links/op",
+    "client",
+    "others",
+];
 
-fn row(out: &mut String, point: &Point) {
+fn row(point: &Point) -> Vec<String> {
     let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
     let share = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{:.0} %", value * 100.0));
     let bytes = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0} B"));
     let published = point.published.as_ref();
-    let _ = writeln!(
-        out,
-        "{:>5}{:>13}{:>10}{:>8}{:>11}{:>8}{:>8}{:>11}{:>11}{:>8}{:>8}",
-        point.nodes,
+    vec![
+        point.nodes.to_string(),
         thousands(point.per_second.round() as u64),
         ratio(point.speed_up),
         ratio(point.efficiency),
@@ -61,11 +73,35 @@ fn row(out: &mut String, point: &Point) {
         bytes(point.link_bytes_per_operation),
         share(Some(point.client_busiest_thread_share)),
         share(point.others_core_share),
-    );
+    ]
+}
+
+/// Lines of cells, the first to the left and the others to the right, each column as wide as its widest
+/// cell: a wide number never touches its neighbour.
+fn columns(lines: &[Vec<String>]) -> String {
+    let width_of =
+        |nth: usize| lines.iter().filter_map(|line| line.get(nth)).map(|cell| cell.chars().count()).max();
+    let mut out = String::new();
+    for line in lines {
+        for (nth, cell) in line.iter().enumerate() {
+            let width = width_of(nth).unwrap_or(0);
+            let _ = match nth {
+                0 => write!(out, "{cell:<width$}"),
+                _ => write!(out, "  {cell:>width$}"),
+            };
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
+}
+
+fn words(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
 fn latencies(out: &mut String, series: &[Series]) {
-    let _ = writeln!(out, "\n{:<34}{}", "latency, closed loop", LATENCY_HEAD);
+    let mut lines = vec![words(&["latency, closed loop", "p50", "p90", "p95", "p99", "p99.9", "max"])];
     for one in series {
         for point in &one.points {
             for latency in &point.latency {
@@ -74,14 +110,25 @@ fn latencies(out: &mut String, series: &[Series]) {
                 let values =
                     [all.p50_us, all.p90_us, all.p95_us, all.p99_us, all.p999_us, all.max_us].map(at);
                 let name = format!("{} {} at {}", one.workload, latency.name, point.nodes);
-                let cells: String = values.iter().map(|value| format!("{value:>10}")).collect();
-                let _ = writeln!(out, "{name:<34}{cells}");
+                lines.push(std::iter::once(name).chain(values).collect());
             }
         }
     }
+    let _ = write!(out, "\n{}", columns(&lines));
 }
 
-const LATENCY_HEAD: &str = "       p50       p90       p95       p99     p99.9       max";
+/// How many documents the query was about here and where it was published; nothing for other workloads,
+/// which do the same to one document wherever there are more.
+fn sizes(sweep: &SweepResult, series: &Series) -> String {
+    let published = published::documents(REPORT, &series.workload);
+    let measured = sweep.settings.get("records").and_then(serde_json::Value::as_u64);
+    match (published, measured) {
+        (Some(published), Some(measured)) => {
+            format!(", over {} documents; published over {}", thousands(measured), thousands(published))
+        }
+        _ => String::new(),
+    }
+}
 
 /// A fit in one line.
 fn law(fit: &Fit) -> String {
@@ -110,5 +157,19 @@ fn quota(sweep: &SweepResult) -> String {
             "no equal shares of processor time ({}): read the CPU per operation, not the throughput",
             quota.why_none.as_deref().unwrap_or("not asked for")
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::columns;
+
+    #[test]
+    fn wide_cells_do_not_touch_and_lines_agree() {
+        let line = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let text =
+            columns(&[line(["nodes", "CPU/op", "disk/op"]), line(["1", "123456789 us", "1234567890123 B"])]);
+        assert_eq!(text, "nodes        CPU/op          disk/op\n1      123456789 us  1234567890123 B\n");
+        assert_eq!(columns(&[line(["one", "-", ""])]), "one  -\n");
     }
 }

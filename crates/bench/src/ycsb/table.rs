@@ -201,43 +201,64 @@ pub fn mark_changed(admin: &mut Admin, table: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+const LOAD_FIRST: &str = "run `rekindle bench ycsb load` first, with the same -p settings";
+
 /// Makes sure that the table holds what a run needs, and answers how many records it has.
 ///
-/// Fails with what to do when the table is missing, holds fewer records than `recordcount`, or was
-/// loaded with settings that make other keys or values.
+/// Fails with what to do when the table is missing, holds fewer records than `recordcount`, was
+/// loaded with settings that make other keys or values, or has already what the run would insert.
 pub fn check_for_run(admin: &mut Admin, settings: &Settings, loaded: Option<&Loaded>) -> anyhow::Result<u64> {
     let table = &settings.table;
-    let load_first = "run `rekindle bench ycsb load` first, with the same -p settings";
     let records = match (settings.recordcount, loaded) {
         (None, Some(loaded)) => loaded.records_end,
         (Some(wanted), Some(loaded)) if wanted > loaded.records_end => bail!(
             "recordcount is {wanted}, but {DATABASE}.{table} was loaded with {} records; \
-             {load_first}, or set recordcount={}",
+             {LOAD_FIRST}, or set recordcount={}",
+            loaded.records_end,
+            loaded.records_end
+        ),
+        (Some(wanted), Some(loaded)) if wanted < loaded.records_end && settings.mix.insert > 0.0 => bail!(
+            "recordcount is {wanted}, but {DATABASE}.{table} has {} records, loaded and inserted by earlier runs: \
+             new ones would have the keys of those that are there; leave recordcount out, set recordcount={}, or \
+             load again with `rekindle bench ycsb load --drop`",
             loaded.records_end,
             loaded.records_end
         ),
         (Some(wanted), _) => wanted,
         (None, None) => {
-            refuse_missing(admin, table, load_first)?;
+            refuse_missing(admin, table, LOAD_FIRST)?;
             bail!("{DATABASE}.{table} has no side table: say how many records it has with -p recordcount=N")
         }
     };
     if records == 0 {
-        bail!("{DATABASE}.{table} has no records; {load_first}");
+        bail!("{DATABASE}.{table} has no records; {LOAD_FIRST}");
     }
     if let Some(loaded) = loaded {
         compare_shapes(settings, loaded)?;
     }
     for record in [settings.insertstart, records - 1] {
-        let key = settings.keys.key(record);
-        let row = admin.ask(&terms::get(terms::table(DATABASE, table), &key)).map_err(|error| {
-            anyhow::Error::new(error).context(format!("reading {DATABASE}.{table}: {load_first}"))
-        })?;
-        if row.is_null() {
-            bail!("record {record} ({key}) is missing in {DATABASE}.{table}; {load_first}");
+        if !has_record(admin, settings, record)? {
+            let key = settings.keys.key(record);
+            bail!("record {record} ({key}) is missing in {DATABASE}.{table}; {LOAD_FIRST}");
         }
     }
+    if settings.mix.insert > 0.0 && has_record(admin, settings, records)? {
+        bail!(
+            "record {records} ({}) is in {DATABASE}.{table} already, as one that an earlier run inserted and did not \
+             come to count: new records would have the keys of those that are there; load again with `rekindle bench \
+             ycsb load --drop`",
+            settings.keys.key(records)
+        );
+    }
     Ok(records)
+}
+
+fn has_record(admin: &mut Admin, settings: &Settings, record: u64) -> anyhow::Result<bool> {
+    let (table, key) = (&settings.table, settings.keys.key(record));
+    let row = admin.ask(&terms::get(terms::table(DATABASE, table), &key)).map_err(|error| {
+        anyhow::Error::new(error).context(format!("reading {DATABASE}.{table}: {LOAD_FIRST}"))
+    })?;
+    Ok(!row.is_null())
 }
 
 fn refuse_missing(admin: &mut Admin, table: &str, advice: &str) -> anyhow::Result<()> {
