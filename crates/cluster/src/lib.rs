@@ -10,6 +10,7 @@ mod admin;
 mod ask;
 mod assemble;
 mod catalog;
+mod catalog_replica;
 mod catalog_row;
 mod change;
 mod config;
@@ -49,6 +50,7 @@ mod users;
 pub use admin::{ShardsWanted, TableChange, TableOptions};
 pub use ask::{Answered, Ask, AskError, Reply, Serve};
 pub use catalog::{Catalog, Database};
+pub use catalog_replica::CatalogReplica;
 pub use config::{
     DbConfig, DbId, GroupId, PeerId, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig,
     WriteAcks, durability_name,

@@ -8,16 +8,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
-use datum::{KeyRange, Object, Text};
+use datum::{Object, Text};
 use engine::Engine;
 use io::task::{self, Condvar, Thread};
 use io::{Clock, Files, Random};
-use log::{Birth, GroupId, Log, Lsn, PeerId};
+use log::{GroupId, Log, Lsn, PeerId};
 use parking_lot::Mutex;
 use shard::{Replicas, Shard};
 use storage::TableId;
 use uuid::Uuid;
 
+use crate::catalog_replica::CatalogReplica;
 use crate::copies::Copies;
 use crate::divided::{Division, LeftAlone};
 use crate::hosted::{Gate, Hosted};
@@ -25,9 +26,7 @@ use crate::news::News;
 use crate::post::{Event, Post};
 use crate::{AdminError, Catalog, Identity, OpenError, Serve, ServerId};
 
-/// The catalog's own group and table.
-pub(crate) const CATALOG_GROUP: GroupId = GroupId(0);
-pub(crate) const CATALOG_TABLE: Uuid = Uuid::nil();
+pub(crate) use crate::catalog_replica::{CATALOG_GROUP, CATALOG_TABLE};
 
 /// What a node is opened with.
 pub struct NodeOptions {
@@ -132,6 +131,11 @@ impl Node {
     /// Blocks while the log is replayed. Fails when anything stored cannot be read. A node that has
     /// joined and does not have the catalog yet opens without one: [`Core::await_catalog`].
     pub fn open(options: NodeOptions) -> Result<Arc<Node>, OpenError> {
+        Node::open_on(options, None)
+    }
+
+    /// The same over a replica of the catalog that is open already.
+    pub fn open_on(options: NodeOptions, catalog: Option<CatalogReplica>) -> Result<Arc<Node>, OpenError> {
         let random = options.random.clone();
         let identity = match Identity::load(&*options.files, &options.dir)? {
             Some(identity) => identity,
@@ -142,12 +146,10 @@ impl Node {
                 identity
             }
         };
-        options.post.set_own(identity.server);
-        let birth = identity.joined.map_or(Birth::Alone, |own| Birth::Joiner { own });
-        let table = TableId::from_uuid(CATALOG_TABLE);
         let (replicas, log) = (options.replicas, options.log);
-        let catalog_shard = Shard::open(&replicas, log.clone(), table, CATALOG_GROUP, KeyRange::all(), birth)
-            .map_err(AdminError::from)?;
+        let catalog =
+            catalog.map_or_else(|| CatalogReplica::open(&identity, &replicas, &log, &options.post), Ok)?;
+        let catalog_shard = catalog.shard;
         let begun = log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
         let post = options.post.clone();
         catalog_shard.on_applied(Box::new(move |_| post.tell(Event::Catalog)));

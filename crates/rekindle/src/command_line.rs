@@ -12,6 +12,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand
 use server::Opening;
 use server::config::{Config, ConfigError, MISSING, OPTIONS, OptionSpec, Setting, Takes, read_file};
 
+use crate::tools::TOOLS;
+
 /// What the user wants.
 #[derive(Debug)]
 pub enum Request {
@@ -27,6 +29,8 @@ pub enum Request {
     Bench(BenchArgs),
     /// What a server does for a query.
     Explain(ExplainArgs),
+    /// A tool of the Python package: which, and what it is given.
+    Tool(String, Vec<OsString>),
     /// To be a sandbox of a server.
     JsSandbox,
 }
@@ -81,6 +85,10 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Request, Refusa
         Some(("proxy", matches)) => Ok(Request::Proxy(config(matches)?)),
         Some(("explain", matches)) => Ok(Request::Explain(ExplainArgs::from_arg_matches(matches)?)),
         Some(("js-sandbox", _)) => Ok(Request::JsSandbox),
+        Some((tool, matches)) if TOOLS.iter().any(|(known, _)| *known == tool) => {
+            let words = matches.get_many::<OsString>("words").into_iter().flatten().cloned();
+            Ok(Request::Tool(tool.to_owned(), words.collect()))
+        }
         Some((other, _)) => {
             Err(clap::Error::raw(ErrorKind::InvalidSubcommand, format!("no command {other}\n")).into())
         }
@@ -111,6 +119,14 @@ fn command() -> Command {
         .subcommand(proxy.args(server_options()))
         .subcommand(Command::new("js-sandbox").about("What r.js runs in").hide(true))
         .subcommand(bench)
+        .subcommands(TOOLS.map(|(name, about)| tool(name, about)))
+}
+
+/// Everything that follows is the tool's, `--help` too.
+fn tool(name: &'static str, about: &'static str) -> Command {
+    let words = Arg::new("words").num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
+    let words = words.value_parser(clap::value_parser!(OsString)).value_name("FLAGS OF THE TOOL");
+    Command::new(name).about(about).disable_help_flag(true).arg(words)
 }
 
 fn server_options() -> impl Iterator<Item = Arg> {
@@ -199,7 +215,7 @@ mod tests {
         };
         assert_eq!(config.directory, Path::new("x"));
         assert_eq!((config.driver.port, config.cores), (28018, 2));
-        assert_eq!(config.server_tags, ["a", "b"]);
+        assert_eq!(config.tags(), ["a", "b", "default"]);
         assert_eq!(config.server_name.as_deref(), Some("bob"));
     }
 
@@ -217,6 +233,10 @@ mod tests {
         assert!(matches!(words("serve -d x"), Ok(Request::Serve(_, Opening::Open))));
         assert!(matches!(words("proxy --join a:1 --canonical-address b"), Ok(Request::Proxy(_))));
         assert!(matches!(words("js-sandbox"), Ok(Request::JsSandbox)));
+        let Ok(Request::Tool(tool, given)) = words("dump -e test.t --help") else {
+            panic!("another request")
+        };
+        assert_eq!((tool.as_str(), given), ("dump", ["-e", "test.t", "--help"].map(OsString::from).to_vec()));
         assert!(matches!(words("-v"), Ok(Request::Version)));
         assert!(matches!(words("--version"), Ok(Request::Version)));
         assert!(matches!(words("help serve"), Err(Refusal::Usage(error)) if error.exit_code() == 0));

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod command_line;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -47,6 +48,7 @@ fn run(request: Request) -> anyhow::Result<ExitCode> {
         Request::Proxy(config) => server::serve_proxy(config, std::env::args().collect())?,
         Request::Bench(args) => return bench::cli::run(args),
         Request::Explain(args) => return bench::cli::explain(&args),
+        Request::Tool(tool, words) => return Err(tools::become_tool(&tool, &words).into()),
         Request::JsSandbox => return js_sandbox(),
     }
     Ok(ExitCode::SUCCESS)

@@ -38,7 +38,7 @@ pub struct Config {
     pub memory: MemoryLimit,
     /// The name of a new server; made up when it is not given.
     pub server_name: Option<String>,
-    /// The tags of the server.
+    /// The tags that a new server was given; [`Config::tags`] are those it gets.
     pub server_tags: Vec<String>,
     /// The first password of `admin`.
     pub initial_password: Option<InitialPassword>,
@@ -194,7 +194,23 @@ impl std::fmt::Debug for InitialPassword {
     }
 }
 
+/// The tag that every server has.
+const TAG: &str = "default";
+
 impl Config {
+    /// The tags of a new server: those that were given and `default`, as RethinkDB does it. A proxy has none.
+    #[must_use]
+    pub fn tags(&self) -> Vec<String> {
+        let default = (!self.is_proxy).then(|| TAG.to_owned());
+        let mut tags: Vec<String> = Vec::new();
+        for tag in self.server_tags.iter().filter(|_| !self.is_proxy).cloned().chain(default) {
+            if !tags.contains(&tag) {
+                tags.push(tag);
+            }
+        }
+        tags
+    }
+
     /// The configuration `settings` ask for. Flags win over the lines of a file.
     pub fn from_settings(settings: Vec<Setting>) -> Result<Config, ConfigError> {
         resolve::resolve(setting::Settings::new(settings)?)

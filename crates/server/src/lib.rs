@@ -28,6 +28,7 @@ pub mod service;
 mod shutdown;
 mod start_error;
 mod startup;
+mod stores;
 mod tls;
 mod wake_queue;
 #[cfg(feature = "http")]

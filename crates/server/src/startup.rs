@@ -8,16 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use cluster::{Identity, IndexThread, Node, NodeOptions, Post};
-use datum::Text;
+use cluster::{CatalogReplica, IndexThread, Node};
 use engine::Engine;
-use engine::rocks::{EngineOptions, RocksEngine};
 use io::memory::Budget;
-use io::real::{RealClock, RealFiles, RealRandom};
-use io::{Clock, Files, Random};
-use log::Log;
-use log::file::{FileLog, FileLogOptions};
-use shard::Replicas;
+use io::real::RealFiles;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
@@ -32,11 +26,11 @@ use crate::memory_plan::MemoryPlan;
 use crate::node_service::NodeService;
 use crate::outside;
 use crate::password;
-use crate::peers::{Peers, Surroundings};
+use crate::peers::Peers;
 use crate::pid_file::PidFile;
 use crate::ports::{Announcement, PROTOCOL_RELEASE, Ports, cluster_addresses, facts, listening};
-use crate::server_name;
 use crate::start_error::StartError;
+use crate::stores::Machine;
 use crate::tls;
 use crate::worker::Workers;
 use crate::worker_state::Shared;
@@ -52,7 +46,7 @@ pub fn create(config: &Config) -> Result<(), StartError> {
     let directory = DataDirectory::take(&config.directory, Opening::Create, Box::new(RealFiles))?;
     let machine = Machine::new();
     let stores = machine.open_stores(config, &MemoryPlan::new(config)?, &directory)?;
-    let node = machine.open_node(config, &directory, stores, &[])?;
+    let node = machine.open_node(config, &directory, stores, None, &[])?;
     set_initial_password(&node, config, &machine)?;
     tracing::info!("Created directory {} and a metadata file inside it.", shown(directory.path()));
     Ok(())
@@ -66,7 +60,6 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
     }
     let folder = std::env::temp_dir().join(format!("rekindle-proxy-{}", std::process::id()));
     config.is_proxy = true;
-    config.server_tags = Vec::new();
     config.directory.clone_from(&folder);
     let served = serve(&config, Opening::CreateOrOpen, argv);
     if let Err(error) = std::fs::remove_dir_all(&folder)
@@ -81,13 +74,7 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
 pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(), StartError> {
     let lines = LogLines::start();
     let plan = MemoryPlan::new(config)?;
-    for note in &config.notes {
-        tracing::warn!("{note}");
-    }
-    if DataDirectory::is_new(&config.directory, &RealFiles) {
-        password::check_exposure(config, config.initial_password.is_some())?;
-    }
-    let directory = DataDirectory::take(&config.directory, opening, Box::new(RealFiles))?;
+    let directory = take_directory(config, opening)?;
     open_log_file(&lines, config, &directory)?;
     let _pid_file = config.pid_file.as_deref().map(PidFile::write).transpose()?;
     tracing::info!("Running rekindle {} ({})...", env!("CARGO_PKG_VERSION"), crate::PLATFORM);
@@ -98,24 +85,30 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let pages = Arc::new(Pages { health: Arc::new(Health::new()), sources: Arc::new(Sources::new()) });
     let announcement = Announcement::of(config, &ports);
-    if let Some(http) = ports.http {
-        serve_pages(config, &runtime, http, &pages)?;
-    }
+    let is_guarded = password::check_exposure(config, config.initial_password.is_some()).is_ok();
+    // While it is not known whether anybody may look, nobody does.
+    let mut door = PagesDoor { config, runtime: &runtime, pages: &pages, bound: ports.http };
+    door.open_if(is_guarded)?;
     pages.health.enter(Stage::Starting("reading the log and opening the tables"));
 
     let machine = Machine::new();
     let stores = machine.open_stores(config, &plan, &directory)?;
+    let catalog = if is_guarded { None } else { stores.look_at_catalog(config, &directory, &machine)? };
+    door.open_if(catalog.as_ref().is_some_and(CatalogReplica::is_guarded))?;
     let addresses = cluster_addresses(config, &ports.cluster);
     let peers = stores.link(config, &directory, &machine, addresses.clone(), ports.cluster)?;
     let engine = stores.engine.clone();
-    let node = machine.open_node(config, &directory, stores, &addresses)?;
+    let node = machine.open_node(config, &directory, stores, catalog, &addresses)?;
     peers.reception.open(&node);
     while !node.await_catalog(CATALOG_PATIENCE) {
         tracing::info!("Waiting for the cluster's catalog...");
     }
     node.sweep_left_behind()?;
     set_initial_password(&node, config, &machine)?;
+    // Once more: what others know of passwords may be newer.
     password::check_exposure(config, node.catalog().user("admin").is_some_and(|admin| admin.has_password))?;
+    door.open_if(true)?;
+    tell_ignored_tags(config, &node);
     let indexes = IndexThread::start(&node)?;
     let facts = facts(&plan, &announcement, &addresses, argv, machine.clock.unix());
     let facts = query::ServerFacts { logs: lines.book(), ..facts };
@@ -140,12 +133,28 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     running.stop(runtime);
     peers.stop();
     drop(indexes);
+    shut_down_engine(node, engine)?;
+    end
+}
+
+/// A new one is not even made if it would be open to everybody.
+fn take_directory(config: &Config, opening: Opening) -> Result<DataDirectory, StartError> {
+    for note in &config.notes {
+        tracing::warn!("{note}");
+    }
+    if DataDirectory::is_new(&config.directory, &RealFiles) {
+        password::check_exposure(config, config.initial_password.is_some())?;
+    }
+    Ok(DataDirectory::take(&config.directory, opening, Box::new(RealFiles))?)
+}
+
+fn shut_down_engine(node: Arc<Node>, engine: Arc<dyn Engine>) -> Result<(), StartError> {
     tracing::info!("Shutting down storage engine...");
     drop(node);
     engine.flush()?;
     drop(engine);
     tracing::info!("Storage engine shut down.");
-    end
+    Ok(())
 }
 
 /// Returns when the process is told to stop, or the cluster has removed this server for good: it has
@@ -192,154 +201,42 @@ fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Resu
     Ok(())
 }
 
-/// The real machine.
-struct Machine {
-    files: Arc<dyn Files>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
+/// Tags are those of a new server, as for RethinkDB, which does not say so.
+fn tell_ignored_tags(config: &Config, node: &Node) {
+    let catalog = node.catalog();
+    let Some(server) = catalog.server(node.identity().server).filter(|server| !server.is_proxy) else {
+        return;
+    };
+    let given = config.tags();
+    let is_same =
+        given.len() == server.tags.len() && server.tags.iter().all(|tag| given.iter().any(|t| **t == **tag));
+    if config.server_tags.is_empty() || is_same {
+        return;
+    }
+    let tags: Vec<String> = server.tags.iter().map(ToString::to_string).collect();
+    tracing::warn!(
+        "Ignoring --server-tag {}: this server has the tags {}; change them in rethinkdb.server_config",
+        config.server_tags.join(" --server-tag "),
+        tags.join(", "),
+    );
 }
 
-impl Machine {
-    fn new() -> Machine {
-        Machine {
-            files: Arc::new(RealFiles),
-            clock: Arc::new(RealClock::new()),
-            random: Arc::new(RealRandom),
-        }
-    }
-
-    /// Refuses a folder that has lost its log or its identity: either would be made anew, and what was
-    /// acknowledged would be gone without a word. The log is there before the identity, and the identity
-    /// before any replica.
-    fn check_whole(&self, dir: &Path) -> Result<(), StartError> {
-        let (files, path) = (&*self.files, dir.display().to_string());
-        let has_identity = Identity::load(files, dir)?.is_some();
-        let (is_whole, missing) = match has_identity {
-            true => (log::file::is_there(files, &dir.join("log")), "the folder `log`"),
-            false => {
-                let has_replicas = log::file::has_replicas(files, &dir.join("log"));
-                (has_replicas.map(|has_replicas| !has_replicas), "the file `identity.json`")
-            }
-        };
-        match is_whole {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(StartError::NotWhole { path, what: missing }),
-            Err(cause) => Err(StartError::Unreadable { what: "log in", path, cause }),
-        }
-    }
-
-    /// Opens the engine and the log in `directory`.
-    fn open_stores(
-        &self,
-        config: &Config,
-        plan: &MemoryPlan,
-        directory: &DataDirectory,
-    ) -> Result<Stores, StartError> {
-        let dir = directory.path();
-        self.check_whole(dir)?;
-        let failed =
-            |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
-        let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
-            .map_err(failed)?;
-        let engine: Arc<dyn Engine> =
-            Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
-        let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
-        let post = Post::new(replicas.clone());
-        let options = FileLogOptions {
-            random: self.random.clone(),
-            mail: post.clone(),
-            watch: post.clone(),
-            ..FileLogOptions::default()
-        };
-        let (files, clock) = (self.files.clone(), self.clock.clone());
-        let log: Arc<dyn Log> =
-            Arc::new(FileLog::open(files, clock, &dir.join("log"), replicas.clone(), options)?);
-        Ok(Stores { name, engine, replicas, post, log })
-    }
-
-    /// Opens the node over `stores`, and what was not applied yet.
-    fn open_node(
-        &self,
-        config: &Config,
-        directory: &DataDirectory,
-        stores: Stores,
-        addresses: &[String],
-    ) -> Result<Arc<Node>, StartError> {
-        let texts = |texts: &[String]| texts.iter().map(|text| Text::from(text.as_str())).collect();
-        Ok(Node::open(NodeOptions {
-            dir: directory.path().to_owned(),
-            server_name: Text::from(stores.name),
-            server_tags: texts(&config.server_tags),
-            cache_size_mb: config.cache.megabytes(),
-            addresses: texts(addresses),
-            replicas: stores.replicas,
-            log: stores.log,
-            post: stores.post,
-            clock: self.clock.clone(),
-            files: self.files.clone(),
-            random: self.random.clone(),
-            admin_password: password::record("", None, &*self.random),
-        })?)
-    }
+/// The HTTP port, taken and perhaps not open yet.
+struct PagesDoor<'a> {
+    config: &'a Config,
+    runtime: &'a Runtime,
+    pages: &'a Arc<Pages>,
+    bound: Option<Bound>,
 }
 
-/// What a data directory holds, opened, and the way letters take.
-struct Stores {
-    name: String,
-    engine: Arc<dyn Engine>,
-    replicas: Arc<Replicas>,
-    post: Arc<Post>,
-    log: Arc<dyn Log>,
-}
-
-impl Stores {
-    fn link(
-        &self,
-        config: &Config,
-        directory: &DataDirectory,
-        machine: &Machine,
-        addresses: Vec<String>,
-        cluster: Bound,
-    ) -> Result<Peers, StartError> {
-        let around = Surroundings {
-            config,
-            dir: directory.path(),
-            name: &self.name,
-            cache_size_mb: config.cache.megabytes(),
-            addresses,
-            port: cluster.port,
-            post: &self.post,
-            log: &self.log,
-            files: &machine.files,
-            clock: &machine.clock,
-            random: &machine.random,
-        };
-        Peers::start(&around, listening("cluster", cluster)?)
+impl PagesDoor<'_> {
+    /// Opens it, unless that was done.
+    fn open_if(&mut self, may_open: bool) -> Result<(), StartError> {
+        let Some(http) = self.bound.take_if(|_| may_open) else { return Ok(()) };
+        let tls = encryption("http", self.config.http.as_ref())?;
+        self.runtime.spawn(http::serve(listening("http", http)?, tls, self.pages.clone()));
+        Ok(())
     }
-}
-
-fn size(bytes: u64) -> usize {
-    usize::try_from(bytes).unwrap_or(usize::MAX)
-}
-
-fn engine_options(config: &Config, plan: &MemoryPlan) -> EngineOptions {
-    EngineOptions {
-        cache_bytes: size(plan.blocks),
-        write_buffer_bytes: size(plan.write_buffer),
-        background_jobs: config.cores.max(2),
-        ..EngineOptions::default()
-    }
-}
-
-fn serve_pages(
-    config: &Config,
-    runtime: &Runtime,
-    http: Bound,
-    pages: &Arc<Pages>,
-) -> Result<(), StartError> {
-    let tls = encryption("http", config.http.as_ref())?;
-    runtime.spawn(http::serve(listening("http", http)?, tls, pages.clone()));
-    Ok(())
 }
 
 fn encryption(service: &'static str, config: Option<&Service>) -> Result<Option<TlsAcceptor>, StartError> {

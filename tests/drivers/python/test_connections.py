@@ -63,6 +63,50 @@ class Doors(unittest.TestCase):
             self.assertNotEqual(done.returncode, 0)
             self.assertIn("--initial-password", done.stdout + done.stderr)
 
+    def test_nobody_can_connect_before_it_is_known_that_there_is_a_password(self):
+        with node() as server:
+            server.kill()
+            ports = [server.driver_port, server.http_port, server.cluster_port]
+            names = ("--driver-port", "--http-port", "--cluster-port")
+            command = [program(), *server.place(), "--bind", "all"]
+            command += [word for name, port in zip(names, ports) for word in (name, str(port))]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            reached = set()
+            while process.poll() is None:
+                for port in ports:
+                    with socket.socket() as knocking:
+                        if knocking.connect_ex(("127.0.0.1", port)) == 0:
+                            reached.add(port)
+            self.assertIn("--initial-password", process.communicate()[0])
+            self.assertNotEqual(process.returncode, 0)
+            self.assertEqual(reached, set())
+
+    def test_a_password_that_is_known_lets_others_connect_again(self):
+        with node("--initial-password", "secret") as server:
+            server.kill()
+            server.flags = ("--bind", "all")
+            server.start()
+            self.assertEqual(server.health()[0], 200)
+            with r.connect(port=server.driver_port, password="secret") as connection:
+                self.assertEqual(r.expr(1).run(connection), 1)
+
+    def test_tags_are_those_of_the_first_start_and_others_are_ignored_aloud(self):
+        with node("--server-tag", "a") as server:
+            tags = r.db("rethinkdb").table("server_config").nth(0)["tags"]
+            for flags, said in ((("--server-tag", "b"), True), (("--server-tag", "a"), False), ((), False)):
+                server.stop()
+                server.flags = flags
+                server.start()
+                with r.connect(port=server.driver_port) as connection:
+                    self.assertEqual(sorted(tags.run(connection)), ["a", "default"])
+                ignored = [line for line in server.lines if "Ignoring --server-tag" in line]
+                self.assertEqual(len(ignored), said, server.lines)
+            server.stop()
+            server.flags = ("-t", "b", "-t", "c")
+            server.start()
+            expected = "Ignoring --server-tag b --server-tag c: this server has the tags a, default; change them in rethinkdb.server_config"
+            self.assertTrue(any(expected in line for line in server.lines), server.lines)
+
     def test_a_second_process_on_the_same_folder_is_refused(self):
         with node() as server:
             command = [program(), "--directory", str(server.directory / "data"), "--driver-port", "0", "--no-http-admin"]

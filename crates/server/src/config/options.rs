@@ -41,7 +41,8 @@ const SERVER: &str = "Server";
 const NETWORK: &str = "Network";
 const QUERIES: &str = "Queries";
 const MACHINE: &str = "Machine";
-const ACCEPTED: &str = "Accepted, without effect";
+/// Options that mean nothing here; what they are told with says why.
+pub const ACCEPTED: &str = "Accepted, without effect";
 
 /// The options of `create` and `serve`, in the order `help` shows them.
 pub const OPTIONS: &[OptionSpec] = &[
@@ -143,23 +144,27 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Memory for everything, caches included; queries that need more fail [default: 80% of the machine's]",
     ),
     short('c', option("cores", One("NUMBER"), MACHINE, "Processor cores to use [default: all]")),
-    option("io-threads", One("NUMBER"), ACCEPTED, "Each thread does its own disk operations"),
-    option("no-update-check", Nothing, ACCEPTED, "There is no update check"),
+    option("io-threads", One("NUMBER"), ACCEPTED, "each thread does its own disk operations"),
+    option("no-update-check", Nothing, ACCEPTED, "there is no update check"),
+    option("direct-io", Nothing, ACCEPTED, "files are read and written through the system's cache"),
+    option("no-direct-io", Nothing, ACCEPTED, "files are read and written through the system's cache"),
+    option("runuser", One("NAME"), ACCEPTED, "the server runs as who starts it; refused if that is root"),
+    option("rungroup", One("NAME"), ACCEPTED, "the server runs as who starts it; refused if that is root"),
+    option("join-delay", One("SECONDS"), ACCEPTED, "a server joins as soon as it can"),
+    option("client-port", One("PORT"), ACCEPTED, "the system chooses the ports of outgoing connections"),
+    option("web-static-directory", One("PATH"), ACCEPTED, "there is no admin UI yet"),
+    option("tls-min-protocol", One("VERSION"), ACCEPTED, "TLS 1.2 and 1.3 are spoken; refused for more"),
+    option("tls-ciphers", One("LIST"), ACCEPTED, TLS),
+    option("tls-ecdh-curve", One("NAME"), ACCEPTED, TLS),
+    option("tls-dhparams", One("PATH"), ACCEPTED, TLS),
 ];
 
-/// Options of RethinkDB that this version does not have, and what to do instead.
+const TLS: &str = "TLS 1.2 and 1.3 are spoken with their good ciphers, always";
+
+/// Options of RethinkDB that this version does not have and may not ignore, and what to do instead.
 pub const MISSING: &[(&str, &str)] = &[
-    ("join-delay", "a server joins as soon as it can; leave it out"),
     ("daemon", "let a service manager such as systemd start the server"),
-    ("runuser", "let a service manager such as systemd choose the user"),
-    ("rungroup", "let a service manager such as systemd choose the group"),
-    ("direct-io", "files are read through the system's cache; leave it out"),
-    ("web-static-directory", "there is no admin UI yet; leave it out"),
     ("reql-http-proxy", "r.http connects directly; leave it out"),
-    ("tls-min-protocol", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
-    ("tls-ciphers", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
-    ("tls-ecdh-curve", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
-    ("tls-dhparams", "TLS 1.2 and 1.3 with their good ciphers are always on, others never; leave it out"),
 ];
 
 /// The option of this name.

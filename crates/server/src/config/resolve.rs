@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use rustix::process::{Uid, geteuid};
+
+use super::options::{ACCEPTED, OPTIONS, OptionSpec};
 use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
 use super::{CacheSize, Config, HttpReach, MemoryLimit, Peers, Service, ServiceTls, TlsFiles};
@@ -13,7 +16,6 @@ const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 const HTTP_PORT: u16 = 8080;
-const TAG: &str = "default";
 /// Each is given a thread that serves drivers and one that scans.
 const CORES_MAX: usize = 1024;
 const RECONNECT_SECONDS: u64 = 86_400;
@@ -34,17 +36,22 @@ pub(super) fn resolve(given: Settings) -> Result<Config, ConfigError> {
     }
     let driver = service(&given, "driver", DRIVER_PORT)?;
     let cluster = service(&given, "cluster", CLUSTER_PORT)?;
-    let tags: Vec<String> = given.many("server-tag").map(value::name).collect::<Result<_, _>>()?;
+    let http = (!given.flag("no-http-admin")).then_some(http);
+    check_ports(&given, &[("driver", Some(&driver)), ("cluster", Some(&cluster)), ("http", http.as_ref())])?;
+    check_user(&given, geteuid())?;
+    if let Some(setting) = given.one("tls-min-protocol").filter(|setting| value::text(setting) == "TLSv1.3") {
+        return Err(setting.wrong("not supported: TLS 1.2 is spoken, too, with good ciphers only"));
+    }
     Ok(Config {
         directory: path(&given, "directory").unwrap_or_else(|| PathBuf::from(DIRECTORY)),
         driver,
         peers: peers(&given, cluster.port)?,
         cluster,
-        http: (!given.flag("no-http-admin")).then_some(http),
+        http,
         cache: given.one("cache-size").map_or(Ok(CacheSize::Auto), value::cache)?,
         memory: given.one("memory-limit").map_or(Ok(MemoryLimit::Auto), value::memory_limit)?,
         server_name: given.one("server-name").map(value::name).transpose()?,
-        server_tags: if tags.is_empty() { vec![TAG.to_owned()] } else { tags },
+        server_tags: given.many("server-tag").map(value::name).collect::<Result<_, _>>()?,
         initial_password: given.one("initial-password").map(value::password),
         log_file: path(&given, "log-file"),
         pid_file: path(&given, "pid-file"),
@@ -155,13 +162,52 @@ fn offset_port(given: &Settings, name: &str, default: u16) -> Result<u16, Config
     })
 }
 
+/// Two services of one server cannot have the same port of the same address.
+fn check_ports(given: &Settings, services: &[(&str, Option<&Service>)]) -> Result<(), ConfigError> {
+    let services: Vec<_> = services.iter().filter_map(|(name, service)| Some((*name, (*service)?))).collect();
+    for (nth, (name, service)) in services.iter().enumerate() {
+        let same = |(_, other): &&(&str, &Service)| {
+            let meet = |address: &IpAddr| other.addresses.iter().any(|other| is_same_place(*address, *other));
+            other.port == service.port && service.port != 0 && service.addresses.iter().any(meet)
+        };
+        let Some((other, _)) = services[..nth].iter().find(same) else { continue };
+        let what = format!(
+            "--{other}-port and --{name}-port are both {}; each service needs a port of its own",
+            service.port
+        );
+        let setting = [name, other].into_iter().find_map(|name| given.one(&format!("{name}-port")));
+        let place = setting.map_or_else(|| format!("--{name}-port {}", service.port), ToString::to_string);
+        return Err(ConfigError { place, what });
+    }
+    Ok(())
+}
+
+fn is_same_place(one: IpAddr, other: IpAddr) -> bool {
+    let covers = |one: IpAddr, other: IpAddr| one.is_unspecified() && one.is_ipv4() == other.is_ipv4();
+    one == other || covers(one, other) || covers(other, one)
+}
+
+/// Who starts the server is who it runs as. To ignore that it should be somebody else is harmless unless
+/// that is root: everything that a fault of the server could reach would be root's.
+fn check_user(given: &Settings, user: Uid) -> Result<(), ConfigError> {
+    let names = ["runuser", "rungroup"];
+    let other =
+        names.iter().filter_map(|name| given.one(name)).find(|setting| value::text(setting) != "root");
+    match other.filter(|_| user.is_root()) {
+        None => Ok(()),
+        Some(setting) => Err(setting.wrong(
+            "not supported: the server would run as root; start it as that user, with a service manager such as \
+             systemd (User=) or with `setpriv` or `runuser`",
+        )),
+    }
+}
+
 fn notes(given: &Settings) -> Vec<String> {
-    let why = [
-        ("io-threads", "each thread does its own disk operations"),
-        ("no-update-check", "the server never asks for updates"),
-    ];
-    let note = |(name, why)| Some(format!("{}: the option has no effect: {why}", given.one(name)?));
-    why.into_iter().filter_map(note).collect()
+    let accepted = OPTIONS.iter().filter(|spec| spec.group == ACCEPTED);
+    let note = |spec: &OptionSpec| {
+        Some(format!("{}: the option has no effect: {}", given.one(spec.name)?, spec.help))
+    };
+    accepted.filter_map(note).collect()
 }
 
 #[cfg(test)]
@@ -190,8 +236,8 @@ mod tests {
         assert_eq!(config.directory, Path::new("rekindle_data"));
         assert_eq!(config.driver, Service { addresses: LOOPBACK.to_vec(), port: 28015, tls: None });
         assert!(config.driver.is_local() && config.cluster.is_local());
-        assert_eq!((config.cluster.port, config.http.unwrap().port), (29015, 8080));
-        assert_eq!(config.server_tags, ["default"]);
+        assert_eq!((config.cluster.port, config.http.as_ref().unwrap().port), (29015, 8080));
+        assert_eq!(config.tags(), ["default"]);
     }
 
     #[test]
@@ -321,8 +367,64 @@ mod tests {
 
     #[test]
     fn an_option_without_effect_is_noted() {
-        let config = config(&[("no-update-check", ""), ("io-threads", "64")]);
-        assert_eq!(config.notes.len(), 2, "{:?}", config.notes);
+        let config = config(&[("no-update-check", ""), ("io-threads", "64"), ("direct-io", "")]);
+        assert_eq!(
+            config.notes,
+            [
+                "--io-threads 64: the option has no effect: each thread does its own disk operations",
+                "--no-update-check: the option has no effect: there is no update check",
+                "--direct-io: the option has no effect: files are read and written through the system's cache",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_server_has_the_tag_default_whatever_it_is_given() {
+        assert_eq!(config(&[("server-tag", "a"), ("server-tag", "b")]).tags(), ["a", "b", "default"]);
+        assert_eq!(config(&[("server-tag", "default"), ("server-tag", "b")]).tags(), ["default", "b"]);
+        let proxy = Config { is_proxy: true, ..config(&[("server-tag", "a")]) };
+        assert!(proxy.tags().is_empty());
+    }
+
+    #[test]
+    fn two_services_with_one_port_are_named() {
+        refused(
+            &[("driver-port", "7"), ("http-port", "7")],
+            "--http-port 7: --driver-port and --http-port are both 7; each service needs a port of its own",
+        );
+        refused(
+            &[("driver-port", "29015")],
+            "--driver-port 29015: --driver-port and --cluster-port are both 29015; each service needs a port of its own",
+        );
+        config(&[("driver-port", "0"), ("http-port", "0"), ("cluster-port", "0")]);
+        config(&[("driver-port", "7"), ("http-port", "7"), ("no-http-admin", "")]);
+        let apart =
+            [("driver-port", "7"), ("http-port", "7"), ("no-default-bind", ""), ("bind-cluster", "::1")];
+        config(&[&apart[..], &[("bind-driver", "127.0.0.1"), ("bind-http", "::1")]].concat());
+        let everywhere = [("bind-driver", "all"), ("bind-http", "::1")];
+        assert!(Config::from_settings(flags(&[&apart[..], &everywhere].concat())).is_err());
+    }
+
+    #[test]
+    fn another_user_is_a_note_unless_it_would_be_root() {
+        let settings = |name: &str, user: &str| Settings::new(flags(&[(name, user)])).unwrap();
+        let anybody = Uid::from_raw(1000);
+        assert!(check_user(&settings("runuser", "rethinkdb"), anybody).is_ok());
+        assert!(check_user(&settings("runuser", "root"), Uid::ROOT).is_ok());
+        let refusal = check_user(&settings("rungroup", "rethinkdb"), Uid::ROOT).unwrap_err().to_string();
+        assert!(
+            refusal.starts_with("--rungroup rethinkdb: not supported: the server would run as root"),
+            "{refusal}"
+        );
+    }
+
+    #[test]
+    fn a_tls_version_that_is_spoken_is_a_note() {
+        assert_eq!(config(&[("tls-min-protocol", "TLSv1.2")]).notes.len(), 1);
+        refused(
+            &[("tls-min-protocol", "TLSv1.3")],
+            "--tls-min-protocol TLSv1.3: not supported: TLS 1.2 is spoken, too, with good ciphers only",
+        );
     }
 
     #[test]

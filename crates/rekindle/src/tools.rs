@@ -1,0 +1,55 @@
+//! `rekindle dump` and its kin: the tools of RethinkDB's Python package, which work with every server of
+//! the protocol. RethinkDB's program hands over to them under the same names, and so does this one.
+
+use std::ffi::OsString;
+use std::io::{Error, ErrorKind};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+
+/// The commands, and what each does.
+pub const TOOLS: [(&str, &str); 6] = [
+    ("dump", "Write databases and tables into one file, with rethinkdb-dump of the Python package rethinkdb"),
+    ("restore", "Put back what dump wrote, with rethinkdb-restore of that package"),
+    ("export", "Write a file for each table, with rethinkdb-export of that package"),
+    ("import", "Read tables from files, with rethinkdb-import of that package"),
+    ("index-rebuild", "Build secondary indexes anew, with rethinkdb-index-rebuild of that package"),
+    ("repl", "A Python prompt with r and a connection, with rethinkdb-repl of that package"),
+];
+
+/// A tool that is not there, or cannot be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// It comes with the Python package.
+    #[error(
+        "`rekindle {tool}` runs `rethinkdb-{tool}` of the Python package `rethinkdb`, which is not on the PATH; \
+         get it and run it with\n    \
+         python3 -m venv rethinkdb-tools\n    \
+         rethinkdb-tools/bin/pip install rethinkdb\n    \
+         rethinkdb-tools/bin/rethinkdb-{tool} {words}"
+    )]
+    Missing {
+        /// The command.
+        tool: String,
+        /// What it was given.
+        words: String,
+    },
+    /// The system refused.
+    #[error("`rethinkdb-{tool}` cannot be started: {cause}")]
+    Refused {
+        /// The command.
+        tool: String,
+        /// Why.
+        cause: Error,
+    },
+}
+
+/// Becomes the tool. Returns only if that fails.
+pub fn become_tool(tool: &str, words: &[OsString]) -> ToolError {
+    let cause = Command::new(format!("rethinkdb-{tool}")).args(words).exec();
+    let tool = tool.to_owned();
+    if cause.kind() != ErrorKind::NotFound {
+        return ToolError::Refused { tool, cause };
+    }
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    ToolError::Missing { tool, words: if words.is_empty() { "--help".to_owned() } else { words.join(" ") } }
+}

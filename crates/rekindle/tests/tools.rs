@@ -1,0 +1,33 @@
+//! The commands that are tools of the Python package.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn rekindle(path: &Path, words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rekindle"));
+    command.env("PATH", path).args(words).output().expect("the program starts")
+}
+
+#[test]
+fn a_tool_that_is_there_is_run_with_everything_it_was_given() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tool = folder.path().join("rethinkdb-index-rebuild");
+    std::fs::write(&tool, "#!/bin/sh\necho \"ran with $*\"\nexit 3\n").expect("written");
+    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let output = rekindle(folder.path(), &["index-rebuild", "-c", "db:28015", "--help", "-n", "2"]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ran with -c db:28015 --help -n 2\n");
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
+fn one_that_is_not_there_says_how_to_get_and_run_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for tool in ["dump", "restore", "export", "import", "index-rebuild", "repl"] {
+        let output = rekindle(folder.path(), &[tool, "-c", "db:28015"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("rethinkdb-tools/bin/pip install rethinkdb\n"), "{said}");
+        assert!(said.ends_with(&format!("rethinkdb-tools/bin/rethinkdb-{tool} -c db:28015\n")), "{said}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
