@@ -123,7 +123,8 @@ impl Core {
         let work = move || loop {
             let Some(core) = core.upgrade() else { return };
             if let Err(error) = core.get_copy(group) {
-                tracing::warn!("the rows of group {group} could not be copied yet: {error}");
+                let of = crate::words::group(&core.catalog(), group);
+                tracing::warn!("The rows of {of} could not be copied to this server yet: {error}");
             }
             let is_wanted = || core.log.group_status(group).is_ok_and(|status| status.needs_rows);
             if !is_wanted() {

@@ -62,7 +62,9 @@ impl Core {
             }
         };
         let Some(Hosted { shard, own, gate, .. }) = earlier else { return Ok(()) };
-        tracing::info!("group {group}: replica {own} was removed here, {named} takes its place");
+        let of = crate::words::group(&self.catalog(), group);
+        tracing::info!("The replica of {of} on this server was removed; a new one takes its place");
+        tracing::debug!("group {group}: {own} was removed here, {named} takes its place");
         gate.shut();
         shard.retire();
         self.leave_as(table, group)

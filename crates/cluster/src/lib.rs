@@ -46,6 +46,7 @@ mod starts;
 mod state;
 mod tend;
 mod users;
+mod words;
 
 pub use admin::{ShardsWanted, TableChange, TableOptions};
 pub use ask::{Answered, Ask, AskError, Reply, Serve};

@@ -1,7 +1,7 @@
 //! The links of a node and the node itself, joined: what arrives goes to the log, to the desk, or tells
 //! which replicas can be reached.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -50,6 +50,8 @@ pub struct Reception {
 struct Met {
     cluster: Option<Uuid>,
     members: BTreeSet<ServerId>,
+    // Of all that were ever connected.
+    names: BTreeMap<ServerId, String>,
 }
 
 impl Reception {
@@ -105,6 +107,12 @@ impl Reception {
         met.cluster.filter(|_| !met.members.is_empty())
     }
 
+    /// Name and id of a server that was connected.
+    fn name_of(&self, server: ServerId) -> String {
+        let met = self.met.lock();
+        met.names.get(&server).map_or_else(|| server.to_string(), |name| format!("\"{name}\" {server}"))
+    }
+
     /// The servers that are linked now.
     #[must_use]
     pub fn members(&self) -> Vec<ServerId> {
@@ -132,14 +140,18 @@ impl Receiver for Reception {
 
     fn connected(&self, info: &PeerInfo) {
         tracing::info!("Connected to server \"{}\" {}", info.name, info.server);
-        self.met.lock().members.insert(info.server);
+        {
+            let mut met = self.met.lock();
+            met.members.insert(info.server);
+            met.names.insert(info.server, info.name.clone());
+        }
         self.changed.notify_all();
         self.log.peers_back(self.post.peers_on(info.server));
         self.post.news().tell();
     }
 
     fn silent(&self, server: ServerId) {
-        tracing::info!("Disconnected from server {server}");
+        tracing::info!("Disconnected from server {}", self.name_of(server));
         self.met.lock().members.remove(&server);
         self.gone(server);
         self.log.peers_silent(self.post.peers_on(server));
@@ -147,7 +159,7 @@ impl Receiver for Reception {
     }
 
     fn back(&self, server: ServerId) {
-        tracing::info!("Server {server} answers again");
+        tracing::info!("Server {} answers again", self.name_of(server));
         self.met.lock().members.insert(server);
         self.log.peers_back(self.post.peers_on(server));
         self.post.news().tell();

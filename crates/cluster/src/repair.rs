@@ -184,7 +184,8 @@ impl Core {
         let survivor = survivor.ok_or(AdminError::NoCatalog)?;
         let lost: Vec<ServerId> =
             servers.iter().filter(|replica| !is_living(replica)).map(|replica| replica.server).collect();
-        tracing::warn!("the catalog has lost its majority and goes on without servers {lost:?}");
+        let names: Vec<String> = lost.iter().map(|id| crate::words::server(&catalog, *id)).collect();
+        tracing::warn!("The catalog has lost its majority and goes on without {}", names.join(", "));
         self.go_on(CATALOG_GROUP, survivor, &servers)?;
         self.change(|catalog, draft| {
             for server in lost.iter().filter(|server| catalog.server(**server).is_some()) {

@@ -14,6 +14,7 @@ use storage::TableId;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::{Question, decode_version};
+use crate::words;
 use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig};
 
 /// How long one step may take before it is tried again.
@@ -178,7 +179,8 @@ impl Core {
             Step::NameAnew(gone) => {
                 let named = wanted.table.map_or(Ok(()), |table| self.name_anew(table, group, gone));
                 if let Err(error) = named {
-                    tracing::warn!("group {group}: no new replica for {gone}, which was removed: {error}");
+                    let (place, of) = (self.replica_in_words(gone), words::group(&self.catalog(), group));
+                    tracing::warn!("No new replica of {of} for {place}, whose old one was removed: {error}");
                 }
                 false
             }
@@ -217,7 +219,7 @@ impl Core {
         self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));
         let outcome = receiver.recv_timeout(STEP);
         match &outcome {
-            Some(Ok(_)) => tracing::info!("group {group}: {change:?} is done"),
+            Some(Ok(_)) => tracing::info!("{}", words::sentence(&self.change_in_words(group, change))),
             Some(Err(error)) => tracing::debug!("group {group}: {change:?}: {error}"),
             None => tracing::debug!("group {group}: {change:?} takes long"),
         }
