@@ -99,6 +99,20 @@ pub enum LogError {
         /// What is wrong there.
         what: String,
     },
+    /// The newest segments are gone. They were durable: a power loss does not take them.
+    #[error(
+        "log in {dir} is not whole: it ends with segment {last}, and segment {newest} was made after that; \
+         acknowledged writes are in what is missing: restore it, or the whole data directory",
+        dir = dir.display()
+    )]
+    Missing {
+        /// The folder.
+        dir: PathBuf,
+        /// The last segment that is there; zero for none.
+        last: u64,
+        /// The newest one that was.
+        newest: u64,
+    },
     /// The files were written by a later version of the program.
     #[error("log segment {segment} has format version {found}, newest known is {known}", segment = segment.display())]
     Version {

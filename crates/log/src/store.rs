@@ -147,6 +147,9 @@ pub trait Store: Send {
     /// that `flushed` gives for its group. Groups that `flushed` does not name are kept.
     fn delete_flushed(&mut self, flushed: &BTreeMap<GroupId, u64>) -> Result<Vec<Forgotten>, StoreError>;
 
+    /// Notes beside the log how far it is durable: whoever opens it next finds out if it ends before that.
+    fn note_end(&mut self) -> Result<(), StoreError>;
+
     /// What is on disk.
     fn size(&self) -> StoreSize;
 }

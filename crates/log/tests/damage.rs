@@ -109,10 +109,10 @@ fn any_changed_byte_of_a_closed_log_is_found_or_does_not_matter() {
             }
             // Opening may have added to the last segment: start from the same bytes each time.
             let (fresh, _) = closed_log();
-            for path in &segments(&files) {
-                files.damage(path, |bytes| *bytes = fresh.read(path).unwrap_or_default()).unwrap();
-                if fresh.read(path).is_err() {
-                    files.remove(path).unwrap();
+            for path in &files.list(Path::new(DIR)).unwrap() {
+                match fresh.read(path) {
+                    Ok(before) => files.damage(path, |bytes| *bytes = before).unwrap(),
+                    Err(_) => files.remove(path).unwrap(),
                 }
             }
         }
@@ -145,6 +145,61 @@ fn a_missing_or_exchanged_segment_is_found() {
     assert!(matches!(entries(&files), Err(LogError::Damaged { .. })), "too few bytes");
     files.remove(&paths[1]).unwrap();
     assert!(matches!(entries(&files), Err(LogError::Damaged { .. })), "no file");
+}
+
+#[test]
+fn a_newest_segment_that_is_gone_is_refused_after_a_close_and_after_a_kill() {
+    let (closed, _) = closed_log();
+    let killed = SimFiles::new(1);
+    let (_, log) = open(&killed, small_segments()).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    for _ in 0..24 {
+        propose(&log, Durability::Hard).unwrap();
+    }
+    killed.end_process();
+    drop(log);
+    for files in [closed, killed] {
+        let paths = segments(&files);
+        files.remove(&paths[paths.len() - 1]).unwrap();
+        let (last, newest) = (paths.len() as u64 - 1, paths.len() as u64);
+        for _ in 0..2 {
+            match entries(&files) {
+                Err(LogError::Missing { last: found, newest: noted, .. }) => {
+                    assert_eq!((found, noted), (last, newest));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        paths[..paths.len() - 1].iter().for_each(|path| files.remove(path).unwrap());
+        assert!(matches!(entries(&files), Err(LogError::Missing { last: 0, .. })));
+    }
+}
+
+#[test]
+fn an_end_that_was_durable_and_is_cut_is_refused() {
+    let (files, count) = closed_log();
+    let path = segments(&files).pop().unwrap();
+    let whole = files.read(&path).unwrap();
+    files.damage(&path, |bytes| bytes.truncate(whole.len() - 100)).unwrap();
+    assert!(matches!(entries(&files), Err(LogError::Damaged { segment, .. }) if segment == path));
+    files.damage(&path, |bytes| *bytes = whole).unwrap();
+    assert_eq!(entries(&files).unwrap(), count);
+}
+
+#[test]
+fn an_engine_ahead_of_a_log_that_lost_power_is_followed() {
+    let files = SimFiles::new(1);
+    let options = FileLogOptions { soft_wait: Duration::from_secs(3600), ..small_segments() };
+    let (_, log) = open(&files, options.clone()).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    propose(&log, Durability::Hard).unwrap();
+    let last = propose(&log, Durability::Soft).unwrap();
+    files.crash();
+    drop(log);
+    let (_, log) = open(&files, options).unwrap();
+    // The engine had the soft write already; whether the log still has it is chance.
+    log.open_group(GROUP, last, Birth::Alone).unwrap();
+    assert!(propose(&log, Durability::Hard).unwrap() > last);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod fleet;
 mod inbox;
 mod index;
 mod log;
+mod newest;
 mod recover;
 mod runner;
 #[cfg(test)]

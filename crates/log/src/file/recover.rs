@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use io::Files;
 
 use super::index::{Index, Segment};
+use super::newest::Newest;
 use crate::error::LogError;
 use crate::record::Record;
 use crate::recovery::{Scanner, SegmentEnd};
-use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number};
+use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number, segment_path};
 use crate::store::Position;
 
 /// The log as it was found.
@@ -85,6 +86,24 @@ fn damaged(path: &Path, offset: u64, what: &str) -> LogError {
 }
 
 impl Found {
+    /// Refuses a log that ends before the point that `noted` says was durable.
+    pub fn check_end(&self, noted: Option<Newest>, dir: &Path) -> Result<(), LogError> {
+        let Some(Newest { log_id, at }) = noted else { return Ok(()) };
+        let (last, bytes) =
+            self.index.segments.back().map_or((0, 0), |segment| (segment.number, segment.bytes));
+        let path = segment_path(dir, last);
+        if self.last.is_some_and(|header| header.log_id != log_id) {
+            return Err(damaged(&path, 24, "segment belongs to another log"));
+        }
+        if last < at.segment {
+            return Err(LogError::Missing { dir: dir.to_owned(), last, newest: at.segment });
+        }
+        match last == at.segment && bytes < at.offset {
+            true => Err(damaged(&path, bytes, &format!("it was durable up to byte {}", at.offset))),
+            false => Ok(()),
+        }
+    }
+
     fn read_segment(
         &mut self,
         number: u64,

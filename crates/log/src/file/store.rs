@@ -9,6 +9,7 @@ use bytes::Bytes;
 use io::{File, Files, Lock, Random};
 
 use super::index::{Index, Segment};
+use super::newest::Newest;
 use super::recover::{self, Found};
 use crate::error::LogError;
 use crate::lsn::GroupId;
@@ -73,6 +74,7 @@ impl FileStore {
         })?;
         remove_if_there(&*files, &dir.join(NEXT_NAME))?;
         let mut found = recover::read_segments(&*files, dir)?;
+        found.check_end(Newest::load(&*files, dir)?, dir)?;
         let header = match found.last {
             Some(header) => header,
             None => make_first_segment(&*files, &*random, dir, &mut found)?,
@@ -102,12 +104,14 @@ impl FileStore {
             batch: Vec::new(),
             _lock: lock,
         };
+        let failed = |cause| match cause {
+            StoreError::Full => LogError::Io(ErrorKind::StorageFull.into()),
+            StoreError::Disk(cause) => LogError::Io(cause),
+        };
+        store.note_end().map_err(failed)?;
         if header.version < FORMAT_VERSION {
             // A segment holds records of its own version only.
-            store.start_segment().map_err(|cause| match cause {
-                StoreError::Full => LogError::Io(ErrorKind::StorageFull.into()),
-                StoreError::Disk(cause) => LogError::Io(cause),
-            })?;
+            store.start_segment().map_err(failed)?;
         }
         Ok(store)
     }
@@ -135,7 +139,11 @@ impl FileStore {
         self.written = Position { segment: header.number, offset: bytes };
         self.durable = self.written;
         self.index.segments.push_back(Segment::new(header.number, bytes));
-        Ok(())
+        self.note_end()
+    }
+
+    fn note_durable(&self) -> std::io::Result<()> {
+        Newest { log_id: self.header.log_id, at: self.durable }.store(&*self.files, &self.dir)
     }
 
     fn push_record(&mut self, record: &Record<&[u8]>) {
@@ -313,6 +321,14 @@ impl Store for FileStore {
             forgotten.extend(self.index.forget_oldest());
         }
         Ok(forgotten)
+    }
+
+    fn note_end(&mut self) -> Result<(), StoreError> {
+        match self.note_durable() {
+            // The note is not needed to write: the next one will do.
+            Err(cause) if cause.kind() == ErrorKind::StorageFull => Ok(()),
+            noted => Ok(noted?),
+        }
     }
 
     fn size(&self) -> StoreSize {

@@ -76,7 +76,9 @@ impl<S: Store> Runner<S> {
         stored.is_some_and(|stored| stored.outline.members.voters == [PeerId(stored.peer)] && !stored.void)
     }
 
-    /// Makes sure that the log of one who votes alone does not end before `applied`.
+    /// Makes sure that the log of one who votes alone does not end before `applied`. Nothing tells whether what
+    /// is missing was soft, which a power loss may take, so this is never refused. Whole segments that are gone,
+    /// and an end that was noted and is cut, have been refused when the log was opened.
     fn follow_engine(&mut self, id: GroupId, applied: Lsn) {
         let Some(stored) = self.store.group(id).filter(|_| self.votes_alone(id)) else { return };
         let outline = &stored.outline;
@@ -84,7 +86,11 @@ impl<S: Store> Runner<S> {
             // A power loss took soft entries that the engine had flushed already.
             let term = outline.last_term().max(outline.hard.term).max(1);
             let (vote, last) = (stored.peer, outline.last());
-            tracing::info!(group = id.0, last, applied = applied.0, "log goes on from the engine");
+            tracing::warn!(
+                "the log of group {id} ends at entry {last}, its rows were written up to entry {applied} and are kept. \
+                 A power loss does this to soft writes, and may have taken the last of them; if none were soft, files \
+                 of the log were changed, or the disk does not keep what it says it has"
+            );
             let index = applied.0;
             self.store.push(&Record::Start { group: id, index, term });
             self.store.push(&Record::Vote { group: id, term, vote, commit: index });

@@ -432,6 +432,11 @@ impl<S: Store> Runner<S> {
             self.store.push_mark();
             self.append();
             self.settle();
+            if let Err(cause) = self.store.note_end() {
+                tracing::warn!(
+                    "the end of the log is not noted, so that nobody would notice if it were cut: {cause}"
+                );
+            }
         }
         self.driver.abandon(&Doubt::Closed);
     }

@@ -1,0 +1,98 @@
+//! A note beside the segments: how far the log was durable when it was last opened, began a segment or was
+//! closed. A log that ends before that has lost what no power loss takes. docs/formats/log.md.
+
+use std::io::{ErrorKind, Result};
+use std::path::Path;
+
+use io::Files;
+
+use crate::error::LogError;
+use crate::store::Position;
+
+const NAME: &str = "newest";
+const NEXT_NAME: &str = "newest.tmp";
+const MAGIC: &[u8; 8] = b"RKNDLEND";
+const VERSION: u16 = 1;
+const BYTES: usize = 48;
+
+/// How far a log was durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Newest {
+    /// Which log.
+    pub log_id: u64,
+    /// Everything before this point was durable.
+    pub at: Position,
+}
+
+impl Newest {
+    /// The note in `dir`; `None` if there is none, as beside a log of an earlier version.
+    pub fn load(files: &dyn Files, dir: &Path) -> std::result::Result<Option<Newest>, LogError> {
+        let path = dir.join(NAME);
+        let bytes = match files.read(&path) {
+            Ok(bytes) => bytes,
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(cause) => return Err(cause.into()),
+        };
+        match Newest::decode(&bytes) {
+            Some(newest) => Ok(Some(newest)),
+            None => {
+                Err(LogError::Damaged { segment: path, offset: 0, what: "not a note of the log".to_owned() })
+            }
+        }
+    }
+
+    /// Puts the note in the place of the one in `dir`, whole or not at all, and durable on return.
+    pub fn store(&self, files: &dyn Files, dir: &Path) -> Result<()> {
+        let next = dir.join(NEXT_NAME);
+        match files.remove(&next) {
+            Err(cause) if cause.kind() != ErrorKind::NotFound => return Err(cause),
+            _ => {}
+        }
+        let file = files.create(&next)?;
+        file.append(&self.encode())?;
+        file.sync_data()?;
+        files.rename(&next, &dir.join(NAME))?;
+        files.sync_dir(dir)
+    }
+
+    fn encode(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.log_id.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.at.segment.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.at.offset.to_le_bytes());
+        let crc = crc32c::crc32c(&bytes[..40]);
+        bytes[40..44].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Newest> {
+        let bytes: &[u8; BYTES] = bytes.try_into().ok()?;
+        let u64_at = |offset: usize| {
+            let mut number = [0; 8];
+            number.copy_from_slice(&bytes[offset..offset + 8]);
+            u64::from_le_bytes(number)
+        };
+        let newest = Newest { log_id: u64_at(16), at: Position { segment: u64_at(24), offset: u64_at(32) } };
+        (newest.encode() == *bytes).then_some(newest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_reads_back_and_every_changed_bit_is_noticed() {
+        let newest = Newest { log_id: 3, at: Position { segment: 4, offset: 5 } };
+        let mut bytes = newest.encode();
+        assert_eq!(Newest::decode(&bytes), Some(newest));
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Newest::decode(&bytes), None, "bit {bit}");
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_eq!(Newest::decode(&bytes[1..]), None);
+    }
+}
