@@ -1,0 +1,150 @@
+//! Questions that open a cursor over the rows of a part, and read it batch by batch.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::ServerId;
+use datum::Datum;
+use reql::travel::Travel;
+use reql::{Cancel, Env, EvalError, Flow, Transform};
+use shard::IndexPlace;
+
+use super::Inner;
+use crate::context::{Cx, Surroundings};
+use crate::cursors::Pull;
+use crate::far::{BatchEnd, FarBatch, Outcome, Part};
+use crate::order::{KeyOrder, Placed, PlacedItems};
+use crate::stream::{Indexed, Rows};
+
+/// Bytes of the first batch of a cursor; each later one may be four times as long.
+const BATCH_BYTES_MIN: usize = 16 << 10;
+/// Most bytes of a batch, roughly. What one row becomes stays together.
+const BATCH_BYTES_MAX: usize = 512 << 10;
+/// What a row that no item is made of counts in a batch.
+const ROW_BYTES: usize = 64;
+
+impl Inner {
+    pub(super) fn open(
+        &self,
+        key: (ServerId, u64),
+        part: &Part,
+        around: Surroundings,
+        steps: Vec<Transform>,
+    ) -> Bytes {
+        let cx = self.cx(around, Arc::default());
+        let rows = match &part.index {
+            Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
+                let heads = parts.into_iter().map(|part| Box::new(part) as Box<dyn PlacedItems>);
+                Outcome::Done(ServedRows::Index(Indexed::new(heads.collect(), part.order)))
+            }),
+            None => self.rows(part).and_then(|parts| {
+                let rows = Rows::new(&cx, parts, part.order.direction());
+                Outcome::Done(ServedRows::Primary(Box::new(rows)))
+            }),
+        };
+        match rows {
+            Outcome::Done(rows) => {
+                let placed = part.index.is_some() && part.order != KeyOrder::Any;
+                let cursor =
+                    ServedCursor { cx, rows, placed, steps, batch_bytes: BATCH_BYTES_MIN, ended: false };
+                self.pull(key, Box::new(cursor))
+            }
+            Outcome::Failed(error) => Outcome::<()>::Failed(error).to_bytes(|(), _| ()),
+            Outcome::Moved(leader) => Outcome::<()>::Moved(leader).to_bytes(|(), _| ()),
+        }
+    }
+
+    pub(super) fn next(&self, key: (ServerId, u64)) -> Bytes {
+        match self.service.cursors.take(key) {
+            Some(cursor) => self.pull(key, cursor),
+            None => Outcome::<()>::Moved(None).to_bytes(|(), _| ()),
+        }
+    }
+
+    /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
+    pub(super) fn pull(&self, key: (ServerId, u64), mut cursor: Box<dyn Pull>) -> Bytes {
+        self.stoppable_by(key, cursor.cancel(), || {
+            let batch = cursor.next_batch();
+            let cancel = cursor.cancel();
+            if !cursor.is_over() {
+                self.service.cursors.keep(key, cursor, self.service.node().clock().now());
+                if cancel.is_set() {
+                    self.service.cursors.take(key);
+                }
+            }
+            batch
+        })
+    }
+}
+
+/// Rows being read for another node.
+struct ServedCursor {
+    cx: Arc<Cx>,
+    rows: ServedRows,
+    /// Whether it matters where an item stands in the order of its index.
+    placed: bool,
+    steps: Vec<Transform>,
+    batch_bytes: usize,
+    ended: bool,
+}
+
+enum ServedRows {
+    Primary(Box<Rows>),
+    Index(Indexed),
+}
+
+impl ServedRows {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<(Datum, u64, Option<IndexPlace>)>, EvalError> {
+        match self {
+            ServedRows::Primary(rows) => Ok(rows.next_row()?.map(|row| (row, 1, None))),
+            ServedRows::Index(rows) => {
+                let row = rows.next_placed(env)?;
+                Ok(row.map(|Placed { place, item, times }| (item, times, Some(place))))
+            }
+        }
+    }
+}
+
+impl ServedCursor {
+    fn fill(&mut self, items: &mut Vec<Datum>, places: &mut Vec<IndexPlace>) -> Result<BatchEnd, EvalError> {
+        let env = self.cx.closed_env();
+        let mut bytes = 0;
+        while bytes < self.batch_bytes {
+            env.check_cancel()?;
+            let Some((row, times, place)) = self.rows.next(&env)? else { return Ok(BatchEnd::Done) };
+            bytes += ROW_BYTES;
+            for _ in 0..times {
+                reql::run(&self.steps, row.clone(), &env, &mut |item| {
+                    bytes += item.json_size();
+                    items.push(item);
+                    places.extend(place.clone().filter(|_| self.placed));
+                    Ok(Flow::Continue)
+                })?;
+            }
+        }
+        Ok(BatchEnd::More)
+    }
+}
+
+impl Pull for ServedCursor {
+    fn next_batch(&mut self) -> Bytes {
+        let (mut items, mut places) = (Vec::new(), Vec::new());
+        let end = self.fill(&mut items, &mut places).unwrap_or_else(BatchEnd::Failed);
+        self.batch_bytes = (self.batch_bytes * 4).min(BATCH_BYTES_MAX);
+        self.ended = !matches!(end, BatchEnd::More);
+        let position = match &self.rows {
+            ServedRows::Primary(rows) => rows.position(),
+            ServedRows::Index(_) => None,
+        };
+        let looked_at = self.cx.take_looked_at();
+        Outcome::Done(FarBatch { items, places, position, looked_at, end }).to_bytes(Travel::pack)
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended
+    }
+
+    fn cancel(&self) -> Arc<Cancel> {
+        self.cx.cancel.clone()
+    }
+}

@@ -1,0 +1,203 @@
+//! Answers the questions of other nodes, with the code that serves this node's own queries.
+//!
+//! What takes no more than a look at a row, or a write of one, is done on the thread that brought
+//! the question; everything else on threads of its own. Whether the user may ask was checked where
+//! the query came in.
+
+mod cursors;
+mod reads;
+mod writes;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::{Reply, Serve, ServerId};
+use datum::{KeyRange, Text};
+use parking_lot::Mutex;
+use reql::travel::Travel;
+use reql::{Cancel, EvalError};
+use shard::Shard;
+use storage::TableId;
+
+use crate::context::{Cx, Surroundings};
+use crate::far::{Fitness, Outcome, Part, Question, Site};
+use crate::order::KeyOrder;
+use crate::service::Service;
+use crate::system;
+use crate::table::{Identifiers, ReadMode, StoredTable};
+
+/// A longer question is read on a thread of its own.
+const INLINE_BYTES: usize = 32 << 10;
+/// More keys are looked up on a thread of their own.
+const INLINE_KEYS: usize = 16;
+/// Answers what other nodes ask. Made for one service, given to the links.
+#[derive(Clone)]
+pub struct QuestionDesk(Arc<Inner>);
+
+struct Inner {
+    service: Arc<Service>,
+    /// What is being answered and can be stopped.
+    running: Mutex<HashMap<(ServerId, u64), Arc<Cancel>>>,
+}
+
+impl QuestionDesk {
+    /// Answers with the tables of `service`.
+    #[must_use]
+    pub fn new(service: Arc<Service>) -> QuestionDesk {
+        QuestionDesk(Arc::new(Inner { service, running: Mutex::default() }))
+    }
+}
+
+impl Serve for QuestionDesk {
+    fn serve(&self, from: ServerId, question: Bytes, reply: Reply) {
+        let inner = self.0.clone();
+        if question.len() > INLINE_BYTES {
+            self.0.service.carriers.run(move || inner.read(from, question, reply));
+        } else {
+            inner.read(from, question, reply);
+        }
+    }
+
+    /// Stops what runs for `server` and ends its cursors.
+    fn gone(&self, server: ServerId) {
+        let running = self.0.running.lock();
+        running.iter().filter(|((owner, _), _)| *owner == server).for_each(|(_, cancel)| cancel.set());
+        drop(running);
+        self.0.service.cursors.forget(server);
+    }
+}
+
+impl Inner {
+    fn read(self: Arc<Self>, from: ServerId, question: Bytes, reply: Reply) {
+        match Question::from_bytes(question) {
+            Ok(question) => self.answer(from, question, reply),
+            Err(garbled) => reply(Err(garbled.to_string())),
+        }
+    }
+
+    fn answer(self: Arc<Self>, from: ServerId, question: Question, reply: Reply) {
+        match question {
+            // To confirm who leads may take a while.
+            Question::Get { table, mode, keys }
+                if keys.len() <= INLINE_KEYS && mode != ReadMode::Majority =>
+            {
+                reply(Ok(self.get(table, mode, &keys)));
+            }
+            Question::Write(write) if write.keys.len() == 1 => self.write_one(&write, reply),
+            Question::Close { cursor } => {
+                self.stop((from, cursor));
+                self.service.cursors.take((from, cursor));
+                reply(Ok(done()));
+            }
+            Question::Cancel { ticket } => {
+                self.stop((from, ticket));
+                reply(Ok(done()));
+            }
+            Question::StopJob { id } => {
+                self.service.jobs.stop(id);
+                reply(Ok(done()));
+            }
+            long => {
+                let inner = self.clone();
+                self.service.carriers.run(move || reply(Ok(inner.answer_long(from, long))));
+            }
+        }
+    }
+
+    fn answer_long(&self, from: ServerId, question: Question) -> Bytes {
+        match question {
+            Question::Get { table, mode, keys } => self.get(table, mode, &keys),
+            Question::Write(write) => self.write(write),
+            Question::Count { ticket, part } => {
+                self.stoppable((from, ticket), |cancel| self.count(&part, cancel))
+            }
+            Question::Few { ticket, part } => self.stoppable((from, ticket), |_| self.few(&part)),
+            Question::Gather { ticket, part, around, pipeline } => {
+                self.stoppable((from, ticket), |cancel| self.gather(&part, around, pipeline, cancel))
+            }
+            Question::Open { cursor, part, around, steps } => self.open((from, cursor), &part, around, steps),
+            Question::Next { cursor } => self.next((from, cursor)),
+            Question::Sync { table, ranges } => self.sync(table, &ranges),
+            Question::System { table, identifiers, user } => self.system(&table, identifiers, user),
+            Question::Close { .. } | Question::Cancel { .. } | Question::StopJob { .. } => done(),
+        }
+    }
+
+    fn cx(&self, around: Surroundings, cancel: Arc<Cancel>) -> Arc<Cx> {
+        Cx::served(self.service.clone(), Text::from_static("admin"), around, cancel)
+    }
+
+    /// The table of this id; it is elsewhere as long as this node has not heard of it.
+    fn table(&self, table: TableId, mode: ReadMode) -> Outcome<StoredTable> {
+        match self.service.node().catalog_guard().table_by_id(table) {
+            Some(handle) => Outcome::Done(StoredTable { handle: handle.clone(), read_mode: mode }),
+            None => Outcome::Moved(None),
+        }
+    }
+
+    /// What is here of a part, all of it or nothing, as `make` makes it.
+    fn parts<P>(
+        &self,
+        part: &Part,
+        make: impl Fn(&StoredTable, &Shard, KeyRange) -> Result<P, EvalError>,
+    ) -> Outcome<Vec<P>> {
+        self.table(part.table, part.mode).and_then(|table| {
+            let mut parts = Vec::new();
+            let mut fitness = Fitness::new(part.mode);
+            for (shard, range) in part.ranges.iter().flat_map(|range| table.handle.covering(range)) {
+                match self.service.reader(shard, part.mode) {
+                    // An index is read by whole shards: whoever asked knows other ones.
+                    Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
+                    Some(Site::Near(shard)) if part.index.is_some() && range != *shard.range() => {
+                        return Outcome::Moved(None);
+                    }
+                    Some(Site::Near(shard)) => match make(&table, shard, range) {
+                        Ok(part) => parts.push(part),
+                        Err(error) => return Outcome::Failed(error),
+                    },
+                    Some(Site::Far(server)) => return Outcome::Moved(Some(server)),
+                    None => return Outcome::Moved(None),
+                }
+            }
+            if part.order == KeyOrder::Descending {
+                parts.reverse();
+            }
+            Outcome::Done(parts)
+        })
+    }
+
+    fn system(&self, table: &str, identifiers: Identifiers, user: Text) -> Bytes {
+        let cx = Cx::served(self.service.clone(), user, Surroundings::none(), Arc::default());
+        let rows = match system::table(table) {
+            Some(table) => table.rows(&cx, identifiers),
+            None => Err(EvalError::internal(format!("there is no system table {table}"))),
+        };
+        Outcome::from(rows).to_bytes(Travel::pack)
+    }
+
+    fn stop(&self, key: (ServerId, u64)) {
+        if let Some(cancel) = self.running.lock().get(&key) {
+            cancel.set();
+        }
+    }
+
+    fn stoppable(&self, key: (ServerId, u64), work: impl FnOnce(Arc<Cancel>) -> Bytes) -> Bytes {
+        let cancel = Arc::new(Cancel::new());
+        self.stoppable_by(key, cancel.clone(), || work(cancel))
+    }
+
+    /// Does `work` while `cancel` can be set under this number. What was stopped halfway is lost, not
+    /// failed: whoever still wants it, because only the link was gone, looks for it anew.
+    fn stoppable_by(&self, key: (ServerId, u64), cancel: Arc<Cancel>, work: impl FnOnce() -> Bytes) -> Bytes {
+        self.running.lock().insert(key, cancel.clone());
+        let answer = work();
+        self.running.lock().remove(&key);
+        if cancel.is_set() { Outcome::<()>::Moved(None).to_bytes(|(), _| ()) } else { answer }
+    }
+}
+
+/// That something was done which has no result.
+fn done() -> Bytes {
+    Outcome::Done(true).to_bytes(Travel::pack)
+}
