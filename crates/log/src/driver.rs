@@ -401,6 +401,11 @@ impl Driver {
             if group.is_unsynced() {
                 self.unsynced.push(id);
             }
+            // Somebody may have joined one who was alone.
+            match group.is_asleep() {
+                true => self.awake.remove(&id),
+                false => self.awake.insert(id),
+            };
             self.moved.push(id);
         }
         Ok(())

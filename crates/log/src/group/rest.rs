@@ -31,7 +31,9 @@ pub(super) struct Rest {
 impl Group {
     /// Whether the group needs no ticks.
     pub fn is_asleep(&self) -> bool {
-        self.rest.asleep || (self.is_alone() && self.members().learners.is_empty())
+        // One who is left alone by a leader that went must still elect itself.
+        let leads = self.node.raft.state == StateRole::Leader;
+        self.rest.asleep || (leads && self.is_alone() && self.members().learners.is_empty())
     }
 
     /// Ends a rest. The leader is given as long as after a heartbeat.

@@ -1,19 +1,23 @@
 //! What a runner asks of the thread that runs it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use io::sim::{Fault, SimClock, SimFiles, SimRandom};
+use raft::eraftpb::{Message, MessageType};
 
 use super::{Outside, Pace, Runner};
-use crate::contract::{Applier, Entry, Nobody};
+use crate::contract::{Applier, Entry, Letter, Mail, Nobody};
+use crate::driver::TICK;
 use crate::error::ApplyError;
 use crate::file::store::{FileStore, StoreOptions};
+use crate::letter::{Content, Payload, empty_entry};
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::Birth;
+use crate::member::{Birth, MemberChange, PeerId, Role};
 use crate::proposal::{Proposal, Work};
+use crate::record::EntryKind;
 
 const GROUP: GroupId = GroupId(1);
 const FSYNC: Duration = Duration::from_micros(200);
@@ -36,7 +40,27 @@ impl Applier for Nothing {
     }
 }
 
+/// Letters that nobody takes to where they should go.
+#[derive(Default)]
+struct Unsent(Mutex<Vec<Letter>>);
+
+impl Mail for Unsent {
+    fn send(&self, letters: Vec<Letter>) {
+        self.0.lock().unwrap().extend(letters);
+    }
+}
+
+impl Unsent {
+    fn take(&self) -> Vec<Letter> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
 fn runner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
+    runner_of(files, clock, &Birth::Alone, Arc::new(Nobody))
+}
+
+fn runner_of(files: &SimFiles, clock: &SimClock, birth: &Birth, mail: Arc<dyn Mail>) -> Runner<FileStore> {
     let random = Arc::new(SimRandom::new(1));
     let store = FileStore::open(
         Arc::new(files.clone()),
@@ -44,10 +68,10 @@ fn runner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
         Path::new("/log"),
         StoreOptions::default(),
     );
-    let (mail, watch) = (Arc::new(Nobody), Arc::new(Nobody));
+    let watch = Arc::new(Nobody);
     let outside = Outside { applier: Arc::new(Nothing), clock: Arc::new(clock.clone()), random, mail, watch };
     let mut runner = Runner::new(store.unwrap(), outside, PACE);
-    runner.open_group(GROUP, Lsn(0), &Birth::Alone).unwrap();
+    runner.open_group(GROUP, Lsn(0), birth).unwrap();
     runner.settle();
     runner
 }
@@ -88,4 +112,56 @@ fn a_log_that_has_failed_waits_for_nobody() {
     assert!(runner.failure().is_some());
     assert_eq!(runner.due(), None);
     assert_eq!(runner.patience(), 1, "with nothing due, every proposal must be refused when it comes");
+}
+
+/// Time passes as for a log with nothing to do, and every fsync that is wanted ends.
+fn pass(runner: &mut Runner<FileStore>, clock: &SimClock, ticks: u32) {
+    for _ in 0..ticks {
+        clock.advance(TICK);
+        runner.tick();
+        while let Some(syncing) = runner.begin_sync() {
+            let result = syncing.run();
+            runner.end_sync(syncing, result);
+        }
+    }
+}
+
+/// A letter from `from` to `to`, of term 5.
+fn letter(from: PeerId, to: PeerId, kind: MessageType, commit: u64, payloads: Vec<Payload>) -> Letter {
+    let mut message = Message { term: 5, commit, ..Message::default() };
+    message.set_msg_type(kind);
+    let numbered = (1..).zip(&payloads);
+    message.entries = numbered.map(|(index, (kind, _))| empty_entry(index, 5, *kind)).collect();
+    let body = Content::Consensus { message, payloads, soft: 0 }.encode();
+    Letter { group: GROUP, from, to, body }
+}
+
+#[test]
+fn one_who_is_left_alone_by_a_leader_that_went_elects_itself() {
+    let (leader, own) = (PeerId(1), PeerId(2));
+    let clock = SimClock::new();
+    let birth = Birth::Founder { own, voters: vec![leader, own] };
+    let mut runner = runner_of(&SimFiles::new(1), &clock, &birth, Arc::new(Nobody));
+    // The leader's last words are that it was removed itself.
+    let change = (EntryKind::Members, MemberChange::Remove(leader).encode());
+    runner.receive(&mut vec![letter(leader, own, MessageType::MsgAppend, 0, vec![change])]);
+    pass(&mut runner, &clock, 1);
+    runner.receive(&mut vec![letter(leader, own, MessageType::MsgHeartbeat, 1, Vec::new())]);
+    assert_eq!(runner.group_status(GROUP).unwrap().members.voters, [own]);
+    pass(&mut runner, &clock, 30);
+    let role = runner.group_status(GROUP).unwrap().role;
+    assert!(matches!(role, Role::Leader { .. }), "{role:?}");
+}
+
+#[test]
+fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
+    let (clock, mail, learner) = (SimClock::new(), Arc::new(Unsent::default()), PeerId(9));
+    let mut runner = runner_of(&SimFiles::new(1), &clock, &Birth::Alone, Arc::clone(&mail) as _);
+    let work = Work::Change(MemberChange::AddLearner(learner));
+    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
+    pass(&mut runner, &clock, 3);
+    assert_eq!(runner.group_status(GROUP).unwrap().members.learners, [learner]);
+    mail.take();
+    pass(&mut runner, &clock, 3);
+    assert!(mail.take().iter().any(|letter| letter.to == learner), "its first letter was lost");
 }
