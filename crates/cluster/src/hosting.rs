@@ -172,6 +172,8 @@ impl Core {
         }
         self.engine().write(batch)?;
         match open {
+            // What an old catalog does not place here may be placed here by a later one: swept when that is known.
+            Some(_) if !self.past_is_shown.load(Ordering::Acquire) => Ok(()),
             Some(open) => {
                 self.each_stranger(catalog, table, &open.range, |_, part| Ok(open.shard.clear(part)?))
             }
@@ -223,17 +225,25 @@ impl Core {
     }
 
     /// Removes what a crash left of replicas, tables and indexes that are not here any more.
+    ///
+    /// Put off while the catalog shown here may be older than what this node has acted on: what a later one
+    /// has placed here would be taken for left behind. The node does it itself then, as soon as it knows.
     pub fn sweep_left_behind(&self) -> Result<(), AdminError> {
         let _one_at_a_time = io::task::lock(&self.publishing);
+        if !self.past_is_shown.load(Ordering::Acquire) {
+            return Ok(());
+        }
         self.sweep()?;
-        self.sweep_indexes()
+        self.sweep_indexes()?;
+        self.is_swept.store(true, Ordering::Release);
+        Ok(())
     }
 
     fn sweep(&self) -> Result<(), AdminError> {
         let catalog = self.catalog();
         for group in storage::groups_present(&self.engine().snapshot()?)? {
             if group != CATALOG_GROUP && !io::task::lock(&self.hosted).contains_key(&group) {
-                self.close_unopened(&catalog, group)?;
+                self.close_unopened(group)?;
             }
         }
         let mut batch = Batch::new();
@@ -251,20 +261,17 @@ impl Core {
         Ok(self.engine().write(batch)?)
     }
 
-    /// Closes a group that the engine remembers and the catalog does not place here. To be closed it
-    /// must be opened; what it then applies goes with the rest.
-    fn close_unopened(&self, catalog: &Catalog, group: GroupId) -> Result<(), AdminError> {
-        let lives = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
-        let lives_elsewhere = lives.into_iter().any(|shard| shard.group == group);
-        let nowhere = TableId::from_uuid(uuid::Uuid::from_u128(u128::MAX - 1));
-        let opened =
-            Shard::open(&self.replicas, self.log.clone(), nowhere, group, KeyRange::all(), Birth::Alone);
-        match opened {
-            Ok(_) | Err(shard::OpenError::Log(LogError::Tombstone(_) | LogError::Gone { .. })) => {
-                self.discard(catalog, nowhere, group, lives_elsewhere)
-            }
-            Err(error) => Err(error.into()),
+    /// Takes leave of a group that the engine remembers and the catalog does not place here.
+    ///
+    /// It is not opened for that: of whom the log knows nothing, that would make a group of one, which leads.
+    fn close_unopened(&self, group: GroupId) -> Result<(), AdminError> {
+        match self.log.leave_group(group) {
+            Ok(()) | Err(LogError::Tombstone(_) | LogError::Gone { .. } | LogError::NotOpen(_)) => {}
+            Err(error) => return Err(error.into()),
         }
+        let mut batch = Batch::new();
+        storage::forget_group(&mut batch, TableId::from_uuid(uuid::Uuid::nil()), group);
+        Ok(self.engine().write(batch)?)
     }
 }
 

@@ -62,6 +62,13 @@ impl Core {
                     task::sleep(LOOK);
                 }
             }
+            let may_sweep = self.past_is_shown.load(Ordering::Acquire) && self.shows_itself();
+            if may_sweep
+                && !self.is_swept.load(Ordering::Acquire)
+                && let Err(error) = self.sweep_left_behind()
+            {
+                tracing::error!("what a crash left behind is still here: {error}");
+            }
         }
     }
 
@@ -79,7 +86,7 @@ impl Core {
     pub(crate) fn publish(&self) -> Result<(), OpenError> {
         let _one_at_a_time = task::lock(&self.publishing);
         let before = self.catalog();
-        self.knows_its_past();
+        let knows_its_past = self.knows_its_past();
         let mut catalog = Catalog::default();
         catalog.group_next = CATALOG_GROUP.0 + 1;
         for row in self.catalog_rows()? {
@@ -107,6 +114,7 @@ impl Core {
             let _waiting = self.waiting.lock();
             self.catalog.store(Arc::clone(&catalog));
         }
+        self.past_is_shown.fetch_or(knows_its_past, Ordering::AcqRel);
         self.published.notify_all();
         self.index_news.tell();
         self.post.news().tell();
@@ -173,16 +181,18 @@ impl Core {
     pub fn await_catalog(&self, patience: Duration) -> bool {
         let deadline = task::now() + patience;
         let mut waiting = self.waiting.lock();
-        let is_there = || {
-            let catalog = self.catalog.load();
-            catalog.server(self.identity.server).is_some() && catalog.user("admin").is_some()
-        };
-        while !is_there() {
+        while !self.shows_itself() {
             if self.published.wait_until(&mut waiting, deadline).timed_out() {
-                return is_there();
+                return self.shows_itself();
             }
         }
         true
+    }
+
+    /// Whether the catalog shown here is a whole one, in which this node stands itself.
+    fn shows_itself(&self) -> bool {
+        let catalog = self.catalog.load();
+        catalog.server(self.identity.server).is_some() && catalog.user("admin").is_some()
     }
 
     fn table_handle(

@@ -79,6 +79,10 @@ pub struct Core {
     /// The end of the catalog's log at the start.
     pub(crate) catalog_end: Lsn,
     pub(crate) past_is_known: AtomicBool,
+    /// The catalog shown here is not older than what this node has acted on.
+    pub(crate) past_is_shown: AtomicBool,
+    /// What a crash had left behind was removed.
+    pub(crate) is_swept: AtomicBool,
     pub(crate) left_alone: LeftAlone,
     pub(crate) unsettled: Mutex<Vec<(TableId, Division)>>,
     pub(crate) catalog: ArcSwap<Catalog>,
@@ -171,6 +175,8 @@ impl Node {
             catalog_gate: Arc::default(),
             catalog_end: begun.last,
             past_is_known: AtomicBool::new(false),
+            past_is_shown: AtomicBool::new(false),
+            is_swept: AtomicBool::new(false),
             left_alone: LeftAlone::default(),
             unsettled: Mutex::default(),
             catalog: ArcSwap::from_pointee(Catalog::default()),

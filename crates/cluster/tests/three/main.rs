@@ -5,3 +5,4 @@
 mod administration;
 mod hub;
 mod life;
+mod restart;
