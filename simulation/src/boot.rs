@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::disk::Disk;
 use crate::site::Site;
+use crate::witness::{Elections, Witness};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -42,6 +43,8 @@ pub struct Plan {
     pub timings: LinkTimings,
     /// The log is trimmed beyond this.
     pub log_bytes_max: u64,
+    /// Who is told of elections.
+    pub elections: Elections,
 }
 
 /// How far a start has come.
@@ -73,12 +76,14 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     files.sync_dir(Path::new("")).map_err(text)?;
     let replicas = Replicas::new(Arc::new(plan.engine.clone())).map_err(text)?;
     let post = Post::new(replicas.clone());
+    let (elections, machine) = (plan.elections.clone(), plan.number);
+    let witness = Arc::new(Witness { post: post.clone(), elections, machine });
     let options = FileLogOptions {
         store: StoreOptions { segment_bytes: plan.log_bytes_max / 4 },
         log_bytes_max: plan.log_bytes_max,
         random: random.clone(),
         mail: post.clone(),
-        watch: post.clone(),
+        watch: witness,
         ..FileLogOptions::default()
     };
     let log = FileLog::open(files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);

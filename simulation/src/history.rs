@@ -92,6 +92,14 @@ impl History {
         self.records[number as usize - 1].answered = Some((self.moments, outcome));
     }
 
+    /// Whether an operation changes something, and was done.
+    #[must_use]
+    pub fn is_write_done(&self, number: u64) -> bool {
+        let record = &self.records[number as usize - 1];
+        let is_done = matches!(record.answered, Some((_, Outcome::Done(_))));
+        is_done && !matches!(record.op.kind, Kind::Read(_))
+    }
+
     /// All operations, by document.
     #[must_use]
     pub fn by_document(&self) -> BTreeMap<Document, Vec<&Record>> {

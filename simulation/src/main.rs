@@ -43,7 +43,11 @@ fn keep_promises(wanted: &Wanted) -> bool {
         let ran = match run(seed, wanted.plot) {
             Ok(ran) => ran,
             Err(failure) => {
-                println!("seed {seed} failed after {} good ones: {}", seed - wanted.from, failure.what);
+                println!(
+                    "seed {seed} failed after {} good ones: {}",
+                    seed - wanted.from,
+                    failure.broken.what
+                );
                 println!(
                     "again with: cargo xtask sim --seeds 1 --from {seed} --trace{}",
                     again(&wanted.plot)
@@ -85,29 +89,31 @@ fn again(plot: &Plot) -> String {
     words
 }
 
-/// Plants each fault; it must be found.
+/// Plants each fault; it must be found, by the promise that it breaks.
 #[cfg(feature = "mutants")]
 fn find_mutants(wanted: &Wanted) -> bool {
-    use log::mutant::{Mutant, NAMED, plant};
+    use rekindle_simulation::planted::{PLANTED, find};
     let mut all_found = true;
-    for (name, mutant) in NAMED {
+    for (name, mutant, promises) in PLANTED {
         if !wanted.mutants.iter().any(|asked| asked == name || asked == "all") {
             continue;
         }
         let begun = Instant::now();
         let seeds = wanted.seeds.unwrap_or(MUTANT_SEEDS);
-        plant(mutant);
-        let found = (wanted.from..wanted.from + seeds).find_map(|seed| run(seed, wanted.plot).err());
-        plant(Mutant::Nothing);
-        let took = begun.elapsed().as_secs();
-        match found {
+        let found = find(mutant, promises, wanted.from..wanted.from + seeds, wanted.plot);
+        let (took, others) = (begun.elapsed().as_secs(), found.others);
+        match found.failure {
             Some(failure) => {
-                let first = failure.what.lines().next().unwrap_or_default();
-                let count = failure.seed - wanted.from + 1;
-                println!("{name} is found after {count} seeds ({took} s), by seed {}: {first}", failure.seed);
+                let first = failure.broken.what.lines().next().unwrap_or_default();
+                let (count, promise) = (failure.seed - wanted.from + 1, failure.broken.promise);
+                println!(
+                    "{name} is found after {count} seeds ({took} s), by seed {}: {promise:?}, {first} \
+                     ({others} seeds broke something else)",
+                    failure.seed
+                );
             }
             None => {
-                println!("{name} is NOT found in {seeds} seeds ({took} s)");
+                println!("{name} is NOT found in {seeds} seeds ({took} s; {others} broke something else)");
                 all_found = false;
             }
         }

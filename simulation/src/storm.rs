@@ -22,6 +22,10 @@ pub struct Climate {
     pub divides: bool,
     /// Clocks on the wall jump.
     pub jumps: bool,
+    /// The power goes everywhere when a write has been acknowledged.
+    pub strikes: bool,
+    /// Processes end and start again at once, and votes are divided while they do.
+    pub bounces: bool,
     /// The longest pause between two things that go wrong.
     pub pause_most: Duration,
 }
@@ -35,6 +39,8 @@ impl Climate {
             reconfigures: random.one_in(2),
             divides: false,
             jumps: false,
+            strikes: false,
+            bounces: false,
             pause_most: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
         }
     }
@@ -45,14 +51,27 @@ impl Climate {
     pub(crate) fn widen(&mut self, random: &SimRandom) {
         self.divides = self.reconfigures && random.one_in(2);
         self.jumps = random.one_in(2);
+        self.strikes = self.loses_power && random.one_in(2);
+        self.bounces = random.one_in(3);
     }
 }
 
 impl World {
     /// Something goes wrong, or right again; when the next thing does.
     pub(crate) fn blow(&mut self) -> Nanos {
+        if self.schemes() {
+            return self.now().after(Duration::from_millis(50));
+        }
         let count = self.machines.len() as u64;
         let nth = self.random.below(count) as usize;
+        self.strikes |= self.climate.strikes && self.random.one_in(16);
+        if self.climate.bounces && self.random.one_in(8) {
+            match self.random.one_in(2) {
+                true => self.divide_votes(),
+                false if self.machines[nth].life.is_some() => self.bounce(nth),
+                false => {}
+            }
+        }
         if self.climate.jumps && self.random.one_in(12) {
             self.jump(nth);
         }
@@ -107,18 +126,22 @@ impl World {
     fn end(&mut self, nth: usize) {
         let how = if self.climate.loses_power && self.random.one_in(2) { End::Power } else { End::Killed };
         if self.climate.loses_power && self.random.one_in(8) {
-            say!("the power goes everywhere");
-            for machine in &mut self.machines {
-                machine.end(End::Power, &self.tasks, &mut self.net);
-            }
-            self.power_losses += 1;
-            return;
+            return self.black_out();
         }
         if self.machines[nth].life.is_some() {
             say!("node {nth} ends: {how:?}");
             self.power_losses += u64::from(how == End::Power);
             self.machines[nth].end(how, &self.tasks, &mut self.net);
         }
+    }
+
+    /// The power goes everywhere at once.
+    pub(crate) fn black_out(&mut self) {
+        say!("the power goes everywhere");
+        for machine in &mut self.machines {
+            machine.end(End::Power, &self.tasks, &mut self.net);
+        }
+        self.power_losses += 1;
     }
 
     fn start_any(&mut self) {

@@ -16,8 +16,11 @@ use crate::client::{Client, Workload};
 use crate::disk::Disk;
 use crate::history::History;
 use crate::machine::{End, Machine};
+use crate::promise::{Broken, Promise};
+use crate::scheme::Votes;
 use crate::storm::{Climate, wanted};
 use crate::trace::{self, Trace, say};
+use crate::witness::Elections;
 
 /// What one seed is made of besides its number.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +54,7 @@ pub struct Failure {
     /// The seed that shows it.
     pub seed: u64,
     /// What was broken.
-    pub what: String,
+    pub broken: Broken,
 }
 
 /// What a seed that kept its promises was.
@@ -69,7 +72,7 @@ pub struct Ran {
 const TURNS_MAX: u64 = 200_000;
 const CLIENTS: u64 = 4;
 /// The table whose writes are acknowledged before they are synced.
-const SOFT: &str = "soft";
+pub(crate) const SOFT: &str = "soft";
 
 /// Everything there is.
 pub struct World {
@@ -83,6 +86,10 @@ pub struct World {
     pub(crate) history: History,
     pub(crate) climate: Climate,
     pub(crate) power_losses: u64,
+    pub(crate) elections: Elections,
+    pub(crate) votes: Option<Votes>,
+    // The power goes everywhere when the next write is acknowledged.
+    pub(crate) strikes: bool,
     // So many machines make the cluster; the others join it while it storms.
     founding: usize,
     storms: Option<Nanos>,
@@ -103,7 +110,7 @@ pub fn run(seed: u64, plot: Plot) -> Result<Ran, Failure> {
     }
     drop(world);
     drop(entered);
-    outcome.map_err(|what| Failure { seed, what })
+    outcome.map_err(|broken| Failure { seed, broken })
 }
 
 impl World {
@@ -113,6 +120,7 @@ impl World {
             count => count,
         };
         let mut net = SimNetwork::new(clock.clone(), random.clone());
+        let elections = Elections::default();
         let heartbeat = Duration::from_secs([2, 4, 10][random.below(3) as usize]);
         let log_bytes_max = [16 << 10, 64 << 10, 1 << 20][random.below(3) as usize];
         let machines = (0..count).map(|number| {
@@ -128,6 +136,7 @@ impl World {
                 random: random.clone(),
                 timings: LinkTimings { heartbeat_timeout: heartbeat, ..LinkTimings::default() },
                 log_bytes_max,
+                elections: elections.clone(),
             };
             Machine::new(net.add_host(&address), plan)
         });
@@ -150,6 +159,9 @@ impl World {
             workload,
             history: History::default(),
             power_losses: 0,
+            elections,
+            votes: None,
+            strikes: false,
             storms: None,
             asks: false,
             trace: Trace::default(),
@@ -168,27 +180,31 @@ impl World {
             self.founding = 3 + self.random.below(count as u64 - 3) as usize;
         }
         if self.random.one_in(2) {
-            // What a majority has only written, and not synced, may be lost when the power goes.
-            let is_soft = !self.climate.loses_power && self.random.one_in(2);
+            let is_soft = self.random.one_in(2);
             self.workload.tables.push(if is_soft { SOFT } else { "u" }.to_owned());
         }
     }
 
-    fn live(&mut self, plot: Plot) -> Result<Ran, String> {
+    fn live(&mut self, plot: Plot) -> Result<Ran, Broken> {
         say!("{} machines, {:?}", self.machines.len(), self.climate);
         self.found()?;
         self.asks = true;
         self.storms = Some(self.now());
         let end = self.now().after(plot.storm);
         self.run_until(end, |_| false)?;
-        self.make_peace()?;
+        if let Err(broken) = self.make_peace() {
+            // What it has come from may be seen in what clients were told.
+            self.read_what_can_be_read()?;
+            self.judge_answers()?;
+            return Err(broken);
+        }
         self.judge()?;
         let time = self.now().since(Nanos::default());
         Ok(Ran { trace: self.trace, done: self.history.done(), time })
     }
 
     /// The machines become a cluster with its tables.
-    fn found(&mut self) -> Result<(), String> {
+    fn found(&mut self) -> Result<(), Broken> {
         for machine in &mut self.machines[..self.founding] {
             machine.start(&self.tasks, &mut self.net);
         }
@@ -210,7 +226,7 @@ impl World {
         self.run_until_or(Duration::from_secs(60), |_| made.lock().is_some(), "tables are made")?;
         let made = made.lock().take();
         match made.flatten() {
-            Some(error) => Err(format!("a table cannot be made: {error}")),
+            Some(error) => Err(Promise::Settles.broken(format!("a table cannot be made: {error}"))),
             None => self.run_until_or(
                 Duration::from_secs(60),
                 |world| world.founders().all(|machine| world.has_tables(machine)),
@@ -236,7 +252,7 @@ impl World {
 
     /// No more questions from clients, nothing more goes wrong.
     pub(crate) fn calm(&mut self) {
-        (self.asks, self.storms) = (false, None);
+        (self.asks, self.storms, self.votes, self.strikes) = (false, None, None, false);
     }
 
     /// Does something on a node, as a thread of it; the answer comes later, if the node lives.
@@ -269,18 +285,22 @@ impl World {
         patience: Duration,
         done: impl Fn(&World) -> bool,
         what: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), Broken> {
         let end = self.now().after(patience);
         match self.run_until(end, done)? {
             true => Ok(()),
-            false => Err(format!("not within {patience:?}: {what}")),
+            false => Err(Promise::Settles.broken(format!("not within {patience:?}: {what}"))),
         }
     }
 
     /// Lets time pass until `end`, or until `done`; says whether it was that.
-    pub(crate) fn run_until(&mut self, end: Nanos, done: impl Fn(&World) -> bool) -> Result<bool, String> {
+    pub(crate) fn run_until(&mut self, end: Nanos, done: impl Fn(&World) -> bool) -> Result<bool, Broken> {
         loop {
             self.take_turns()?;
+            if let Some(what) = self.elections.broken() {
+                return Err(Promise::Leads.broken(what));
+            }
+            self.go_on_with_scheme();
             if done(self) {
                 return Ok(true);
             }
@@ -309,13 +329,13 @@ impl World {
     fn next_at(&self) -> Nanos {
         let links = self.machines.iter().filter_map(|machine| machine.life.as_ref()?.wake_at());
         let clients = self.clients.iter().map(|client| client.next_at).filter(|_| self.asks);
-        let own = [self.tasks.next_at(), self.net.next_at(), self.storms];
+        let own = [self.tasks.next_at(), self.net.next_at(), self.storms, self.scheme_at()];
         let next = own.into_iter().flatten().chain(links).chain(clients).min();
         next.unwrap_or(Nanos(u64::MAX)).max(self.now())
     }
 
     /// Everybody who has something to do now does it, in an order that the seed chooses.
-    fn take_turns(&mut self) -> Result<(), String> {
+    fn take_turns(&mut self) -> Result<(), Broken> {
         for _ in 0..TURNS_MAX {
             self.look()?;
             let now = self.now();
@@ -341,21 +361,25 @@ impl World {
                 }
             }
         }
-        Err(format!("nobody comes to rest at {:?}:\n{}", self.now(), self.tasks.describe()))
+        let what = format!("nobody comes to rest at {:?}:\n{}", self.now(), self.tasks.describe());
+        Err(Promise::Runs.broken(what))
     }
 
     /// Takes note of nodes that have started, of answers, and lets clients ask.
-    fn look(&mut self) -> Result<(), String> {
+    fn look(&mut self) -> Result<(), Broken> {
         for machine in &mut self.machines {
             if let Some(life) = &mut machine.life
                 && let Err(why) = life.look()
             {
-                return Err(format!("node {} does not start: {why}", machine.plan.number));
+                let what = format!("node {} does not start: {why}", machine.plan.number);
+                return Err(Promise::Runs.broken(what));
             }
         }
         let now = self.now();
+        let mut struck = false;
         for client in &mut self.clients {
             if let Some((number, outcome)) = client.look(now, &self.machines, &mut self.history) {
+                struck |= self.strikes && self.history.is_write_done(number);
                 let value = match outcome {
                     crate::history::Outcome::Done(value) => value.unwrap_or(1),
                     crate::history::Outcome::Refused(_) => 2,
@@ -367,6 +391,10 @@ impl World {
                 let (machines, tasks) = (&self.machines, &self.tasks);
                 client.ask(now, &self.workload, &self.random, machines, tasks, &mut self.history);
             }
+        }
+        if struck {
+            self.strikes = false;
+            self.black_out();
         }
         Ok(())
     }

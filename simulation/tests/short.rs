@@ -17,7 +17,7 @@ fn a_seed_repeats_itself() {
 fn seeds_that_found_faults_find_them_no_more() {
     for kept in KEPT {
         if let Err(failure) = run(kept.seed, kept.plot()) {
-            panic!("seed {} ({}) fails again: {}", kept.seed, kept.found, failure.what);
+            panic!("seed {} ({}) fails again: {}", kept.seed, kept.found, failure.broken.what);
         }
     }
 }

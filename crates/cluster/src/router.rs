@@ -56,6 +56,13 @@ pub(crate) fn shard_range(shards: &[ShardConfig], i: usize) -> KeyRange {
         0 => KeyBound::Unbounded,
         _ => KeyBound::Included(PrimaryKey(shards[i].start.clone())),
     };
+    #[cfg(feature = "mutants")]
+    let start = match start {
+        KeyBound::Included(key) if log::mutant::is(log::mutant::Mutant::SplitWrong) => {
+            KeyBound::Excluded(key)
+        }
+        start => start,
+    };
     let end = match shards.get(i + 1) {
         None => KeyBound::Unbounded,
         Some(next) => KeyBound::Excluded(PrimaryKey(next.start.clone())),

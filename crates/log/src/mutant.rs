@@ -25,19 +25,9 @@ pub enum Mutant {
     DropRow,
     /// A replica that was removed goes on as it was.
     ServeRemoved,
+    /// A table is cut such that the row at the cut belongs to neither side.
+    SplitWrong,
 }
-
-/// All that the simulation of whole clusters plants, with the names they are asked for by.
-pub const NAMED: [(&str, Mutant); 8] = [
-    ("ack-before-fsync", Mutant::AckBeforeFsync),
-    ("forget-vote", Mutant::ForgetVote),
-    ("apply-twice", Mutant::ApplyTwice),
-    ("skip-read-index", Mutant::SkipReadIndex),
-    ("reuse-peer", Mutant::ReusePeer),
-    ("drop-row", Mutant::DropRow),
-    ("serve-removed", Mutant::ServeRemoved),
-    ("keep-void-rows", Mutant::KeepVoidRows),
-];
 
 thread_local! {
     static PLANTED: Cell<Mutant> = const { Cell::new(Mutant::Nothing) };

@@ -60,6 +60,11 @@ pub(super) fn all() -> Vec<Step> {
         ),
         linearizable(),
         step(
+            "simulation",
+            "whole clusters by seed keep their promises; planted faults are found for what they are",
+            [xtask("sim --seeds 150"), xtask("sim --mutant ack-before-fsync --mutant skip-read-index")],
+        ),
+        step(
             "index-build",
             "indexes built under writes and kill -9 equal their functions over the rows",
             // How much slower writes are is only told: here the machine does other things, too.

@@ -1,0 +1,80 @@
+//! A witness of elections: stands between the logs of all machines and those whom they tell of their
+//! roles, and remembers who led what in which term.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use cluster::Post;
+use log::{GroupId, PeerId, Role, Term, Watch};
+use parking_lot::Mutex;
+
+/// What is known of elections; shared by all machines of a seed.
+#[derive(Clone, Default)]
+pub struct Elections(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    // The machine that led.
+    leaders: BTreeMap<(GroupId, Term), usize>,
+    // What each machine told last.
+    roles: BTreeMap<(GroupId, usize), Role>,
+    broken: Option<String>,
+}
+
+impl Elections {
+    /// Two that led in one term, if that was seen.
+    #[must_use]
+    pub fn broken(&self) -> Option<String> {
+        self.0.lock().broken.clone()
+    }
+
+    /// The term that a machine told of last, and whether it leads in it.
+    #[must_use]
+    pub fn of(&self, group: GroupId, machine: usize) -> (Term, bool) {
+        match self.0.lock().roles.get(&(group, machine)) {
+            Some(Role::Leader { term }) => (*term, true),
+            Some(Role::Follower { term, .. }) => (*term, false),
+            None => (Term(0), false),
+        }
+    }
+
+    fn note(&self, group: GroupId, machine: usize, role: Role) {
+        let mut seen = self.0.lock();
+        seen.roles.insert((group, machine), role);
+        let Role::Leader { term } = role else { return };
+        let first = *seen.leaders.entry((group, term)).or_insert(machine);
+        if first != machine {
+            let what = format!("nodes {first} and {machine} both lead group {group} in term {term}");
+            seen.broken.get_or_insert(what);
+        }
+    }
+}
+
+/// Hears what the log of one machine tells.
+pub struct Witness {
+    /// Who hears of it then.
+    pub post: Arc<Post>,
+    /// What is known.
+    pub elections: Elections,
+    /// The machine.
+    pub machine: usize,
+}
+
+impl Watch for Witness {
+    fn role(&self, id: GroupId, role: Role) {
+        self.elections.note(id, self.machine, role);
+        self.post.role(id, role);
+    }
+
+    fn wants_snapshot(&self, id: GroupId, to: PeerId) {
+        self.post.wants_snapshot(id, to);
+    }
+
+    fn needs_rows(&self, id: GroupId) {
+        self.post.needs_rows(id);
+    }
+
+    fn removed(&self, id: GroupId) {
+        self.post.removed(id);
+    }
+}
