@@ -26,7 +26,9 @@ pub(crate) struct Outline {
     terms: VecDeque<(u64, u64)>,
     /// Where members change, ascending.
     changes: VecDeque<u64>,
-    /// The last position of a proposal; after an overwrite, not before that.
+    /// Where leaders were elected, ascending.
+    elections: VecDeque<u64>,
+    /// The last position of a proposal.
     proposed: u64,
     /// The last such position at or before the start: what the engine must have by itself.
     proposed_start: u64,
@@ -89,15 +91,32 @@ impl Outline {
         if term > self.last_term() {
             self.terms.push_back((index, term));
         }
-        while self.changes.back().is_some_and(|change| *change >= index) {
-            self.changes.pop_back();
+        for others in [&mut self.changes, &mut self.elections] {
+            while others.back().is_some_and(|other| *other >= index) {
+                others.pop_back();
+            }
         }
-        if kind == EntryKind::Members {
-            self.changes.push_back(index);
+        if self.proposed >= index {
+            self.proposed = self.proposed_until(index - 1);
+        }
+        match kind {
+            EntryKind::Members => self.changes.push_back(index),
+            EntryKind::Election => self.elections.push_back(index),
+            EntryKind::Proposed(_) => self.proposed = index,
         }
         self.last = index;
-        self.proposed = self.proposed.min(index - 1).max(if kind.is_proposed() { index } else { 0 });
         true
+    }
+
+    /// The last position of a proposal that is not after `index`, which is in the log or just before it.
+    ///
+    /// Exact: an engine that has applied it has everything up to `index`, whatever was there before
+    /// another leader replaced it.
+    pub fn proposed_until(&self, index: u64) -> u64 {
+        let is_other =
+            |at: &u64| self.changes.binary_search(at).is_ok() || self.elections.binary_search(at).is_ok();
+        let mut entries = (self.start.0 + 1..=index).rev();
+        entries.find(|at| !is_other(at)).unwrap_or(self.proposed_start)
     }
 
     /// Begins anew after `index`, whatever was there.
@@ -113,6 +132,7 @@ impl Outline {
         self.proposed_start = proposed;
         self.terms.clear();
         self.changes.clear();
+        self.elections.clear();
     }
 
     /// Forgets the entries up to `index`, of which `proposed` was the last proposed one.
@@ -130,8 +150,10 @@ impl Outline {
         if index == self.last {
             self.terms.clear();
         }
-        while self.changes.front().is_some_and(|change| *change <= index) {
-            self.changes.pop_front();
+        for others in [&mut self.changes, &mut self.elections] {
+            while others.front().is_some_and(|other| *other <= index) {
+                others.pop_front();
+            }
         }
         self.start = (index, term);
         self.proposed_start = proposed;
@@ -255,6 +277,21 @@ mod tests {
         assert!(outline.append(2, 5, EntryKind::Election));
         assert_eq!(terms(&outline), [0, 1, 5]);
         assert_eq!(outline.proposed(), 1);
+    }
+
+    #[test]
+    fn a_proposal_that_was_replaced_does_not_count_and_those_before_it_do() {
+        let mut outline = Outline::default();
+        for (index, kind) in [(1, EntryKind::Election), (2, PROPOSED), (3, EntryKind::Members), (4, PROPOSED)]
+        {
+            assert!(outline.append(index, 1, kind));
+        }
+        assert_eq!(outline.proposed(), 4);
+        assert!(outline.append(4, 2, EntryKind::Election));
+        assert_eq!((outline.proposed(), outline.proposed_until(3)), (2, 2));
+        outline.forget(3, outline.proposed_until(3));
+        assert_eq!(outline.proposed_start(), 2, "that is all that an engine must have");
+        assert_eq!(outline.proposed_until(4), 2);
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub(super) struct Location {
 pub(super) struct Segment {
     pub number: u64,
     pub bytes: u64,
-    /// The highest entry of each group in it, and the highest proposed one known then.
-    last: BTreeMap<GroupId, (u64, u64)>,
+    /// The highest entry of each group in it.
+    last: BTreeMap<GroupId, u64>,
 }
 
 /// One group: its outline, and the location of each entry after the outline's start.
@@ -165,9 +165,8 @@ impl Index {
         group.locations.truncate((index - outline.start() - 1) as usize);
         group.locations.push_back(Location::new(at));
         if let Some(segment) = self.segments.back_mut() {
-            let proposed = outline.proposed();
-            let last = segment.last.entry(id).or_insert((index, proposed));
-            *last = (last.0.max(index), last.1.max(proposed));
+            let last = segment.last.entry(id).or_insert(index);
+            *last = (*last).max(index);
         }
         Ok(())
     }
@@ -201,18 +200,20 @@ impl Index {
         let gone = |id: &GroupId, index: u64| {
             !self.groups.contains_key(id) || flushed.get(id).is_some_and(|to| *to >= index)
         };
-        self.segments.len() > 1 && oldest.last.iter().all(|(id, (index, _))| gone(id, *index))
+        self.segments.len() > 1 && oldest.last.iter().all(|(id, index)| gone(id, *index))
     }
 
     /// Drops the oldest segment from the index; says which entries went with it.
     pub fn forget_oldest(&mut self) -> Vec<Forgotten> {
         let Some(oldest) = self.segments.pop_front() else { return Vec::new() };
         let mut forgotten = Vec::with_capacity(oldest.last.len());
-        for (id, (index, proposed)) in oldest.last {
+        for (id, index) in oldest.last {
             let Some(group) = self.groups.get_mut(&id) else { continue };
             let outline = &mut group.stored.outline;
             let index = index.min(outline.last());
             if index > outline.start() {
+                // What the segment held may have been replaced by what is in a later one.
+                let proposed = outline.proposed_until(index);
                 group.locations.drain(..(index - outline.start()) as usize);
                 outline.forget(index, proposed);
                 forgotten.push(Forgotten { group: id, index, proposed });
