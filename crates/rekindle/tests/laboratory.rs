@@ -90,6 +90,11 @@ fn write_units_keep_their_promises_on_small_clusters() {
     for name in ["nodes with primaries alone", "nodes with secondaries alone", "nodes that hold both"] {
         assert!(checks.iter().any(|check| check["name"] == name), "{name}");
     }
+    let notes: Vec<&Value> = tests.iter().flat_map(|t| t["notes"].as_array().expect("notes")).collect();
+    assert!(
+        notes.iter().any(|note| note.as_str().is_some_and(|n| n.contains("too few bytes to judge by"))),
+        "{notes:?}"
+    );
 }
 
 #[test]
