@@ -18,6 +18,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::crash::client::Client;
 use crate::node::Node;
+use crate::trial::verdict;
 use load::Load;
 pub(crate) use options::Options;
 use table::{INDEXES, Index};
@@ -32,17 +33,7 @@ const RATIO_MAX: f64 = 2.0;
 
 /// Runs both halves; says what was measured and counted.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    match build(options) {
-        Ok(()) => {
-            println!("1 passed, 0 failed");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            println!("index-build: {error:#}");
-            println!("0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-    }
+    verdict("index-build", build(options).map(|()| true))
 }
 
 fn build(options: &Options) -> Result<()> {

@@ -27,7 +27,7 @@ impl Namespaces {
         ip(&["addr", "add", &format!("{}/24", self.host()), "dev", &bridge])?;
         ip(&["link", "set", &bridge, "up"])?;
         for nth in 0..self.count {
-            let (name, outer) = (self.name(nth), format!("rk{}o{nth}", self.mark));
+            let (name, outer) = (self.name(nth), self.outer(nth));
             let inner = format!("rk{}i{nth}", self.mark);
             ip(&["netns", "add", &name])?;
             ip(&["link", "add", &outer, "type", "veth", "peer", "name", &inner])?;
@@ -54,6 +54,11 @@ impl Namespaces {
         Ipv4Addr::new(10, 64 + (self.mark / 250) as u8, (self.mark % 250) as u8, 1)
     }
 
+    /// The end of node `nth`'s cable that is plugged into the bridge.
+    fn outer(&self, nth: usize) -> String {
+        format!("rk{}o{nth}", self.mark)
+    }
+
     fn bridge(&self) -> String {
         format!("rk{}br", self.mark)
     }
@@ -72,8 +77,12 @@ impl Namespaces {
 
 impl Drop for Namespaces {
     fn drop(&mut self) {
-        // What was never made cannot be removed, and nobody waits for either.
-        (0..self.count).for_each(|nth| drop(ip(&["netns", "del", &self.name(nth)])));
+        // What was never made cannot be removed, and nobody waits for either. The cables go first: with their
+        // namespace they would go some time later, when the next run may be making its own.
+        for nth in 0..self.count {
+            drop(ip(&["link", "del", &self.outer(nth)]));
+            drop(ip(&["netns", "del", &self.name(nth)]));
+        }
         drop(ip(&["link", "del", &self.bridge()]));
     }
 }

@@ -1,6 +1,9 @@
-//! What every task that breaks nodes on purpose is told.
+//! What every task that breaks nodes on purpose is told, and how it says what came of it.
 
 use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
 
 use crate::node::default_program;
 
@@ -13,4 +16,15 @@ pub(crate) struct Trial {
     /// Where its chances come from; printed, so that a run can be repeated [default: another each time]
     #[arg(long, default_value_t = rand::random(), hide_default_value = true)]
     pub(crate) seed: u64,
+}
+
+/// Says whether the task of this name kept its bars, in the words that are counted.
+pub(crate) fn verdict(task: &str, kept: Result<bool>) -> ExitCode {
+    let kept = kept.unwrap_or_else(|error| {
+        println!("{task}: {error:#}");
+        false
+    });
+    let (passed, failed) = (u8::from(kept), u8::from(!kept));
+    println!("{passed} passed, {failed} failed");
+    ExitCode::from(failed)
 }

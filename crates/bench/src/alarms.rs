@@ -17,7 +17,7 @@ const FAILED_SHARE: f64 = 0.01;
 const WHOLE_SHARE: f64 = 0.9;
 /// The kind of the alarm that makes a result worth nothing.
 pub const CUT_SHORT: &str = "cut-short";
-/// Another one.
+/// The kind of another such alarm: one kind of operation never worked.
 pub const ALL_FAILED: &str = "all-failed";
 
 /// Every alarm of a result.

@@ -19,7 +19,7 @@ use super::quantile;
 use super::writers::{Answered, write_one};
 use crate::cluster::Cluster;
 use crate::process::signal;
-use crate::trial::Trial;
+use crate::trial::{Trial, verdict};
 
 /// A client gives up on a node that says nothing for so long, and tries another.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -51,20 +51,7 @@ pub(crate) struct Options {
 /// Runs it; fails when anything acknowledged is lost or writes rest for too long.
 pub(crate) fn run(options: &Options) -> ExitCode {
     println!("failover: seed {}, {} writers, {} nodes", options.trial.seed, options.writers, options.nodes);
-    match storm(options) {
-        Ok(true) => {
-            println!("1 passed, 0 failed");
-            ExitCode::SUCCESS
-        }
-        Ok(false) => {
-            println!("0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            println!("failover: {error:#}\n0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-    }
+    verdict("failover", storm(options))
 }
 
 /// Whether nothing was lost and writes went on soon enough.

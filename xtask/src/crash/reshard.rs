@@ -23,6 +23,7 @@ use super::alike::unlike;
 use super::client::Client;
 use super::ledger::{Known, Ledger, Page, document_key, filler};
 use crate::cluster::Cluster;
+use crate::trial::verdict;
 use layout::{Kind, Layout, TABLE};
 use load::Load;
 pub(crate) use options::Options;
@@ -40,20 +41,7 @@ const BATCH: usize = 500;
 pub(crate) fn run(options: &Options) -> ExitCode {
     let Options { trial, nodes, writers, readers, .. } = options;
     println!("reshard: seed {}, {nodes} nodes, {writers} writers, {readers} readers", trial.seed);
-    match storm(options) {
-        Ok(true) => {
-            println!("1 passed, 0 failed");
-            ExitCode::SUCCESS
-        }
-        Ok(false) => {
-            println!("0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            println!("reshard: {error:#}\n0 passed, 1 failed");
-            ExitCode::FAILURE
-        }
-    }
+    verdict("reshard", storm(options))
 }
 
 /// Whether all bars were kept.
@@ -65,7 +53,7 @@ fn storm(options: &Options) -> Result<bool> {
     let mut ledger = Ledger::new(usize::from(options.writers));
     let rows = filled(&cluster, options)?;
     let (tally, still) = (Tally::default(), ledger.pages.len());
-    let load = Load::new(cluster.drivers(), &tally, still, options.rows);
+    let load = Load::new(cluster.drivers(), &tally, still, options.rows as usize);
     thread::scope(|scope| {
         for (writer, page) in ledger.pages.iter_mut().enumerate() {
             let (load, seed) = (&load, random.random());
@@ -90,7 +78,7 @@ fn filled(cluster: &Cluster, options: &Options) -> Result<Page> {
     let replicas = usize::from(options.nodes).min(3);
     done(&mut admin, &format!("[1,[60,[[14,[\"test\"]],\"crash\"],{{\"replicas\":{replicas}}}]]"))?;
     wait_until_ready(&mut admin)?;
-    let numbers: Vec<usize> = (0..options.rows).collect();
+    let numbers: Vec<usize> = (0..options.rows as usize).collect();
     for some in numbers.chunks(BATCH) {
         let row = |number: &usize| {
             let key = document_key(usize::from(options.writers), *number);
@@ -103,7 +91,7 @@ fn filled(cluster: &Cluster, options: &Options) -> Result<Page> {
         }
     }
     let known = Known { acknowledged: 1, attempted: 1, retired: true };
-    Ok(Page { documents: vec![known; options.rows], acknowledged: 0 })
+    Ok(Page { documents: vec![known; options.rows as usize], acknowledged: 0 })
 }
 
 /// One change after the other, each kind once before any comes again.

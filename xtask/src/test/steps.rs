@@ -36,7 +36,7 @@ pub(super) fn all() -> Vec<Step> {
         step(
             "differential",
             "a minute of random queries against a plain evaluator",
-            [xtask("differential --seed 1 --queries 40000 --seconds 60")],
+            [xtask("differential --seed 1 --queries 1000000 --seconds 60")],
         ),
         step(
             "fuzz",

@@ -67,7 +67,7 @@ impl Layout {
     pub(super) fn change(&self, kind: Kind, options: &Options, random: &mut StdRng) -> (String, String) {
         let (shards, nodes) = (self.0.len(), usize::from(options.nodes));
         match kind {
-            Kind::Split if shards < options.shards => self.reconfigure(shards + 1),
+            Kind::Split if shards < usize::from(options.shards) => self.reconfigure(shards + 1),
             Kind::Merge if shards > 1 => self.reconfigure(shards - 1),
             Kind::Split => self.reconfigure(shards - 1),
             Kind::Merge => self.reconfigure(shards + 1),
