@@ -66,7 +66,10 @@ fn a_sweep_measures_clusters_of_another_program_and_reports_them() {
     assert!(has_quota || sweep["quota"]["why_none"].is_string());
     let page = std::fs::read_to_string(folder.path().join("out/report.html")).expect("a page");
     assert!(page.contains("rekindle-bench-sweep"));
-    assert_eq!(documents(&folder.path().join("out"), "rekindle-bench-result").len(), 10);
+    let runs = documents(&folder.path().join("out"), "rekindle-bench-result");
+    assert_eq!(runs.len(), 10);
+    let noted = |run: &&Value| run["notes"].to_string().contains("2 shards, balanced after the load: ");
+    assert_eq!(runs.iter().filter(noted).count(), 1, "the load of the two nodes");
 
     let flags = std::fs::read_to_string(folder.path().join("flags")).expect("flags were recorded");
     let lines: Vec<&str> = flags.lines().collect();

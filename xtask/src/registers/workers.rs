@@ -23,6 +23,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) const PATIENCE_AT_START: Duration = Duration::from_secs(60);
 /// The longest rest of a client between two operations: the faults are to meet many of them.
 const REST_MAX_MS: u64 = 200;
+/// A register with so many changes of which nobody knows what became of them is only read from then on: for each
+/// of them the judge must think of both cases.
+const OPEN_MAX: usize = 12;
 /// The error of operations that certainly did not happen.
 const OP_FAILED: u64 = 4_100_000;
 
@@ -63,6 +66,8 @@ pub(super) struct Work<'a> {
     /// Set when nothing more is to be done.
     pub(super) give_up: AtomicBool,
     value_last: AtomicI64,
+    /// Changes without an answer, of each register.
+    open: Vec<AtomicUsize>,
     at_work: AtomicUsize,
 }
 
@@ -74,6 +79,7 @@ impl<'a> Work<'a> {
             history: History::new(),
             give_up: AtomicBool::new(false),
             value_last: AtomicI64::new(0),
+            open: (0..job.keys()).map(|_| AtomicUsize::new(0)).collect(),
             at_work: AtomicUsize::new(job.workers()),
         }
     }
@@ -98,7 +104,7 @@ impl<'a> Work<'a> {
                     client = Client::connect_for(self.drivers[server], PATIENCE).ok();
                 }
                 let Some(connected) = &mut client else { return };
-                let asked = self.choose(seen, &mut random);
+                let asked = self.choose(key, seen, &mut random);
                 if !self.operate(worker, key, asked, connected, &mut seen) {
                     client = None;
                 }
@@ -125,10 +131,11 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    fn choose(&self, seen: i64, random: &mut StdRng) -> Asked {
+    fn choose(&self, key: usize, seen: i64, random: &mut StdRng) -> Asked {
         let fresh = || self.value_last.fetch_add(1, Ordering::Relaxed) + 1;
         match random.random_range(0..10) {
             0..5 => Asked::Read,
+            _ if self.open[key].load(Ordering::Relaxed) >= OPEN_MAX => Asked::Read,
             5..8 if seen != 0 => Asked::Swap(seen, fresh()),
             _ => Asked::Write(fresh()),
         }
@@ -153,6 +160,9 @@ impl<'a> Work<'a> {
         };
         if let Some(Told::Value(value)) = told {
             *seen = value;
+        }
+        if matches!((told, asked), (Some(Told::Unknown), Asked::Write(_) | Asked::Swap(..))) {
+            self.open[key].fetch_add(1, Ordering::Relaxed);
         }
         if let Some(told) = told {
             self.history.add(Operation { key, client, asked, told, called_at, answered_at });

@@ -86,6 +86,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
     let (documents, sentences) = (progress.documents(), progress.sentences());
     let piece = Piece { records: start..end, documents, sentences: Some(sentences), seed };
     table::record_piece(&mut admin, &chosen.settings, &piece)?;
+    let by_shard = table::balance(&mut admin, &chosen.settings, &layout)?;
     let mut about = about(&args, &chosen, &plan, started);
     about.settings.insert("batch".to_owned(), json!(batch));
     about.notes.push(format!(
@@ -93,6 +94,7 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
         chosen.settings.field(0),
         table::side_table(&chosen.settings.table)
     ));
+    about.notes.extend(even_or_not(&by_shard));
     let extras = Extras {
         units: vec![("documents", documents), ("bytes", progress.bytes())],
         write_names: NAMES,
@@ -100,6 +102,12 @@ pub fn measure(mut args: LoadArgs) -> anyhow::Result<RunResult> {
         ..Extras::default()
     };
     Ok(assemble(about, &plan, &site, NAMES, driven, extras))
+}
+
+/// Says how the documents lie in the shards.
+fn even_or_not(by_shard: &[u64]) -> Option<String> {
+    let (least, most) = (by_shard.iter().min()?, by_shard.iter().max()?);
+    Some(format!("{} shards, balanced after the load: {least} to {most} documents in each", by_shard.len()))
 }
 
 /// Whether every document was acknowledged.

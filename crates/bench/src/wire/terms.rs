@@ -50,6 +50,21 @@ pub fn wait(target: Value) -> Value {
     json!([177, [target]])
 }
 
+/// `target.wait({wait_for: "all_replicas_ready"})`
+pub fn wait_all(target: Value) -> Value {
+    json!([177, [target], {"wait_for": "all_replicas_ready"}])
+}
+
+/// `table.rebalance()`
+pub fn rebalance(table: Value) -> Value {
+    json!([179, [table]])
+}
+
+/// `target.info()`
+pub fn info(target: Value) -> Value {
+    json!([79, [target]])
+}
+
 /// `target.config()`
 pub fn config(target: Value) -> Value {
     json!([174, [target]])

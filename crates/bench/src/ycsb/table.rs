@@ -102,6 +102,22 @@ pub fn wait_for_primaries(admin: &mut Admin, db: &str, table: &str) {
     }
 }
 
+/// Divides a loaded table into shards of equal size: a server that makes them before it knows a key takes keys
+/// for random ones, and YCSB's, which all begin alike, then lie in one shard. Answers the documents that
+/// each shard has then, as far as the server says; nothing for a single shard.
+pub fn balance(admin: &mut Admin, settings: &Settings, layout: &Layout) -> anyhow::Result<Vec<u64>> {
+    if layout.shards.is_none_or(|shards| shards < 2) {
+        return Ok(Vec::new());
+    }
+    let target = terms::table(DATABASE, &settings.table);
+    admin.ask(&terms::rebalance(target.clone())).context("balancing the shards")?;
+    admin.ask(&terms::wait_all(target.clone())).context("waiting for the table")?;
+    wait_for_primaries(admin, DATABASE, &settings.table);
+    let info = admin.ask(&terms::info(target)).context("asking for the shards' sizes")?;
+    let counts = info["doc_count_estimates"].as_array().into_iter().flatten();
+    Ok(counts.filter_map(Value::as_u64).collect())
+}
+
 /// Creates a database unless it exists.
 pub fn create_database(admin: &mut Admin, name: &str) -> anyhow::Result<()> {
     if !names(admin, &terms::db_list())?.iter().any(|n| n == name) {
