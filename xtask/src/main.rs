@@ -7,11 +7,11 @@ mod cluster;
 mod conformance;
 mod crash;
 mod differential;
+mod histories;
 mod index_build;
 mod netns;
 mod node;
 mod process;
-mod registers;
 mod report;
 mod sim;
 mod test;
@@ -52,9 +52,9 @@ enum Task {
     /// A table is split, merged, moved, given other replicas and rebalanced under writers and readers; no
     /// client may see an error, and writes may not rest for long
     Reshard(crash::reshard::Options),
-    /// Reads, writes and swaps on nodes that are killed, stopped, cut off or given other shards; porcupine
+    /// Reads and changes of documents on nodes that are killed, stopped, cut off or given other shards; porcupine
     /// (needs go) says whether they can have happened
-    Registers(registers::Options),
+    Histories(histories::Options),
     /// Indexes built under writes and kill -9 equal their functions over the rows; the slowest writes beside
     /// a build and without
     IndexBuild(index_build::Options),
@@ -81,7 +81,7 @@ fn main() -> ExitCode {
         Task::Crash(options) => crash::run(&options),
         Task::Failover(options) => crash::failover::run(&options),
         Task::Reshard(options) => crash::reshard::run(&options),
-        Task::Registers(options) => registers::run(&options),
+        Task::Histories(options) => histories::run(&options),
         Task::IndexBuild(options) => index_build::run(&options),
         Task::Report(options) => report::run(&options),
         Task::Sim(Words { words }) => sim::run(&words),

@@ -77,8 +77,11 @@ pub(super) fn all() -> Vec<Step> {
 fn linearizable() -> Step {
     let skip = which("go").is_none().then(|| "no go, which the judge of histories is written in".to_owned());
     let commands = [
-        xtask("registers --keys 60 --operations 60"),
-        xtask("registers --keys 250 --operations 60 --nemesis stop --read-mode outdated --expect-violation"),
+        ["go", "-C", "tests/histories", "test", "./..."].map(str::to_owned).to_vec(),
+        xtask("histories --keys 60 --operations 60"),
+        xtask(
+            "histories --keys 150 --operations 60 --nemesis stop --read-mode outdated --expect-violation --runs 6",
+        ),
     ];
     Step { skip, ..step("linearizable", "what clients saw of nodes that fail can have happened", commands) }
 }

@@ -1,9 +1,10 @@
-// Reads a history of registers, one operation a line, and says whether every key is linearizable.
+// Reads a history of documents, one operation a line, and says whether every one is linearizable.
 //
-// A line: {"key": text, "client": number, "kind": "read" | "write" | "swap", "expected": number,
-// "value": number, "done": bool, "call_ns": number, "return_ns": number or null}. A read carries what
-// it saw (0 for no row). A swap writes value if the register holds expected; done says whether
-// it did. An operation without return_ns was begun and nobody knows what became of it.
+// A line: {"key": text, "client": number, "kind": "read" | "write" | "swap" | "increment" | "add" | "append",
+// "expected": number, "value": number, "seen": null, number or list, "done": bool, "call_ns": number,
+// "return_ns": number or null}. Only a read has seen something (null for no row). A swap writes value if the
+// register holds expected; done says whether it did. An operation without return_ns was begun and
+// nobody knows what became of it.
 package main
 
 import (
@@ -19,48 +20,15 @@ import (
 )
 
 type line struct {
-	Key      string `json:"key"`
-	Client   int    `json:"client"`
-	Kind     string `json:"kind"`
-	Expected int64  `json:"expected"`
-	Value    int64  `json:"value"`
-	Done     bool   `json:"done"`
-	Call     int64  `json:"call_ns"`
-	Return   *int64 `json:"return_ns"`
-}
-
-type input struct {
-	kind            string
-	expected, value int64
-}
-
-type output struct {
-	value   int64
-	done    bool
-	unknown bool
-}
-
-// One register that holds 0 at first.
-var register = porcupine.Model{
-	Init: func() interface{} { return int64(0) },
-	Step: func(state, in, out interface{}) (bool, interface{}) {
-		held, asked, got := state.(int64), in.(input), out.(output)
-		switch asked.kind {
-		case "read":
-			return got.unknown || got.value == held, held
-		case "write":
-			return true, asked.value
-		default:
-			matches := held == asked.expected
-			if !got.unknown && got.done != matches {
-				return false, held
-			}
-			if matches {
-				return true, asked.value
-			}
-			return true, held
-		}
-	},
+	Key      string          `json:"key"`
+	Client   int             `json:"client"`
+	Kind     string          `json:"kind"`
+	Expected int64           `json:"expected"`
+	Value    int64           `json:"value"`
+	Seen     json.RawMessage `json:"seen"`
+	Done     bool            `json:"done"`
+	Call     int64           `json:"call_ns"`
+	Return   *int64          `json:"return_ns"`
 }
 
 func readHistory(path string) (map[string][]porcupine.Operation, error) {
@@ -81,7 +49,7 @@ func readHistory(path string) (map[string][]porcupine.Operation, error) {
 			ClientId: one.Client,
 			Input:    input{one.Kind, one.Expected, one.Value},
 			Call:     one.Call,
-			Output:   output{value: one.Value, done: one.Done},
+			Output:   output{seen: string(one.Seen), done: one.Done},
 			Return:   math.MaxInt64,
 		}
 		if one.Return != nil {
@@ -99,7 +67,7 @@ func readHistory(path string) (map[string][]porcupine.Operation, error) {
 
 func main() {
 	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: porcupine HISTORY")
+		fmt.Fprintln(os.Stderr, "usage: histories HISTORY")
 		os.Exit(2)
 	}
 	histories, err := readHistory(os.Args[1])
@@ -123,7 +91,7 @@ func main() {
 				unanswered++
 			}
 		}
-		switch porcupine.CheckOperationsTimeout(register, histories[key], time.Minute) {
+		switch porcupine.CheckOperationsTimeout(document, histories[key], time.Minute) {
 		case porcupine.Illegal:
 			illegal++
 			fmt.Printf("key %s is not linearizable\n", key)

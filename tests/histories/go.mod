@@ -1,4 +1,4 @@
-module rekindle/porcupine
+module rekindle/histories
 
 go 1.21
 

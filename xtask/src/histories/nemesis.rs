@@ -76,7 +76,7 @@ impl Nemesis {
         if self.needs_network() {
             heal(cluster)?;
         }
-        println!("registers:   {} {times} times", self.name());
+        println!("histories:   {} {times} times", self.name());
         Ok(())
     }
 
@@ -155,9 +155,9 @@ fn place(cluster: &Cluster, nth: usize, random: &mut StdRng) -> usize {
     let shard = format!(
         "{{\"primary_replica\":{primary},\"replicas\":[2,[{replicas}]],\"nonvoting_replicas\":[2,[]]}}"
     );
-    let table = "[15,[[14,[\"test\"]],\"registers\"]]";
+    let table = "[15,[[14,[\"test\"]],\"histories\"]]";
     let said = said(drivers[nth], &format!("[1,[53,[[174,[{table}]],{{\"shards\":[2,[{shard}]]}}]]]"));
-    println!("registers:   n{nth}: led by n{}, on {replicas}: {said}", nodes[0]);
+    println!("histories:   n{nth}: led by n{}, on {replicas}: {said}", nodes[0]);
     nodes[0]
 }
 
@@ -181,10 +181,10 @@ fn cut_off(cluster: &Cluster, victim: usize, random: &mut StdRng) -> Result<()> 
 fn reconfigure(cluster: &Cluster, nth: usize, random: &mut StdRng) {
     let drivers = cluster.drivers();
     let (shards, replicas) = (random.random_range(1..5), random.random_range(1..=drivers.len()));
-    let table = "[15,[[14,[\"test\"]],\"registers\"]]";
+    let table = "[15,[[14,[\"test\"]],\"histories\"]]";
     let query = format!("[1,[176,[{table}],{{\"shards\":{shards},\"replicas\":{replicas}}}]]");
     let said = said(drivers[nth], &query);
-    println!("registers:   n{nth}: {shards} shards, {replicas} replicas: {said}");
+    println!("histories:   n{nth}: {shards} shards, {replicas} replicas: {said}");
 }
 
 /// What a node answers to a change, in words.

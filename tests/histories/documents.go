@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// What a document holds is kept as JSON without spaces: null for no row, a number for a register or a
+// counter, numbers in a list, ascending for a set.
+const noRow = "null"
+
+type input struct {
+	kind            string
+	expected, value int64
+}
+
+type output struct {
+	seen    string
+	done    bool
+	unknown bool
+}
+
+// One document, of any kind.
+var document = porcupine.Model{
+	Init: func() interface{} { return noRow },
+	Step: func(state, in, out interface{}) (bool, interface{}) {
+		held, asked, got := state.(string), in.(input), out.(output)
+		switch asked.kind {
+		case "read":
+			return got.unknown || got.seen == held, held
+		case "write":
+			return true, strconv.FormatInt(asked.value, 10)
+		case "swap":
+			matches := held == strconv.FormatInt(asked.expected, 10)
+			if !got.unknown && got.done != matches {
+				return false, held
+			}
+			if matches {
+				return true, strconv.FormatInt(asked.value, 10)
+			}
+			return true, held
+		case "increment":
+			return true, increment(held, asked.value)
+		case "add":
+			return true, withElement(held, asked.value, true)
+		default:
+			return true, withElement(held, asked.value, false)
+		}
+	},
+}
+
+func increment(held string, by int64) string {
+	number, err := strconv.ParseInt(held, 10, 64)
+	if err != nil {
+		number = 0
+	}
+	return strconv.FormatInt(number+by, 10)
+}
+
+func withElement(held string, element int64, isSet bool) string {
+	var elements []int64
+	if json.Unmarshal([]byte(held), &elements) != nil {
+		elements = nil
+	}
+	elements = append(elements, element)
+	if isSet {
+		slices.Sort(elements)
+		elements = slices.Compact(elements)
+	}
+	text, err := json.Marshal(elements)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
