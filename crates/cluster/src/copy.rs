@@ -153,6 +153,7 @@ impl Core {
         {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
+            self.replicas.make_void(group);
             shard.clear(&KeyRange::all())?;
         }
         let mut after = None;

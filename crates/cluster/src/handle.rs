@@ -34,6 +34,7 @@ struct Place {
     group: GroupId,
     range: KeyRange,
     replicas: Vec<ReplicaConfig>,
+    leaving: Vec<ReplicaConfig>,
     own: ServerId,
     near: Option<Arc<Shard>>,
     lead: Arc<Lead>,
@@ -97,8 +98,8 @@ impl ShardHandle {
         near: Option<Arc<Shard>>,
         lead: Arc<Lead>,
     ) -> ShardHandle {
-        let (group, replicas) = (shard.group, shard.replicas.clone());
-        ShardHandle(Arc::new(Place { table, group, range, replicas, own, near, lead }))
+        let (group, replicas, leaving) = (shard.group, shard.replicas.clone(), shard.leaving.clone());
+        ShardHandle(Arc::new(Place { table, group, range, replicas, leaving, own, near, lead }))
     }
 
     /// The table.
@@ -123,6 +124,12 @@ impl ShardHandle {
     #[must_use]
     pub fn replicas(&self) -> &[ReplicaConfig] {
         &self.0.replicas
+    }
+
+    /// Every server that may lead it: those where the catalog puts its replicas, and those that are to be
+    /// rid of theirs.
+    pub(crate) fn places(&self) -> impl Iterator<Item = ServerId> {
+        self.0.replicas.iter().chain(&self.0.leaving).map(|replica| replica.server)
     }
 
     /// Whether a replica on another server may lead, now or before long: there is one, even where the own

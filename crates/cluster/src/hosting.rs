@@ -43,12 +43,18 @@ impl Core {
     }
 
     fn note_leader(&self, lead: &crate::Lead, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
-        match near {
-            Some(near) if near.is_leader() => lead.set(Some(self.identity.server)),
-            Some(_) => {}
-            // Nobody here hears of elections: the preferred one is a guess, to be corrected by whoever is asked.
-            None if lead.leader().is_none() => lead.set(Some(shard.primary)),
-            None => {}
+        if near.is_some_and(|near| near.is_leader()) {
+            return lead.set(Some(self.identity.server));
+        }
+        // Nobody here hears of elections, or not yet: a guess, to be corrected by whoever is asked. Who
+        // founded a shard alone leads it until others have its rows; else it is the preferred one.
+        let founder = match &shard.founders[..] {
+            [only] => shard.replicas.iter().chain(&shard.leaving).find(|replica| replica.peer == *only),
+            _ => None,
+        };
+        let is_new = near.is_none_or(|near| near.applied() == log::Lsn(0));
+        if lead.leader().is_none() && is_new {
+            lead.set(Some(founder.map_or(shard.primary, |founder| founder.server)));
         }
     }
 
@@ -154,6 +160,8 @@ impl Core {
         if let Some(open) = &open {
             open.gate.shut();
             open.shard.retire();
+            // Whoever still has a handle of before looks for the rows again.
+            self.replicas.make_void(group);
         }
         let closed = match lives_elsewhere {
             true => self.log.leave_group(group),

@@ -83,7 +83,7 @@ impl Core {
 
     fn next_to_ask(&self, search: &Search<'_>) -> Option<ServerId> {
         let own = self.identity.server;
-        let others = search.handle.replicas().iter().map(|replica| replica.server);
+        let others = search.handle.places();
         let fits = |server: &ServerId| {
             *server != own && !search.asked.contains(server) && self.is_connected(*server)
         };

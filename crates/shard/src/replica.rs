@@ -42,6 +42,15 @@ pub(crate) struct Replica {
     highest_index: AtomicU32,
 }
 
+/// What a group that is new to the engine has of the rows that are stored in its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// They are its own: other groups wrote them before.
+    Own,
+    /// They are not: a copy will take their place.
+    Foreign,
+}
+
 /// What the applying thread goes on from.
 #[derive(Clone)]
 struct Behind {
@@ -70,8 +79,14 @@ impl Replica {
     /// The group's state as the engine has it.
     ///
     /// A group that is new to the engine may begin with rows: those of its range that other groups
-    /// wrote before. They are counted, and the count is written so that snapshots have it.
-    pub(crate) fn load(store: &Store, table: &Table, part: &Part) -> Result<Replica, ReadError> {
+    /// wrote before, if `found` says that they are its own. They are counted, and the count is written so
+    /// that snapshots have it.
+    pub(crate) fn load(
+        store: &Store,
+        table: &Table,
+        part: &Part,
+        found: Found,
+    ) -> Result<Replica, ReadError> {
         let group = part.group;
         let behind = match Applied::read(&**store.engine(), group)? {
             Some(applied) => {
@@ -81,7 +96,7 @@ impl Replica {
                 let rows = Count::read(&**store.engine(), table.id(), group)?.0;
                 Behind { lsn: applied.lsn, progress, rows, rows_stored: rows }
             }
-            None => Behind::first(store, table, part)?,
+            None => Behind::first(store, table, part, found)?,
         };
         let builds = IndexBuild::read_all(&**store.engine(), table.id(), group)?;
         Ok(Replica {
@@ -111,7 +126,8 @@ impl Replica {
 
     /// Takes the state that the engine has now: its rows were replaced by a copy.
     pub(crate) fn reload(&self, store: &Store, table: &Table, part: &Part) -> Result<(), ReadError> {
-        let Replica { behind, builds, registrations, highest_index, .. } = Replica::load(store, table, part)?;
+        let Replica { behind, builds, registrations, highest_index, .. } =
+            Replica::load(store, table, part, Found::Own)?;
         let behind = behind.into_inner();
         *self.builds.lock() = builds.into_inner();
         self.highest_index.store(highest_index.into_inner(), Ordering::Release);
@@ -283,8 +299,11 @@ pub(crate) fn incarnation(term: Term) -> u64 {
 
 impl Behind {
     /// The state of a group that the engine has never heard of.
-    fn first(store: &Store, table: &Table, part: &Part) -> Result<Behind, ReadError> {
-        let rows = table.snapshot(part.clone())?.count_range(&part.range)?;
+    fn first(store: &Store, table: &Table, part: &Part, found: Found) -> Result<Behind, ReadError> {
+        let rows = match found {
+            Found::Own => table.snapshot(part.clone())?.count_range(&part.range)?,
+            Found::Foreign => 0,
+        };
         let progress = Progress::default();
         let mut changes = Changes::default();
         Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut changes.batch, part.group);

@@ -12,7 +12,7 @@ use crate::draft::{Decision, Draft};
 use crate::index::{IndexDef, IndexDefs, IndexError, IndexQuery, IndexRows, KeptIndexes, ShapeIndex};
 use crate::latch::{Held, Latches};
 use crate::proposal::{Answers, Proposal};
-use crate::replica::{Replica, incarnation};
+use crate::replica::{Found, Replica, incarnation};
 use crate::ticket;
 use crate::{OpenError, Replicas, WriteError, WriteRefusal, WriteTicket};
 
@@ -46,14 +46,19 @@ impl Shard {
     ) -> Result<Arc<Shard>, OpenError> {
         let table = Table::new(Arc::clone(replicas.store()), table);
         let part = Part { range, group };
-        let replica = Arc::new(Replica::load(replicas.store(), &table, &part)?);
+        let found = if matches!(birth, Birth::Joiner { .. }) { Found::Foreign } else { Found::Own };
+        let replica = Arc::new(Replica::load(replicas.store(), &table, &part, found)?);
         replicas.add(Arc::clone(&replica));
         if let Err(error) = log.open_group(group, replica.applied(), birth) {
             replicas.forget(group);
             return Err(error.into());
         }
-        // A log that nobody watches does not tell.
-        replica.take_first_office(log.group_status(group)?.role);
+        // A log that nobody watches does not tell, and one that is watched may do so later.
+        let status = log.group_status(group)?;
+        replica.take_first_office(status.role);
+        if status.needs_rows {
+            replica.make_void();
+        }
         Ok(Arc::new(Shard {
             log,
             table,
@@ -67,13 +72,19 @@ impl Shard {
         }))
     }
 
-    /// The newest applied row under `key`, or `None` if there is none.
+    /// The newest applied row under `key`, or `None` if there is none. Fails with
+    /// [`ReadError::Elsewhere`] if the key is not in this shard, or the rows are void by now.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
         if !self.part.range.contains(key) {
             return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
         self.activity.add_read(1);
-        self.table.get(key)
+        let row = self.table.get(key)?;
+        // Looked at afterwards: a row that is taken away meanwhile is not missing.
+        match self.is_void() {
+            true => Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group }),
+            false => Ok(row),
+        }
     }
 
     /// The newest applied rows under `keys`, in their order: cheaper than one after the other.
@@ -82,7 +93,13 @@ impl Shard {
             return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
         self.activity.add_read(keys.len());
-        self.table.get_many(keys)
+        let rows = self.table.get_many(keys)?;
+        match keys.first() {
+            Some(key) if self.is_void() => {
+                Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group })
+            }
+            _ => Ok(rows),
+        }
     }
 
     /// What was read and written. Whoever reads a snapshot adds the rows of it.
@@ -141,7 +158,8 @@ impl Shard {
         self.answers.replica.reload(self.table.store(), &self.table, &self.part)
     }
 
-    /// Whether the rows are void until they are replaced by a copy: nobody may read them.
+    /// Whether the rows are void until they are replaced by a copy, or for good: nobody may read them. To
+    /// be asked after a snapshot was taken.
     #[must_use]
     pub fn is_void(&self) -> bool {
         self.answers.replica.is_void()

@@ -123,6 +123,9 @@ impl Session {
         for shard in table.shards() {
             let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
             count += shard.snapshot().ok()?.count().ok()?;
+            if shard.is_void() {
+                return None;
+            }
         }
         Some(Datum::Number(count as f64))
     }

@@ -55,6 +55,9 @@ impl Session {
         let bytes_max = BatchLimits::default().first().bytes_max;
         for (shard, range) in near {
             let mut scan = shard.snapshot().ok()?.scan(&range, direction).at_most(most - rows.len());
+            if shard.is_void() {
+                return None;
+            }
             while let Some(batch) = scan.next_batch().ok()? {
                 for i in 0..batch.len() {
                     let row = Datum::Object(batch.object(i).ok()?);

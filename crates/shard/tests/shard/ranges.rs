@@ -155,3 +155,14 @@ fn a_dropped_table_leaves_nothing() {
     );
     assert!(receiver.recv().unwrap().is_err_and(|error| error.is_definite()));
 }
+
+#[test]
+fn rows_that_are_taken_away_are_looked_for_elsewhere() {
+    let bed = Bed::running();
+    let shard = bed.shard();
+    put(&shard, "a", 1.0).1.wait().unwrap();
+    bed.replicas.make_void(shard.group());
+    assert!(shard.is_void());
+    assert!(matches!(shard.get(&key("a")), Err(ReadError::Elsewhere { .. })));
+    assert!(matches!(shard.get_many(&[key("b"), key("a")]), Err(ReadError::Elsewhere { .. })));
+}
