@@ -249,7 +249,8 @@ pub fn write(path: &Path, document: &impl Serialize) -> anyhow::Result<()> {
     folder.and_then(|()| std::fs::write(path, text)).with_context(|| format!("writing {}", path.display()))
 }
 
-fn duration(seconds: f64) -> anyhow::Result<Duration> {
+/// So many seconds; fails below 0.
+pub fn duration(seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).context("expected a number of seconds of at least 0")
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It is a client like any other and speaks only the wire protocol, so the same command measures
 //! Rekindle and RethinkDB. In the order of a run: [`cli`] and [`commands`] say what to do, [`site`]
-//! where, [`ycsb`] and [`blocks`] what is asked, [`drive`] asks it over many connections through
+//! where, [`ycsb`], [`blocks`] and [`shapes`] what is asked, [`drive`] asks it over many connections through
 //! [`wire`], [`measure`] and [`machine`] record, [`assemble`] makes a [`result`] of it, [`terminal`]
 //! and [`report`] show it. [`fleet`] starts clusters to measure, [`sweep`] says what runs at several
 //! sizes mean together.
@@ -26,6 +26,7 @@ pub mod measure;
 pub mod published;
 pub mod report;
 pub mod result;
+pub mod shapes;
 pub mod site;
 pub mod sweep;
 pub mod terminal;

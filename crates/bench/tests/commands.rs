@@ -244,3 +244,34 @@ fn an_open_loop_keeps_its_rate() {
     assert!(operation(&result, "READ").intended.is_some());
     assert!(result.series.points.iter().any(|p| p.second == -1));
 }
+
+#[test]
+fn shapes_are_asked_over_connections_that_never_insert_the_same_row() {
+    let lab = Laboratory::new();
+    // What it costs this toy, and so how the command ends, is nobody's business.
+    let arguments = "reql --rows 300 --times 640 --scans 2 --connections 8 --warmup 0";
+    let (_, result) = lab.try_bench(arguments).expect("a result");
+    assert_eq!((result.pacing.connections, result.operations.len()), (8, 7));
+    for operation in &result.operations {
+        let is_scan = operation.name.contains("group") || operation.name.contains("row(");
+        assert_eq!(operation.ok, if is_scan { 2 } else { 640 }, "{}", operation.name);
+    }
+    // One answer in 64 of a thread is parsed, and the first of each.
+    let judged = result.verification.parsed + result.verification.checked_by_type;
+    assert_eq!((judged, result.verification.wrong), (4 * 640 + 3 * 2, 0));
+    assert!(result.verification.parsed >= 4 * 10 + 3);
+    assert!(result.notes.iter().any(|note| note.contains("over 8 connections")), "{:?}", result.notes);
+    assert!(result.notes.iter().any(|note| note.contains("is not known")), "{:?}", result.notes);
+    let inserted = lab.store.lock().expect("store").rows("bench_reql", "written").map(|rows| rows.len());
+    assert_eq!(inserted, Some(640));
+}
+
+#[test]
+fn a_shape_with_a_wrong_answer_has_no_cost() {
+    let lab = Laboratory::new();
+    lab.bench("reql --rows 30 --times 1 --warmup 0 --only get_all");
+    for row in lab.store.lock().expect("store").rows("bench_reql", "rows").expect("rows").values_mut() {
+        row["id"] = serde_json::Value::Null;
+    }
+    lab.fails("reql --rows 30 --times 1 --warmup 0 --only get_all", "WRONG_ANSWER: expected Rows(20)");
+}

@@ -1,33 +1,39 @@
 //! `bench reql`: what the shapes of queries that applications send cost the server, in one run.
 //!
-//! The bars are those of the tracker; a busy machine changes the seconds, hardly the processor time.
+//! Queries about few rows are asked over many connections: over one, the server's processors fall asleep
+//! between any two, and waking them costs more than the query. The bars are those of the tracker; a busy
+//! machine changes the seconds, hardly the processor time.
 
 use std::process::ExitCode;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, bail};
 use clap::Args;
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::assemble::{About, blank};
 use crate::chance::Chance;
-use crate::flags::{Format, OutputFlags, ServerFlags};
+use crate::drive::session::{Driven, LoopKind, Plan, drive};
+use crate::drive::workload::Workload;
+use crate::flags::{Format, OutputFlags, ServerFlags, duration};
 use crate::limits::at_least_one;
 use crate::machine::facts;
+use crate::machine::watch::Sample;
 use crate::measure::histogram;
-use crate::result::{OperationResult, Pacing, RunResult};
+use crate::result::{OperationResult, Pacing, RunResult, Verification};
+use crate::shapes::asker::Asker;
+use crate::shapes::rest::{self, Rest};
+use crate::shapes::shape::{Draw, Per, SHAPES, Shape};
+use crate::shapes::table;
 use crate::site::Site;
-use crate::wire::admin::Admin;
-use crate::wire::terms;
 
-const DB: &str = "bench_reql";
-/// Rows in one insert while the table is filled.
-const ROWS_PER_INSERT: u64 = 500;
 /// Less processor time of a server cannot be told from nothing: the kernel counts hundredths of a second.
 const CPU_SECONDS_MIN: f64 = 0.2;
-/// Groups of `group`.
-const GROUPS: u64 = 16;
+/// For the last answers of a shape.
+const DRAIN: Duration = Duration::from_secs(60);
+/// What a run records of each shape.
+const NAMES: &[&str] = &["QUERY"];
 
 /// Times shapes of queries one after the other
 #[derive(Args, Clone, Debug)]
@@ -35,12 +41,18 @@ pub struct ReqlArgs {
     /// Rows of the table that is read, made when it has another number
     #[arg(long, default_value_t = 100_000, value_parser = at_least_one::<u64>)]
     rows: u64,
-    /// Times a query about few rows is asked
+    /// Times a query about few rows is asked, over all connections together
     #[arg(long, default_value_t = 20_000, value_parser = at_least_one::<u64>)]
     times: u64,
-    /// Times a query about all rows is asked
+    /// Times a query about all rows is asked, one after the other
     #[arg(long, default_value_t = 5, value_parser = at_least_one::<u64>)]
     scans: u64,
+    /// Connections that ask queries about few rows, one at a time each
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = at_least_one::<usize>)]
+    connections: usize,
+    /// Seconds for which they ask before they are measured
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    warmup: f64,
     /// Only the shapes whose names contain this
     #[arg(long, default_value = "")]
     only: String,
@@ -50,100 +62,19 @@ pub struct ReqlArgs {
     output: OutputFlags,
 }
 
-/// A shape of query.
-struct Shape {
-    name: &'static str,
-    /// What its cost is shared by.
-    per: Per,
-    /// Microseconds of the server's processors it may cost.
-    bar: f64,
-    ask: fn(&mut Chance, u64) -> Value,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Per {
-    Query,
-    Row,
-}
-
-fn table(name: &str) -> Value {
-    terms::table(DB, name)
-}
-
-fn row_field(name: &str) -> Value {
-    json!([170, [[10, [1]], name]])
-}
-
-fn of_row(body: &Value) -> Value {
-    json!([69, [[2, [1]], body]])
-}
-
-/// The key of a row.
-fn key(n: u64) -> String {
-    format!("row{n:08}")
-}
-
-static SHAPES: [Shape; 7] = [
-    Shape {
-        name: "get_all of 20 keys",
-        per: Per::Query,
-        bar: 60.0,
-        ask: |chance, rows| {
-            let keys = (0..20).map(|_| json!(key(chance.below(rows))));
-            json!([78, std::iter::once(table("rows")).chain(keys).collect::<Vec<_>>()])
-        },
-    },
-    Shape {
-        name: "between(..).order_by(id).limit(100)",
-        per: Per::Query,
-        bar: 150.0,
-        ask: |chance, rows| {
-            let from = chance.below(rows);
-            let range = json!([182, [table("rows"), key(from), [181, []]]]);
-            json!([71, [[41, [range], {"index": "id"}], 100]])
-        },
-    },
-    Shape {
-        name: "insert with 3 secondary indexes",
-        per: Per::Query,
-        bar: 60.0,
-        ask: |chance, _| {
-            let (n, m) = (chance.below(1 << 40), chance.below(1_000));
-            let row = json!({"id": format!("{n:010x}"), "a": m, "b": format!("b{m}"), "c": m / 10});
-            json!([56, [table("written"), row], {"durability": "soft"}])
-        },
-    },
-    Shape { name: "count()", per: Per::Query, bar: 60.0, ask: |_, _| terms::count(table("rows")) },
-    Shape {
-        name: "group('g').count()",
-        per: Per::Row,
-        bar: 0.6,
-        ask: |_, _| terms::count(json!([144, [table("rows"), "g"]])),
-    },
-    Shape {
-        name: "filter(row('n') > x).count()",
-        per: Per::Row,
-        bar: 0.4,
-        ask: |chance, rows| {
-            let test = of_row(&json!([21, [row_field("n"), chance.below(rows)]]));
-            terms::count(json!([39, [table("rows"), test]]))
-        },
-    },
-    Shape {
-        name: "map(row('text').split('.').count()).sum()",
-        per: Per::Row,
-        bar: 0.8,
-        ask: |_, _| terms::sum_of_split_counts(table("rows"), "text", "."),
-    },
-];
-
 /// What a shape cost.
 struct Cost {
     shape: &'static Shape,
+    /// Whether the servers rested before.
+    rest: Rest,
     operations: u64,
     seconds: f64,
     /// Server processor time; `None` when there was too little of it to be told from nothing.
     cpu_seconds: Option<f64>,
+    /// Answers compared with what was asked.
+    parsed: u64,
+    /// Answers judged by their head.
+    checked_by_type: u64,
     latency: Histogram<u64>,
 }
 
@@ -201,22 +132,25 @@ impl Cost {
 /// Runs the command. The exit code says whether every bar that could be judged was held.
 pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
+    let warmup = duration(args.warmup).context("--warmup")?;
     let (site, mut admin) = Site::open(args.server.request(), args.output.seed)?;
-    let mut chance = Chance::new(args.output.seed, 7_000_000);
     let shows = args.output.format == Format::Table;
-    prepare(&mut admin, args)?;
+    table::prepare(&mut admin, args.rows, args.output.quiet)?;
     if shows {
         println!("{:<44} {:>12} {:>10} {:>12}", "shape", "server CPU", "bar", "elapsed");
     }
     let mut costs = Vec::new();
     for shape in SHAPES.iter().filter(|shape| shape.name.contains(&args.only)) {
-        let cost = measure(shape, args, &mut admin, &site, &mut chance).context(shape.name)?;
+        let cost = measure(shape, args, warmup, &site).context(shape.name)?;
         if shows {
             println!("{}", cost.line(args.rows));
         }
         costs.push(cost);
     }
     let result = result(args, &site, &costs, started);
+    if shows {
+        result.notes.iter().take(CIRCUMSTANCES).for_each(|note| println!("{note}"));
+    }
     if args.output.format == Format::Json {
         println!("{}", serde_json::to_string_pretty(&result)?);
     }
@@ -232,27 +166,107 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
     Ok(if costs.iter().any(is_missed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn measure(
-    shape: &'static Shape,
-    args: &ReqlArgs,
-    admin: &mut Admin,
-    site: &Site,
-    chance: &mut Chance,
-) -> anyhow::Result<Cost> {
-    let operations = if shape.per == Per::Row { args.scans } else { args.times };
-    // Once without looking, so that nothing is done for the first time.
-    admin.ask(&(shape.ask)(chance, args.rows))?;
-    let mut latency = histogram::empty();
-    let (cpu, started) = (cpu_seconds(site)?, Instant::now());
-    for _ in 0..operations {
-        let query = (shape.ask)(chance, args.rows);
-        let asked = Instant::now();
-        admin.ask(&query)?;
-        histogram::record(&mut latency, u64::try_from(asked.elapsed().as_nanos()).unwrap_or(u64::MAX));
+fn measure(shape: &'static Shape, args: &ReqlArgs, warmup: Duration, site: &Site) -> anyhow::Result<Cost> {
+    let rest = rest::wait(&site.watched);
+    let plan = match shape.per {
+        Per::Query => plan(args, site, args.connections, args.times, warmup),
+        Per::Row => {
+            // Once without looking, so that nothing is done for the first time.
+            ask(shape, args, &plan(args, site, 1, 1, Duration::ZERO), site)?;
+            plan(args, site, 1, args.scans, Duration::ZERO)
+        }
+    };
+    let driven = ask(shape, args, &plan, site)?;
+    let used: Option<f64> = driven.server_samples.iter().map(cpu_between).sum();
+    let used = used
+        .filter(|_| !site.watched.is_empty())
+        .context("the server's process was not found (--server-pid)")?;
+    Ok(Cost {
+        shape,
+        rest,
+        operations: driven.totals.ok,
+        seconds: driven.measured_seconds,
+        cpu_seconds: (used >= CPU_SECONDS_MIN).then_some(used),
+        parsed: driven.totals.parsed,
+        checked_by_type: driven.totals.checked_by_type,
+        latency: driven.totals.lanes[0].service.clone().unwrap_or_else(histogram::empty),
+    })
+}
+
+fn plan(args: &ReqlArgs, site: &Site, connections: usize, operations: u64, warmup: Duration) -> Plan {
+    Plan {
+        addresses: site.addresses.clone(),
+        login: Some(site.login.clone()),
+        connections,
+        pipeline: 1,
+        threads: threads(site, connections),
+        kind: LoopKind::Closed,
+        warmup,
+        seconds: None,
+        operations: Some(operations),
+        drain: DRAIN,
+        seed: args.output.seed,
     }
-    let (seconds, used) = (started.elapsed().as_secs_f64(), cpu_seconds(site)? - cpu);
-    let cpu_seconds = (used >= CPU_SECONDS_MIN).then_some(used);
-    Ok(Cost { shape, operations, seconds, cpu_seconds, latency })
+}
+
+/// Client threads: half the cores where the servers need the others.
+fn threads(site: &Site, connections: usize) -> usize {
+    let cores = facts::cores();
+    if site.is_local { cores / 2 } else { cores }.clamp(1, connections)
+}
+
+/// Asks the queries of `shape`; an answer that is not what it must be ends the run.
+fn ask(shape: &'static Shape, args: &ReqlArgs, plan: &Plan, site: &Site) -> anyhow::Result<Driven> {
+    let workload = |thread: usize, _| -> Box<dyn Workload> {
+        let draw = Draw {
+            chance: Chance::new(args.output.seed, 7_000_000 + thread as u64),
+            rows: args.rows,
+            next_insert: thread as u64,
+            insert_step: plan.threads as u64,
+        };
+        Box::new(Asker::new(shape, draw))
+    };
+    let driven = drive(plan, NAMES, workload, &site.watched, &mut |_| {})?;
+    let failed = driven.totals.failed;
+    if let Some(((_, kind), seen)) = driven.totals.failures.iter().next() {
+        bail!(
+            "{failed} of {} queries failed: {}: {}",
+            failed + driven.totals.ok,
+            kind.name(),
+            seen.first_message
+        );
+    }
+    if driven.totals.ok == 0 {
+        bail!("no query was answered");
+    }
+    Ok(driven)
+}
+
+fn cpu_between((before, after): &(Sample, Sample)) -> Option<f64> {
+    Some((after.cpu_seconds? - before.cpu_seconds?).max(0.0))
+}
+
+/// The first notes of a result, which are about all of it.
+const CIRCUMSTANCES: usize = 2;
+
+fn circumstances(args: &ReqlArgs, costs: &[Cost]) -> [String; CIRCUMSTANCES] {
+    let rest = match costs.iter().map(|cost| cost.rest).max() {
+        Some(Rest::Unknown) => {
+            "whether the servers flushed or merged meanwhile is not known: not every one shows its metrics (--http)"
+        }
+        Some(Rest::Busy) => {
+            "a server never came to rest: what it flushed and merged by itself is in the figures"
+        }
+        Some(Rest::Reached) | None => {
+            "before each shape, the servers neither flushed nor merged for a second"
+        }
+    };
+    let asked = format!(
+        "queries about few rows over {} connections, one at a time each, after {} s of the same; those about all \
+         rows over one",
+        args.connections, args.warmup
+    );
+    [asked, rest.to_owned()]
 }
 
 /// The document of docs/formats/bench-result.md: a shape is a kind of operation.
@@ -261,9 +275,12 @@ fn result(args: &ReqlArgs, site: &Site, costs: &[Cost], started: SystemTime) -> 
         "rows": args.rows,
         "times": args.times,
         "scans": args.scans,
+        "connections": args.connections,
+        "warmup": args.warmup,
         "only": args.only,
         "hosts": site.addresses.join(","),
     });
+    let verdicts = costs.iter().map(|cost| cost.verdict(args.rows));
     let mut result = blank(About {
         kind: "reql",
         workload: String::new(),
@@ -272,78 +289,30 @@ fn result(args: &ReqlArgs, site: &Site, costs: &[Cost], started: SystemTime) -> 
         published: None,
         seed: args.output.seed,
         settings: settings.as_object().cloned().unwrap_or_default(),
-        notes: costs.iter().map(|cost| cost.verdict(args.rows)).collect(),
+        notes: circumstances(args, costs).into_iter().chain(verdicts).collect(),
         started,
     });
     let seconds: f64 = costs.iter().map(|cost| cost.seconds).sum();
     let operations: u64 = costs.iter().map(|cost| cost.operations).sum();
     result.pacing = Pacing {
         kind: "closed".to_owned(),
-        connections: 1,
+        connections: args.connections,
         pipeline: 1,
-        client_threads: 1,
+        client_threads: threads(site, args.connections),
         ..Pacing::default()
     };
     result.time.measured_seconds = seconds;
+    let warm = costs.iter().filter(|cost| cost.shape.per == Per::Query).count();
+    result.time.warmup_seconds = args.warmup * warm as f64;
+    result.verification = Verification {
+        checked_by_type: costs.iter().map(|cost| cost.checked_by_type).sum(),
+        parsed: costs.iter().map(|cost| cost.parsed).sum(),
+        ..Verification::default()
+    };
     result.throughput.operations = operations;
     result.throughput.operations_per_second = operations as f64 / seconds.max(1e-9);
     result.operations = costs.iter().map(Cost::result).collect();
     result.machine = facts::machine(site.is_local);
     result.versions = site.versions.clone();
     result
-}
-
-fn cpu_seconds(site: &Site) -> anyhow::Result<f64> {
-    let each = site.watched.iter().map(|server| server.sample().cpu_seconds);
-    let sum: Option<f64> = each.sum();
-    sum.filter(|_| !site.watched.is_empty()).context("the server's process was not found (--server-pid)")
-}
-
-/// The tables, with as many rows as are wanted.
-fn prepare(admin: &mut Admin, args: &ReqlArgs) -> anyhow::Result<()> {
-    let rows = args.rows;
-    let known = admin.ask(&terms::db_list())?;
-    let has = |list: &Value, name: &str| list.as_array().is_some_and(|names| names.iter().any(|n| n == name));
-    if !has(&known, DB) {
-        admin.ask(&terms::db_create(DB))?;
-    }
-    let tables = admin.ask(&terms::table_list(DB))?;
-    if has(&tables, "written") {
-        admin.ask(&terms::table_drop(DB, "written"))?;
-    }
-    admin.ask(&terms::table_create(DB, "written", json!({})))?;
-    for index in ["a", "b", "c"] {
-        admin.ask(&json!([75, [table("written"), index]]))?;
-    }
-    admin.ask(&json!([140, [table("written")]]))?;
-    if has(&tables, "rows") {
-        if admin.ask(&terms::count(table("rows")))?.as_u64() == Some(rows) {
-            return Ok(());
-        }
-        admin.ask(&terms::table_drop(DB, "rows"))?;
-    }
-    admin.ask(&terms::table_create(DB, "rows", json!({})))?;
-    if !args.output.quiet {
-        eprintln!("making {rows} rows");
-    }
-    for from in (0..rows).step_by(ROWS_PER_INSERT as usize) {
-        let some: Vec<Value> = (from..rows.min(from + ROWS_PER_INSERT)).map(document).collect();
-        let answer =
-            admin.ask(&terms::insert(table("rows"), json!([2, some]), json!({"durability": "soft"})))?;
-        if answer["errors"] != 0 {
-            bail!("rows were refused: {answer}");
-        }
-    }
-    Ok(())
-}
-
-/// A document of about 1 KB.
-fn document(n: u64) -> Value {
-    let mut row = json!({"id": key(n), "n": n, "g": format!("group{}", n % GROUPS)});
-    let text = |i: u64| format!("{:x}. {:x} and more. ", n.wrapping_mul(31 + i), n ^ i).repeat(5);
-    row["text"] = json!(text(0));
-    for i in 1..9 {
-        row[format!("field{i}")] = json!(text(i));
-    }
-    row
 }

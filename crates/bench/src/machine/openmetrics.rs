@@ -19,6 +19,8 @@ pub struct MetricsPage {
     pub log_fsyncs: Option<u64>,
     /// Bytes sent to other servers.
     pub link_sent_bytes: Option<u64>,
+    /// Flushes and merges of the engine that run now.
+    pub background_running: Option<u64>,
 }
 
 /// Reads a page. A name counts when it ends as `docs/formats/bench-result.md` lists it, whatever
@@ -34,6 +36,7 @@ pub fn parse(page: &str) -> MetricsPage {
         log_appends: count("log_appends_total"),
         log_fsyncs: count("log_fsyncs_total"),
         link_sent_bytes: count("link_sent_bytes_total"),
+        background_running: count("engine_background_running"),
     }
 }
 
@@ -60,11 +63,13 @@ mod tests {
                     rekindle_log_appends_total{mode=\"hard\"} 30\n\
                     rekindle_log_appends_total{mode=\"soft\"} 12 1700000000\n\
                     process_cpu_seconds_total 1.25\n\
+                    rekindle_engine_background_running 2\n\
                     # EOF\n";
         let found = parse(page);
         assert_eq!(found.log_fsyncs, Some(12));
         assert_eq!(found.log_appends, Some(42));
         assert_eq!(found.cpu_seconds, Some(1.25));
+        assert_eq!(found.background_running, Some(2));
         assert_eq!(found.resident_bytes, None);
     }
 }

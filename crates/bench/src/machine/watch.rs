@@ -41,6 +41,8 @@ pub struct Sample {
     pub log_fsyncs: Option<u64>,
     /// Bytes sent to other servers.
     pub link_sent_bytes: Option<u64>,
+    /// Flushes and merges of the engine that run at this moment.
+    pub background_running: Option<u64>,
 }
 
 impl Watched {
@@ -75,6 +77,7 @@ impl Watched {
             log_appends: page.log_appends,
             log_fsyncs: page.log_fsyncs,
             link_sent_bytes: page.link_sent_bytes,
+            background_running: page.background_running,
         }
     }
 

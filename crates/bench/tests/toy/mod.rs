@@ -171,7 +171,13 @@ impl Store {
                 Out::Table(db, table) => Ok(Out::Row(db, table, text(&args[1]))),
                 _ => Err("get on something else".to_owned()),
             },
+            Some(43) if args[0][0] == 144 => self.count_groups(&args[0]),
             Some(43) => Ok(Out::Value(json!(self.sequence(&args[0])?.len()))),
+            Some(78) => self.get_all(args),
+            Some(39) => self.above(args),
+            // Rows are in order already, and indexes cost nothing here.
+            Some(41) => Ok(Out::Rows(self.sequence(&args[0])?)),
+            Some(75 | 140) => Ok(Out::Value(json!({"created": 1}))),
             Some(71) => {
                 let mut rows = self.sequence(&args[0])?;
                 rows.truncate(args[1].as_u64().unwrap_or(0) as usize);
@@ -214,6 +220,35 @@ impl Store {
         let Out::Table(db, table) = self.eval(table)? else { return Err("not a table".into()) };
         let rows = self.rows(&db, &table).ok_or("no such table")?;
         Ok(Out::Rows(rows.range(from.to_owned()..).map(|(_, row)| row.clone()).collect()))
+    }
+
+    fn get_all(&mut self, args: &[Value]) -> Result<Out, String> {
+        let Out::Table(db, table) = self.eval(&args[0])? else { return Err("not a table".into()) };
+        let rows = self.rows(&db, &table).ok_or("no such table")?;
+        let found = args[1..].iter().filter_map(|key| rows.get(key.as_str()?).cloned());
+        Ok(Out::Rows(found.collect()))
+    }
+
+    /// `sequence.filter(row => row(field).gt(number))`.
+    fn above(&mut self, args: &[Value]) -> Result<Out, String> {
+        let (field, least) = (args[1][1][1][1][0][1][1].as_str(), args[1][1][1][1][1].as_u64());
+        let (Some(field), Some(least)) = (field, least) else {
+            return Err(format!("the toy knows one filter only, not {}", args[1]));
+        };
+        let mut rows = self.sequence(&args[0])?;
+        rows.retain(|row| row[field].as_u64().is_some_and(|number| number > least));
+        Ok(Out::Rows(rows))
+    }
+
+    /// `sequence.group(field).count()`.
+    fn count_groups(&mut self, group: &Value) -> Result<Out, String> {
+        let field = group[1][1].as_str().ok_or("the toy groups by a field only")?;
+        let mut groups: BTreeMap<String, u64> = BTreeMap::new();
+        for row in self.sequence(&group[1][0])? {
+            *groups.entry(row[field].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        let data: Vec<Value> = groups.into_iter().map(|(name, count)| json!([name, count])).collect();
+        Ok(Out::Value(json!({"$reql_type$": "GROUPED_DATA", "data": data})))
     }
 
     fn insert(&mut self, args: &[Value], options: &Value) -> Result<Out, String> {

@@ -1,0 +1,145 @@
+//! Asks the queries of one shape for the connections of one client thread, and judges the answers.
+
+use std::collections::HashMap;
+
+use serde_json::Value;
+
+use super::shape::{Asked, Draw, Expects, Shape};
+use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
+use crate::wire::answer::{self, ATOM, Failure, FailureKind, PARTIAL, SEQUENCE};
+
+/// The queries of one shape.
+pub struct Asker {
+    shape: &'static Shape,
+    draw: Draw,
+    asked: u64,
+    /// What the answers on their way must be, and what has come of those that come in several batches.
+    awaited: HashMap<u64, (Expects, Vec<Value>)>,
+}
+
+impl Asker {
+    /// Asks `shape` with what `draw` gives.
+    pub fn new(shape: &'static Shape, draw: Draw) -> Asker {
+        Asker { shape, draw, asked: 0, awaited: HashMap::new() }
+    }
+
+    fn whole(&mut self, number: u64, mut items: Vec<Value>) -> Verdict {
+        let Some((expects, mut before)) = self.awaited.remove(&number) else {
+            return wrong("an answer that nobody waits for");
+        };
+        before.append(&mut items);
+        match expects.check(&before) {
+            Ok(()) => Verdict::Done,
+            Err(why) => wrong(&why),
+        }
+    }
+
+    fn failed(&mut self, part: &Part, failure: Failure) -> Verdict {
+        self.awaited.remove(&part.record);
+        Verdict::Failed(failure)
+    }
+}
+
+impl Workload for Asker {
+    fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+        let Asked { query: term, expects } = (self.shape.ask)(&mut self.draw);
+        self.asked += 1;
+        self.awaited.insert(self.asked, (expects, Vec::new()));
+        query.extend_from_slice(b"[1,");
+        query.extend_from_slice(term.to_string().as_bytes());
+        query.extend_from_slice(b",{}]");
+        Some(Part { record: self.asked, ..Part::default() })
+    }
+
+    fn judge(&mut self, part: &Part, body: &[u8], scrutiny: Scrutiny, _follow: &mut Vec<u8>) -> Verdict {
+        let is_write = self.awaited.get(&part.record).is_some_and(|(wanted, _)| *wanted == Expects::Inserted);
+        let looks_good = !is_write || answer::counts_no_errors(body);
+        match answer::type_at_head(body) {
+            Some(ATOM | SEQUENCE) if scrutiny == Scrutiny::Head && looks_good => {
+                self.awaited.remove(&part.record);
+                return Verdict::Done;
+            }
+            Some(PARTIAL) if scrutiny == Scrutiny::Head => {
+                // What is not parsed cannot be counted.
+                if let Some((expects, _)) = self.awaited.get_mut(&part.record) {
+                    *expects = Expects::Anything;
+                }
+                return Verdict::More;
+            }
+            _ => {}
+        }
+        let parsed = match answer::parse(body) {
+            Ok(parsed) => parsed,
+            Err(failure) => return self.failed(part, failure),
+        };
+        if parsed.t == PARTIAL {
+            if let Some((_, items)) = self.awaited.get_mut(&part.record) {
+                items.extend(parsed.r);
+            }
+            return Verdict::More;
+        }
+        match is_write.then(|| answer::check_write(body)) {
+            Some(Err(failure)) => self.failed(part, failure),
+            _ => self.whole(part.record, parsed.r),
+        }
+    }
+}
+
+fn wrong(why: &str) -> Verdict {
+    Verdict::Failed(Failure::new(FailureKind::WrongAnswer, why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shape::SHAPES;
+    use super::*;
+    use crate::chance::Chance;
+
+    fn asker(shape: usize) -> (Asker, Part) {
+        let draw = Draw { chance: Chance::new(1, 1), rows: 10_000, next_insert: 0, insert_step: 1 };
+        let mut asker = Asker::new(&SHAPES[shape], draw);
+        let mut query = Vec::new();
+        let part = asker.next(0, &mut query).expect("a query");
+        assert!(serde_json::from_slice::<Value>(&query).is_ok_and(|query| query[0] == 1));
+        (asker, part)
+    }
+
+    #[track_caller]
+    fn judged(asker: &mut Asker, part: &Part, body: &str, scrutiny: Scrutiny) -> Verdict {
+        asker.judge(part, body.as_bytes(), scrutiny, &mut Vec::new())
+    }
+
+    fn rows(t: u8, count: usize) -> String {
+        format!(r#"{{"t":{t},"r":[{}],"n":[]}}"#, vec![r#"{"id":"x"}"#; count].join(","))
+    }
+
+    #[test]
+    fn all_rows_must_come_whether_in_one_batch_or_in_two() {
+        let (mut asker, part) = asker(0);
+        assert_eq!(judged(&mut asker, &part, &rows(2, 20), Scrutiny::Whole), Verdict::Done);
+        let (mut asker, part) = self::asker(0);
+        assert_eq!(judged(&mut asker, &part, &rows(3, 8), Scrutiny::Whole), Verdict::More);
+        assert_eq!(judged(&mut asker, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
+        let (mut asker, part) = self::asker(0);
+        assert!(matches!(judged(&mut asker, &part, &rows(2, 19), Scrutiny::Whole), Verdict::Failed(_)));
+        let (mut asker, part) = self::asker(0);
+        assert_eq!(judged(&mut asker, &part, &rows(3, 8), Scrutiny::Head), Verdict::More);
+        assert_eq!(judged(&mut asker, &part, &rows(2, 12), Scrutiny::Whole), Verdict::Done);
+        assert!(asker.awaited.is_empty());
+    }
+
+    #[test]
+    fn an_insert_that_met_a_row_and_an_error_are_failures_at_first_sight() {
+        let met = r#"{"t":1,"r":[{"errors":1,"inserted":0,"first_error":"Duplicate primary key `id`:"}]}"#;
+        let (mut asker, part) = asker(2);
+        let Verdict::Failed(failure) = judged(&mut asker, &part, met, Scrutiny::Head) else { panic!("good") };
+        assert_eq!(failure.kind, FailureKind::WriteError);
+        let (mut asker, part) = self::asker(3);
+        let error = r#"{"t":18,"e":4100000,"r":["Table `a.b` does not exist."],"b":[]}"#;
+        let Verdict::Failed(failure) = judged(&mut asker, &part, error, Scrutiny::Head) else {
+            panic!("good")
+        };
+        assert_eq!(failure.kind, FailureKind::OpFailed);
+        assert!(asker.awaited.is_empty());
+    }
+}
