@@ -49,6 +49,7 @@ pub fn run<D: Disk>(new_disk: impl Fn() -> D) {
     a_log_behind_the_engine_goes_on_after_it(&new_disk());
     dropping_the_log_finishes_what_was_proposed(&new_disk());
     proposers_on_many_threads_are_all_answered(&new_disk());
+    entries_laid_aside_keep_their_order_and_are_answered(&new_disk());
 }
 
 /// An engine that remembers what it was given.
@@ -316,4 +317,27 @@ fn proposers_on_many_threads_are_all_answered(disk: &dyn Disk) {
     let stats = log.stats();
     assert_eq!((stats.appends, stats.acks_soft), (THREADS * EACH, THREADS * EACH));
     assert_eq!(stats.groups, THREADS);
+}
+
+fn entries_laid_aside_keep_their_order_and_are_answered(disk: &dyn Disk) {
+    let (engine, log) = started(disk);
+    open(&*log, ONE, Lsn(0));
+    let mut answers = Vec::new();
+    for nth in 0..200 {
+        let (tell, answer) = mpsc::channel();
+        let payload = Bytes::from(nth.to_string());
+        let durability = if nth % 13 == 0 { Durability::Hard } else { Durability::Soft };
+        let done = Box::new(move |result| drop(tell.send(result)));
+        match nth % 5 {
+            0 => log.propose(ONE, payload, durability, done),
+            _ => log.propose_aside(ONE, None, payload, durability, done),
+        }
+        if nth % 7 == 0 {
+            log.turn();
+        }
+        answers.push(answer);
+    }
+    log.turn();
+    all_succeed(&answers);
+    assert_eq!(engine.payloads(ONE), (0..200).map(|nth| nth.to_string()).collect::<Vec<_>>());
 }

@@ -39,12 +39,12 @@ pub struct Letter {
 
 /// Takes letters to other nodes.
 pub trait Mail: Send + Sync {
-    /// Sends `letters`, or drops some. Called on the log's own thread: must not wait for anything,
+    /// Sends `letters`, or drops some. Called by who has the log's turn: must not wait for anything,
     /// nor call the log's blocking methods.
     fn send(&self, letters: Vec<Letter>);
 }
 
-/// Told what happens to a group. Called on the log's own thread: must not wait for anything, nor
+/// Told what happens to a group. Called by who has the log's turn: must not wait for anything, nor
 /// call the log's blocking methods.
 pub trait Watch: Send + Sync {
     /// The part of this node's replica has changed. [`Role::Leader`] is told once everything of
@@ -83,9 +83,10 @@ impl Watch for Nobody {
 /// Told once where the log of a copied replica begins.
 pub type OriginDone = Box<dyn FnOnce(Result<Origin, ProposeError>) + Send>;
 
-/// Told once what became of a proposal. Runs on the log's own thread: fill a oneshot and return.
-/// It must not wait for anything, nor call the log's blocking methods. Dropped without being called
-/// only if that thread panicked; then nothing is known of the entry.
+/// Told once what became of a proposal. Runs on the log's own thread, or on that of a proposer who takes
+/// the log's turn: fill a oneshot and return. It must not wait for anything, nor call the log's blocking
+/// methods, nor [`Log::turn`]. Dropped without being called only if that thread panicked; then nothing is
+/// known of the entry.
 pub type Done = Box<dyn FnOnce(Result<Lsn, ProposeError>) + Send>;
 
 /// Carries out ordered entries. Implemented by the owner of the groups.
@@ -141,6 +142,23 @@ pub trait Log: Send + Sync {
     /// As [`Log::propose`], and refused unless this replica leads in exactly `term`: whoever
     /// evaluates on rows names the term in which those were the newest.
     fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done);
+
+    /// As [`Log::propose_in`], by somebody who calls [`Log::turn`] in a moment, when more may have come:
+    /// nobody need be woken for the entry until then. `done` may be called on that thread.
+    fn propose_aside(
+        &self,
+        id: GroupId,
+        term: Option<Term>,
+        entry: Bytes,
+        durability: Durability,
+        done: Done,
+    ) {
+        self.propose_in(id, term, entry, durability, done);
+    }
+
+    /// Whoever proposed aside has come back: orders what lies there, and carries it out if nobody else does
+    /// so already. Costs next to nothing if nothing lies there. May be held up by the disk now and then.
+    fn turn(&self) {}
 
     /// From now on, and until the group is closed here, entries that this replica orders wait for so
     /// many others. [`Acks::Majority`] to begin with. Nothing changes in a group of one.

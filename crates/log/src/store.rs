@@ -115,6 +115,9 @@ pub trait Store: Send {
     /// Whether this replica left the group for good.
     fn is_gone(&self, id: GroupId, peer: u64) -> bool;
 
+    /// Whether the last segment takes more records.
+    fn has_room(&self) -> bool;
+
     /// Starts a new segment if the last one is full. Only between batches.
     fn make_room(&mut self) -> Result<(), StoreError>;
 

@@ -143,6 +143,12 @@ impl Service {
         &self.node
     }
 
+    /// Sees to it that point writes that were begun come to the log; once for as many as there are at the
+    /// moment. May be held up by the disk now and then. See [`log::Log::turn`].
+    pub fn turn(&self) {
+        self.node.log().turn();
+    }
+
     /// The way to other nodes.
     #[must_use]
     pub fn links(&self) -> &Links {

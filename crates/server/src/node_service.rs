@@ -44,6 +44,10 @@ impl QueryService for NodeService {
         ServerInfo { id: self.node.identity().server.to_string(), name: self.node.name().to_string() }
     }
 
+    fn turn(&self) {
+        self.queries.turn();
+    }
+
     fn session(&self, client: Client) -> Arc<dyn Session> {
         let client = query::Client { user: Text::from(client.user), address: client.address };
         let queries = self.queries.clone();

@@ -23,6 +23,10 @@ pub trait QueryService: Send + Sync + 'static {
     /// Who this server is.
     fn server_info(&self) -> ServerInfo;
 
+    /// Called soon after [`Session::begin`] has answered [`Work::Pending`], once for as many as came
+    /// together: what they began is carried out, if nobody else does so already.
+    fn turn(&self) {}
+
     /// What one connection's queries run in.
     fn session(&self, client: Client) -> Arc<dyn Session>;
 }
@@ -59,7 +63,8 @@ pub struct Begun {
 pub enum Work {
     /// It is here.
     Done(Result<Answer, Failure>),
-    /// It comes without anybody waiting for it: a write on its way to the log.
+    /// It comes without anybody waiting for it: a write on its way to the log. [`QueryService::turn`]
+    /// is to be called.
     Pending(PendingAnswer),
     /// Somebody must work for it: runs on a thread of the pool.
     Blocking(BlockingWork),

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ::io::Random;
@@ -96,6 +96,9 @@ pub struct WorkerState {
     pub wakes: Arc<WakeQueue>,
     /// Set when running queries have had long enough to end by themselves.
     pub interrupting: Cell<bool>,
+    /// Whether writes were begun since the last turn of the log, and who takes the next one.
+    owes_turn: Cell<bool>,
+    turner: Cell<Option<Waker>>,
     slots: RefCell<Vec<Option<Waker>>>,
     free: RefCell<Vec<Slot>>,
     read_buffer: Cell<Vec<u8>>,
@@ -112,11 +115,30 @@ impl WorkerState {
             counters,
             wakes: Arc::default(),
             interrupting: Cell::new(false),
+            owes_turn: Cell::new(false),
+            turner: Cell::default(),
             slots: RefCell::default(),
             free: RefCell::default(),
             read_buffer: Cell::new(Vec::with_capacity(READ_BYTES)),
             write_buffer: Cell::default(),
         }
+    }
+
+    /// A write was begun that needs a turn of the log. Its taker is the last of those who are ready now.
+    pub fn owe_turn(&self) {
+        self.owes_turn.set(true);
+        if let Some(turner) = self.turner.take() {
+            turner.wake();
+        }
+    }
+
+    /// Ready when a turn is owed, which it is no more then.
+    pub fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.owes_turn.take() {
+            return Poll::Ready(());
+        }
+        self.turner.set(Some(cx.waker().clone()));
+        Poll::Pending
     }
 
     /// A slot for one more connection, until [`WorkerState::free_slot`].

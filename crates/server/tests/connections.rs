@@ -67,6 +67,17 @@ fn a_long_query_is_read_whole_and_answered_with_all_of_it() {
 }
 
 #[test]
+fn what_is_on_its_way_to_the_log_gets_a_turn() {
+    // A long query is read on a thread of the pool.
+    for spaces in [0, 100 << 10] {
+        let shared = start(1);
+        let mut client = shared.client();
+        let query = format!(r#"[1,["log","turn"],{{}}{}]"#, " ".repeat(spaces));
+        assert_eq!(client.ask(1, &query), saying("turn"));
+    }
+}
+
+#[test]
 fn a_token_in_use_is_refused() {
     let shared = start(1);
     let mut client = shared.client();

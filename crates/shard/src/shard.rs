@@ -197,6 +197,26 @@ impl Shard {
         durability: Durability,
         decide: impl FnOnce(Option<&Object>) -> (Decision, R),
     ) -> Result<(R, WriteTicket), WriteError> {
+        self.write_one(key, Way { durability, aside: false }, decide)
+    }
+
+    /// As [`Shard::write`], by somebody who calls [`Log::turn`] in a moment, when it may have written more:
+    /// until then the ticket may not resolve.
+    pub fn write_aside<R>(
+        &self,
+        key: &PrimaryKey,
+        durability: Durability,
+        decide: impl FnOnce(Option<&Object>) -> (Decision, R),
+    ) -> Result<(R, WriteTicket), WriteError> {
+        self.write_one(key, Way { durability, aside: true }, decide)
+    }
+
+    fn write_one<R>(
+        &self,
+        key: &PrimaryKey,
+        way: Way,
+        decide: impl FnOnce(Option<&Object>) -> (Decision, R),
+    ) -> Result<(R, WriteTicket), WriteError> {
         let (held, term) = self.hold(std::slice::from_ref(key))?;
         let indexes = self.indexes.kept(&self.answers.replica)?;
         let mut draft = Draft::default();
@@ -204,7 +224,7 @@ impl Shard {
         let (decision, answer) = decide(old.as_ref());
         draft.add(key, old.as_ref(), decision, &indexes);
         self.activity.add_written(1);
-        Ok((answer, self.propose(draft, held, term, durability).1))
+        Ok((answer, self.propose(draft, held, term, way).1))
     }
 
     /// Writes several rows in one entry: all of them or none. `decide` is called once per key in the
@@ -230,7 +250,7 @@ impl Shard {
             answers.push(answer);
         }
         self.activity.add_written(keys.len());
-        Ok((answers, self.propose(draft, held, term, durability).1))
+        Ok((answers, self.propose(draft, held, term, Way { durability, aside: false }).1))
     }
 
     /// Writes rows whatever was there before, in one entry. What goes wrong is in the ticket.
@@ -357,7 +377,7 @@ impl Shard {
         for (index, build) in builds {
             draft.add_build(index, build);
         }
-        Ok(self.propose(draft, held, term, durability))
+        Ok(self.propose(draft, held, term, Way { durability, aside: false }))
     }
 
     /// Returns when every write that is between reading and proposing now is proposed.
@@ -421,13 +441,7 @@ impl Shard {
     }
 
     /// Proposes what is in `draft`; also the number it has.
-    fn propose(
-        &self,
-        draft: Draft,
-        mut held: Held<'_>,
-        term: Term,
-        durability: Durability,
-    ) -> (u64, WriteTicket) {
+    fn propose(&self, draft: Draft, mut held: Held<'_>, term: Term, way: Way) -> (u64, WriteTicket) {
         if draft.is_nothing() {
             return (0, WriteTicket::known(Ok(self.applied())));
         }
@@ -436,11 +450,23 @@ impl Shard {
         let keys = draft.publish(&mut held, sequence);
         let (proposal, ticket) = Proposal::new(Arc::clone(&self.answers), keys, sequence);
         // Still under the latches: the log's order is the order of evaluation.
-        self.log.propose_in(self.part.group, Some(term), entry, durability, proposal.done());
+        let (group, durability, done) = (self.part.group, way.durability, proposal.done());
+        match way.aside {
+            true => self.log.propose_aside(group, Some(term), entry, durability, done),
+            false => self.log.propose_in(group, Some(term), entry, durability, done),
+        }
         drop(held);
         proposal.let_go();
         (sequence, ticket)
     }
+}
+
+/// How an entry goes to the log.
+#[derive(Clone, Copy)]
+struct Way {
+    durability: Durability,
+    // Whether its writer comes back for the log's turn.
+    aside: bool,
 }
 
 /// What the keys of an index are.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use io::Nanos;
 use io::task::{Condvar, Sender};
 use parking_lot::Mutex;
 
@@ -42,6 +43,28 @@ pub(super) enum Change {
     ResetMembers(Members),
 }
 
+/// How the log thread rests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rest {
+    /// When there is something to do although nobody asks, and how long until then.
+    pub due: Option<Nanos>,
+    pub wait: Option<Duration>,
+    /// For how many proposals it is woken if all are hard.
+    pub patience: usize,
+    /// For how many soft ones it waits a moment.
+    pub company: usize,
+}
+
+/// What lies in the inbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lying {
+    Nothing,
+    /// Soft entries and nothing else.
+    Soft,
+    /// Something that the log thread must see to.
+    More,
+}
+
 /// Where proposers, links and helper threads leave what they have for the log thread.
 #[derive(Default)]
 pub(super) struct Inbox {
@@ -59,6 +82,9 @@ struct Desk {
     patience: usize,
     // Where a soft proposal lies already: how many make a turn before its wait is over.
     company: usize,
+    // What it knew to be due when it went to sleep, and whether something else fell due before it did.
+    due: Option<Nanos>,
+    is_due_earlier: bool,
     closed: bool,
 }
 
@@ -98,6 +124,55 @@ impl Inbox {
         }
     }
 
+    /// Leaves a soft proposal for the turn that its proposer will take, and wakes nobody.
+    pub fn lay_aside(&self, proposal: Proposal) {
+        let mut desk = self.desk.lock();
+        if desk.closed {
+            drop(desk);
+            return (proposal.done)(Err(Refusal::Stopped.into()));
+        }
+        desk.arrived.proposals.push(proposal);
+    }
+
+    /// Takes the proposals, if they are soft entries and nothing else lies there. Only for who has the turn.
+    pub fn take_soft(&self, taken: &mut Vec<Proposal>) -> Lying {
+        let mut desk = self.desk.lock();
+        let lying = desk.arrived.lying();
+        if lying == Lying::Soft {
+            std::mem::swap(taken, &mut desk.arrived.proposals);
+        }
+        lying
+    }
+
+    /// Whether no proposal lies there.
+    pub fn is_empty(&self) -> bool {
+        self.desk.lock().arrived.proposals.is_empty()
+    }
+
+    /// A proposer has had the turn, and something may be due at `due` now. Whether no proposal lies there.
+    pub fn after_turn(&self, due: Option<Nanos>) -> bool {
+        let mut desk = self.desk.lock();
+        let is_empty = desk.arrived.proposals.is_empty();
+        let is_earlier = due.is_some_and(|due| desk.due.is_none_or(|known| due < known));
+        if !desk.asleep {
+            desk.is_due_earlier = true;
+        } else if is_earlier {
+            desk.asleep = false;
+            drop(desk);
+            self.arrived.notify_one();
+        }
+        is_empty
+    }
+
+    /// The log thread is to see to what lies there.
+    pub fn call(&self) {
+        let mut desk = self.desk.lock();
+        if std::mem::take(&mut desk.asleep) {
+            drop(desk);
+            self.arrived.notify_one();
+        }
+    }
+
     /// Leaves a question, or refuses it if nobody will read it.
     pub fn post_ask(&self, ask: Ask) {
         let mut desk = self.desk.lock();
@@ -112,27 +187,35 @@ impl Inbox {
         }
     }
 
-    /// Waits until there is a letter, or for `wait` at most, and takes all there are. Of hard
-    /// proposals alone there must be `patience`; soft ones wait a moment to be `company`.
-    pub fn take(&self, taken: &mut Arrived, wait: Option<Duration>, patience: usize, company: usize) {
+    /// Rests until there is something to do. Of hard proposals alone there must be `patience`; soft
+    /// ones wait a moment to be `company`.
+    pub fn wait(&self, rest: &Rest) {
         let mut desk = self.desk.lock();
-        desk.patience = patience;
-        if !desk.arrived.are_worth_a_turn(patience) {
+        if std::mem::take(&mut desk.is_due_earlier) {
+            return;
+        }
+        desk.patience = rest.patience;
+        desk.due = rest.due;
+        if !desk.arrived.are_worth_a_turn(rest.patience) {
             desk.asleep = true;
-            match wait {
+            match rest.wait {
                 Some(wait) => drop(self.arrived.wait_for(&mut desk, wait)),
                 None => self.arrived.wait(&mut desk),
             }
             desk.asleep = false;
         }
-        if desk.arrived.are_soft_and_fewer_than(company) {
-            desk.company = company;
+        if desk.arrived.are_soft_and_fewer_than(rest.company) {
+            desk.company = rest.company;
             desk.asleep = true;
             self.arrived.wait_for(&mut desk, company::WAIT);
             desk.asleep = false;
             desk.company = 0;
         }
-        std::mem::swap(taken, &mut desk.arrived);
+    }
+
+    /// Takes all there is. Only for who has the turn.
+    pub fn take(&self, taken: &mut Arrived) {
+        std::mem::swap(taken, &mut self.desk.lock().arrived);
     }
 
     /// Waits for the end of the fsync that is under way. Everything else stays where it is.
@@ -151,7 +234,13 @@ impl Inbox {
         let left = {
             let mut desk = self.desk.lock();
             desk.closed = true;
-            std::mem::take(&mut desk.arrived)
+            let left = std::mem::take(&mut desk.arrived);
+            // The log thread may not know yet that there is no more to do.
+            desk.arrived.stop = true;
+            if std::mem::take(&mut desk.asleep) {
+                self.arrived.notify_one();
+            }
+            left
         };
         for ask in left.asks {
             ask.refuse(&Refusal::Stopped);
@@ -168,6 +257,14 @@ impl Arrived {
         self.proposals.len() >= patience.max(1)
             || self.proposals.iter().any(|proposal| !is_hard(proposal))
             || self.are_urgent()
+    }
+
+    fn lying(&self) -> Lying {
+        match self.proposals.is_empty() {
+            true => Lying::Nothing,
+            false if self.soft() == self.proposals.len() && !self.are_urgent() => Lying::Soft,
+            false => Lying::More,
+        }
     }
 
     fn are_soft_and_fewer_than(&self, company: usize) -> bool {

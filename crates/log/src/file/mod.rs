@@ -1,4 +1,5 @@
-//! The log in files: segments through [`io::Files`], one log thread, one sync thread.
+//! The log in files: segments through [`io::Files`], one log thread, one sync thread, and proposers who
+//! take a turn themselves.
 
 #[cfg(test)]
 mod fleet;
@@ -11,6 +12,8 @@ mod runner;
 #[cfg(test)]
 mod simulation;
 mod store;
+mod thread;
+mod turns;
 
 pub use log::{FileLog, FileLogOptions};
 pub use recover::{has_replicas, is_there};

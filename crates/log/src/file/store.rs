@@ -235,9 +235,13 @@ impl Store for FileStore {
         self.index.gone.contains(&(id, peer))
     }
 
+    fn has_room(&self) -> bool {
+        self.written.offset < self.options.segment_bytes
+    }
+
     fn make_room(&mut self) -> Result<(), StoreError> {
         // A batch may not be divided: its checksums belong to this segment.
-        if self.batch.is_empty() && self.written.offset >= self.options.segment_bytes {
+        if self.batch.is_empty() && !self.has_room() {
             self.start_segment()?;
         }
         Ok(())

@@ -50,7 +50,8 @@ pub enum PointAnswer {
 impl Session {
     /// Answers `query` if it is about one row by its primary key (or reads a few), or begins to. `None` means that
     /// it is not, or not simply: [`Session::run`] answers it then. Never blocks on the disk's
-    /// writes; a read may wait for the disk to read.
+    /// writes; a read may wait for the disk to read. After a write
+    /// [`crate::Service::turn`] must be called.
     #[must_use]
     pub fn point(&self, query: &Query) -> Option<PointAnswer> {
         let Some(Term::Call(call)) = &query.term else { return None };

@@ -126,6 +126,7 @@ impl Talk {
         match work {
             Work::Done(answer) => self.answer_now(token, reply, tally, answer, out),
             Work::Pending(answer) => {
+                self.worker.owe_turn();
                 let (job, _) = self.start_job(token, reply);
                 self.pending.push(Pending { token, job, noreply, tally, answer });
                 self.poll_last(out);

@@ -54,7 +54,7 @@ impl Errand {
         session: Arc<dyn Session>,
         body: Bytes,
     ) {
-        let memory = shared.memory.clone();
+        let (memory, service) = (shared.memory.clone(), shared.service.clone());
         shared.pool.run(move || {
             let account = Account::new(memory.clone());
             let counting = account.enter();
@@ -64,7 +64,10 @@ impl Errand {
                 self.tally.kind = begun.kind;
                 match begun.work {
                     Work::Done(answer) => answer,
-                    Work::Pending(answer) => tokio::runtime::Handle::current().block_on(answer),
+                    Work::Pending(answer) => {
+                        service.turn();
+                        tokio::runtime::Handle::current().block_on(answer)
+                    }
                     Work::Blocking(work) => work(cancel),
                 }
             });

@@ -73,6 +73,10 @@ impl QueryService for Puppet {
         ServerInfo { id: "id".into(), name: "puppet".into() }
     }
 
+    fn turn(&self) {
+        self.0.open("turn");
+    }
+
     fn session(&self, client: Client) -> Arc<dyn Session> {
         assert_eq!(client.user, "admin");
         Arc::new(PuppetSession(self.0.clone()))

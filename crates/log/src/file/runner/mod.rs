@@ -353,6 +353,11 @@ impl<S: Store> Runner<S> {
         }
     }
 
+    /// Whether a turn would find nothing that is known to take long: no segment to begin, no full disk.
+    pub fn may_be_quick(&self) -> bool {
+        self.failed.is_none() && self.full_since.is_none() && self.store.has_room()
+    }
+
     /// Whether an fsync is under way.
     pub fn is_syncing(&self) -> bool {
         self.sync_running

@@ -1,0 +1,220 @@
+//! Proposers who take the log's turn themselves.
+
+#![allow(clippy::unwrap_used)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use io::Clock;
+use io::real::RealClock;
+use io::sim::{SimClock, SimFiles};
+use rekindle_log::file::{FileLog, FileLogOptions};
+use rekindle_log::{Applier, ApplyError, Birth, Durability, Entry, GroupId, Log, Lsn, ProposeError, Refusal};
+
+const GROUP: GroupId = GroupId(3);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Remembers on which thread each entry was applied; some entries do more.
+struct Engine {
+    clock: SimClock,
+    applied: Mutex<Vec<(Bytes, Option<String>)>>,
+}
+
+impl Engine {
+    /// The names of the threads that applied, in order; tests run on threads with names of their own.
+    fn threads(&self) -> Vec<String> {
+        let applied = self.applied.lock().unwrap();
+        applied.iter().map(|(_, thread)| thread.clone().unwrap_or_default()).collect()
+    }
+}
+
+impl Applier for Engine {
+    fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+        for (_, _, payload) in entries {
+            match &payload[..] {
+                b"slow" => self.clock.advance(Duration::from_millis(100)),
+                b"panic" => panic!("as asked"),
+                _ => {}
+            }
+            let thread = std::thread::current().name().map(str::to_owned);
+            self.applied.lock().unwrap().push((payload.clone(), thread));
+        }
+        Ok(())
+    }
+
+    fn applied(&self, _group: GroupId) -> Lsn {
+        Lsn(0)
+    }
+
+    fn flush(&self) -> Result<(), ApplyError> {
+        Ok(())
+    }
+}
+
+/// A log on simulated files. The engine's slow entries move `clock`, which need not be the log's.
+fn log_with(clock: &SimClock, of_log: Arc<dyn Clock>) -> (Arc<Engine>, FileLog) {
+    let engine = Arc::new(Engine { clock: clock.clone(), applied: Mutex::default() });
+    let applier = Arc::clone(&engine) as Arc<dyn Applier>;
+    let files = Arc::new(SimFiles::new(1));
+    let log = FileLog::open(files, of_log, Path::new("/log"), applier, FileLogOptions::default()).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    // The entry of the election is durable, so that nothing is under way.
+    answer(&told(|done| log.sync(GROUP, done))).unwrap();
+    (engine, log)
+}
+
+type Answer = Result<Lsn, ProposeError>;
+
+fn told(ask: impl FnOnce(rekindle_log::Done)) -> Receiver<Answer> {
+    let (tell, told) = mpsc::channel();
+    ask(Box::new(move |result| drop(tell.send(result))));
+    told
+}
+
+fn aside(log: &FileLog, payload: &'static str, durability: Durability) -> Receiver<Answer> {
+    told(|done| log.propose_aside(GROUP, None, Bytes::from_static(payload.as_bytes()), durability, done))
+}
+
+#[track_caller]
+fn answer(told: &Receiver<Answer>) -> Answer {
+    told.recv_timeout(PATIENCE).expect("every proposal is answered")
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < PATIENCE, "{what} did not come about");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The clock of a log in which nothing falls due by itself.
+fn still() -> (SimClock, Arc<dyn Clock>) {
+    let clock = SimClock::new();
+    (clock.clone(), Arc::new(clock))
+}
+
+/// Proposes until the entry was applied on this thread; the log thread may have the turn at first.
+#[track_caller]
+fn take_own_turn(engine: &Engine, log: &FileLog) {
+    let own = std::thread::current().name().unwrap().to_owned();
+    wait_until("a turn of a proposer's own", || {
+        let told = aside(log, "entry", Durability::Soft);
+        log.turn();
+        answer(&told).unwrap();
+        engine.threads().last() == Some(&own)
+    });
+}
+
+#[test]
+fn a_soft_entry_is_carried_out_by_who_takes_the_turn() {
+    let (clock, of_log) = still();
+    let (engine, log) = log_with(&clock, of_log);
+    take_own_turn(&engine, &log);
+    wait_until("one turn for two entries", || {
+        let (first, second) = (aside(&log, "1", Durability::Soft), aside(&log, "2", Durability::Soft));
+        let both_lay_there = first.try_recv().is_err() && second.try_recv().is_err();
+        log.turn();
+        let at_once = first.try_recv().is_ok() && second.try_recv().is_ok();
+        both_lay_there && at_once
+    });
+}
+
+#[test]
+fn a_hard_entry_is_left_to_the_log_thread_with_all_that_lies_there() {
+    let (clock, of_log) = (SimClock::new(), Arc::new(RealClock::new()));
+    let (engine, log) = log_with(&clock, of_log);
+    let soft = aside(&log, "soft", Durability::Soft);
+    let hard = aside(&log, "hard", Durability::Hard);
+    log.turn();
+    assert!(answer(&soft).unwrap() < answer(&hard).unwrap());
+    assert_eq!(engine.threads().last().unwrap(), "log");
+}
+
+#[test]
+fn what_a_proposer_appended_becomes_durable_in_time() {
+    let clock = SimClock::new();
+    let (_engine, log) = log_with(&clock, Arc::new(RealClock::new()));
+    // More than one round: also after the log thread has gone back to rest. Nothing here wakes it.
+    for round in 1..=3 {
+        let told = aside(&log, "soft", Durability::Soft);
+        log.turn();
+        answer(&told).unwrap();
+        wait_until("the fsync", || log.stats().group_commit_entries >= round);
+    }
+}
+
+#[test]
+fn after_a_turn_that_was_held_up_the_log_thread_has_the_turns() {
+    let (clock, of_log) = still();
+    let (engine, log) = log_with(&clock, of_log);
+    let own = std::thread::current().name().unwrap().to_owned();
+    wait_until("a slow turn of a proposer's own", || {
+        let told = aside(&log, "slow", Durability::Soft);
+        log.turn();
+        answer(&told).unwrap();
+        let is_own = engine.threads().last() == Some(&own);
+        if !is_own {
+            clock.advance(Duration::from_secs(2));
+        }
+        is_own
+    });
+    for _ in 0..20 {
+        let told = aside(&log, "next", Durability::Soft);
+        log.turn();
+        answer(&told).unwrap();
+        assert_eq!(engine.threads().last().unwrap(), "log");
+    }
+    clock.advance(Duration::from_secs(2));
+    take_own_turn(&engine, &log);
+}
+
+#[test]
+fn nobody_waits_for_a_turn_that_a_panic_has_ended() {
+    let (clock, of_log) = still();
+    let (engine, log) = log_with(&clock, of_log);
+    take_own_turn(&engine, &log);
+    answer(&told(|done| log.sync(GROUP, done))).unwrap();
+    let told = aside(&log, "panic", Durability::Soft);
+    // On whichever thread: it is the same to everybody else.
+    drop(catch_unwind(AssertUnwindSafe(|| log.turn())));
+    // What became of it is not known: it is dropped without an answer.
+    let dropped = told.recv_timeout(PATIENCE);
+    assert!(matches!(dropped, Err(mpsc::RecvTimeoutError::Disconnected)), "{dropped:?}");
+    for durability in [Durability::Soft, Durability::Hard] {
+        let refused = answer(&aside(&log, "after", durability));
+        assert!(matches!(refused, Err(ProposeError::Definite(Refusal::Stopped))), "{refused:?}");
+    }
+    log.turn();
+}
+
+#[test]
+fn proposers_on_many_threads_lose_no_turn() {
+    const THREADS: usize = 4;
+    const ROUNDS: usize = 400;
+    let clock = SimClock::new();
+    let (engine, log) = log_with(&clock, Arc::new(RealClock::new()));
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let log = &log;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let durability = |nth: usize| match (round + nth + thread).is_multiple_of(97) {
+                        true => Durability::Hard,
+                        false => Durability::Soft,
+                    };
+                    let told = [0, 1, 2].map(|nth| aside(log, "entry", durability(nth)));
+                    log.turn();
+                    let positions = told.map(|told| answer(&told).unwrap());
+                    assert!(positions.is_sorted(), "{positions:?}");
+                }
+            });
+        }
+    });
+    assert_eq!(engine.threads().len(), THREADS * ROUNDS * 3);
+}
