@@ -213,13 +213,17 @@ impl Group {
                 return self.save(turn);
             }
         }
-        let entry = change.encode();
+        let (entry, last) = (change.encode(), self.tail.last());
         self.proposing.push_back(Waiting { entry, kind: EntryKind::Members, done: Some(done) });
         if self.node.propose_conf_change(Vec::new(), conf_change(change)).is_err() {
             let refused = self.proposing.drain(..).filter_map(|waiting| waiting.done);
             refused.for_each(|done| done(Err(Refusal::Busy.into())));
         }
-        self.save(turn)
+        self.save(turn)?;
+        // The change has overtaken what waits to be ordered.
+        let more = self.tail.last() - last;
+        self.syncs.iter_mut().filter(|(to, _)| *to > last).for_each(|(to, _)| *to += more);
+        Ok(())
     }
 
     /// Whether the change would change anything; refused if it cannot be made.

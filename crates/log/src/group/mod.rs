@@ -224,6 +224,9 @@ impl Group {
             self.proposing.extend(self.incoming.drain(..));
             self.incoming_bytes = 0;
             if self.node.raft.state != StateRole::Leader || self.node.step(message).is_err() {
+                // Whoever waits for these to be durable waits for nothing.
+                let last = self.tail.last();
+                self.syncs.iter_mut().for_each(|(to, _)| *to = last.min(*to));
                 return Ok(self.proposing.drain(..).collect());
             }
         }

@@ -11,12 +11,12 @@ use raft::eraftpb::{Message, MessageType};
 use super::{Outside, Pace, Runner};
 use crate::contract::{Applier, Entry, Letter, Mail, Nobody};
 use crate::driver::TICK;
-use crate::error::ApplyError;
+use crate::error::{ApplyError, ProposeError};
 use crate::file::store::{FileStore, StoreOptions};
 use crate::letter::{Content, Payload, empty_entry};
 use crate::lsn::{Durability, GroupId, Lsn};
 use crate::member::{Birth, MemberChange, PeerId, Role};
-use crate::proposal::{Proposal, Work};
+use crate::proposal::{Ask, Proposal, Work};
 use crate::record::EntryKind;
 
 const GROUP: GroupId = GroupId(1);
@@ -164,4 +164,55 @@ fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
     mail.take();
     pass(&mut runner, &clock, 3);
     assert!(mail.take().iter().any(|letter| letter.to == learner), "its first letter was lost");
+}
+
+/// What was answered, by number.
+type Answers = Arc<Mutex<Vec<(u32, Result<Lsn, ProposeError>)>>>;
+
+fn asked(number: u32, work: Work, answers: &Answers) -> Proposal {
+    let answers = Arc::clone(answers);
+    let done = Box::new(move |answer| answers.lock().unwrap().push((number, answer)));
+    Proposal { group: GROUP, term: None, work, done }
+}
+
+fn entry() -> Work {
+    Work::Entry(Bytes::from_static(b"entry"), Durability::Hard)
+}
+
+#[test]
+fn a_sync_does_not_wait_for_what_was_refused() {
+    let (clock, answers, other) = (SimClock::new(), Answers::default(), PeerId(9));
+    let mut runner = runner(&SimFiles::new(1), &clock);
+    for change in [MemberChange::AddLearner(other), MemberChange::Promote(other)] {
+        runner.turn(&mut vec![asked(0, Work::Change(change), &answers)]);
+        pass(&mut runner, &clock, 1);
+    }
+    assert_eq!(runner.group_status(GROUP).unwrap().members.voters.len(), 2);
+    // Whoever hands over takes nothing.
+    runner.ask(Ask::Transfer(GROUP, other));
+    answers.lock().unwrap().clear();
+    runner.turn(&mut vec![asked(1, entry(), &answers), asked(2, Work::Sync, &answers)]);
+    pass(&mut runner, &clock, 1);
+    let answers = answers.lock().unwrap();
+    assert!(matches!(&answers[..], [(1, Err(_)), (2, Ok(_))]), "{answers:?}");
+}
+
+#[test]
+fn a_sync_waits_for_what_a_change_of_members_has_overtaken() {
+    let (clock, answers) = (SimClock::new(), Answers::default());
+    let mut runner = runner(&SimFiles::new(1), &clock);
+    let change = Work::Change(MemberChange::AddLearner(PeerId(9)));
+    runner.turn(&mut vec![
+        asked(1, entry(), &answers),
+        asked(2, Work::Sync, &answers),
+        asked(3, change, &answers),
+    ]);
+    pass(&mut runner, &clock, 1);
+    let answers = answers.lock().unwrap();
+    let position = |number: u32| {
+        let answer = answers.iter().find(|(of, _)| *of == number).map(|(_, answer)| answer);
+        *answer.expect("it is answered").as_ref().unwrap()
+    };
+    assert!(position(3) < position(1), "the change was ordered at once");
+    assert_eq!(position(2), position(1));
 }
