@@ -15,6 +15,8 @@ pub(crate) struct Hosted {
     pub(crate) table: TableId,
     pub(crate) range: KeyRange,
     pub(crate) own: PeerId,
+    /// Whether a catalog shown here has named it. A node that starts again may hold replicas of later catalogs.
+    pub(crate) is_named: bool,
     pub(crate) gate: Arc<Gate>,
 }
 

@@ -82,7 +82,8 @@ impl Core {
             self.discard_earlier(table, config.group, named)?;
         }
         let mut hosted = io::task::lock(&self.hosted);
-        if let Some(open) = hosted.get(&config.group) {
+        if let Some(open) = hosted.get_mut(&config.group) {
+            open.is_named |= named.is_none_or(|named| named == open.own);
             name_old(config, server, open.own);
             return Ok(Some(Arc::clone(&open.shard)));
         }
@@ -118,12 +119,14 @@ impl Core {
             // Nothing happens if somebody leads already.
             self.log.campaign(group);
         }
-        let gate = Arc::default();
-        hosted.insert(group, Hosted { shard: Arc::clone(&shard), table, range: range.clone(), own, gate });
+        let (gate, is_named) = (Arc::default(), named.is_none_or(|named| named == own));
+        let (near, range) = (Arc::clone(&shard), range.clone());
+        hosted.insert(group, Hosted { shard: near, table, range, own, is_named, gate });
         Ok(Some(shard))
     }
 
-    /// Discards the replicas that `catalog` no longer places here.
+    /// Discards the replicas that `catalog` no longer places here. One that no catalog has named yet may be
+    /// named by the next one, while there are some that this node has acted on before it was started.
     pub(crate) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
         let placed = |table: TableId, group: GroupId| {
             let table = catalog.table_by_id(table)?;
@@ -132,8 +135,10 @@ impl Core {
         };
         let strays: Vec<(GroupId, TableId, bool)> = {
             let hosted = io::task::lock(&self.hosted);
+            let knows_all = self.past_is_known.load(Ordering::Acquire);
             let strays = hosted.iter().filter_map(|(group, open)| match placed(open.table, *group) {
                 Some(true) => None,
+                _ if !open.is_named && !knows_all => None,
                 known => Some((*group, open.table, known.is_some())),
             });
             strays.collect()
@@ -142,6 +147,7 @@ impl Core {
         if log::mutant::is(log::mutant::Mutant::ServeRemoved) {
             return Ok(());
         }
+        self.keep_rows_of(&strays, catalog)?;
         for (group, table, lives_elsewhere) in strays {
             self.discard(catalog, table, group, lives_elsewhere)?;
         }

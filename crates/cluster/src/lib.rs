@@ -38,6 +38,7 @@ mod placement;
 mod post;
 mod question;
 mod repair;
+mod replaced;
 mod router;
 mod serve;
 mod servers;

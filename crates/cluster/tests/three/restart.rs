@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use engine::Engine;
 use engine::memory::MemoryEngine;
 use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
@@ -40,14 +41,16 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     a.node.change_table(table, &change(&[here, there])).unwrap();
     let halves = groups(&a);
     assert_eq!(halves.len(), 2);
+    // What its engine has written down last: the catalog of before, and all rows.
+    memory.flush().unwrap();
+    let before = memory.after_crash();
     a.node.change_table(table, &change(&[here])).unwrap();
     wait_until("the end of the halves", || {
         halves.iter().all(|group| a.node.log().group_status(*group).is_err())
     });
-    // Its engine has what it had flushed when the halves were put together: the catalog of before.
     c.kill();
     a.kill();
-    let first = Machine { engine: Arc::new(memory.after_crash()), ..first };
+    let first = Machine { engine: Arc::new(before), ..first };
     let a = first.start(&hub, None);
     assert_eq!(groups(&a), halves, "nobody is there to tell it of the later catalog");
     let _c = others[1].start(&hub, None);
