@@ -109,6 +109,7 @@ impl Core {
                 let mut batch = Batch::new();
                 storage::forget_group(&mut batch, table, group);
                 self.engine().write(batch)?;
+                self.owe_clearing(table);
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),
@@ -195,6 +196,12 @@ impl Core {
         }
     }
 
+    /// Removes the rows of a table that belong to shards which are not placed here.
+    pub(crate) fn clear_strangers(&self, catalog: &Catalog, table: TableId) -> Result<(), AdminError> {
+        let clear = |group, part: &KeyRange| self.delete_rows(table, group, part);
+        self.each_stranger(catalog, table, &KeyRange::all(), clear)
+    }
+
     /// Calls `each` with the parts of `range` that belong to shards which are not placed here.
     fn each_stranger(
         &self,
@@ -266,9 +273,7 @@ impl Core {
                 continue;
             }
             match catalog.table_by_id(table) {
-                Some(_) => self.each_stranger(&catalog, table, &KeyRange::all(), |group, part| {
-                    self.delete_rows(table, group, part)
-                })?,
+                Some(_) => self.clear_strangers(&catalog, table)?,
                 None => storage::drop_table(&mut batch, table),
             }
         }

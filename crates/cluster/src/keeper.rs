@@ -123,7 +123,8 @@ impl Core {
             watcher(&catalog);
         }
         self.erase_lost_indexes(&before, &catalog)?;
-        Ok(self.discard_strays(&catalog)?)
+        self.discard_strays(&catalog)?;
+        Ok(self.clear_leavings(&catalog)?)
     }
 
     /// Lets the links know what concerns them.
@@ -277,6 +278,7 @@ impl Core {
             Some((_, own)) if self.log.group_status(group).is_ok_and(|status| status.own == own) => Ok(()),
             Some((table, _)) if table.uuid() != CATALOG_TABLE => {
                 self.discard(&self.catalog(), table, group, true)?;
+                self.owe_clearing(table);
                 self.republish(table)
             }
             _ => Ok(()),

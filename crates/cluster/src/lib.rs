@@ -30,6 +30,7 @@ mod indexes;
 mod join;
 mod keeper;
 mod leaders;
+mod leavings;
 pub mod link;
 mod network;
 mod news;

@@ -1,7 +1,7 @@
 //! A node: its engine, its log, the catalog in group zero and every replica that the catalog places
 //! here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,6 +83,8 @@ pub struct Core {
     pub(crate) past_is_shown: AtomicBool,
     /// What a crash had left behind was removed.
     pub(crate) is_swept: AtomicBool,
+    /// Tables with rows that are to be removed once the catalog lets go of them.
+    pub(crate) owing: Mutex<BTreeSet<TableId>>,
     pub(crate) left_alone: LeftAlone,
     pub(crate) unsettled: Mutex<Vec<(TableId, Division)>>,
     pub(crate) catalog: ArcSwap<Catalog>,
@@ -177,6 +179,7 @@ impl Node {
             past_is_known: AtomicBool::new(false),
             past_is_shown: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),
+            owing: Mutex::default(),
             left_alone: LeftAlone::default(),
             unsettled: Mutex::default(),
             catalog: ArcSwap::from_pointee(Catalog::default()),

@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use datum::KeyRange;
+use log::GroupId;
 use parking_lot::Mutex;
-use rekindle_cluster::{ReplicaState, Serve, ServerId, TableChange, TableHandle, TableOptions};
+use rekindle_cluster::{
+    ReplicaState, Serve, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions,
+};
 
 use crate::hub::{
     Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_long_until_done,
@@ -141,6 +145,31 @@ fn replicas_are_added_and_taken_away_while_rows_are_written() {
         assert!(Instant::now() < deadline, "{} nodes hold the shard", holders());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
+}
+
+#[test]
+fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
+    let table = a.node.create_table("test", "t", options).unwrap().id;
+    for n in 0..60 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    a.wait_ready("t");
+    assert_eq!(missing(&b, 60), []);
+    let here = ShardPlaces { primary: a.server(), replicas: vec![(a.server(), true)] };
+    let shards = Some(ShardsWanted::Named(vec![here.clone(), here]));
+    let change = TableChange { shards, ..TableChange::default() };
+    wait_until("the division", || a.node.change_table(table, &change).is_ok());
+    let rows = |node: &Running| {
+        let part = storage::Part { range: KeyRange::all(), group: GroupId(99) };
+        let rows = storage::Table::new(node.node.replicas().store().clone(), table).snapshot(part).unwrap();
+        let mut scan = rows.scan(&KeyRange::all(), storage::Direction::Ascending).to_the_end();
+        scan.next_batch().unwrap().map_or(0, |batch| batch.len())
+    };
+    wait_until("the end of the rows of b and c", || rows(&b) == 0 && rows(&c) == 0);
+    assert_eq!(missing(&a, 60), []);
 }
 
 /// Remembers who it was told is gone.
