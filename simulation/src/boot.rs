@@ -56,6 +56,8 @@ pub struct Started {
     pub node: Option<Arc<Node>>,
     /// Why it does not start.
     pub failed: Option<String>,
+    /// The other servers say that this one was removed for good: a process ends then.
+    pub was_removed: bool,
 }
 
 type Slot = Arc<Mutex<Started>>;
@@ -102,6 +104,10 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     let newcomer = identity.is_none().then_some(server);
     let reception =
         Reception::new(post.clone(), log.clone(), files.clone(), dir.clone(), newcomer).map_err(text)?;
+    let told = Arc::downgrade(slot);
+    reception.when_removed(Box::new(move || {
+        told.upgrade().into_iter().for_each(|started| started.lock().was_removed = true);
+    }));
     let me = Me {
         cluster: identity.as_ref().map(|known| known.cluster),
         server,

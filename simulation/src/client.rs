@@ -35,6 +35,8 @@ pub struct Workload {
     pub tables: Vec<String>,
     /// How many documents of each are asked for.
     pub documents: u64,
+    /// How many others are asked for now and then.
+    pub seldom: u64,
     /// The longest pause between two questions of a client.
     pub pause_most: Duration,
 }
@@ -42,7 +44,10 @@ pub struct Workload {
 impl Workload {
     fn draw(&self, random: &SimRandom) -> (Document, Kind) {
         let table = self.tables[random.below(self.tables.len() as u64) as usize].clone();
-        let number = random.below(self.documents);
+        let number = match self.seldom > 0 && random.one_in(8) {
+            true => self.documents + random.below(self.seldom),
+            false => random.below(self.documents),
+        };
         let kind = match random.below(20) {
             0..=6 => Kind::Read(Mode::Majority),
             7 => Kind::Read(Mode::Single),

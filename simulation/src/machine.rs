@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::Node;
 use cluster::link::{LinkParty, Links};
+use cluster::{Node, ServerId};
 use engine::memory::MemoryEngine;
-use io::sim::{Host, Process, SimNetwork, Tasks};
+use io::sim::{Host, Process, SimNetwork, SimRandom, Tasks};
 use io::{Happening, Nanos, Party};
 use parking_lot::Mutex;
 
 use crate::boot::{self, Plan, Started};
+use crate::disk::Disk;
 use crate::trace;
 
 /// A machine.
@@ -23,6 +24,8 @@ pub struct Machine {
     pub life: Option<Life>,
     /// How often it was started.
     pub starts: u64,
+    /// The server that it was when it served last.
+    pub server: Option<ServerId>,
 }
 
 /// A process.
@@ -51,7 +54,25 @@ impl Machine {
     /// A machine that is turned off.
     #[must_use]
     pub fn new(host: Host, plan: Plan) -> Machine {
-        Machine { host, plan, life: None, starts: 0 }
+        Machine { host, plan, life: None, starts: 0, server: None }
+    }
+
+    /// A machine that is off gets an empty disk, and asks `join` to be let in when it starts.
+    pub fn set_up_anew(&mut self, random: &SimRandom, join: Vec<String>) {
+        self.plan.disk = Disk::new(random.clone(), io::Random::next_u64(random));
+        (self.plan.engine, self.plan.join, self.server) = (MemoryEngine::new(), join, None);
+    }
+
+    /// Takes what its start has brought so far; whether the other servers say that it was removed for good.
+    /// Fails with the reason for which the start ended.
+    pub fn look(&mut self) -> Result<bool, String> {
+        let Some(life) = &mut self.life else { return Ok(false) };
+        life.look()?;
+        if let Some(node) = &life.node {
+            self.server = Some(node.identity().server);
+        }
+        let was_removed = life.started.lock().was_removed;
+        Ok(was_removed)
     }
 
     /// Starts the node.
@@ -107,6 +128,12 @@ impl Machine {
         }
     }
 
+    /// Whether it was one of these servers when it served last.
+    #[must_use]
+    pub fn is_one_of(&self, servers: &[ServerId]) -> bool {
+        self.server.is_some_and(|server| servers.contains(&server))
+    }
+
     /// The node, if it serves.
     #[must_use]
     pub fn node(&self) -> Option<&Arc<Node>> {
@@ -119,8 +146,7 @@ fn after_crash(engine: &MemoryEngine) -> MemoryEngine {
 }
 
 impl Life {
-    /// Takes what the start has brought so far. Fails with the reason for which it ended.
-    pub fn look(&mut self) -> Result<(), String> {
+    fn look(&mut self) -> Result<(), String> {
         if self.node.is_some() {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rekindle_simulation::trace;
-use rekindle_simulation::world::{Plot, Scope, run};
+use rekindle_simulation::world::{Plot, Ran, Scope, run};
 
 /// So many seeds must be enough to find a planted fault, unless the command line says otherwise.
 #[cfg(feature = "mutants")]
@@ -17,6 +17,8 @@ struct Wanted {
     plot: Plot,
     // Each seed twice, to see that it repeats itself.
     twice: bool,
+    // Also after a seed that fails.
+    goes_on: bool,
     mutants: Vec<String>,
 }
 
@@ -35,43 +37,53 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Lives through seeds and stops at the first that breaks a promise.
+/// Lives through seeds and stops at the first that breaks a promise, unless it is to go on.
 fn keep_promises(wanted: &Wanted) -> bool {
-    let (begun, mut done, mut time) = (Instant::now(), 0, Duration::ZERO);
+    let (begun, mut done, mut time, mut passed) = (Instant::now(), 0, Duration::ZERO, 0);
     let seeds = wanted.seeds.unwrap_or(100);
     for seed in wanted.from..wanted.from + seeds {
-        let ran = match run(seed, wanted.plot) {
-            Ok(ran) => ran,
-            Err(failure) => {
-                println!(
-                    "seed {seed} failed after {} good ones: {}",
-                    seed - wanted.from,
-                    failure.broken.what
-                );
-                println!(
-                    "again with: cargo xtask sim --seeds 1 --from {seed} --trace{}",
-                    again(&wanted.plot)
-                );
-                return false;
+        match keep_them_in(seed, wanted) {
+            Some(ran) => {
+                passed += 1;
+                done += ran.done;
+                time += ran.time;
             }
-        };
-        if wanted.twice && run(seed, wanted.plot).as_ref() != Ok(&ran) {
-            println!("seed {seed} did not repeat itself");
-            return false;
+            None if !wanted.goes_on => return false,
+            None => {}
         }
-        if seeds == 1 {
-            println!("seed {seed}: trace {:016x}", ran.trace.0);
-        }
-        done += ran.done;
-        time += ran.time;
     }
     let took = begun.elapsed().as_secs_f64();
     println!(
-        "{seeds} seeds passed, {:.1} a second; {done} operations, {:.0} simulated seconds for one",
+        "{passed} of {seeds} seeds passed, {:.1} a second; {done} operations, {:.0} simulated seconds for one",
         seeds as f64 / took,
         time.as_secs_f64() / took,
     );
-    true
+    passed == seeds
+}
+
+/// Lives through one seed, and says what went wrong if something did.
+fn keep_them_in(seed: u64, wanted: &Wanted) -> Option<Ran> {
+    let ran = match run(seed, wanted.plot) {
+        Ok(ran) => ran,
+        Err(failure) => {
+            println!(
+                "seed {seed} failed after {} good ones: {:?}, {}",
+                seed - wanted.from,
+                failure.broken.promise,
+                failure.broken.what
+            );
+            println!("again with: cargo xtask sim --seeds 1 --from {seed} --trace{}", again(&wanted.plot));
+            return None;
+        }
+    };
+    if wanted.twice && run(seed, wanted.plot).as_ref() != Ok(&ran) {
+        println!("seed {seed} did not repeat itself");
+        return None;
+    }
+    if wanted.seeds == Some(1) {
+        println!("seed {seed}: trace {:016x}", ran.trace.0);
+    }
+    Some(ran)
 }
 
 fn again(plot: &Plot) -> String {
@@ -129,7 +141,7 @@ fn find_mutants(_wanted: &Wanted) -> bool {
 
 fn read(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
     let (plot, mutants) = (Plot::default(), Vec::new());
-    let mut wanted = Wanted { seeds: None, from: 0, plot, twice: false, mutants };
+    let mut wanted = Wanted { seeds: None, from: 0, plot, twice: false, goes_on: false, mutants };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--trace" => {
@@ -140,6 +152,10 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
             }
             "--twice" => {
                 wanted.twice = true;
+                continue;
+            }
+            "--go-on" => {
+                wanted.goes_on = true;
                 continue;
             }
             "--basic" => {

@@ -1,17 +1,17 @@
 //! What must hold when everything works again: there are leaders, everybody has everything, all
 //! replicas are the same, and what clients were told can be explained.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cluster::{Node, readiness};
+use cluster::{Core, GroupId, Node, TableHandle, readiness};
 use datum::KeyRange;
 use io::sim::{Host, Weather};
-use storage::Direction;
+use storage::{Direction, Part, Table};
 
 use crate::client::Client;
 use crate::history::{Document, Kind, Mode, Outcome, field};
-use crate::machine::PACES;
+use crate::machine::{Machine, PACES};
 use crate::promise::{Broken, Promise};
 use crate::register;
 use crate::trace::say;
@@ -40,14 +40,18 @@ impl World {
                 self.machines[nth].start(&self.tasks, &mut self.net);
             }
         }
-        let serve = |world: &World| world.machines.iter().all(|machine| machine.node().is_some());
+        let serve = |world: &World| {
+            let removed = world.removed();
+            let is_well = |machine: &Machine| machine.node().is_some() || machine.is_one_of(&removed);
+            world.machines.iter().all(is_well)
+        };
         self.run_until_or(RECOVERY, serve, "all nodes serve again")?;
         let idle = |world: &World| world.clients.iter().all(Client::is_idle);
         self.run_until_or(RECOVERY, idle, "all clients are answered")?;
         let end = self.now().after(RECOVERY);
         loop {
             let why = match self.trouble()? {
-                Some(why) => Some(Promise::Settles.broken(format!("not within {RECOVERY:?}: {why}"))),
+                Some((promise, why)) => Some(promise.broken(format!("not within {RECOVERY:?}: {why}"))),
                 None => self.differences().map(|why| Promise::Same.broken(why)),
             };
             let Some(why) = why else { break };
@@ -60,36 +64,31 @@ impl World {
         self.read_all()
     }
 
+    /// The machines whose servers are in the cluster.
+    pub(crate) fn present(&self) -> Vec<usize> {
+        let removed = self.removed();
+        (0..self.machines.len()).filter(|nth| !self.machines[*nth].is_one_of(&removed)).collect()
+    }
+
     /// What keeps the cluster from being as its catalog says; asks the nodes.
-    fn trouble(&mut self) -> Result<Option<String>, Broken> {
+    fn trouble(&mut self) -> Result<Option<(Promise, String)>, Broken> {
         let mut trouble = None;
-        for nth in 0..self.machines.len() {
-            let tables = self.workload.tables.clone();
+        let groups: Vec<GroupId> = self.elections.groups().into_iter().collect();
+        let present = self.present();
+        for nth in present.iter().copied() {
+            let (tables, groups) = (self.workload.tables.clone(), groups.clone());
             let answer = self.ask_node(nth, "look", move |node| {
-                let catalog = node.catalog();
-                let status = node.log().group_status(cluster::GroupId(0));
-                tracing::trace!("the catalog: {status:?}");
-                for name in &tables {
-                    let Some(table) = catalog.table("test", name) else {
-                        return Some(format!("{name} is not there"));
-                    };
-                    for shard in &table.config.shards {
-                        let status = node.log().group_status(shard.group);
-                        tracing::trace!("{name} of catalog is {shard:?}: {status:?}");
-                    }
-                    if table.config.shards.iter().any(|shard| !shard.leaving.is_empty()) {
-                        return Some(format!("replicas are leaving {name}"));
-                    }
-                    let state = node.table_state(table);
-                    if !readiness(&state).all_replicas {
-                        return Some(format!("{name} is {state:?}"));
-                    }
-                }
-                None
+                let unsettled = unsettled(node, &tables).map(|why| (Promise::Settles, why));
+                unsettled.or_else(|| odd_replica(node, &groups).map(|why| (Promise::Same, why)))
             });
             self.run_until_or(RECOVERY, |_| answer.lock().is_some(), "a node says how it is")?;
             let told = answer.lock().take().flatten();
-            trouble = trouble.or(told.map(|why| format!("on node {nth}: {why}")));
+            trouble = trouble.or(told.map(|(promise, why)| (promise, format!("on node {nth}: {why}"))));
+        }
+        let goes_on = |nth: &usize| !present.contains(nth) && self.machines[*nth].life.is_some();
+        if let Some(nth) = (0..self.machines.len()).find(goes_on) {
+            let why = format!("node {nth} was removed and is not told so");
+            trouble = trouble.or(Some((Promise::Settles, why)));
         }
         Ok(trouble)
     }
@@ -98,9 +97,13 @@ impl World {
     fn differences(&self) -> Option<String> {
         for name in &self.workload.tables {
             let mut first: BTreeMap<usize, (usize, Rows)> = BTreeMap::new();
-            for (nth, machine) in self.machines.iter().enumerate() {
+            for nth in self.present() {
+                let machine = &self.machines[nth];
                 let catalog = machine.node()?.catalog();
                 let Some(table) = catalog.table("test", name) else { return Some(format!("no {name}")) };
+                if let Err(why) = no_strangers(machine.node()?, table) {
+                    return Some(format!("on node {nth}: {why}"));
+                }
                 for (at, handle) in table.shards().iter().enumerate() {
                     let own = machine.node()?.identity().server;
                     let is_placed = handle.replicas().iter().any(|replica| replica.server == own);
@@ -135,22 +138,37 @@ impl World {
     /// A client reads every document once more.
     fn read_all(&mut self) -> Result<(), Broken> {
         for document in self.documents() {
-            if !self.read_once_more(document)? {
+            if !self.read_once_more(&document, Mode::Majority)? {
                 let last = self.history.records().last().and_then(|record| record.answered.clone());
                 return Err(Promise::Settles.broken(format!("a document cannot be read in peace: {last:?}")));
+            }
+            let newest = self.last_read();
+            // Any replica has it now.
+            if self.read_once_more(&document, Mode::Outdated)? && self.last_read() != newest {
+                let what =
+                    format!("an outdated read of {document:?} is {:?}, not {newest:?}", self.last_read());
+                return Err(Promise::Same.broken(what));
             }
         }
         Ok(())
     }
 
+    fn last_read(&self) -> Option<u64> {
+        match self.history.records().last()?.answered.as_ref()? {
+            (_, Outcome::Done(value)) => *value,
+            _ => None,
+        }
+    }
+
     /// The same where not everything is well: what cannot be read is left out.
     pub(crate) fn read_what_can_be_read(&mut self) -> Result<(), Broken> {
         let is_idle = |world: &World| world.clients[0].is_idle();
-        if self.machines.iter().any(|machine| machine.node().is_none()) || !is_idle(self) {
+        let serves = |nth: &usize| self.machines[*nth].node().is_some();
+        if !self.present().iter().all(serves) || !is_idle(self) {
             return Ok(());
         }
         for document in self.documents() {
-            self.read_once_more(document)?;
+            self.read_once_more(&document, Mode::Majority)?;
         }
         Ok(())
     }
@@ -161,13 +179,16 @@ impl World {
             let table = table.clone();
             (0..self.workload.documents).map(move |number| Document { table: table.clone(), number })
         };
-        tables.flat_map(numbers).collect()
+        let mut documents: BTreeSet<Document> = tables.flat_map(numbers).collect();
+        documents.extend(self.history.by_document().into_keys());
+        documents.into_iter().collect()
     }
 
-    /// Reads a document for certain; whether that could be done.
-    fn read_once_more(&mut self, document: Document) -> Result<bool, Broken> {
-        let op = self.history.ask(document, Kind::Read(Mode::Majority));
-        let nth = self.random.below(self.machines.len() as u64) as usize;
+    /// Reads a document once more; whether that could be done.
+    fn read_once_more(&mut self, document: &Document, mode: Mode) -> Result<bool, Broken> {
+        let op = self.history.ask(document.clone(), Kind::Read(mode));
+        let present = self.present();
+        let nth = present[self.random.below(present.len() as u64) as usize];
         let now = self.now();
         self.clients[0].send(op, now, &self.machines[nth], &self.tasks);
         self.run_until_or(RECOVERY, |world| world.clients[0].is_idle(), "a document can be read")?;
@@ -224,8 +245,66 @@ impl World {
             let near = table.shard(&document.key()).near()?.clone();
             near.get(&document.key()).ok().map(|row| field(row.as_ref(), "count"))
         };
-        self.machines.iter().filter_map(|machine| machine.node()).find_map(|node| holds(&node)).unwrap_or(0)
+        let present = self.present();
+        let nodes = present.iter().filter_map(|nth| self.machines[*nth].node());
+        nodes.into_iter().find_map(|node| holds(&node)).unwrap_or(0)
     }
+}
+
+/// What keeps the tables from being as the catalog of a node says.
+fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
+    let catalog = node.catalog();
+    let status = node.log().group_status(GroupId(0));
+    tracing::trace!("the catalog: {status:?}");
+    for name in tables {
+        let Some(table) = catalog.table("test", name) else {
+            return Some(format!("{name} is not there"));
+        };
+        for shard in &table.config.shards {
+            let status = node.log().group_status(shard.group);
+            tracing::trace!("{name} of catalog is {shard:?}: {status:?}");
+        }
+        if table.config.shards.iter().any(|shard| !shard.leaving.is_empty()) {
+            return Some(format!("replicas are leaving {name}"));
+        }
+        let state = node.table_state(table);
+        if !readiness(&state).all_replicas {
+            return Some(format!("{name} is {state:?}"));
+        }
+    }
+    None
+}
+
+/// A replica that goes on where the catalog has none.
+fn odd_replica(node: &Core, groups: &[GroupId]) -> Option<String> {
+    let (catalog, own) = (node.catalog(), node.identity().server);
+    let is_placed = |group: GroupId| {
+        let tables = catalog.tables();
+        let mut shards = tables.iter().flat_map(|table| &table.config.shards);
+        shards.any(|shard| shard.group == group && shard.replicas.iter().any(|r| r.server == own))
+    };
+    let goes_on = |group: &&GroupId| node.log().group_status(**group).is_ok();
+    let odd = groups.iter().filter(|group| group.0 > 0 && !is_placed(**group)).find(goes_on)?;
+    Some(format!("it goes on with a replica of group {odd}, which it should not have"))
+}
+
+/// Fails if there are rows of a shard that the catalog does not place on a node.
+fn no_strangers(node: &Node, table: &TableHandle) -> Result<(), String> {
+    let own = node.identity().server;
+    for handle in table.shards() {
+        if handle.replicas().iter().any(|replica| replica.server == own) {
+            continue;
+        }
+        let part = Part { range: handle.range().clone(), group: handle.group() };
+        let rows = Table::new(node.replicas().store().clone(), table.config.id);
+        let snapshot = rows.snapshot(part).map_err(|error| error.to_string())?;
+        let mut scan = snapshot.scan(handle.range(), Direction::Ascending).to_the_end();
+        let first = scan.next_batch().map_err(|error| error.to_string())?;
+        if first.is_some_and(|batch| !batch.is_empty()) {
+            return Err(format!("there are rows of group {}, which it should not have", handle.group()));
+        }
+    }
+    Ok(())
 }
 
 fn rows(shard: &shard::Shard) -> Result<Rows, String> {

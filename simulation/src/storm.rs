@@ -4,12 +4,16 @@ use std::time::Duration;
 
 use cluster::{ShardsWanted, TableChange, Wanted};
 use datum::Text;
+use engine::Engine;
 use io::Nanos;
-use io::sim::{Host, SimRandom, Weather};
+use io::sim::{Host, Process, SimRandom, Weather};
 
 use crate::machine::{End, PACES};
 use crate::trace::say;
 use crate::world::World;
+
+/// How long the shards of a table may take to come together before it is divided.
+const ASSEMBLY: Duration = Duration::from_secs(8);
 
 /// What may go wrong in one seed.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +30,16 @@ pub struct Climate {
     pub strikes: bool,
     /// Processes end and start again at once, and votes are divided while they do.
     pub bounces: bool,
+    /// Engines write down what they have, at moments of their own.
+    pub flushes: bool,
+    /// Replicas that were removed start again where that is not known: see `scheme/reborn.rs`.
+    pub bears_again: bool,
+    /// Soft writes are lost by those who go on: see `scheme/lapse.rs`.
+    pub lapses: bool,
+    /// Servers are removed for good: see `scheme/removal.rs`.
+    pub removes: bool,
+    /// Whoever divides a table ends when others hear of it: see `scheme/cleft.rs`.
+    pub cleaves: bool,
     /// The longest pause between two things that go wrong.
     pub pause_most: Duration,
 }
@@ -41,6 +55,11 @@ impl Climate {
             jumps: false,
             strikes: false,
             bounces: false,
+            flushes: false,
+            bears_again: false,
+            lapses: false,
+            removes: false,
+            cleaves: false,
             pause_most: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
         }
     }
@@ -53,6 +72,18 @@ impl Climate {
         self.jumps = random.one_in(2);
         self.strikes = self.loses_power && random.one_in(2);
         self.bounces = random.one_in(3);
+        self.flushes = random.one_in(2);
+        self.bears_again = self.reconfigures && random.one_in(2);
+        self.lapses = self.loses_power && random.one_in(2);
+        self.removes = random.one_in(3);
+        self.cleaves = self.divides && random.one_in(2);
+    }
+}
+
+impl Climate {
+    /// Whether there are schemes in it that begin by themselves.
+    fn schemes(&self) -> bool {
+        self.bears_again || self.lapses || self.removes || self.cleaves
     }
 }
 
@@ -68,9 +99,19 @@ impl World {
         if self.climate.bounces && self.random.one_in(8) {
             match self.random.one_in(2) {
                 true => self.divide_votes(),
-                false if self.machines[nth].life.is_some() => self.bounce(nth),
+                false if self.machines[nth].life.is_some() => self.bounce(nth, End::Killed),
                 false => {}
             }
+        }
+        let climate = self.climate;
+        if climate.schemes() && self.random.one_in(5) {
+            self.scheme_something();
+        }
+        if climate.flushes && self.random.one_in(6) {
+            drop(self.machines[nth].plan.engine.flush());
+        }
+        if self.schemes() {
+            return self.now().after(Duration::from_millis(50));
         }
         if self.climate.jumps && self.random.one_in(12) {
             self.jump(nth);
@@ -187,14 +228,29 @@ impl World {
         let shards = if self.climate.divides { 1 + self.random.below(4) as usize } else { 1 };
         say!("node {nth} is asked for {shards} shards and {replicas} replicas of {table}");
         let change = TableChange { shards: Some(wanted(shards, replicas)), ..TableChange::default() };
-        self.ask_node(nth, "reconfigure", move |node| {
+        let done = self.ask_node(nth, "reconfigure", move |node| {
             let id = node.catalog().table("test", &table).map(|table| table.config.id);
             let Some(id) = id else { return };
+            let deadline = io::task::now() + ASSEMBLY;
+            if let Err(error) = node.assemble_for(id, &change, &|| io::task::now() < deadline) {
+                return tracing::info!("the table is not assembled: {error}");
+            }
             match node.change_table(id, &change) {
                 Ok((_, after)) => tracing::info!("the table is now {:?}", after.shards),
                 Err(error) => tracing::info!("the table is not reconfigured: {error}"),
             }
         });
+        let process = self.machines[nth].life.as_ref().map(|life| life.process);
+        self.reconfiguring.extend(process.map(|process| (process, done)));
+    }
+
+    /// Whether somebody reconfigures a table now.
+    pub(crate) fn reconfigures(&mut self) -> bool {
+        let lives = |process: Process| {
+            self.machines.iter().any(|machine| machine.life.as_ref().is_some_and(|l| l.process == process))
+        };
+        self.reconfiguring.retain(|(process, done)| done.lock().is_none() && lives(*process));
+        !self.reconfiguring.is_empty()
     }
 }
 

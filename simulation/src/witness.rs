@@ -1,7 +1,7 @@
 //! A witness of elections: stands between the logs of all machines and those whom they tell of their
 //! roles, and remembers who led what in which term.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cluster::Post;
@@ -36,6 +36,12 @@ impl Elections {
             Some(Role::Follower { term, .. }) => (*term, false),
             None => (Term(0), false),
         }
+    }
+
+    /// Every group that was told of.
+    #[must_use]
+    pub fn groups(&self) -> BTreeSet<GroupId> {
+        self.0.lock().roles.keys().map(|(group, _)| *group).collect()
     }
 
     fn note(&self, group: GroupId, machine: usize, role: Role) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cluster::link::LinkTimings;
 use cluster::{Core, TableOptions};
 use engine::memory::MemoryEngine;
-use io::sim::{SimClock, SimNetwork, SimRandom, Tasks};
+use io::sim::{Process, SimClock, SimNetwork, SimRandom, Tasks};
 use io::{Clock, Nanos};
 use log::Durability;
 use parking_lot::Mutex;
@@ -17,7 +17,7 @@ use crate::disk::Disk;
 use crate::history::History;
 use crate::machine::{End, Machine};
 use crate::promise::{Broken, Promise};
-use crate::scheme::Votes;
+use crate::scheme::Scheme;
 use crate::storm::{Climate, wanted};
 use crate::trace::{self, Trace, say};
 use crate::witness::Elections;
@@ -87,7 +87,11 @@ pub struct World {
     pub(crate) climate: Climate,
     pub(crate) power_losses: u64,
     pub(crate) elections: Elections,
-    pub(crate) votes: Option<Votes>,
+    pub(crate) scheme: Option<Scheme>,
+    /// Tables that are being reconfigured, and by which process.
+    pub(crate) reconfiguring: Vec<(Process, Arc<Mutex<Option<()>>>)>,
+    /// The client that schemes ask.
+    pub(crate) hand: Option<usize>,
     // The power goes everywhere when the next write is acknowledged.
     pub(crate) strikes: bool,
     // So many machines make the cluster; the others join it while it storms.
@@ -144,6 +148,7 @@ impl World {
         let workload = Workload {
             tables: vec!["t".to_owned()],
             documents: 1 + random.below(8),
+            seldom: 0,
             pause_most: Duration::from_millis([20, 100, 400][random.below(3) as usize]),
         };
         let climate = Climate::draw(&random);
@@ -160,7 +165,9 @@ impl World {
             history: History::default(),
             power_losses: 0,
             elections,
-            votes: None,
+            scheme: None,
+            reconfiguring: Vec::new(),
+            hand: None,
             strikes: false,
             storms: None,
             asks: false,
@@ -183,6 +190,20 @@ impl World {
             let is_soft = self.random.one_in(2);
             self.workload.tables.push(if is_soft { SOFT } else { "u" }.to_owned());
         }
+        self.workload.seldom = [0, 8, 24][self.random.below(3) as usize];
+        let addresses = self.addresses();
+        for machine in self.machines.iter_mut().skip(1) {
+            // Whoever made the cluster may have been removed from it.
+            machine.plan.join = addresses.clone();
+            machine.plan.join.retain(|address| *address != machine.plan.address);
+        }
+        self.hand = Some(self.clients.len());
+        self.clients.push(Client::new(Nanos(u64::MAX)));
+    }
+
+    /// Where the machines are reached.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.machines.iter().map(|machine| machine.plan.address.clone()).collect()
     }
 
     fn live(&mut self, plot: Plot) -> Result<Ran, Broken> {
@@ -252,7 +273,8 @@ impl World {
 
     /// No more questions from clients, nothing more goes wrong.
     pub(crate) fn calm(&mut self) {
-        (self.asks, self.storms, self.votes, self.strikes) = (false, None, None, false);
+        (self.asks, self.storms, self.strikes) = (false, None, false);
+        self.scheme = None;
     }
 
     /// Does something on a node, as a thread of it; the answer comes later, if the node lives.
@@ -368,11 +390,16 @@ impl World {
     /// Takes note of nodes that have started, of answers, and lets clients ask.
     fn look(&mut self) -> Result<(), Broken> {
         for machine in &mut self.machines {
-            if let Some(life) = &mut machine.life
-                && let Err(why) = life.look()
-            {
-                let what = format!("node {} does not start: {why}", machine.plan.number);
-                return Err(Promise::Runs.broken(what));
+            match machine.look() {
+                Ok(false) => {}
+                Ok(true) => {
+                    say!("node {} is told that it was removed, and ends", machine.plan.number);
+                    machine.end(End::Killed, &self.tasks, &mut self.net);
+                }
+                Err(why) => {
+                    let what = format!("node {} does not start: {why}", machine.plan.number);
+                    return Err(Promise::Runs.broken(what));
+                }
             }
         }
         let now = self.now();
