@@ -126,9 +126,11 @@ impl<S: Store> Runner<S> {
             return Err(LogError::NotOpen(id));
         }
         self.settle();
-        let unfinished = |group: &crate::group::Group| group.is_alone() && !group.is_idle();
-        if self.driver.group(id).is_none_or(unfinished) {
-            return Err(LogError::Stopped);
+        match self.driver.group(id) {
+            // It was told just now that it was removed, and has left.
+            None if self.failed.is_none() => return Ok(()),
+            Some(group) if !group.is_alone() || group.is_idle() => {}
+            _ => return Err(LogError::Stopped),
         }
         self.end_group(id, &Record::Tombstone { group: id })
     }

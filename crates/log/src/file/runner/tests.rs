@@ -154,6 +154,20 @@ fn one_who_is_left_alone_by_a_leader_that_went_elects_itself() {
 }
 
 #[test]
+fn who_hears_while_it_is_closed_that_it_was_removed_is_closed() {
+    let (leader, own) = (PeerId(1), PeerId(2));
+    let birth = Birth::Founder { own, voters: vec![leader, own] };
+    let mut runner = runner_of(&SimFiles::new(1), &SimClock::new(), &birth, Arc::new(Nobody));
+    let change = (EntryKind::Members, MemberChange::Remove(own).encode());
+    // Not durable here before the group is closed.
+    runner.receive(&mut vec![letter(leader, own, MessageType::MsgAppend, 0, vec![change])]);
+    runner.receive(&mut vec![letter(leader, own, MessageType::MsgHeartbeat, 1, Vec::new())]);
+    assert!(runner.group_status(GROUP).is_ok());
+    runner.close_group(GROUP).unwrap();
+    assert!(runner.group_status(GROUP).is_err());
+}
+
+#[test]
 fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
     let (clock, mail, learner) = (SimClock::new(), Arc::new(Unsent::default()), PeerId(9));
     let mut runner = runner_of(&SimFiles::new(1), &clock, &Birth::Alone, Arc::clone(&mail) as _);
