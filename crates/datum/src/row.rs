@@ -130,22 +130,41 @@ impl<'a> RowView<'a> {
         Object(Repr::Raw(Bytes::copy_from_slice(self.bytes)))
     }
 
-    /// The canonical JSON text of the field `name`, if there is one. `guess` is where the field was
-    /// among those of the last row, and becomes where it is in this one: rows are often alike.
+    /// The canonical JSON text of the field `name`, if there is one. `place` is where the field was in the last
+    /// row, and becomes where it is in this one: rows are often alike.
     #[must_use]
     #[inline]
-    pub fn field(&self, name: &str, guess: &mut usize) -> Option<&'a [u8]> {
+    pub fn field(&self, name: &str, place: &mut FieldPlace) -> Option<&'a [u8]> {
         if self.layout.escaped_keys {
             return self.bytes.get(raw::find(self.bytes, name)?);
         }
         let is_it = |span: Span| self.layout.key(span) == Some(name.as_bytes());
-        let mut span = self.layout.span(*guess).filter(|span| *guess < self.layout.count && is_it(*span));
+        let guess = place.member;
+        let mut span = self.layout.span(guess).filter(|span| guess < self.layout.count && is_it(*span));
         if span.is_none() {
             let found = self.layout.lower_bound(name.as_bytes())?;
             span = self.layout.span(found).filter(|span| found < self.layout.count && is_it(*span));
-            *guess = found;
+            place.member = found;
         }
-        self.layout.text.get(span?.value_start..self.layout.value_end(*guess)?)
+        let value_start = span?.value_start;
+        place.offset = HEADER_BYTES + value_start;
+        self.layout.text.get(value_start..self.layout.value_end(place.member)?)
+    }
+}
+
+/// Where a field was in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FieldPlace {
+    /// Which of the row's members it was.
+    member: usize,
+    offset: usize,
+}
+
+impl FieldPlace {
+    /// Bytes from the beginning of the stored row to the field's value; 0 while none was found.
+    #[must_use]
+    pub fn offset(&self) -> usize {
+        self.offset
     }
 }
 

@@ -75,6 +75,10 @@ pub trait Scan: Send {
         false
     }
 
+    /// Says that of each value the bytes at `offset` will be looked at, besides its beginning and its end: a hint
+    /// to an engine that can fetch them ahead.
+    fn will_look_at(&mut self, _offset: usize) {}
+
     /// Goes on with the pairs of `span`, which lies inside the one the scan was made for, from its
     /// first pair in the scan's direction. Cheaper than another scan.
     fn restart(&mut self, span: Span<'_>);

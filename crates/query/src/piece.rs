@@ -59,6 +59,9 @@ fn in_place(
             direct.finish(pipeline, tally, env)?;
             return Ok(rows);
         }
+        if let Some(offset) = direct.looks_at() {
+            scan.will_look_at(offset);
+        }
         if copied > ROWS_PER_LOOK / 2 {
             direct.finish(pipeline, tally, env)?;
             return Ok(rows + in_batches(scan, pipeline, tally, env, seen)?);

@@ -96,6 +96,12 @@ impl RowScan {
         view.map(Some).map_err(corrupt)
     }
 
+    /// Says that of each row the bytes at `offset` of its stored form will be looked at: a hint for what
+    /// [`RowScan::next_view`] fetches ahead.
+    pub fn will_look_at(&mut self, offset: usize) {
+        self.scan.will_look_at(offset);
+    }
+
     /// Room for the rows that are still wanted, if that is known, and never more than a block.
     fn next_block_bytes(&self) -> usize {
         match (self.rows_left, self.row_bytes) {

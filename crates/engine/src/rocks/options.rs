@@ -31,9 +31,11 @@ impl Default for EngineOptions {
     }
 }
 
-/// A few neighbouring rows: more would be read in vain by a point lookup, fewer make the pinned
-/// index larger.
-const BLOCK_BYTES: usize = 8 << 10;
+/// A dozen neighbouring rows: more would be read in vain by a point lookup, fewer make the pinned index larger, and a
+/// scan finds its way to each block anew.
+const BLOCK_BYTES: usize = 16 << 10;
+/// A lookup walks over half as many keys at the end, and a row of a kilobyte lies between any two of them.
+const KEYS_PER_RESTART: i32 = 8;
 /// One false positive in a hundred, so that an insert rarely reads the disk to find no row.
 const BLOOM_BITS_PER_KEY: f64 = 10.0;
 /// Rows from here on are kept apart and not copied by every merge of their level.
@@ -105,6 +107,7 @@ fn tables(cache: &Cache) -> BlockBasedOptions {
     let mut tables = BlockBasedOptions::default();
     tables.set_block_cache(cache);
     tables.set_block_size(BLOCK_BYTES);
+    tables.set_block_restart_interval(KEYS_PER_RESTART);
     tables.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
     tables.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
     tables.set_whole_key_filtering(true);

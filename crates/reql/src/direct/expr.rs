@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use datum::row::RowView;
+use datum::row::{FieldPlace, RowView};
 use datum::{Datum, Object, Scalar, Text, pseudo};
 use memchr::memmem;
 
@@ -32,8 +32,8 @@ pub(super) enum Stop {
 pub(super) enum Expr {
     Constant(Datum),
     Item,
-    /// The field, and where it was among those of the last row.
-    Field(Text, usize),
+    /// The field, and where it was in the last row.
+    Field(Text, FieldPlace),
     Compare(Op, Box<[Expr; 2]>),
     /// `and`, `or`: whether a true value decides, and the values.
     Logic(bool, Vec<Expr>),
@@ -58,7 +58,7 @@ impl Expr {
     }
 
     pub(super) fn field(name: Text) -> Expr {
-        Expr::Field(name, 0)
+        Expr::Field(name, FieldPlace::default())
     }
 
     /// The function, if it is plain. Its parameter may be a row or a value.
@@ -81,6 +81,18 @@ impl Expr {
         pattern.iter().map(member).collect::<Option<Vec<_>>>().map(|members| Expr::Logic(false, members))
     }
 
+    /// Where the field that is looked at first was in the last row, if any field is.
+    pub(super) fn first_field(&self) -> Option<FieldPlace> {
+        let first = |parts: &[Expr]| parts.iter().find_map(Expr::first_field);
+        match self {
+            Expr::Constant(_) | Expr::Item => None,
+            Expr::Field(_, place) => Some(*place),
+            Expr::Not(inner) | Expr::Pieces(inner, _) => inner.first_field(),
+            Expr::Compare(_, parts) | Expr::Arithmetic(_, parts) | Expr::Default(parts) => first(&parts[..]),
+            Expr::Logic(_, parts) => first(parts),
+        }
+    }
+
     /// The value for `item`.
     pub(super) fn eval<'a>(&'a mut self, item: Item<'a>) -> Result<Scalar<'a>, Stop> {
         match self {
@@ -89,9 +101,9 @@ impl Expr {
                 Item::Value(value) => Ok(value),
                 Item::Row(_) => Err(Stop::NotPlain),
             },
-            Expr::Field(name, guess) => match item {
+            Expr::Field(name, place) => match item {
                 Item::Row(row) => {
-                    let json = row.field(name, guess).ok_or(Stop::Missing)?;
+                    let json = row.field(name, place).ok_or(Stop::Missing)?;
                     Scalar::of_json(json).ok_or(Stop::NotPlain)
                 }
                 Item::Value(_) => Err(Stop::NotPlain),

@@ -1,5 +1,6 @@
 //! How an item counts in the value of all.
 
+use datum::row::FieldPlace;
 use datum::{Datum, Scalar};
 
 use super::expr::{Expr, Item, Stop};
@@ -30,6 +31,14 @@ impl Fold {
                 Some(Selector::Func(closure)) => Expr::of_closure(closure, env).map(Fold::Number),
             },
             _ => None,
+        }
+    }
+
+    /// Where the field that is looked at first was in the last row, if any field is.
+    pub(super) fn first_field(&self) -> Option<FieldPlace> {
+        match self {
+            Fold::Count => None,
+            Fold::Number(expr) => expr.first_field(),
         }
     }
 

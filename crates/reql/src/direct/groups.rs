@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use datum::row::FieldPlace;
 use datum::{Datum, json};
 use foldhash::fast::RandomState;
 
@@ -18,8 +19,8 @@ use crate::terminal::{Partial, Terminal};
 
 /// What is known of each group.
 pub(super) struct Groups {
-    /// The fields that make the key, and where they were among those of the last row.
-    parts: Vec<(datum::Text, usize)>,
+    /// The fields that make the key, and where they were in the last row.
+    parts: Vec<(datum::Text, FieldPlace)>,
     terminal: Terminal,
     known: HashMap<Box<[u8]>, Partial, RandomState>,
     /// A key of several parts is put together here.
@@ -29,7 +30,7 @@ pub(super) struct Groups {
 impl Groups {
     pub(super) fn of(by: &GroupBy, terminal: &Terminal) -> Option<Groups> {
         let part = |selector: &Selector| match selector {
-            Selector::Field(Datum::String(name)) => Some((name.clone(), 0)),
+            Selector::Field(Datum::String(name)) => Some((name.clone(), FieldPlace::default())),
             _ => None,
         };
         let parts: Vec<_> = by.selectors.iter().map(part).collect::<Option<_>>()?;
@@ -39,6 +40,11 @@ impl Groups {
             known: HashMap::default(),
             key: Vec::new(),
         })
+    }
+
+    /// Where the first field of the key was in the last row.
+    pub(super) fn first_field(&self) -> Option<FieldPlace> {
+        self.parts.first().map(|(_, place)| *place)
     }
 
     /// Takes a row to its group.
@@ -54,8 +60,8 @@ impl Groups {
         let several = parts.len() > 1;
         key.clear();
         let (mut only, mut has_signed_zero): (&[u8], _) = (b"", false);
-        for (i, (name, guess)) in parts.iter_mut().enumerate() {
-            let mut json = row.field(name, guess).unwrap_or(b"null");
+        for (i, (name, place)) in parts.iter_mut().enumerate() {
+            let mut json = row.field(name, place).unwrap_or(b"null");
             match json {
                 [b'[' | b'{', ..] => return Ok(Err(NotPlain)),
                 b"-0.0" => (json, has_signed_zero) = (b"0", true),

@@ -62,6 +62,19 @@ impl Direct {
         (filters > 0).then_some(Direct { stages, end: End::Rest(filters) })
     }
 
+    /// Bytes from the beginning of a row to what is looked at first in it, as it was in the last row: in the
+    /// next one it is probably there, too. `None` when no field is looked at.
+    #[must_use]
+    pub fn looks_at(&self) -> Option<usize> {
+        let first = self.stages.iter().find_map(Stage::first_field);
+        let first = first.or_else(|| match &self.end {
+            End::Whole(fold) => fold.first_field(),
+            End::Groups { groups, .. } => groups.first_field(),
+            End::Rest(_) => None,
+        });
+        first.map(|place| place.offset())
+    }
+
     /// Takes `row` into `tally`, unless it is not one of the plain cases.
     pub fn push(&mut self, tally: &mut Tally, row: RowView<'_>, env: &Env<'_>) -> Result<Pushed, EvalError> {
         let item = match through(&mut self.stages, Item::Row(row)) {

@@ -1,6 +1,7 @@
 //! Steps that are plain functions of a row, or of what an earlier step made of it.
 
 use datum::Datum;
+use datum::row::FieldPlace;
 
 use super::expr::{Expr, Item, Stop};
 use crate::env::Env;
@@ -31,6 +32,12 @@ pub(super) fn stages(steps: &[Transform], env: &Env<'_>) -> Vec<Stage> {
 }
 
 impl Stage {
+    /// Where the field that is looked at first was in the last row, if any field is.
+    pub(super) fn first_field(&self) -> Option<FieldPlace> {
+        let (Stage::Filter { test: expr, .. } | Stage::Map(expr)) = self;
+        expr.first_field()
+    }
+
     fn of(step: &Transform, env: &Env<'_>) -> Option<Stage> {
         match step {
             Transform::Filter(filter) | Transform::Matching(Predicate::Filter(filter)) => {
