@@ -133,31 +133,7 @@ impl Store {
                     false => Err(format!("Table `{db}.{table}` does not exist.")),
                 }
             }
-            Some(59) => Ok(Out::Value(json!(self.databases.keys().collect::<Vec<_>>()))),
-            Some(57) => {
-                self.databases.insert(text(&args[0]), BTreeMap::new());
-                Ok(Out::Value(json!({"dbs_created": 1})))
-            }
-            Some(62) => {
-                let db = self.database(&args[0])?;
-                let tables: Option<Vec<&String>> = self.databases.get(&db).map(|t| t.keys().collect());
-                Ok(Out::Value(json!(tables.unwrap_or_default())))
-            }
-            Some(60) => {
-                let db = self.database(&args[0])?;
-                let key = options["primary_key"].as_str().unwrap_or("id").to_owned();
-                let tables = self.databases.get_mut(&db).ok_or("no such database")?;
-                tables.insert(text(&args[1]), (key, Rows::new()));
-                let durability = options.get("durability").cloned().unwrap_or(json!("hard"));
-                self.durability.insert((db, text(&args[1])), durability);
-                Ok(Out::Value(json!({"tables_created": 1})))
-            }
-            Some(61) => {
-                let db = self.database(&args[0])?;
-                let tables = self.databases.get_mut(&db).ok_or("no such database")?;
-                tables.remove(&text(&args[1]));
-                Ok(Out::Value(json!({"tables_dropped": 1})))
-            }
+            Some(code @ 57..=62) => self.schema(code, args, &options),
             Some(174) => self.config(&args[0]),
             Some(177) => Ok(Out::Value(json!({"ready": 1}))),
             Some(2) => {
@@ -189,6 +165,39 @@ impl Store {
             Some(38) => self.map_field(args),
             Some(145) => self.sum_of_splits(&args[0]),
             other => Err(format!("the toy does not know term {other:?}")),
+        }
+    }
+
+    /// Databases and tables: made, listed, dropped.
+    fn schema(&mut self, code: u64, args: &[Value], options: &Value) -> Result<Out, String> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        match code {
+            59 => Ok(Out::Value(json!(self.databases.keys().collect::<Vec<_>>()))),
+            57 => {
+                self.databases.insert(text(&args[0]), BTreeMap::new());
+                Ok(Out::Value(json!({"dbs_created": 1})))
+            }
+            62 => {
+                let db = self.database(&args[0])?;
+                let tables: Option<Vec<&String>> = self.databases.get(&db).map(|t| t.keys().collect());
+                Ok(Out::Value(json!(tables.unwrap_or_default())))
+            }
+            60 => {
+                let db = self.database(&args[0])?;
+                let key = options["primary_key"].as_str().unwrap_or("id").to_owned();
+                let tables = self.databases.get_mut(&db).ok_or("no such database")?;
+                tables.insert(text(&args[1]), (key, Rows::new()));
+                let durability = options.get("durability").cloned().unwrap_or(json!("hard"));
+                self.durability.insert((db, text(&args[1])), durability);
+                Ok(Out::Value(json!({"tables_created": 1})))
+            }
+            61 => {
+                let db = self.database(&args[0])?;
+                let tables = self.databases.get_mut(&db).ok_or("no such database")?;
+                tables.remove(&text(&args[1]));
+                Ok(Out::Value(json!({"tables_dropped": 1})))
+            }
+            other => Err(format!("the toy does not know term {other}")),
         }
     }
 
