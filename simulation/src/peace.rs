@@ -81,7 +81,9 @@ impl World {
                 let unsettled = unsettled(node, &tables).map(|why| (Promise::Settles, why));
                 unsettled.or_else(|| odd_replica(node, &groups).map(|why| (Promise::Same, why)))
             });
-            self.run_until_or(RECOVERY, |_| answer.lock().is_some(), "a node says how it is")?;
+            // Or it is told that it was removed, and ends.
+            let is_over = |world: &World| answer.lock().is_some() || world.machines[nth].life.is_none();
+            self.run_until_or(RECOVERY, is_over, "a node says how it is")?;
             let told = answer.lock().take().flatten();
             trouble = trouble.or(told.map(|(promise, why)| (promise, format!("on node {nth}: {why}"))));
         }
