@@ -15,6 +15,10 @@ use crate::member::{Birth, GroupStatus, Members, Origin};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 
+/// More soft entries than this are carried out by the log thread: whoever proposed one of them has other connections
+/// to serve.
+const ASIDE_BYTES_MAX: usize = 1 << 20;
+
 /// What the log thread is told.
 #[derive(Default)]
 pub(super) struct Arrived {
@@ -59,7 +63,7 @@ pub(super) struct Rest {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lying {
     Nothing,
-    /// Soft entries and nothing else.
+    /// Soft entries and nothing else, and not too many.
     Soft,
     /// Something that the log thread must see to.
     More,
@@ -262,9 +266,22 @@ impl Arrived {
     fn lying(&self) -> Lying {
         match self.proposals.is_empty() {
             true => Lying::Nothing,
-            false if self.soft() == self.proposals.len() && !self.are_urgent() => Lying::Soft,
+            false
+                if self.soft_bytes().is_some_and(|bytes| bytes <= ASIDE_BYTES_MAX) && !self.are_urgent() =>
+            {
+                Lying::Soft
+            }
             false => Lying::More,
         }
+    }
+
+    /// Bytes of all proposals, if they are soft entries.
+    fn soft_bytes(&self) -> Option<usize> {
+        let bytes = |proposal: &Proposal| match &proposal.work {
+            Work::Entry(entry, Durability::Soft) => Some(entry.len()),
+            _ => None,
+        };
+        self.proposals.iter().map(bytes).sum()
     }
 
     fn are_soft_and_fewer_than(&self, company: usize) -> bool {

@@ -44,10 +44,12 @@ impl LogThread {
             let mut guard = self.turns.lock();
             let Some(state) = guard.as_mut() else { return };
             self.turns.inbox.take(&mut state.arrived);
+            state.begin_turn();
             if self.turn(state) {
                 self.finish(state);
                 return;
             }
+            state.end_turn();
             rest = state.rest();
         }
     }
@@ -61,7 +63,7 @@ impl LogThread {
         for ask in arrived.asks.drain(..) {
             state.runner.ask(ask);
         }
-        state.runner.turn(&mut arrived.proposals);
+        state.order(&mut arrived.proposals);
         for command in arrived.commands.drain(..) {
             self.carry_out(state, command);
         }

@@ -18,6 +18,7 @@ use super::runner::Runner;
 use super::store::FileStore;
 use crate::company::Company;
 use crate::contract::Applier;
+use crate::proposal::Proposal;
 
 /// So often a proposer looks again whether more has come, before it leaves that to the log thread.
 const LOOKS_MAX: usize = 4;
@@ -49,7 +50,7 @@ pub(super) struct State {
     pub clock: Arc<dyn Clock>,
     /// Flushes the engine.
     pub flush_thread: Option<Thread>,
-    // Whether a proposer has begun a turn and not ended it: after a panic nobody can go on.
+    // Whether somebody has begun a turn and not ended it: after a panic nobody can go on.
     in_turn: bool,
     // Until when proposers leave turns alone.
     alone_until: Nanos,
@@ -101,22 +102,33 @@ impl Turns {
     }
 
     fn take_one(&self) -> Next {
-        // Who has the turn looks at the inbox after it.
+        // Who has the turn looks at the inbox once it has given it away.
         let Some(mut guard) = self.state.try_lock() else { return Next::Leave };
         let Some(state) = guard.as_mut().filter(|state| !state.in_turn) else { return Next::Leave };
         if !state.is_for_proposers() {
+            drop(guard);
             return match self.inbox.is_empty() {
                 true => Next::Leave,
                 false => Next::CallLogThread,
             };
         }
         match self.inbox.take_soft(&mut state.arrived.proposals) {
-            Lying::Nothing => return Next::Leave,
+            Lying::Nothing => {
+                drop(guard);
+                return match self.inbox.is_empty() {
+                    true => Next::Leave,
+                    false => Next::Look,
+                };
+            }
             Lying::More => return Next::CallLogThread,
             Lying::Soft => {}
         }
         let _should_it_panic = CloseOnPanic(&self.inbox);
-        state.turn_for_proposers();
+        state.begin_turn();
+        let mut proposals = std::mem::take(&mut state.arrived.proposals);
+        state.order(&mut proposals);
+        state.arrived.proposals = proposals;
+        state.end_turn();
         let due = state.runner.due();
         drop(guard);
         match self.inbox.after_turn(due) {
@@ -133,11 +145,20 @@ impl State {
         self.runner.may_be_quick() && self.clock.now() >= self.alone_until
     }
 
-    fn turn_for_proposers(&mut self) {
-        let began = self.clock.now();
+    /// From here to the end of the turn a panic leaves something that nobody can go on with.
+    pub fn begin_turn(&mut self) {
         self.in_turn = true;
-        self.runner.turn(&mut self.arrived.proposals);
+    }
+
+    /// The turn has ended well.
+    pub fn end_turn(&mut self) {
         self.in_turn = false;
+    }
+
+    /// Has the runner take a turn. When that was held up, proposers keep away for a while.
+    pub fn order(&mut self, proposals: &mut Vec<Proposal>) {
+        let began = self.clock.now();
+        self.runner.turn(proposals);
         let ended = self.clock.now();
         if ended.since(began) > SLOW {
             self.alone_until = ended.after(LEFT_ALONE);

@@ -127,8 +127,8 @@ impl<S: Store> Runner<S> {
         }
         self.settle();
         match self.driver.group(id) {
-            // It was told just now that it was removed, and has left.
-            None if self.failed.is_none() => return Ok(()),
+            // It was told just now that it was removed, and has left: that is to be durable, too.
+            None => return self.settled(),
             Some(group) if !group.is_alone() || group.is_idle() => {}
             _ => return Err(LogError::Stopped),
         }
@@ -140,7 +140,11 @@ impl<S: Store> Runner<S> {
         let peer = match (self.driver.group(id), self.store.group(id)) {
             (Some(group), _) => group.own(),
             (None, Some(stored)) => PeerId(stored.peer),
-            (None, None) => return Err(LogError::NotOpen(id)),
+            (None, None) => {
+                // It may have left just now, which is to be durable before anybody forgets its rows.
+                self.settled()?;
+                return Err(LogError::NotOpen(id));
+            }
         };
         self.end_group(id, &Record::Gone { group: id, peer: peer.0 })
     }
@@ -151,6 +155,11 @@ impl<S: Store> Runner<S> {
         self.driver.close(id, &Doubt::Closed);
         self.store.push(last_word);
         self.append();
+        self.settled()
+    }
+
+    /// Waits until everything is durable that there is space for.
+    fn settled(&mut self) -> Result<(), LogError> {
         self.settle();
         match self.failed {
             None => Ok(()),
