@@ -50,7 +50,9 @@ impl Clients {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("starting the clients with {} (made by set-up)", python.display()))?;
+            .with_context(|| {
+                format!("starting the clients with {} (`tools/setup test` makes it)", python.display())
+            })?;
         let is_over = Arc::new(AtomicBool::new(false));
         let (stdout, told) = (process.stdout.take().context("piped above")?, Arc::clone(&is_over));
         // Their last word or their end: both are the end of what the nodes are haunted for.

@@ -31,7 +31,7 @@ pub struct PropertyFlags {
     /// Durability of writes: hard or soft
     #[arg(long)]
     pub durability: Option<String>,
-    /// Shards of the table
+    /// Shards of the table; a load divides it evenly among them when it is over
     #[arg(long, value_name = "N")]
     pub shards: Option<u32>,
     /// Replicas of the table
