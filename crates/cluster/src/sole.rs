@@ -37,7 +37,7 @@ impl Core {
         let shard = self.shard_of(group).ok_or(AdminError::NotTogether)?;
         // A change that somebody proposed before is made now, or will never be.
         shard.sync().wait()?;
-        let status = self.log.group_status(group)?;
+        let status = self.heard(self.log.group_status(group)?);
         if !matches!(status.role, Role::Leader { .. }) || task::now() > deadline {
             return Err(AdminError::NotTogether);
         }

@@ -164,7 +164,7 @@ impl Core {
         {
             return true;
         }
-        let Ok(status) = self.log.group_status(group) else { return false };
+        let Ok(status) = self.log.group_status(group).map(|status| self.heard(status)) else { return false };
         if !matches!(status.role, Role::Leader { .. }) {
             return false;
         }
@@ -197,6 +197,14 @@ impl Core {
                 false
             }
         }
+    }
+
+    /// The same, with nobody said to answer whose server is not linked: the log notices that an election's time
+    /// later, and whoever is taken for alive until then may be left over as half of a group.
+    pub(crate) fn heard(&self, mut status: GroupStatus) -> GroupStatus {
+        let is_linked = |peer| self.post.server_of(peer).is_some_and(|server| self.is_connected(server));
+        status.peers.iter_mut().for_each(|known| known.active &= is_linked(known.peer));
+        status
     }
 
     /// Whether the catalog is no further than `version`, as its leader says: who is not named in an old

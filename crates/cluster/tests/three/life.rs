@@ -172,6 +172,37 @@ fn whoever_has_no_part_of_a_divided_table_keeps_none_of_its_rows() {
     assert_eq!(missing(&a, 60), []);
 }
 
+#[test]
+fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
+    let table = a.node.create_table("test", "t", options).unwrap().id;
+    a.wait_ready("t");
+    let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
+    let leads = |node: &Running| {
+        node.node.catalog().table("test", "t").unwrap().shards()[0].near().unwrap().is_leader()
+    };
+    wait_until("a leader", || [&a, &b, &c].into_iter().any(leads));
+    let mut nodes = vec![a, b, c];
+    let at = nodes.iter().position(leads).unwrap();
+    let leader = nodes.remove(at);
+    let members = leader.node.log().group_status(group).unwrap().members.voters;
+    let place = |node: &Running| {
+        let server = node.server();
+        members.iter().position(|peer| leader.node.server_of(*peer) == Some(server)).unwrap()
+    };
+    nodes.sort_by_key(place);
+    // The log has heard of the last one just now; without the link, nobody has.
+    nodes.pop().unwrap().kill();
+    let here = ShardPlaces { primary: leader.server(), replicas: vec![(leader.server(), true)] };
+    let change = TableChange { shards: Some(ShardsWanted::Named(vec![here])), ..TableChange::default() };
+    leader.node.change_table(table, &change).unwrap();
+    wait_until("a group of one", || {
+        leader.node.log().group_status(group).is_ok_and(|status| status.members.voters.len() == 1)
+    });
+}
+
 /// Remembers who it was told is gone.
 #[derive(Default)]
 struct Farewells(Mutex<Vec<ServerId>>);
