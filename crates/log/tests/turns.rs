@@ -99,15 +99,20 @@ fn still() -> (SimClock, Arc<dyn Clock>) {
     (clock.clone(), Arc::new(clock))
 }
 
-/// Proposes until the entry was applied on this thread; the log thread may have the turn at first.
+/// Proposes until the entry was applied on this thread. The log thread may have the turn at first, and
+/// when `clock` was moved in a turn of its, that turn was a slow one: proposers keep away until later.
 #[track_caller]
-fn take_own_turn(engine: &Engine, log: &FileLog) {
+fn take_own_turn(engine: &Engine, log: &FileLog, clock: &SimClock, payload: &'static str) {
     let own = std::thread::current().name().unwrap().to_owned();
     wait_until("a turn of a proposer's own", || {
-        let told = aside(log, "entry", Durability::Soft);
+        let told = aside(log, payload, Durability::Soft);
         log.turn();
         answer(&told).unwrap();
-        engine.threads().last() == Some(&own)
+        let is_own = engine.threads().last() == Some(&own);
+        if !is_own {
+            clock.advance(Duration::from_secs(2));
+        }
+        is_own
     });
 }
 
@@ -115,7 +120,7 @@ fn take_own_turn(engine: &Engine, log: &FileLog) {
 fn a_soft_entry_is_carried_out_by_who_takes_the_turn() {
     let (clock, of_log) = still();
     let (engine, log) = log_with(&clock, of_log);
-    take_own_turn(&engine, &log);
+    take_own_turn(&engine, &log, &clock, "entry");
     wait_until("one turn for two entries", || {
         let (first, second) = (aside(&log, "1", Durability::Soft), aside(&log, "2", Durability::Soft));
         let both_lay_there = first.try_recv().is_err() && second.try_recv().is_err();
@@ -153,17 +158,7 @@ fn what_a_proposer_appended_becomes_durable_in_time() {
 fn after_a_turn_that_was_held_up_the_log_thread_has_the_turns() {
     let (clock, of_log) = still();
     let (engine, log) = log_with(&clock, of_log);
-    let own = std::thread::current().name().unwrap().to_owned();
-    wait_until("a slow turn of a proposer's own", || {
-        let told = aside(&log, "slow", Durability::Soft);
-        log.turn();
-        answer(&told).unwrap();
-        let is_own = engine.threads().last() == Some(&own);
-        if !is_own {
-            clock.advance(Duration::from_secs(2));
-        }
-        is_own
-    });
+    take_own_turn(&engine, &log, &clock, "slow");
     for _ in 0..20 {
         let told = aside(&log, "next", Durability::Soft);
         log.turn();
@@ -171,14 +166,14 @@ fn after_a_turn_that_was_held_up_the_log_thread_has_the_turns() {
         assert_eq!(engine.threads().last().unwrap(), "log");
     }
     clock.advance(Duration::from_secs(2));
-    take_own_turn(&engine, &log);
+    take_own_turn(&engine, &log, &clock, "entry");
 }
 
 #[test]
 fn nobody_waits_for_a_turn_that_a_panic_has_ended() {
     let (clock, of_log) = still();
     let (engine, log) = log_with(&clock, of_log);
-    take_own_turn(&engine, &log);
+    take_own_turn(&engine, &log, &clock, "entry");
     answer(&told(|done| log.sync(GROUP, done))).unwrap();
     let told = aside(&log, "panic", Durability::Soft);
     // On whichever thread: it is the same to everybody else.
