@@ -91,7 +91,7 @@ func main() {
 				unanswered++
 			}
 		}
-		switch porcupine.CheckOperationsTimeout(document, histories[key], time.Minute) {
+		switch porcupine.CheckOperationsTimeout(document, withBounds(histories[key]), time.Minute) {
 		case porcupine.Illegal:
 			illegal++
 			fmt.Printf("key %s is not linearizable\n", key)
