@@ -72,11 +72,8 @@ impl Operation {
         let source = || ArrayItems::new(items.clone());
         let array = match self {
             Operation::Step(step) => transform::map_array(step, items, env)?,
-            Operation::Group(by) => {
-                let items: Box<dyn Items> = Box::new(source());
-                let grouping = Grouping { items, by: by.clone(), steps: Vec::new() };
-                return run_groups(grouping, Vec::new(), Terminal::Collect, env);
-            }
+            // What ends the groups takes the items one after the other: they are no array on the way.
+            Operation::Group(_) => return self.on_stream(Box::new(source()), env),
             Operation::OrderBy(orders) => order::sort(items, orders, env)?,
             Operation::Slice(slice) => slice.of_array(items),
             Operation::Limit(count) => Slice::limit(i64::from(*count)).of_array(items),
@@ -343,13 +340,14 @@ fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datu
     if items.is_infinite() {
         return Err(EvalError::infinite());
     }
+    // What is asked for counts, however few items there are. Source: terms/random.cc of RethinkDB.
+    env.check_array(count)?;
     let mut chosen = Vec::new();
     let mut seen: u64 = 0;
     while let Some(item) = items.next(env)? {
         env.check_cancel()?;
         seen += 1;
         if chosen.len() < count {
-            env.check_array(chosen.len() + 1)?;
             chosen.push(item);
         } else if let Some(place) =
             usize::try_from(env.chance.next_u64() % seen).ok().and_then(|place| chosen.get_mut(place))

@@ -46,13 +46,26 @@ impl Items for Box<dyn Items> {
 
 /// All items, as an array; fails beyond the array limit.
 pub fn collect(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
+    gather(items, env, |count| env.check_array(count))
+}
+
+/// All items, to be read again and again; no array of the query's, so that only memory limits them.
+pub fn hold(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {
+    gather(items, env, |_| Ok(()))
+}
+
+fn gather(
+    items: &mut dyn Items,
+    env: &Env<'_>,
+    may_be: impl Fn(usize) -> Result<(), EvalError>,
+) -> Result<Array, EvalError> {
     if items.is_infinite() {
         return Err(EvalError::infinite());
     }
     let mut all = Vec::new();
     while let Some(item) = items.next(env)? {
         env.check_cancel()?;
-        env.check_array(all.len() + 1)?;
+        may_be(all.len() + 1)?;
         all.push(item);
     }
     Ok(Array::from(all))

@@ -124,10 +124,12 @@ fn settle(cx: &Cx, value: Value) -> Result<Value, EvalError> {
 
 /// An array whose items are evaluated here.
 pub(super) fn make_array(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    cx.check_array(call.args.len())?;
     let item = |(i, term): (usize, &Term)| cx.eval_datum(term, scope).map_err(|error| error.at(i));
-    let items: Result<Vec<Datum>, EvalError> = call.args.iter().enumerate().map(item).collect();
-    Ok(Value::Datum(items?.into()))
+    // The item that is too many is evaluated, too: what is wrong in it or before it is told first.
+    let terms = call.args.iter().enumerate().take(cx.array_limit.saturating_add(1));
+    let items = terms.map(item).collect::<Result<Vec<Datum>, EvalError>>()?;
+    cx.check_array(items.len())?;
+    Ok(Value::Datum(items.into()))
 }
 
 /// An object whose members are evaluated here.

@@ -55,7 +55,17 @@ pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
 /// `distinct`: of the items, or of the values of an index.
 pub(crate) fn distinct(over: Over<'_>) -> Result<Value, EvalError> {
     let Some(name) = own_index(&over)? else {
-        return sequence::apply(over);
+        return match over.first {
+            // Rows differ in their primary key: in its order, nothing has to be kept.
+            // Source: terms/sort.cc of RethinkDB.
+            Value::Table(mut slice) if slice.index_name() == slice.table.primary_key() => {
+                if slice.order == KeyOrder::Any {
+                    slice.order = KeyOrder::Ascending;
+                }
+                Ok(Value::Seq(Seq::stream(slice.into_seq(over.cx)?.pipe)))
+            }
+            _ => sequence::apply(over),
+        };
     };
     let Value::Table(mut slice) = over.first else {
         return Err(EvalError::logic("Can only perform an indexed distinct on a TABLE."));

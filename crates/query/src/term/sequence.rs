@@ -7,7 +7,7 @@ use reql::Operation;
 use reql::Pipeline;
 use reql::Terminal;
 use reql::Transform;
-use reql::{Call, EvalError, Op, Scope};
+use reql::{Call, EvalError, Scope};
 
 use crate::context::Cx;
 use crate::gather::gather;
@@ -41,7 +41,6 @@ impl Over<'_> {
 /// A term over a table, a part of one, a stream, an array, or (some) a single value.
 pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
     let (cx, op) = (over.cx, over.call.op);
-    let is_table = matches!(over.first, Value::Table(_));
     if let Value::Datum(single) = &over.first {
         reql::check_source(op, single)?;
     }
@@ -59,13 +58,7 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
     }
     match operation {
         Operation::Step(step) => Ok(Value::Seq(stepped(seq, step))),
-        Operation::Terminal(steps, terminal) => match (op, end(cx, seq.pipe, steps, terminal)?) {
-            // Source: terms/sort.cc of RethinkDB 2.4, which answers an array unless it goes by an index.
-            (Op::Distinct, reql::Value::Datum(Datum::Array(items))) if is_table => {
-                Ok(Value::Seq(Seq::stream(Pipe::of_array(items))))
-            }
-            (_, answer) => Ok(Value::of_closed(answer)),
-        },
+        Operation::Terminal(steps, terminal) => end(cx, seq.pipe, steps, terminal).map(Value::of_closed),
         Operation::Group(by) => Ok(Value::Grouped(Grouped::Lazy { pipe: seq.pipe, by, steps: Vec::new() })),
         Operation::OrderBy(_) => {
             if let Some(trace) = &cx.trace {

@@ -72,6 +72,7 @@ pub(crate) fn table_list(mut args: Args<'_>) -> Result<Value, EvalError> {
         let tables = catalog.database(&db.name).into_iter().flat_map(|db| db.tables());
         tables.map(|table| table.config.name.clone()).collect()
     };
+    args.cx.check_array(names.len())?;
     Ok(Value::Datum(names.into_iter().map(Datum::String).collect::<Vec<_>>().into()))
 }
 

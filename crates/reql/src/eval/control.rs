@@ -14,10 +14,12 @@ use crate::value::{Grouped, GroupedKind, Value};
 
 /// `[a, b, …]`
 pub(super) fn make_array(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    place.env.check_array(call.args.len())?;
-    let items =
-        call.args.iter().enumerate().map(|(i, term)| datum_at(term, place).map_err(|error| error.at(i)));
-    Ok(Value::Datum(Datum::from(items.collect::<Result<Vec<_>, _>>()?)))
+    // The item that is too many is evaluated, too: what is wrong in it or before it is told first.
+    let terms = call.args.iter().enumerate().take(place.env.array_limit.saturating_add(1));
+    let items = terms.map(|(i, term)| datum_at(term, place).map_err(|error| error.at(i)));
+    let items = items.collect::<Result<Vec<_>, _>>()?;
+    place.env.check_array(items.len())?;
+    Ok(Value::Datum(Datum::from(items)))
 }
 
 /// `{key: value, …}`

@@ -85,13 +85,15 @@ fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Resul
         Ok(other) => return Some(Err(EvalError::type_error("STRING", &other).at(0).at(0))),
         Err(error) => return Some(Err(error.at(0).at(0))),
     };
+    // The pieces are counted where they are asked for, and where they might be too many for an array.
+    let is_counted = op == Op::Count || text.len() >= place.env.array_limit;
+    let count = if is_counted { count_pieces(&text, separator) } else { 0 };
+    if let Err(error) = place.env.check_array(count) {
+        return Some(Err(error.at(0)));
+    }
     Some(match wanted {
         None if op == Op::IsEmpty => Ok(Datum::Bool(false)),
-        None => {
-            let count = count_pieces(&text, separator);
-            let within = place.env.check_array(count).map_err(|error| error.at(0));
-            within.map(|()| Datum::Number(count as f64))
-        }
+        None => Ok(Datum::Number(count as f64)),
         Some(position) => text
             .split(separator.as_ref() as &str)
             .nth(position)
@@ -164,7 +166,7 @@ fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, Eval
         }
         (Op::InnerJoin | Op::OuterJoin, 1, _) => match value_at(term, place)? {
             Value::Stream(mut items) => {
-                let items = stream::collect(&mut *items, place.env)?;
+                let items = stream::hold(&mut *items, place.env)?;
                 Ok(Arg::Datum(Datum::Array(items)))
             }
             other => other.into_datum().map(Arg::Datum),

@@ -75,6 +75,18 @@ pub fn distance(point: &Point, shape: &Shape, ellipsoid: &Ellipsoid) -> Result<f
     Ok(Geodesic::new(ellipsoid).distance_m(from, to))
 }
 
+/// Fails if no circle may have this radius.
+pub fn check_radius(radius_m: f64, ellipsoid: &Ellipsoid) -> Result<(), ShapeError> {
+    let max = ellipsoid.radius_limit_m();
+    if radius_m <= 0.0 {
+        return Err(ShapeError::RadiusNotPositive);
+    }
+    if radius_m >= max {
+        return Err(ShapeError::RadiusTooLarge { radius: radius_m, max });
+    }
+    Ok(())
+}
+
 /// The vertices of a circle, the first due south and repeated at the end.
 pub fn circle(
     center: LonLat,
@@ -82,13 +94,7 @@ pub fn circle(
     vertices: usize,
     ellipsoid: &Ellipsoid,
 ) -> Result<Vec<LonLat>, ShapeError> {
-    if radius_m <= 0.0 {
-        return Err(ShapeError::RadiusNotPositive);
-    }
-    let max = ellipsoid.radius_limit_m();
-    if radius_m >= max {
-        return Err(ShapeError::RadiusTooLarge { radius: radius_m, max });
-    }
+    check_radius(radius_m, ellipsoid)?;
     let geodesic = Geodesic::new(ellipsoid);
     let azimuth = |i: usize| -180.0 + (360.0 / vertices as f64 * i as f64);
     let mut ring: Vec<LonLat> = (0..vertices).map(|i| geodesic.end(center, azimuth(i), radius_m)).collect();

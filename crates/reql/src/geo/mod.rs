@@ -21,7 +21,7 @@ mod turn;
 
 pub use ellipsoid::Ellipsoid;
 pub use geodesic::Geodesic;
-pub use measure::{Unit, circle, distance};
+pub use measure::{Unit, check_radius, circle, distance};
 pub use path::Path;
 pub use polygon::Polygon;
 pub use shape::{LazyShape, Shape, kind, lon_lat_of, members, positions};

@@ -20,21 +20,21 @@ pub fn prepend(args: &Args<'_>) -> Result<Datum, EvalError> {
 
 /// `insert_at`: the array with a value put in at a position; −1 is the end.
 pub fn insert_at(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = args.array(0)?;
+    let items = within_limit(args)?;
     let at = gap(args, items)?;
     replace(args, items, at..at, std::slice::from_ref(args.datum(2)?))
 }
 
 /// `splice_at`: the array with the items of another put in at a position; −1 is the end.
 pub fn splice_at(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = args.array(0)?;
+    let items = within_limit(args)?;
     let at = gap(args, items)?;
     replace(args, items, at..at, args.array(2)?)
 }
 
 /// `change_at`: the array with the item at a position replaced.
 pub fn change_at(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = args.array(0)?;
+    let items = within_limit(args)?;
     let at = item_position(args, items)?;
     replace(args, items, at..at + 1, std::slice::from_ref(args.datum(2)?))
 }
@@ -42,7 +42,7 @@ pub fn change_at(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// `delete_at`: the array without the item at a position, or without those from one position up
 /// to, but not including, another.
 pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = args.array(0)?;
+    let items = within_limit(args)?;
     if args.len() < 3 {
         let at = item_position(args, items)?;
         return replace(args, items, at..at + 1, &[]);
@@ -58,6 +58,14 @@ pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
         return Err(EvalError::logic(format!("Start index `{start}` is greater than end index `{end}`.")));
     }
     replace(args, items, start..end, &[])
+}
+
+/// The array that is changed, which may not be over the limit even if the answer will not be.
+/// Source: terms/arr.cc of RethinkDB.
+fn within_limit<'a>(args: &Args<'a>) -> Result<&'a Array, EvalError> {
+    let items = args.array(0)?;
+    args.env.check_array(items.len())?;
+    Ok(items)
 }
 
 /// The position between items that argument 1 names.

@@ -4,6 +4,8 @@ use datum::{Datum, JsonError, Kind, json};
 
 use crate::EvalError;
 use crate::args::{Args, TEXT_BYTES_MAX, check_text, text_too_long};
+use crate::deep;
+use crate::env::Env;
 
 /// Longest text that a message quotes whole, in bytes.
 const QUOTED_BYTES_MAX: usize = 40;
@@ -14,13 +16,32 @@ pub fn json(args: &Args<'_>) -> Result<Datum, EvalError> {
     if text.contains('\0') {
         return Err(EvalError::logic("Encountered unescaped null byte in JSON string.").at(0));
     }
-    json::parse_shared(text).map_err(|error| match error {
+    let value = json::parse_shared(text).map_err(|error| match error {
         JsonError::Syntax { .. } => {
             let quoted = quoted(text);
             EvalError::logic(format!("Failed to parse \"{quoted}\" as JSON: {error}")).at(0)
         }
         other => EvalError::logic(other.to_string()).at(0),
-    })
+    })?;
+    // Items have commas between them: hardly any text must be looked at again.
+    if memchr::memchr_iter(b',', text.as_bytes()).count() >= args.env.array_limit {
+        check_arrays(&value, args.env)?;
+    }
+    Ok(value)
+}
+
+/// Fails if an array in the value has more items than one may have. Source: datum.cc of RethinkDB.
+fn check_arrays(value: &Datum, env: &Env<'_>) -> Result<(), EvalError> {
+    match value {
+        Datum::Array(items) => {
+            env.check_array(items.len())?;
+            deep::level(|| items.iter().try_for_each(|item| check_arrays(item, env)))
+        }
+        Datum::Object(members) => {
+            deep::level(|| members.iter().try_for_each(|(_, value)| check_arrays(&value, env)))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `to_json_string`: the compact JSON text of a value.

@@ -38,7 +38,10 @@ enum Arrays {
 impl PathSpec {
     /// The union of the arguments from `first` on.
     pub fn of_args(args: &Args<'_>, first: usize) -> Result<PathSpec, EvalError> {
-        let mut specs = Vec::with_capacity(args.len().saturating_sub(first));
+        let count = args.len().saturating_sub(first);
+        // They are an array before they are anything else. Source: terms/obj_or_seq.cc of RethinkDB.
+        args.env.check_array(count)?;
+        let mut specs = Vec::with_capacity(count);
         for i in first..args.len() {
             specs.push(PathSpec::of(args.datum(i)?).map_err(|error| error.at(i))?);
         }

@@ -31,7 +31,10 @@ pub fn matches(args: &Args<'_>) -> Result<Datum, EvalError> {
     let regex = compiled(expression).map_err(|error| error.at(1))?;
     Ok(match regex.captures(text) {
         None => Datum::Null,
-        Some(captures) => Datum::Object(describe(text, &captures)),
+        Some(captures) => {
+            args.env.check_array(captures.len() - 1)?;
+            Datum::Object(describe(text, &captures))
+        }
     })
 }
 

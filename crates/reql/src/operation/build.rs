@@ -262,9 +262,11 @@ fn is_open(args: &Args<'_>, name: &str) -> Result<Option<bool>, EvalError> {
 
 fn sample(args: &Args<'_>) -> Result<Operation, EvalError> {
     let count = args.integer(1)?;
-    usize::try_from(count).map(Operation::Sample).map_err(|_| {
-        EvalError::logic(format!("Number of items to sample must be non-negative, got `{count}`.")).at(1)
-    })
+    let Ok(count) = usize::try_from(count) else {
+        let message = format!("Number of items to sample must be non-negative, got `{count}`.");
+        return Err(EvalError::logic(message).at(1));
+    };
+    Ok(Operation::Sample(count))
 }
 
 fn join(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {

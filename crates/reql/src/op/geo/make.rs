@@ -35,6 +35,7 @@ pub fn circle(args: &Args<'_>) -> Result<Datum, EvalError> {
     let unit = unit_of(args)?;
     let center = geo::lon_lat_of(args.datum(0)?)?;
     let radius_m = unit.to_m(args.number(1)?);
+    geo::check_radius(radius_m, &ellipsoid)?;
     args.env.check_array(vertices.saturating_add(1))?;
     let ring = geo::circle(center, radius_m, vertices, &ellipsoid)?;
     if fill { filled(ring, args.env) } else { shape("LineString", path(&ring, args.env)?, args.env) }
