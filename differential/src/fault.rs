@@ -49,6 +49,11 @@ impl Fault {
         Fault::new(Class::NonExistence, why)
     }
 
+    /// RESOURCE_LIMIT.
+    pub fn resource(why: impl Into<String>) -> Fault {
+        Fault::new(Class::Resource, why)
+    }
+
     /// No verdict.
     pub fn unsaid(why: impl Into<String>) -> Fault {
         Fault::new(Class::Unsaid, why)

@@ -17,6 +17,9 @@ pub const ROW: i64 = i64::MIN;
 /// How many terms one query may evaluate before the reference gives up on it.
 const STEPS_MAX: u64 = 60_000;
 
+/// The most items an array may have unless a query says otherwise.
+pub const ARRAY_LIMIT_DEFAULT: usize = 100_000;
+
 /// The variables a term sees.
 #[derive(Clone, Debug, Default)]
 pub struct Scope(Option<Rc<Binding>>);
@@ -50,18 +53,21 @@ pub struct Machine {
     shuffles: Cell<u64>,
     asked: Cell<bool>,
     steps: Cell<u64>,
+    array_limit: Cell<usize>,
 }
 
 impl Machine {
-    /// A machine over `world` that puts things without an order into the order of that number.
+    /// A machine over `world` that puts things without an order into the order of that number and makes no
+    /// array of more than `array_limit` items.
     #[must_use]
-    pub fn new(world: World, order: u64) -> Machine {
+    pub fn new(world: World, order: u64, array_limit: usize) -> Machine {
         Machine {
             world: RefCell::new(world),
             order,
             shuffles: Cell::new(0),
             asked: Cell::new(false),
             steps: Cell::new(0),
+            array_limit: Cell::new(array_limit),
         }
     }
 
@@ -112,6 +118,37 @@ impl Machine {
     pub fn now(&self) -> f64 {
         self.asked.set(true);
         1_700_000_000.0 + self.order as f64 * 1_000.25
+    }
+
+    /// Fails where an array may not have as many items.
+    pub fn fits(&self, count: usize) -> Out<()> {
+        if self.exceeds(count) { Err(Fault::resource("an array over the size limit")) } else { Ok(()) }
+    }
+
+    /// Whether an array may not have as many items.
+    #[must_use]
+    pub fn exceeds(&self, count: usize) -> bool {
+        count > self.array_limit.get()
+    }
+
+    /// The most items an array may have.
+    #[must_use]
+    pub fn array_limit(&self) -> usize {
+        self.array_limit.get()
+    }
+
+    /// An array that the query makes.
+    pub fn array(&self, items: Vec<Val>) -> Out<Val> {
+        self.fits(items.len())?;
+        Ok(Val::Array(items))
+    }
+
+    /// What `evaluate` answers under the limit that holds for indexes, whatever the query's own.
+    pub fn with_default_limit<T>(&self, evaluate: impl FnOnce() -> T) -> T {
+        let own = self.array_limit.replace(ARRAY_LIMIT_DEFAULT);
+        let answer = evaluate();
+        self.array_limit.set(own);
+        answer
     }
 
     /// The value of a term.

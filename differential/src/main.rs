@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use rekindle_differential::{Bench, Compared, Found, Options, Stage, run, verdict};
+use rekindle_differential::{Bench, Compared, Found, Options, Party, Stage, run, verdict};
 
 /// The reference copies everything, which is mostly allocation.
 #[global_allocator]
@@ -13,11 +13,14 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const HELP: &str = "\
 rekindle-differential [--queries N] [--seconds N] [--seed N] [--differences N] [--threads N] [--terms]
-rekindle-differential --query JSON [--seed N]
+                      [--server HOST:PORT]...
+rekindle-differential --query QUERY [--seed N] [--server HOST:PORT]
 
-Compares the answers of a node in memory with those of a reference evaluator. Ends with the first
-difference (or the Nth), made small. A run is fixed by its seed. At the end it says how often each term
-was asked for; with --terms also why queries were left open.";
+Compares the answers of a node in memory with those of a reference evaluator. With --server the node is a
+program that listens there for drivers; all tables of its database `test` are dropped. Ends with the
+first difference (or the Nth), made small. A run is fixed by its seed. At the end it says how often each
+term was asked for; with --terms also why queries were left open. A query is a term as it is sent, perhaps
+behind `array_limit=N `.";
 
 fn main() -> ExitCode {
     match ran() {
@@ -32,7 +35,14 @@ fn main() -> ExitCode {
 fn ran() -> anyhow::Result<ExitCode> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut options = Options { queries: u64::MAX, time: Duration::MAX, seed: now, differences: 1, threads };
+    let mut options = Options {
+        queries: u64::MAX,
+        time: Duration::MAX,
+        seed: now,
+        differences: 1,
+        threads,
+        programs: Vec::new(),
+    };
     let mut query = None;
     let mut terms = false;
     let mut arguments = std::env::args().skip(1);
@@ -53,13 +63,14 @@ fn ran() -> anyhow::Result<ExitCode> {
             "--seed" => options.seed = number()?,
             "--differences" => options.differences = usize::try_from(number()?)?,
             "--threads" => options.threads = usize::try_from(number()?)?,
+            "--server" => options.programs.push(value),
             "--query" => query = Some(value),
             other => bail!("there is no option {other}\n{HELP}"),
         }
     }
     println!("SEED={}", options.seed);
     if let Some(query) = query {
-        return one(&query, options.seed);
+        return one(&query, &options);
     }
     let Found { compared, open, values, next_seed, reasons, tally, differences } = run(&options)?;
     for difference in &differences {
@@ -78,10 +89,10 @@ fn ran() -> anyhow::Result<ExitCode> {
 }
 
 /// One query, and what both say of it.
-fn one(query: &str, seed: u64) -> anyhow::Result<ExitCode> {
-    let query = serde_json::from_str(query)?;
-    let stage = Stage::of(seed);
-    match Bench::new(stage, false)?.compare(&query)? {
+fn one(query: &str, options: &Options) -> anyhow::Result<ExitCode> {
+    let query = query.parse()?;
+    let party = options.programs.first().map_or(Party::Near, |address| Party::At(address));
+    match Bench::new(Stage::of(options.seed), party)?.compare(&query)? {
         Compared::Open(why) => println!("open: {why}"),
         Compared::Same(answer) => println!("both: {}", verdict::text(&answer)),
         Compared::Refused(why) => println!("refused: {why}"),

@@ -1,25 +1,54 @@
-//! The node that is tested: in this process, in memory.
-
-use serde_json::{Map, Value as Json};
+//! The node that is tested: in this process and in memory, or a program.
 
 use query::QueryError;
 use reql::ErrorClass;
+use serde_json::{Value as Json, json};
 
 use crate::fault::Class;
+use crate::generate::{Query, term};
 use crate::house::{House, Outcome};
 use crate::stage::Stage;
 use crate::value::Val;
 use crate::verdict::Answer;
+use crate::wire::Wire;
 
 /// A node with the tables of a stage.
-pub struct Node(House);
+pub enum Node {
+    /// In this process, in memory.
+    House(Box<House>),
+    /// A program, by the protocol of drivers.
+    Program(Wire),
+}
+
+/// Which node is asked.
+#[derive(Clone, Copy, Debug)]
+pub enum Party<'a> {
+    /// One in memory.
+    Near,
+    /// One in memory that has nothing itself and asks another one for everything.
+    Far,
+    /// The program at that address, whose database `test` is emptied.
+    At(&'a str),
+}
+
+/// Drops every table of the database `test`.
+fn clearing() -> Json {
+    let test = || term(14, [json!("test")]);
+    let drop = term(61, [test(), term(10, [json!(1)])]);
+    term(68, [term(62, [test()]), term(69, [term(2, [json!(1)]), drop])])
+}
 
 impl Node {
-    /// A new node; `far` puts everything it does behind questions to another one.
-    pub fn of(stage: &Stage, far: bool) -> anyhow::Result<Node> {
-        let node = Node(if far { House::far(None) } else { House::new() });
-        for term in &stage.setup {
-            if let Answer::Fault(class) = node.run(term)?.0 {
+    /// That node, with the tables of `stage` and no others.
+    pub fn of(stage: &Stage, party: Party<'_>) -> anyhow::Result<Node> {
+        let mut node = match party {
+            Party::Near => Node::House(Box::new(House::new())),
+            Party::Far => Node::House(Box::new(House::far(None))),
+            Party::At(address) => Node::Program(Wire::connect(address)?),
+        };
+        let clearing = matches!(party, Party::At(_)).then(clearing);
+        for term in clearing.iter().chain(&stage.setup) {
+            if let Answer::Fault(class) = node.run(&term.clone().into())?.0 {
                 anyhow::bail!("{term} failed: {class:?}");
             }
         }
@@ -27,7 +56,11 @@ impl Node {
     }
 
     /// What the node answers, and the text of the error if that is an error.
-    pub fn run(&self, term: &Json) -> anyhow::Result<(Answer, String)> {
+    pub fn run(&mut self, query: &Query) -> anyhow::Result<(Answer, String)> {
+        let house = match self {
+            Node::House(house) => house,
+            Node::Program(wire) => return wire.run(query),
+        };
         let class = |error: &reql::EvalError| match error.class() {
             ErrorClass::QueryLogic => Ok(Class::Logic),
             ErrorClass::NonExistence => Ok(Class::NonExistence),
@@ -36,7 +69,7 @@ impl Node {
             ErrorClass::OpFailed => Ok(Class::OpFailed),
             other => anyhow::bail!("{} {}", other.name(), error.message()),
         };
-        Ok(match self.0.run("admin", term.clone(), Map::new()) {
+        Ok(match house.run("admin", query.term.clone(), query.options()) {
             Ok(Outcome::Atom(datum)) => (Answer::Atom(value(&datum.to_json_string())?), String::new()),
             Ok(Outcome::Stream(batches)) => {
                 let items = batches.concat();
@@ -47,6 +80,12 @@ impl Node {
             Err(QueryError::Eval(error)) => (Answer::Fault(class(&error)?), error.message().to_owned()),
             Err(other) => anyhow::bail!("{other}"),
         })
+    }
+
+    /// Whether it has the small web and the small scripts that the reference knows.
+    #[must_use]
+    pub fn knows_outside(&self) -> bool {
+        matches!(self, Node::House(_))
     }
 }
 

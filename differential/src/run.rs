@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value as Json, json};
 
-use crate::generate::{Generator, term};
-use crate::node::Node;
+use crate::generate::{Generator, Query, term};
+use crate::node::{Node, Party};
 use crate::shrink::shrink;
 use crate::stage::{self, Stage};
 use crate::tally::Tally;
@@ -28,8 +28,10 @@ pub struct Options {
     pub seed: u64,
     /// How many differences are shown before it ends.
     pub differences: usize,
-    /// How many sets of tables are asked at the same time.
+    /// How many sets of tables are asked at the same time, of nodes in memory.
     pub threads: usize,
+    /// Addresses of programs that are asked instead, each about one set of tables at a time.
+    pub programs: Vec<String>,
 }
 
 /// What a run found.
@@ -76,15 +78,20 @@ pub fn run(options: &Options) -> anyhow::Result<Found> {
         found.next_seed += u64::from(!over);
         (!over).then_some(seed)
     };
-    let worker = || -> anyhow::Result<()> {
+    let worker = |program: Option<&str>| -> anyhow::Result<()> {
         while let Some(seed) = next() {
-            let more = of_seed(seed, ends, options.differences)?;
+            // Every fourth set of tables is behind questions between nodes.
+            let near = if seed % 4 == 3 { Party::Far } else { Party::Near };
+            let more = of_seed(seed, program.map_or(near, Party::At), ends, options.differences)?;
             lock(&found).add(more);
         }
         Ok(())
     };
     std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.threads.max(1)).map(|_| scope.spawn(worker)).collect();
+        let programs = options.programs.iter().map(|address| Some(address.as_str()));
+        let threads = if options.programs.is_empty() { options.threads.max(1) } else { 0 };
+        let kinds = programs.chain(std::iter::repeat_n(None, threads));
+        let workers: Vec<_> = kinds.map(|program| scope.spawn(move || worker(program))).collect();
         workers.into_iter().try_for_each(|worker| match worker.join() {
             Ok(ended) => ended,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -98,17 +105,16 @@ fn lock(found: &Mutex<Found>) -> MutexGuard<'_, Found> {
 }
 
 /// The queries of a seed, on the tables of that seed.
-fn of_seed(seed: u64, ends: Option<Instant>, differences: usize) -> anyhow::Result<Found> {
+fn of_seed(seed: u64, party: Party<'_>, ends: Option<Instant>, differences: usize) -> anyhow::Result<Found> {
     let mut found = Found::default();
-    // Every fourth set of tables is behind questions between nodes.
-    let mut bench = Bench::new(Stage::of(seed), seed % 4 == 3)?;
+    let mut bench = Bench::new(Stage::of(seed), party)?;
     for n in 0..QUERIES_PER_STAGE {
         if ends.is_some_and(|ends| Instant::now() >= ends) || found.differences.len() >= differences {
             break;
         }
         let query = query_of(seed, n);
         let compared = bench.compare(&query)?;
-        found.tally.add(&query, !matches!(compared, Compared::Open(_)));
+        found.tally.add(&query.term, !matches!(compared, Compared::Open(_)));
         match compared {
             Compared::Open(why) => {
                 found.open += 1;
@@ -123,12 +129,12 @@ fn of_seed(seed: u64, ends: Option<Instant>, differences: usize) -> anyhow::Resu
             }
             Compared::Different(_) => {
                 found.compared += 1;
-                let small = shrink(query, |query| matches!(bench.compare(query), Ok(Compared::Different(_))));
+                let small = smallest(&mut bench, query);
                 let shown = match bench.compare(&small)? {
                     Compared::Different(shown) => shown,
                     _ => "it differs no more".to_owned(),
                 };
-                let printed = printed(&small);
+                let printed = printed(&small.term);
                 found.differences.push(format!("seed {seed}, query {n}\n{small}\n{printed}\n{shown}"));
             }
         }
@@ -136,9 +142,17 @@ fn of_seed(seed: u64, ends: Option<Instant>, differences: usize) -> anyhow::Resu
     Ok(found)
 }
 
+/// The smallest query found that still differs, without a limit if it can be.
+fn smallest(bench: &mut Bench, query: Query) -> Query {
+    let mut differs = |query: &Query| matches!(bench.compare(query), Ok(Compared::Different(_)));
+    let unlimited = Query { array_limit: None, ..query.clone() };
+    let query = if query != unlimited && differs(&unlimited) { unlimited } else { query };
+    query.with_term(shrink(query.term.clone(), |term| differs(&query.with_term(term.clone()))))
+}
+
 /// The query of that number among those of a seed.
 #[must_use]
-pub fn query_of(seed: u64, n: u64) -> Json {
+pub fn query_of(seed: u64, n: u64) -> Query {
     Generator::new(seed.wrapping_mul(1_000_003).wrapping_add(n)).query()
 }
 
@@ -170,16 +184,19 @@ pub enum Compared {
 
 impl Bench {
     /// Both with the tables of `stage`.
-    pub fn new(stage: Stage, far: bool) -> anyhow::Result<Bench> {
-        Ok(Bench { node: Node::of(&stage, far)?, world: stage.world })
+    pub fn new(stage: Stage, party: Party<'_>) -> anyhow::Result<Bench> {
+        Ok(Bench { node: Node::of(&stage, party)?, world: stage.world })
     }
 
     /// Runs a query on both. What it writes is put back.
-    pub fn compare(&mut self, query: &Json) -> anyhow::Result<Compared> {
+    pub fn compare(&mut self, query: &Query) -> anyhow::Result<Compared> {
         let verdict = match verdict::verdict(query, &self.world) {
             Ok(verdict) => verdict,
             Err(why) => return Ok(Compared::Open(why)),
         };
+        if !self.node.knows_outside() && verdict::names_outside(&query.term) {
+            return Ok(Compared::Open("another world outside".to_owned()));
+        }
         let (answer, message) = match self.node.run(query) {
             Ok(answered) => answered,
             Err(error) => {
@@ -205,7 +222,7 @@ impl Bench {
             return Ok(None);
         }
         let ordered = json!([41, [[15, [stage::WRITTEN]]], {"index": "id"}]);
-        let (rows, _) = self.node.run(&ordered)?;
+        let (rows, _) = self.node.run(&ordered.into())?;
         let expected = after.rows.values().map(|row| crate::value::Val::Object(row.clone())).collect();
         let expected = Answer::Stream(expected);
         let difference = (!verdict::same(&expected, &rows, false)).then(|| {
@@ -215,9 +232,9 @@ impl Bench {
                 verdict::text(&rows)
             )
         });
-        self.node.run(&term(54, [term(15, [json!(stage::WRITTEN)])]))?;
+        self.node.run(&term(54, [term(15, [json!(stage::WRITTEN)])]).into())?;
         if let Some(refill) = stage::fill(stage::WRITTEN, before) {
-            self.node.run(&refill)?;
+            self.node.run(&refill.into())?;
         }
         Ok(difference)
     }

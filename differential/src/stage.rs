@@ -49,7 +49,7 @@ impl Stage {
         let mut world = World::default();
         let mut setup = Vec::new();
         for (name, rows, shards) in
-            [("t", 16, 3), ("u", 5, 1), ("empty", 0, 1), (WRITTEN, 10, 2), (SHAPES, 9, 2)]
+            [("t", 16, 3), ("u", 5, 1), ("empty", 0, 1), (WRITTEN, 10, 2), (SHAPES, 11, 2)]
         {
             let table = match name {
                 SHAPES => shapes(&mut maker.chance, rows),
@@ -92,7 +92,7 @@ fn table(maker: &mut Generator, rows: usize, indexes: BTreeMap<String, Index>) -
     table
 }
 
-/// Rows with places and areas that are not near to each other's edges.
+/// Rows with places, areas and lines; not many touch.
 fn shapes(chance: &mut Chance, rows: usize) -> Table {
     let mut shape_index = index("p", of_row(field("p")), false);
     shape_index.1.geo = true;
@@ -102,6 +102,11 @@ fn shapes(chance: &mut Chance, rows: usize) -> Table {
         let odd = |chance: &mut Chance| (2 * chance.below(5) + 1) as f64;
         let at = |x: f64, y: f64| Val::Array(vec![Val::Number(x), Val::Number(y)]);
         let shape = match n % 3 {
+            _ if n > 8 => {
+                let (x, y) = (odd(chance), odd(chance));
+                let places = vec![at(x, y), at(x + 2.25, y - 1.5), at(x - 1.0, y + 3.5)];
+                Val::Shape("LineString".to_owned(), Box::new(Val::Array(places)))
+            }
             0 | 1 => Val::Shape("Point".to_owned(), Box::new(at(odd(chance), odd(chance)))),
             _ => {
                 let (x, y) = (odd(chance) - 1.0, odd(chance) - 1.0);

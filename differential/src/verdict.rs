@@ -2,8 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::args;
 use crate::fault::{Class, Fault, Out};
-use crate::machine::{Machine, Scope, into_datum};
+use crate::generate::Query;
+use crate::machine::{ARRAY_LIMIT_DEFAULT, Machine, Scope, into_datum};
 use crate::terms;
 use crate::thing::{Seq, Thing};
 use crate::value::{MORE, Val};
@@ -40,22 +42,31 @@ pub struct Verdict {
 
 /// The verdict on `query`, or why there is none: every order of what has no order must lead to the
 /// same answer.
-pub fn verdict(query: &Json, world: &World) -> Result<Verdict, String> {
+pub fn verdict(query: &Query, world: &World) -> Result<Verdict, String> {
     verdict_of(query, world, ORDERS)
 }
 
 /// The verdict after as many orders as that.
-pub fn verdict_of(query: &Json, world: &World, orders: u64) -> Result<Verdict, String> {
-    let (mut first, by_chance) = (None::<Verdict>, names_chance(query));
+pub fn verdict_of(query: &Query, world: &World, orders: u64) -> Result<Verdict, String> {
+    let array_limit = match array_limit(query.array_limit.as_ref()) {
+        Ok(limit) => limit,
+        Err(Fault { class, .. }) => {
+            let (answer, world) = (Answer::Fault(class), world.clone());
+            return Ok(Verdict { answer, any_order: false, kind_only: false, world });
+        }
+    };
+    let (mut first, by_chance) = (None::<Verdict>, names_chance(&query.term));
     for order in 0..orders {
-        let machine = Machine::new(world.clone(), order);
-        let answer =
-            match machine.eval(query, &Scope::default(), false).and_then(|thing| shown(&machine, thing)) {
-                Ok(answer) => answer,
-                Err(Fault { class: Class::Unsaid, why }) => return Err(why),
-                Err(Fault { class: Class::Empty, .. }) => Answer::Fault(Class::Logic),
-                Err(fault) => Answer::Fault(fault.class),
-            };
+        let machine = Machine::new(world.clone(), order, array_limit);
+        let answer = match machine
+            .eval(&query.term, &Scope::default(), false)
+            .and_then(|thing| shown(&machine, thing))
+        {
+            Ok(answer) => answer,
+            Err(Fault { class: Class::Unsaid, why }) => return Err(why),
+            Err(Fault { class: Class::Empty, .. }) => Answer::Fault(Class::Logic),
+            Err(fault) => Answer::Fault(fault.class),
+        };
         let asked = machine.depends_on_order();
         let world = machine.world.into_inner();
         let Some(known) = &mut first else {
@@ -82,6 +93,13 @@ pub fn verdict_of(query: &Json, world: &World, orders: u64) -> Result<Verdict, S
     first.ok_or_else(|| "no order".to_owned())
 }
 
+/// The most items an array may have: a whole number, at least one.
+fn array_limit(asked: Option<&Json>) -> Out<usize> {
+    let Some(asked) = asked else { return Ok(ARRAY_LIMIT_DEFAULT) };
+    let limit = args::whole(args::number(&Val::of_json(asked))?)?;
+    usize::try_from(limit).ok().filter(|limit| *limit > 0).ok_or_else(|| Fault::logic("an illegal limit"))
+}
+
 /// The answer is what the verdict says.
 #[must_use]
 pub fn agrees(verdict: &Verdict, answer: &Answer) -> bool {
@@ -93,12 +111,22 @@ pub fn agrees(verdict: &Verdict, answer: &Answer) -> bool {
 
 /// Whether `now`, `random`, `uuid` or `sample` is anywhere in a query.
 fn names_chance(query: &Json) -> bool {
+    names(query, &[81, 103, 151, 169])
+}
+
+/// Whether `http` or `js` is anywhere in a query.
+#[must_use]
+pub fn names_outside(query: &Json) -> bool {
+    names(query, &[11, 153])
+}
+
+fn names(query: &Json, terms: &[u64]) -> bool {
     match query {
         Json::Array(parts) => {
             let id = parts.first().and_then(Json::as_u64);
-            matches!(id, Some(81 | 103 | 151 | 169)) || parts.iter().any(names_chance)
+            id.is_some_and(|id| terms.contains(&id)) || parts.iter().any(|part| names(part, terms))
         }
-        Json::Object(members) => members.values().any(names_chance),
+        Json::Object(members) => members.values().any(|member| names(member, terms)),
         _ => false,
     }
 }
@@ -120,7 +148,8 @@ fn shown(machine: &Machine, thing: Thing) -> Out<Answer> {
             if eager { Answer::Atom(Val::Array(items)) } else { Answer::Stream(items) }
         }
         Thing::Groups(groups) => {
-            let pairs = terms::ready(groups)?.into_iter().map(|(key, value)| Val::Array(vec![key, value]));
+            let pairs =
+                terms::ready(machine, groups)?.into_iter().map(|(key, value)| Val::Array(vec![key, value]));
             Answer::Atom(grouped(pairs.collect()))
         }
         Thing::Func(_) | Thing::Db => Answer::Fault(Class::Logic),

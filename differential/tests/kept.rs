@@ -1,6 +1,6 @@
 //! Queries that once differed still have the same answer on both sides.
 
-use rekindle_differential::{Bench, Compared, Stage};
+use rekindle_differential::{Bench, Compared, Party, Stage};
 
 #[test]
 fn what_once_differed_is_the_same() -> anyhow::Result<()> {
@@ -9,8 +9,8 @@ fn what_once_differed_is_the_same() -> anyhow::Result<()> {
     let mut wrong = Vec::new();
     for case in cases {
         let (seed, query) = case.split_once(' ').unwrap_or(("1", case));
-        let mut bench = Bench::new(Stage::of(seed.parse()?), false)?;
-        match bench.compare(&serde_json::from_str(query)?)? {
+        let mut bench = Bench::new(Stage::of(seed.parse()?), Party::Near)?;
+        match bench.compare(&query.parse()?)? {
             Compared::Same(_) | Compared::Open(_) => {}
             Compared::Refused(why) | Compared::Different(why) => wrong.push(format!("{query}\n{why}")),
         }

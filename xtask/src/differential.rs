@@ -1,9 +1,16 @@
-//! `differential`: builds the differential test and hands its arguments on.
+//! `differential`: builds the differential test and hands its arguments on; with `--program` it starts the
+//! program, to be asked instead of a node in the test's own process.
 
 use std::process::ExitCode;
 
+use anyhow::{Context, Result};
+
+use crate::node::{Node, default_program};
+
 /// How many queries are compared when nobody says.
 const QUERIES: [&str; 2] = ["--queries", "20000"];
+/// Asks the program that lies beside this one, on an empty folder of its own.
+const PROGRAM: &str = "--program";
 
 /// Runs it.
 pub(crate) fn run(arguments: &[String]) -> ExitCode {
@@ -12,5 +19,30 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
     if !arguments.iter().any(|argument| bounded.contains(&argument.as_str())) {
         arguments.extend(QUERIES.map(str::to_owned));
     }
-    crate::built::run("rekindle-differential", &[], &arguments)
+    let Some(at) = arguments.iter().position(|argument| argument == PROGRAM) else {
+        return compare(&arguments);
+    };
+    arguments.remove(at);
+    match compare_program(&mut arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("differential: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn compare_program(arguments: &mut Vec<String>) -> Result<ExitCode> {
+    let folder = tempfile::tempdir().context("a folder for the node's data")?;
+    let mut node = Node::start(&default_program(), folder.path(), &["--no-http-admin"])?;
+    let ports = node.wait_until_ready()?;
+    println!("differential: the program, process {}, on port {}", node.pid(), ports.driver);
+    arguments.extend(["--server".to_owned(), format!("127.0.0.1:{}", ports.driver)]);
+    let code = compare(arguments);
+    node.kill()?;
+    Ok(code)
+}
+
+fn compare(arguments: &[String]) -> ExitCode {
+    crate::built::run("rekindle-differential", &[], arguments)
 }

@@ -1,14 +1,17 @@
 //! Random queries, as they are on the wire. Mostly of matching types, now and then not.
 
+mod query;
 mod rare;
 mod scalar;
 mod sequence;
+mod shapes;
 mod write;
 
 use io::sim::Chance;
 use serde_json::{Value as Json, json};
 
-pub use rare::SHAPES;
+pub use query::Query;
+pub use shapes::SHAPES;
 
 /// What kind of value is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +86,17 @@ impl Generator {
         Generator { chance: Chance::new(seed), vars: Vec::new(), next_var: 1 }
     }
 
-    /// A query.
-    pub fn query(&mut self) -> Json {
+    /// A query; of some, what is asked of arrays is less than usual.
+    pub fn query(&mut self) -> Query {
+        let array_limit = self.chance.once_in(8).then(|| match self.chance.below(24) {
+            0 => self.chance.pick(&[json!(0), json!(-1), json!(2.5), json!(null), json!("2")]).clone(),
+            1 => json!(100_001),
+            _ => json!(2 + self.chance.below(9)),
+        });
+        Query { term: self.term(), array_limit }
+    }
+
+    fn term(&mut self) -> Json {
         self.next_var = 1;
         self.vars.clear();
         let depth = 1 + self.chance.below(5);

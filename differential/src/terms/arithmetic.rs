@@ -3,6 +3,7 @@
 use super::{datum, number};
 use crate::args::{self, Args};
 use crate::fault::{Fault, Out};
+use crate::machine::Machine;
 use crate::thing::Thing;
 use crate::value::Val;
 
@@ -51,9 +52,9 @@ fn arithmetic(args: &Args<'_>) -> Out<Thing> {
     for i in 1..args.len() {
         let next = args.datum(i)?;
         all = match args.id {
-            24 => add(all, next)?,
+            24 => add(args.machine, all, next)?,
             25 => subtract(all, next)?,
-            26 => multiply(all, next)?,
+            26 => multiply(args.machine, all, next)?,
             _ => {
                 let (a, b) = (args::number(&all)?, args::number(&next)?);
                 if b == 0.0 {
@@ -71,7 +72,7 @@ fn finite(n: f64) -> Out<Val> {
 }
 
 /// The first argument decides what is added; a time may be either of them.
-pub(super) fn add(a: Val, b: Val) -> Out<Val> {
+pub(super) fn add(machine: &Machine, a: Val, b: Val) -> Out<Val> {
     match (a, b) {
         (Val::Time(seconds, zone), other) | (other, Val::Time(seconds, zone)) => {
             super::times::moved(seconds, zone, args::number(&other)?)
@@ -80,7 +81,7 @@ pub(super) fn add(a: Val, b: Val) -> Out<Val> {
         (Val::Text(a), b) => Ok(Val::Text(a + &args::text(b)?)),
         (Val::Array(mut a), Val::Array(b)) => {
             a.extend(b);
-            Ok(Val::Array(a))
+            machine.array(a)
         }
         (Val::Array(_), other) => Err(Fault::expected("ARRAY", &other)),
         (other, _) => Err(Fault::expected("NUMBER", &other)),
@@ -95,13 +96,14 @@ fn subtract(a: Val, b: Val) -> Out<Val> {
     }
 }
 
-fn multiply(a: Val, b: Val) -> Out<Val> {
+fn multiply(machine: &Machine, a: Val, b: Val) -> Out<Val> {
     match (a, b) {
         (Val::Array(items), times) | (times, Val::Array(items)) => {
             let times = args::whole(args::number(&times)?)?;
             if times < 0 {
                 return Err(Fault::logic("an array times a negative number"));
             }
+            machine.fits((times as usize).saturating_mul(items.len()))?;
             if times as usize * items.len() > 20_000 {
                 return Err(Fault::unsaid("a large array"));
             }

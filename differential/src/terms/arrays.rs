@@ -35,7 +35,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             items.retain(|item| !other.contains(item));
         }
     }
-    datum(Val::Array(items))
+    args.machine.array(items).and_then(datum)
 }
 
 fn different(items: Vec<Val>) -> Vec<Val> {
@@ -50,6 +50,8 @@ fn different(items: Vec<Val>) -> Vec<Val> {
 
 /// `insert_at`, `delete_at`, `change_at`, `splice_at`.
 fn at(args: &Args<'_>, items: &mut Vec<Val>) -> Out<()> {
+    // Before anything is put in or taken out, too. Source: terms/arr.cc.
+    args.machine.fits(items.len())?;
     // A place may be behind the last item only where something is put between items.
     let places = if matches!(args.id, 82 | 85) { items.len() + 1 } else { items.len() };
     let start = place(args.whole(1)?, places)?;

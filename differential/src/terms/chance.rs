@@ -12,17 +12,19 @@ use crate::value::{MORE, Val};
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     match args.id {
         11 => script(&args.text(0)?),
-        59 => names(["rethinkdb", "test"]),
+        59 => names(args, ["rethinkdb", "test"]),
         62 => {
             if !args.is_empty() && !matches!(args.thing(0)?, Thing::Db) {
                 return Err(Fault::logic("no database"));
             }
-            names(args.machine.world.borrow().tables.keys().map(String::as_str))
+            names(args, args.machine.world.borrow().tables.keys().map(String::as_str))
         }
         77 => {
             let table = tables::whole(args, 0)?;
             let world = args.machine.world.borrow();
-            names(world.tables[&table].indexes.keys().map(String::as_str))
+            // The only list of names that has no limit. Source: terms/sindex.cc.
+            let names = world.tables[&table].indexes.keys().map(|name| Val::Text(name.clone()));
+            datum(Val::Array(names.collect()))
         }
         79 => info(args.thing(0)?),
         103 => datum(Val::Time(args.machine.now(), 0)),
@@ -31,7 +33,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             one("synced")
         }
         151 => random(args),
-        153 => page(&args.text(0)?),
+        153 => page(args, &args.text(0)?),
         _ => {
             tables::whole(args, 0)?;
             one("ready")
@@ -39,8 +41,9 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     }
 }
 
-fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> Out<Thing> {
-    datum(Val::Array(names.into_iter().map(|name| Val::Text(name.to_owned())).collect()))
+fn names<'a>(args: &Args<'_>, names: impl IntoIterator<Item = &'a str>) -> Out<Thing> {
+    let names = names.into_iter().map(|name| Val::Text(name.to_owned()));
+    args.machine.array(names.collect()).and_then(datum)
 }
 
 fn one(what: &str) -> Out<Thing> {
@@ -96,8 +99,10 @@ fn into_bool(value: Val) -> Out<bool> {
 }
 
 /// The pages that the node in memory finds.
-fn page(url: &str) -> Out<Thing> {
+fn page(args: &Args<'_>, url: &str) -> Out<Thing> {
     match url {
+        // The page is an array already; what reads a page of text has the limit.
+        "a/array" if args.machine.exceeds(3) => Err(Fault::unsaid("a page over the limit")),
         "a/array" => datum(Val::Array([1.0, 2.0, 3.0].map(Val::Number).to_vec())),
         "a/missing" | "a/dead" => Err(Fault::missing("no page")),
         "page" => into_datum(Thing::Datum(Val::Text(url.to_owned()))).and_then(datum),

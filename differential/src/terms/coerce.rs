@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{datum, sequence};
 use crate::args::Args;
 use crate::fault::{Fault, Out};
-use crate::machine::into_datum;
+use crate::machine::{Machine, into_datum};
 use crate::thing::{Seq, Thing};
 use crate::value::Val;
 
@@ -46,21 +46,23 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     if !matches!(wanted.as_str(), "NULL" | "BINARY" | "BOOL" | "NUMBER" | "STRING" | "ARRAY" | "OBJECT") {
         return Err(Fault::unsaid("a target that is rare"));
     }
-    of_datum(source, &wanted).and_then(datum)
+    of_datum(args.machine, source, &wanted).and_then(datum)
 }
 
 fn of_sequence(args: &Args<'_>, first: Thing, wanted: &str) -> Out<Thing> {
     match wanted {
         "ARRAY" | "OBJECT" => {
             let seq: Seq = sequence::of_thing(args.machine, first)?;
-            let items = sequence::all(seq)?;
-            if wanted == "ARRAY" { datum(Val::Array(items)) } else { pairs(items).and_then(datum) }
+            match wanted {
+                "ARRAY" => datum(Val::Array(sequence::array(args.machine, seq)?)),
+                _ => pairs(sequence::all(seq)?).and_then(datum),
+            }
         }
         _ => Err(Fault::unsaid("coercion of a sequence")),
     }
 }
 
-fn of_datum(source: Val, wanted: &str) -> Out<Val> {
+fn of_datum(machine: &Machine, source: Val, wanted: &str) -> Out<Val> {
     match (source, wanted) {
         (source, "BOOL") => Ok(Val::Bool(source.truth())),
         (Val::Null, "NULL") => Ok(Val::Null),
@@ -78,11 +80,11 @@ fn of_datum(source: Val, wanted: &str) -> Out<Val> {
         (source @ (Val::Time(..) | Val::Shape(..)), "ARRAY") => {
             let members = source.to_json().as_object().cloned().unwrap_or_default();
             let pair = |(key, value)| Val::Array(vec![Val::Text(key), Val::of_json(&value)]);
-            Ok(Val::Array(members.into_iter().map(pair).collect()))
+            machine.array(members.into_iter().map(pair).collect())
         }
         (Val::Object(members), "ARRAY") => {
             let pair = |(key, value)| Val::Array(vec![Val::Text(key), value]);
-            Ok(Val::Array(members.into_iter().map(pair).collect()))
+            machine.array(members.into_iter().map(pair).collect())
         }
         (Val::Array(items), "OBJECT") => pairs(items),
         (source, _) => Err(Fault::expected("something else", &source)),

@@ -15,9 +15,13 @@ const NAMESPACE: uuid::Uuid = uuid::uuid!("91461c99-f89d-49d2-af96-d8e2e14e9b58"
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     match args.id {
         2 => {
-            let items: Out<Vec<Val>> =
-                (0..args.len()).map(|i| into_datum(args.thing_with(i, args.literals)?)).collect();
-            datum(Val::Array(items?))
+            // Item by item: what is wrong in one is told unless there were too many before it.
+            let mut items = Vec::new();
+            for i in 0..args.len() {
+                items.push(into_datum(args.thing_with(i, args.literals)?)?);
+                args.machine.fits(items.len())?;
+            }
+            datum(Val::Array(items))
         }
         1 => datum(args.datum(0)?),
         3 => Err(Fault::unsaid("an object with arguments")),
@@ -65,9 +69,10 @@ fn funcall(args: &Args<'_>) -> Out<Thing> {
             let rest = rest?;
             let call = |value: Val| {
                 let values: Vec<Val> = std::iter::once(value).chain(rest.iter().cloned()).collect();
-                group::settled(args.machine.call_func(&func, &values, false)?)
+                group::settled(args.machine, args.machine.call_func(&func, &values, false)?)
             };
-            let each = group::ready(groups)?.into_iter().map(|(key, value)| Ok((key, call(value)?)));
+            let each =
+                group::ready(args.machine, groups)?.into_iter().map(|(key, value)| Ok((key, call(value)?)));
             each.collect::<Out<Vec<_>>>().map(|groups| Thing::Groups(Groups::Ready(groups)))
         }
         first => {
@@ -127,8 +132,20 @@ fn default(args: &Args<'_>) -> Out<Thing> {
 fn json(args: &Args<'_>) -> Out<Thing> {
     let text = args.text(0)?;
     match serde_json::from_str::<Json>(&text) {
-        Ok(value) => datum(Val::of_json(&value)),
+        Ok(value) => {
+            args.machine.fits(longest(&value))?;
+            datum(Val::of_json(&value))
+        }
         Err(_) => Err(Fault::logic("not JSON")),
+    }
+}
+
+/// The number of items of the longest array in it.
+fn longest(json: &Json) -> usize {
+    match json {
+        Json::Array(items) => items.iter().map(longest).fold(items.len(), usize::max),
+        Json::Object(members) => members.values().map(longest).max().unwrap_or(0),
+        _ => 0,
     }
 }
 

@@ -1,17 +1,15 @@
-//! Shapes on the earth. Relations are those of flat shapes in degrees, so there is an opinion only
-//! where nothing is near an edge; lengths are Vincenty's, who knew nothing of the method of the node.
+//! Shapes on the earth. Relations are those of arcs on a sphere, and there is an opinion only where no corner
+//! is on an edge; lengths are Vincenty's, who knew nothing of the method of the node.
 
 use std::collections::BTreeMap;
 
-use super::vincenty::{Place, away, between};
+use super::outline::{check_ring, contains, far, meet, place, places, shape};
+use super::vincenty::{Place, away};
 use super::{datum, number, sequence, tables};
 use crate::args::{self, Args};
 use crate::fault::{Fault, Out};
 use crate::thing::{Seq, Thing};
 use crate::value::Val;
-
-/// How near to an edge, in degrees, an edge on the earth may be on the other side than on a flat map.
-const NEAR: f64 = 0.3;
 
 /// The larger half axis of the earth in metres, and its flattening (WGS84).
 const EARTH: (f64, f64) = (6_378_137.0, 1.0 / 298.257_223_563);
@@ -34,14 +32,14 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         }
         160 | 161 => {
             let places: Out<Vec<Place>> = (0..args.len()).map(|i| place_of(&args.datum(i)?)).collect();
-            if args.id == 160 { line(places?) } else { polygon(places?) }
+            if args.id == 160 { line(args, places?) } else { polygon(args, places?) }
         }
         162 => distance(args),
         163 | 164 => relation(args),
         165 => circle(args),
         166 => intersecting(args),
         167 => match shape(&args.datum(0)?)? {
-            (kind, coordinates) if kind == "LineString" => polygon(places(&coordinates)?),
+            (kind, coordinates) if kind == "LineString" => polygon(args, places(&coordinates)?),
             _ => Err(Fault::logic("no line")),
         },
         168 => nearest(args),
@@ -55,17 +53,6 @@ fn made(kind: &str, coordinates: Val) -> Val {
 
 fn pair((longitude, latitude): Place) -> Val {
     Val::Array(vec![Val::Number(longitude), Val::Number(latitude)])
-}
-
-/// The type and the coordinates of a shape.
-fn shape(value: &Val) -> Out<(String, Val)> {
-    match value {
-        Val::Shape(kind, coordinates) => Ok((kind.clone(), coordinates.as_ref().clone())),
-        // Any pseudotype passes at first, and then has no field `type`. Source: datum.cc.
-        Val::Time(..) => Err(Fault::missing("no such field")),
-        Val::Binary(_) => Err(Fault::unsaid("bytes for a shape")),
-        _ => Err(Fault::logic("not a GEOMETRY pseudotype")),
-    }
 }
 
 fn checked_place((longitude, latitude): Place) -> Out<()> {
@@ -84,22 +71,14 @@ fn place_of(value: &Val) -> Out<Place> {
     }
 }
 
-fn place(coordinates: &Val) -> Out<Place> {
-    match coordinates {
-        Val::Array(items) if items.len() == 2 => Ok((args::number(&items[0])?, args::number(&items[1])?)),
-        _ => Err(Fault::unsaid("strange coordinates")),
-    }
+/// Fails for too many places, before it is asked how they lie, and for places that there are not.
+fn check_places(args: &Args<'_>, places: &[Place]) -> Out<()> {
+    let known = places.iter().try_for_each(|place| checked_place(*place));
+    Fault::both(known, args.machine.fits(places.len())).map(|_| ())
 }
 
-fn places(coordinates: &Val) -> Out<Vec<Place>> {
-    match coordinates {
-        Val::Array(items) => items.iter().map(place).collect(),
-        _ => Err(Fault::unsaid("strange coordinates")),
-    }
-}
-
-fn line(places: Vec<Place>) -> Out<Thing> {
-    places.iter().try_for_each(|place| checked_place(*place))?;
+fn line(args: &Args<'_>, places: Vec<Place>) -> Out<Thing> {
+    check_places(args, &places)?;
     if places.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Fault::logic("equal neighbours"));
     }
@@ -107,129 +86,14 @@ fn line(places: Vec<Place>) -> Out<Thing> {
 }
 
 /// The polygon around these places; the last one is put where the first is.
-fn polygon(mut places: Vec<Place>) -> Out<Thing> {
-    places.iter().try_for_each(|place| checked_place(*place))?;
+fn polygon(args: &Args<'_>, mut places: Vec<Place>) -> Out<Thing> {
     if places.first() != places.last() {
         places.extend(places.first().copied());
     }
+    check_places(args, &places)?;
     check_ring(&places)?;
     let ring = Val::Array(places.into_iter().map(pair).collect());
     datum(made("Polygon", Val::Array(vec![ring])))
-}
-
-/// Fails for a ring that meets itself; no opinion where it comes near to that.
-fn check_ring(ring: &[Place]) -> Out<()> {
-    let corners = &ring[..ring.len().saturating_sub(1)];
-    if corners.len() < 3 {
-        return Err(Fault::unsaid("a ring of two places"));
-    }
-    let mut seen: Vec<Place> = Vec::new();
-    for corner in corners {
-        if seen.contains(corner) {
-            return Err(Fault::logic("a place twice"));
-        }
-        seen.push(*corner);
-    }
-    let edges: Vec<(Place, Place)> = ring.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    for (i, edge) in edges.iter().enumerate() {
-        for corner in corners.iter().filter(|corner| **corner != edge.0 && **corner != edge.1) {
-            if gap(*corner, *edge) < NEAR {
-                return Err(Fault::unsaid("a flat corner"));
-            }
-        }
-        if edges[..i].iter().any(|other| cross(*edge, *other)) {
-            return Err(Fault::logic("a ring that crosses itself"));
-        }
-    }
-    Ok(())
-}
-
-/// On which side of a line a place is.
-fn side((a, b): (Place, Place), p: Place) -> f64 {
-    (b.0 - a.0) * (p.1 - a.1) - (b.1 - a.1) * (p.0 - a.0)
-}
-
-fn cross(a: (Place, Place), b: (Place, Place)) -> bool {
-    side(a, b.0) * side(a, b.1) < 0.0 && side(b, a.0) * side(b, a.1) < 0.0
-}
-
-/// Degrees from a place to an edge.
-fn gap(p: Place, (a, b): (Place, Place)) -> f64 {
-    let (dx, dy) = (b.0 - a.0, b.1 - a.1);
-    let along = ((p.0 - a.0) * dx + (p.1 - a.1) * dy) / (dx * dx + dy * dy).max(1e-30);
-    let along = along.clamp(0.0, 1.0);
-    (p.0 - a.0 - along * dx).hypot(p.1 - a.1 - along * dy)
-}
-
-/// A shape as places, lines between them, and what it is filled by.
-struct Outline {
-    places: Vec<Place>,
-    edges: Vec<(Place, Place)>,
-    rings: Vec<Vec<Place>>,
-}
-
-impl Outline {
-    fn of(value: &Val) -> Out<Outline> {
-        let (kind, coordinates) = shape(value)?;
-        let edges = |places: &[Place]| places.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>();
-        Ok(match kind.as_str() {
-            "Point" => Outline { places: vec![place(&coordinates)?], edges: Vec::new(), rings: Vec::new() },
-            "LineString" => {
-                let places = places(&coordinates)?;
-                Outline { edges: edges(&places), places, rings: Vec::new() }
-            }
-            _ => {
-                let Val::Array(rings) = &coordinates else { return Err(Fault::unsaid("strange rings")) };
-                let rings: Vec<Vec<Place>> = rings.iter().map(places).collect::<Out<_>>()?;
-                Outline {
-                    places: rings.concat(),
-                    edges: rings.iter().flat_map(|ring| edges(ring)).collect(),
-                    rings,
-                }
-            }
-        })
-    }
-
-    /// Whether a place is within: the rings around it are odd in number.
-    fn holds(&self, p: Place) -> bool {
-        let around = |ring: &&Vec<Place>| {
-            let passes = |pair: &&[Place]| {
-                let (a, b) = (pair[0], pair[1]);
-                (a.1 > p.1) != (b.1 > p.1) && p.0 < (b.0 - a.0) * (p.1 - a.1) / (b.1 - a.1) + a.0
-            };
-            ring.windows(2).filter(passes).count() % 2 == 1
-        };
-        self.rings.iter().filter(around).count() % 2 == 1
-    }
-
-    /// Fails where something is so near to an edge that a flat map does not tell.
-    fn check_clear(&self, other: &Outline) -> Out<()> {
-        let near = |a: &Outline, b: &Outline| {
-            a.places.iter().any(|place| b.edges.iter().any(|edge| gap(*place, *edge) < NEAR))
-        };
-        if near(self, other) || near(other, self) { Err(Fault::unsaid("near an edge")) } else { Ok(()) }
-    }
-}
-
-fn meet(a: &Val, b: &Val) -> Out<bool> {
-    let (a, b) = (Outline::of(a)?, Outline::of(b)?);
-    if a.edges.is_empty() && b.edges.is_empty() {
-        return Ok(a.places == b.places);
-    }
-    a.check_clear(&b)?;
-    let crossed = a.edges.iter().any(|edge| b.edges.iter().any(|other| cross(*edge, *other)));
-    let within = |a: &Outline, b: &Outline| a.places.first().is_some_and(|place| b.holds(*place));
-    Ok(crossed || within(&a, &b) || within(&b, &a))
-}
-
-fn contains(outer: &Val, inner: &Val) -> Out<bool> {
-    let (outer, inner) = (Outline::of(outer)?, Outline::of(inner)?);
-    outer.check_clear(&inner)?;
-    if outer.rings.len() > 1 && !inner.rings.is_empty() {
-        return Err(Fault::unsaid("a hole inside of a shape"));
-    }
-    let crossed = outer.edges.iter().any(|edge| inner.edges.iter().any(|other| cross(*edge, *other)));
-    Ok(!crossed && inner.places.iter().all(|place| outer.holds(*place)))
 }
 
 /// `intersects` and `includes`: of a shape, or the items of a sequence that do.
@@ -268,7 +132,7 @@ fn relation(args: &Args<'_>) -> Out<Thing> {
                 })
             });
             let eager = seq.eager;
-            sequence::settled(Seq { items, ..seq }, eager)
+            sequence::settled(args.machine, Seq { items, ..seq }, eager)
         }
         first => datum(Val::Bool(holds(&crate::machine::into_datum(first)?)?)),
     }
@@ -296,7 +160,17 @@ fn ellipsoid(args: &Args<'_>) -> Out<(f64, f64)> {
         Some(Val::Text(name)) if name == "WGS84" => Ok(EARTH),
         Some(Val::Text(name)) if name == "unit_sphere" => Ok((1.0, 0.0)),
         Some(Val::Text(_)) => Err(Fault::logic("no such system")),
-        Some(_) => Err(Fault::unsaid("an ellipsoid of one's own")),
+        Some(Val::Object(axes)) => {
+            let axis =
+                |name: &str| args::number(axes.get(name).ok_or_else(|| Fault::missing("no such field"))?);
+            let (axis, flattening) = Fault::both(axis("a"), axis("f"))?;
+            if axis <= 0.0 || !(0.0..1.0).contains(&flattening) {
+                return Err(Fault::logic("an impossible ellipsoid"));
+            }
+            // The series are good for ellipsoids like the earth.
+            if flattening > 0.01 { Err(Fault::unsaid("a flat ellipsoid")) } else { Ok((axis, flattening)) }
+        }
+        Some(other) => Err(Fault::expected("STRING", &other)),
     }
 }
 
@@ -309,21 +183,6 @@ fn distance(args: &Args<'_>) -> Out<Thing> {
         return Err(Fault::logic("no point"));
     }
     number(far(place(&point)?, &other, earth)? / unit)
-}
-
-/// Metres from a point to a shape.
-fn far(point: Place, other: &Val, earth: (f64, f64)) -> Out<f64> {
-    match shape(other)? {
-        (kind, coordinates) if kind == "Point" => between(point, place(&coordinates)?, earth),
-        _ => {
-            let outline = Outline::of(other)?;
-            let near = outline.edges.iter().any(|edge| gap(point, *edge) < NEAR);
-            match !near && outline.holds(point) {
-                true => Ok(0.0),
-                false => Err(Fault::unsaid("the distance to an edge")),
-            }
-        }
-    }
 }
 
 fn circle(args: &Args<'_>) -> Out<Thing> {
@@ -350,7 +209,7 @@ fn circle(args: &Args<'_>) -> Out<Thing> {
     let mut corners: Vec<Place> =
         (0..count).map(|i| away(center, radius, -180.0 + 360.0 / count as f64 * i as f64, earth)).collect();
     corners.push(corners[0]);
-    let ring = Val::Array(corners.into_iter().map(pair).collect());
+    let ring = args.machine.array(corners.into_iter().map(pair).collect())?;
     datum(if fills { made("Polygon", Val::Array(vec![ring])) } else { made("LineString", ring) })
 }
 
@@ -367,6 +226,7 @@ fn indexed(args: &Args<'_>) -> Out<(String, Vec<(Val, Val)>)> {
 fn intersecting(args: &Args<'_>) -> Out<Thing> {
     let wanted = args.datum(1)?;
     let (_, (table, rows)) = Fault::both(shape(&wanted), indexed(args))?;
+    unsaid_over(args, rows.len())?;
     let mut found = Vec::new();
     for (shape, row) in rows {
         if meet(&wanted, &shape)? {
@@ -391,6 +251,7 @@ fn nearest(args: &Args<'_>) -> Out<Thing> {
     if earth.0 == 1.0 || reach > 1_500_000.0 {
         return Err(Fault::unsaid("a far search"));
     }
+    unsaid_over(args, rows.len())?;
     let mut found: Vec<(f64, Val)> = Vec::new();
     for (shape, row) in rows {
         let metres = far(center, &shape, earth)?;
@@ -410,7 +271,7 @@ fn nearest(args: &Args<'_>) -> Out<Thing> {
         let members = [("dist".to_owned(), Val::Number(metres / unit)), ("doc".to_owned(), row)];
         Val::Object(BTreeMap::from(members))
     };
-    datum(Val::Array(found.into_iter().map(one).collect()))
+    args.machine.array(found.into_iter().map(one).collect()).and_then(datum)
 }
 
 /// `polygon_sub`.
@@ -429,7 +290,7 @@ fn without(args: &Args<'_>) -> Out<Thing> {
     match (shape(&outer)?.1, shape(&hole)?.1) {
         (Val::Array(mut rings), Val::Array(holes)) => {
             rings.extend(holes);
-            datum(made("Polygon", Val::Array(rings)))
+            datum(made("Polygon", args.machine.array(rings)?))
         }
         _ => Err(Fault::unsaid("strange rings")),
     }
@@ -455,7 +316,11 @@ fn geojson(args: &Args<'_>) -> Out<Thing> {
             checked_place(place)?;
             datum(made("Point", pair(place)))
         }
-        "LineString" => line(places(coordinates)?),
+        "LineString" => {
+            let places = places(coordinates)?;
+            unsaid_over(args, places.len())?;
+            line(args, places)
+        }
         "Polygon" => {
             let Val::Array(rings) = coordinates else { return Err(Fault::unsaid("strange rings")) };
             let [ring] = rings.as_slice() else { return Err(Fault::unsaid("rings in rings")) };
@@ -463,8 +328,19 @@ fn geojson(args: &Args<'_>) -> Out<Thing> {
             if places.len() < 4 || places.first() != places.last() {
                 return Err(Fault::logic("an open ring"));
             }
-            polygon(places)
+            unsaid_over(args, places.len())?;
+            polygon(args, places)
         }
         _ => Err(Fault::logic("no such type")),
+    }
+}
+
+/// What `geojson` does with longer arrays than the query may make is not said, nor how many rows an index of
+/// shapes is asked for.
+fn unsaid_over(args: &Args<'_>, count: usize) -> Out<()> {
+    if args.machine.exceeds(count) {
+        Err(Fault::unsaid("more shapes or places than an array may hold"))
+    } else {
+        Ok(())
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use super::{datum, family, sequence, terminal};
 use crate::args::Args;
-use crate::fault::{Fault, Out};
-use crate::machine::into_datum;
+use crate::fault::{Class, Fault, Out};
+use crate::machine::{Machine, into_datum};
 use crate::thing::{Func, Groups, Seq, Thing};
 use crate::value::Val;
 
@@ -18,7 +18,8 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
                     let members = [("group".to_owned(), key), ("reduction".to_owned(), value)];
                     Val::Object(members.into())
                 };
-                datum(Val::Array(ready(groups)?.into_iter().map(pair).collect()))
+                let groups = ready(args.machine, groups)?.into_iter().map(pair).collect();
+                args.machine.array(groups).and_then(datum)
             }
             _ => Err(Fault::logic("not grouped")),
         },
@@ -105,22 +106,39 @@ fn keys(args: &Args<'_>, selectors: &[Func], known: Option<Val>, multi: bool, it
 }
 
 /// Groups whose items are all read.
-pub fn ready(groups: Groups) -> Out<Vec<(Val, Val)>> {
+pub fn ready(machine: &Machine, groups: Groups) -> Out<Vec<(Val, Val)>> {
     match groups {
         Groups::Ready(groups) => Ok(groups),
         Groups::Lazy(groups) => {
+            let groups = groups?;
+            let (before, items) = (groups.len(), groups.iter().map(|(_, items)| items.len()).sum());
             let read =
-                groups?.into_iter().map(|(key, items)| Ok((key, Val::Array(sequence::collected(items)?))));
-            let groups = of_groups(read)?;
-            Ok(groups.into_iter().filter(|(_, value)| *value != Val::Array(Vec::new())).collect())
+                groups.into_iter().map(|(key, items)| Ok((key, Val::Array(sequence::collected(items)?))));
+            let read = of_groups(read).map(|groups| {
+                groups.into_iter().filter(|(_, value)| *value != Val::Array(Vec::new())).collect()
+            });
+            Fault::both(fewer(machine, before, read), machine.fits(items)).map(|(groups, ())| groups)
         }
     }
 }
 
+/// Groups, if there may be as many. Whether those count that have lost their items since, no rule says.
+fn fewer<T>(machine: &Machine, before: usize, groups: Out<Vec<T>>) -> Out<Vec<T>> {
+    let known = groups.as_ref().is_ok_and(|groups| machine.exceeds(groups.len()));
+    let fits = if known { machine.fits(before) } else { Ok(()) };
+    if machine.exceeds(before)
+        && !known
+        && !groups.as_ref().is_err_and(|fault| fault.class == Class::Resource)
+    {
+        return Err(Fault::unsaid("groups that came and went"));
+    }
+    Fault::both(groups, fits).map(|(groups, ())| groups)
+}
+
 /// A value as it is kept for a group.
-pub(super) fn settled(thing: Thing) -> Out<Val> {
+pub(super) fn settled(machine: &Machine, thing: Thing) -> Out<Val> {
     match thing {
-        Thing::Seq(seq) => sequence::all(seq).map(Val::Array),
+        Thing::Seq(seq) => sequence::array(machine, seq).map(Val::Array),
         Thing::Table(_) => Err(Fault::unsaid("a table for each group")),
         other => into_datum(other),
     }
@@ -136,16 +154,20 @@ pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
         (170, Groups::Lazy(groups)) if is_text(1) => step(args, groups),
         (37 | 43 | 145..=148, Groups::Lazy(groups)) => {
             let work = terminal::Work::of(args)?;
-            let ended = groups?.into_iter().map(|(key, items)| {
+            let groups = groups?;
+            let before = groups.len();
+            let ended = groups.into_iter().map(|(key, items)| {
                 let (counted, value) = work.run(args, items, true)?;
                 if counted { value.map(|value| Some((key, value))) } else { Ok(None) }
             });
-            let ended = of_groups(ended)?.into_iter().flatten().collect();
-            Ok(Thing::Groups(Groups::Ready(ended)))
+            let ended = of_groups(ended).map(|ended| ended.into_iter().flatten().collect());
+            Ok(Thing::Groups(Groups::Ready(fewer(args.machine, before, ended)?)))
         }
         (_, groups) => {
-            let one = |value: Val| family(&args.with_first(Thing::Datum(value))).and_then(settled);
-            let groups = ready(groups)?.into_iter().map(|(key, value)| Ok((key, one(value)?)));
+            let one = |value: Val| {
+                family(&args.with_first(Thing::Datum(value))).and_then(|thing| settled(args.machine, thing))
+            };
+            let groups = ready(args.machine, groups)?.into_iter().map(|(key, value)| Ok((key, one(value)?)));
             of_groups(groups).map(|groups| Thing::Groups(Groups::Ready(groups)))
         }
     }
@@ -174,12 +196,15 @@ fn step(args: &Args<'_>, groups: Out<Vec<(Val, Items)>>) -> Out<Thing> {
         Ok(groups) => groups,
         Err(fault) => return Ok(Thing::Groups(Groups::Lazy(Err(fault)))),
     };
-    let mut out = Vec::new();
+    let (before, mut out) = (groups.len(), Vec::new());
     for (key, items) in groups {
         let items = sequence::step_of_groups(args, items)?;
         if !items.is_empty() {
             out.push((key, items));
         }
+    }
+    if args.machine.exceeds(before) && !args.machine.exceeds(out.len()) {
+        return Ok(Thing::Groups(Groups::Lazy(Err(Fault::unsaid("groups that came and went")))));
     }
     Ok(Thing::Groups(Groups::Lazy(Ok(out))))
 }

@@ -27,7 +27,8 @@ fn entries(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(Val, Val, V
     };
     for (key, row) in &table.rows {
         let row = Val::Object(row.clone());
-        let Ok(value) = machine.call_datum(&func, std::slice::from_ref(&row)) else { continue };
+        let value = machine.with_default_limit(|| machine.call_datum(&func, std::slice::from_ref(&row)));
+        let Ok(value) = value else { continue };
         let values = match value {
             Val::Array(items) if index.multi => items,
             other => vec![other],
@@ -120,7 +121,8 @@ pub(super) fn shapes(machine: &Machine, table: &Table, name: &str) -> Out<Vec<(V
     let mut out = Vec::new();
     for row in table.rows.values() {
         let row = Val::Object(row.clone());
-        if let Ok(shape @ Val::Shape(..)) = machine.call_datum(&func, std::slice::from_ref(&row)) {
+        let shape = machine.with_default_limit(|| machine.call_datum(&func, std::slice::from_ref(&row)));
+        if let Ok(shape @ Val::Shape(..)) = shape {
             out.push((shape, row));
         }
     }

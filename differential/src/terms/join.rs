@@ -16,7 +16,11 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         72 => {
             let seq = sequence::of_thing(args.machine, args.thing(0)?)?;
             let items = sequence::spread(seq.items, |item| Ok(vec![zip(&item)?]));
-            sequence::settled(Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
+            sequence::settled(
+                args.machine,
+                Seq { table: None, eager: false, infinite: seq.infinite, items },
+                seq.eager,
+            )
         }
         _ => join(args),
     }
@@ -53,6 +57,10 @@ fn join(args: &Args<'_>) -> Out<Thing> {
             let holds = args.machine.test(&func, &[item.clone(), other.clone()])?;
             Ok(if holds { vec![pair(&item, Some(other))] } else { Vec::new() })
         });
+        // RethinkDB writes a join as other terms, some of which make an array of what one item is joined with.
+        if args.machine.exceeds(found.len()) && !eager {
+            return Err(Fault::unsaid("an item is joined with more than an array may hold"));
+        }
         // What a server has handed on by the time it fails is its own affair.
         if args.id == 48 || found.iter().any(Result::is_err) {
             return Ok(found);
@@ -61,7 +69,7 @@ fn join(args: &Args<'_>) -> Out<Thing> {
         let found = if found.is_empty() { vec![pair(&item, None)] } else { found };
         Ok(found.into_iter().map(Ok).collect())
     });
-    sequence::settled(Seq { table: None, eager: false, infinite: left.infinite, items }, eager)
+    sequence::settled(args.machine, Seq { table: None, eager: false, infinite: left.infinite, items }, eager)
 }
 
 fn eq_join(args: &Args<'_>) -> Out<Thing> {
@@ -93,5 +101,5 @@ fn eq_join(args: &Args<'_>) -> Out<Thing> {
         Ok(rows.into_iter().map(|row| pair(&item, Some(row))).collect())
     });
     let items = if ordered { items } else { args.machine.shuffled(items) };
-    sequence::settled(Seq { infinite: left.infinite, ..Seq::stream(items) }, left.eager)
+    sequence::settled(args.machine, Seq { infinite: left.infinite, ..Seq::stream(items) }, left.eager)
 }

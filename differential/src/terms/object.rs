@@ -15,10 +15,11 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         94 | 186 => {
             let value = args.datum(0)?;
             let Val::Object(members) = value else { return Err(Fault::logic("no object")) };
-            datum(Val::Array(match args.id {
+            let items = match args.id {
                 94 => members.into_keys().map(Val::Text).collect(),
                 _ => members.into_values().collect(),
-            }))
+            };
+            args.machine.array(items).and_then(datum)
         }
         143 => object(args),
         170 => match args.datum(1)? {
@@ -57,7 +58,7 @@ fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
     let single = match first {
         Thing::Datum(Val::Array(items)) => {
             let out: Out<Vec<Vec<Val>>> = items.iter().map(|item| of_item(args, id, item)).collect();
-            return datum(Val::Array(out?.concat()));
+            return args.machine.array(out?.concat()).and_then(datum);
         }
         Thing::Table(_) | Thing::Seq(_) => {
             let seq = sequence::of_thing(args.machine, first)?;
@@ -65,7 +66,11 @@ fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
             // Only what leaves rows as they are keeps them rows of their table.
             let table = seq.table.filter(|_| id == 32);
             let eager = seq.eager && table.is_some();
-            return sequence::settled(Seq { table, items, eager, infinite: seq.infinite }, seq.eager);
+            return sequence::settled(
+                args.machine,
+                Seq { table, items, eager, infinite: seq.infinite },
+                seq.eager,
+            );
         }
         other => into_datum(other)?,
     };
@@ -86,7 +91,7 @@ fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
 
 fn paths(args: &Args<'_>) -> Out<Paths> {
     let specs: Out<Vec<Val>> = (1..args.len()).map(|i| args.datum(i)).collect();
-    Paths::of(&Val::Array(specs?))
+    Paths::of(&args.machine.array(specs?)?)
 }
 
 /// What one item of a sequence becomes.
@@ -116,12 +121,25 @@ fn of_object(args: &Args<'_>, id: u64, object: &Val) -> Out<Val> {
         35 => merge_all(args, object),
         _ => {
             let paths = paths(args)?;
+            if paths.looks_inside() && args.machine.exceeds(longest(object)) {
+                // RethinkDB forgets such an array in silence.
+                return Err(Fault::unsaid("a long array that is looked into"));
+            }
             Ok(match id {
                 32 => Val::Bool(paths.has(object)),
                 33 => paths.pluck(object, false).unwrap_or_else(|| Val::Object(BTreeMap::new())),
                 _ => paths.without(object, false),
             })
         }
+    }
+}
+
+/// The number of items of the longest array in a value.
+fn longest(value: &Val) -> usize {
+    match value {
+        Val::Array(items) => items.iter().map(longest).fold(items.len(), usize::max),
+        Val::Object(members) => members.values().map(longest).max().unwrap_or(0),
+        _ => 0,
     }
 }
 
@@ -198,7 +216,7 @@ pub fn get_field(machine: &Machine, item: &Val, field: &Val) -> Out<Val> {
                     found => Ok(vec![found?]),
                 },
             });
-            found.collect::<Out<Vec<Vec<Val>>>>().map(|found| Val::Array(found.concat()))
+            found.collect::<Out<Vec<Vec<Val>>>>().and_then(|found| machine.array(found.concat()))
         }
         other if other.is_pseudo() => Err(Fault::logic("a pseudotype is no object")),
         other => Err(Fault::expected("OBJECT", other)),

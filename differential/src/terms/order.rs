@@ -6,9 +6,9 @@ use serde_json::Value as Json;
 
 use super::{datum, index, sequence};
 use crate::args::Args;
-use crate::fault::{Fault, Out};
+use crate::fault::{Class, Fault, Out};
 use crate::machine::into_datum;
-use crate::thing::{Func, Seq, Thing};
+use crate::thing::{Func, Seq, Slice, Thing};
 use crate::value::Val;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
@@ -32,7 +32,7 @@ fn order_by(args: &Args<'_>) -> Out<Thing> {
     let nothing = if orders.is_empty() { Err(Fault::logic("ordered by nothing")) } else { Ok(()) };
     let (seq, ()) = Fault::both(sequence::of_thing(args.machine, first), nothing)?;
     let table = seq.table.clone();
-    let items = sorted(args, sequence::all(seq)?, &orders)?;
+    let items = sorted(args, sequence::array(args.machine, seq)?, &orders)?;
     match table {
         None => datum(Val::Array(items)),
         Some(_) => {
@@ -123,6 +123,10 @@ fn by_index(args: &Args<'_>, first: Thing, term: &Json, orders: &[Order]) -> Out
             .map(|(_, row)| row.clone())
             .collect::<Out<_>>()?;
         at += same.len();
+        if args.machine.exceeds(same.len()) {
+            items.push(Err(Fault::resource("too many rows with the same value")));
+            continue;
+        }
         items.extend(sorted(args, same, orders)?.into_iter().map(Ok));
     }
     Ok(Thing::Seq(Seq { table: Some(slice.table), ..Seq::stream(items) }))
@@ -131,20 +135,41 @@ fn by_index(args: &Args<'_>, first: Thing, term: &Json, orders: &[Order]) -> Out
 fn distinct(args: &Args<'_>) -> Out<Thing> {
     let first = args.thing(0)?;
     let index = args.option("index")?;
-    // Source: terms/sort.cc of RethinkDB 2.4: only tables are not read as a whole.
-    let is_table = matches!(first, Thing::Table(_));
+    // Source: terms/sort.cc of RethinkDB 2.4: an index, or the primary key of a table, is read in order, and
+    // anything else as a whole.
+    let key = |table: &str| args.machine.world.borrow().tables.get(table).map(|table| table.key.clone());
+    let first = match first {
+        Thing::Table(slice)
+            if index.is_none() && (slice.index.is_none() || slice.index == key(&slice.table)) =>
+        {
+            let descends = slice.descends.or(Some(false));
+            let seq = sequence::of_thing(args.machine, Thing::Table(Slice { descends, ..slice }))?;
+            return Ok(Thing::Seq(Seq::stream(seq.items)));
+        }
+        other => other,
+    };
+    let is_table = index.is_some();
     let mut items = match (index, first) {
         (Some(name), Thing::Table(slice)) => {
             let entries = index::entries_of(args.machine, &slice, &crate::args::text(name)?)?;
             entries.into_iter().map(|(value, _)| value).collect()
         }
         (Some(_), _) => return Err(Fault::logic("not a table")),
-        (None, first) => sequence::all(sequence::of_thing(args.machine, first)?)?,
+        (None, first) => {
+            let seq = sequence::of_thing(args.machine, first)?;
+            let crowded = !is_table && args.machine.exceeds(seq.items.len());
+            match sequence::all(seq) {
+                Err(fault) if crowded && fault.class != Class::Resource => {
+                    return Err(Fault::unsaid("which of two mistakes is met first"));
+                }
+                items => items?,
+            }
+        }
     };
     items.sort();
     items.dedup();
     if !is_table {
-        return datum(Val::Array(items));
+        return args.machine.array(items).and_then(datum);
     }
     Ok(Thing::Seq(Seq::stream(items.into_iter().map(Ok).collect())))
 }

@@ -33,6 +33,15 @@ impl Paths {
         }
     }
 
+    /// Whether it names fields of fields.
+    pub(super) fn looks_inside(&self) -> bool {
+        match self {
+            Paths::Field(_) => false,
+            Paths::All(paths) => paths.iter().any(Paths::looks_inside),
+            Paths::Inside(paths) => !paths.is_empty(),
+        }
+    }
+
     /// Only what is named; of an array inside an object, of each item. `None` where there is no object.
     pub(super) fn pluck(&self, value: &Val, inside: bool) -> Option<Val> {
         if let (Val::Array(items), true) = (value, inside) {

@@ -24,7 +24,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
                     part => Ok(part.items),
                 }
             });
-            settled(Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
+            settled(args.machine, Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
         }
         44 => union(args),
         86 => {
@@ -63,6 +63,20 @@ pub(super) fn all(seq: Seq) -> Out<Vec<Val>> {
         return Err(Fault::logic("an infinite stream"));
     }
     collected(seq.items)
+}
+
+/// All items of a sequence as an array that may have only so many of them.
+pub(super) fn array(machine: &Machine, seq: Seq) -> Out<Vec<Val>> {
+    if seq.infinite {
+        return Err(Fault::logic("an infinite stream"));
+    }
+    gathered(machine, seq.items)
+}
+
+/// All items as an array. Whether an item that fails is met before there are too many, no rule says.
+pub(super) fn gathered(machine: &Machine, items: Vec<Out<Val>>) -> Out<Vec<Val>> {
+    let fits = machine.fits(items.len());
+    Fault::both(collected(items), fits).map(|(items, ())| items)
 }
 
 /// What each item becomes; errors stay where they are.
@@ -109,7 +123,7 @@ pub(super) fn for_each_item(items: Vec<Out<Val>>, mut each: impl FnMut(Val) -> O
 }
 
 /// A sequence as a value: one of items that were at hand is at hand.
-pub(super) fn settled(seq: Seq, was_eager: bool) -> Out<Thing> {
+pub(super) fn settled(machine: &Machine, seq: Seq, was_eager: bool) -> Out<Thing> {
     if !was_eager {
         return Ok(Thing::Seq(seq));
     }
@@ -117,7 +131,7 @@ pub(super) fn settled(seq: Seq, was_eager: bool) -> Out<Thing> {
         let items = collected(seq.items.clone())?;
         return Ok(Thing::Seq(Seq { items: items.into_iter().map(Ok).collect(), ..seq }));
     }
-    datum(Val::Array(all(seq)?))
+    datum(Val::Array(array(machine, seq)?))
 }
 
 fn map(args: &Args<'_>) -> Out<Thing> {
@@ -132,7 +146,7 @@ fn map(args: &Args<'_>) -> Out<Thing> {
     if last == 1 {
         let items = seqs.remove(0).items;
         let items = spread(items, |item| Ok(vec![args.machine.call_datum(&func, &[item])?]));
-        return settled(Seq { table: None, eager: false, infinite, items }, eager);
+        return settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager);
     }
     let shortest = seqs.iter().map(|seq| seq.items.len()).min().unwrap_or(0);
     if seqs.iter().any(|seq| seq.items.iter().any(Result::is_err)) {
@@ -142,7 +156,7 @@ fn map(args: &Args<'_>) -> Out<Thing> {
         seqs.iter().filter_map(|seq| seq.items.get(at)?.as_ref().ok().cloned()).collect()
     };
     let items = (0..shortest).map(|at| args.machine.call_datum(&func, &row(at))).collect();
-    settled(Seq { table: None, eager: false, infinite, items }, eager)
+    settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager)
 }
 
 fn filter(args: &Args<'_>) -> Out<Thing> {
@@ -162,7 +176,7 @@ fn filter(args: &Args<'_>) -> Out<Thing> {
         Ok(if keeps { vec![item] } else { Vec::new() })
     });
     let eager = seq.eager;
-    settled(Seq { table: seq.table, eager, infinite: seq.infinite, items }, eager)
+    settled(args.machine, Seq { table: seq.table, eager, infinite: seq.infinite, items }, eager)
 }
 
 /// What `filter` asks.
@@ -221,7 +235,7 @@ fn union(args: &Args<'_>) -> Out<Thing> {
     if interleaves && !eager {
         items = args.machine.shuffled(items);
     }
-    settled(Seq { table: None, eager: false, infinite, items }, eager)
+    settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager)
 }
 
 /// `union` of sequences that are sorted already: the least of the first items, again and again.
@@ -255,7 +269,7 @@ fn ordered_union(args: &Args<'_>, seqs: Vec<Seq>) -> Out<Thing> {
         return Err(Fault::unsaid("equal items of several sequences"));
     }
     let items = keyed.into_iter().map(|(.., item)| Ok(item)).collect();
-    settled(Seq::stream(items), eager)
+    settled(args.machine, Seq::stream(items), eager)
 }
 
 fn offsets_of(args: &Args<'_>) -> Out<Thing> {
@@ -273,7 +287,7 @@ fn offsets_of(args: &Args<'_>) -> Out<Thing> {
         };
         Ok(if holds { vec![Val::Number(at)] } else { Vec::new() })
     });
-    settled(Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
+    settled(args.machine, Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
 }
 
 /// Each wanted value and each predicate takes an item of its own.
@@ -362,12 +376,13 @@ fn fold(args: &Args<'_>) -> Out<Thing> {
             Err(fault) => items.push(Err(fault)),
         }
     }
-    settled(Seq { table: None, eager: false, infinite, items }, eager)
+    settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager)
 }
 
 fn sample(args: &Args<'_>) -> Out<Thing> {
     let count = args.whole(1)?;
     let count = usize::try_from(count).map_err(|_| Fault::logic("a negative number of items"))?;
+    args.machine.fits(count)?;
     let first = args.thing(0)?;
     let seq = of_thing(args.machine, first)?;
     let mut items = args.machine.shuffled(all(Seq { items: seq.items, table: None, ..seq })?);

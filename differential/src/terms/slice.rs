@@ -65,7 +65,7 @@ fn part(args: &Args<'_>, first: Thing, part: Part) -> Out<Thing> {
     let seq = match first {
         Thing::Datum(Val::Array(items)) => {
             let (from, to) = part.within(items.len());
-            return datum(Val::Array(items[from..to].to_vec()));
+            return args.machine.array(items[from..to].to_vec()).and_then(datum);
         }
         Thing::Datum(Val::Text(text)) => {
             let (from, to) = part.within(text.chars().count());
@@ -83,7 +83,7 @@ fn part(args: &Args<'_>, first: Thing, part: Part) -> Out<Thing> {
         let items = sequence::collected(seq.items)?;
         let (from, to) = part.within(items.len());
         let items = items[from..to].iter().cloned().map(Ok).collect();
-        return sequence::settled(Seq { items, ..seq }, true);
+        return sequence::settled(args.machine, Seq { items, ..seq }, true);
     }
     if part.left < 0 || part.right < -1 || (part.right == -1 && part.right_open) {
         return Err(Fault::logic("a place that a stream does not have"));
@@ -117,12 +117,12 @@ fn limit(args: &Args<'_>) -> Out<Thing> {
     match first {
         Thing::Datum(Val::Array(mut items)) => {
             items.truncate(count);
-            datum(Val::Array(items))
+            args.machine.array(items).and_then(datum)
         }
         other => {
             let seq = sequence::of_thing(args.machine, other)?;
             let eager = seq.eager;
-            sequence::settled(cut(seq, 0, count), eager)
+            sequence::settled(args.machine, cut(seq, 0, count), eager)
         }
     }
 }

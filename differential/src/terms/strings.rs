@@ -13,7 +13,7 @@ use crate::value::Val;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     match args.id {
-        97 => matched(&args.text(0)?, &args.text(1)?),
+        97 => matched(args, &args.text(0)?, &args.text(1)?),
         149 => split(args),
         141 => datum(Val::Text(args.text(0)?.to_ascii_uppercase())),
         142 => datum(Val::Text(args.text(0)?.to_ascii_lowercase())),
@@ -37,12 +37,13 @@ pub(super) fn regex_of(pattern: &str) -> Out<regex::Regex> {
     })
 }
 
-fn matched(text: &str, pattern: &str) -> Out<Thing> {
+fn matched(args: &Args<'_>, text: &str, pattern: &str) -> Out<Thing> {
     let regex = regex_of(pattern)?;
     let Some(found) = regex.captures(text) else { return datum(Val::Null) };
     let shown =
         |part: regex::Match<'_>| json!({"str": part.as_str(), "start": part.start(), "end": part.end()});
     let groups: Vec<_> = found.iter().skip(1).map(|part| part.map(shown)).collect();
+    args.machine.fits(groups.len())?;
     let whole = found.get(0).map(shown).unwrap_or_default();
     let all = json!({"str": whole["str"], "start": whole["start"], "end": whole["end"], "groups": groups});
     datum(Val::of_json(&all))
@@ -61,7 +62,8 @@ fn split(args: &Args<'_>) -> Out<Thing> {
         },
     };
     let most = if args.len() > 2 { args.whole(2)? } else { -1 };
-    if !(-1..100_000).contains(&most) {
+    let limit = i64::try_from(args.machine.array_limit()).unwrap_or(i64::MAX);
+    if !(-1..limit).contains(&most) {
         return Err(Fault::logic("size out of range"));
     }
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -70,7 +72,7 @@ fn split(args: &Args<'_>) -> Out<Thing> {
         Some("") => characters(&text, most),
         Some(separator) => text.splitn(most.saturating_add(1), separator).map(str::to_owned).collect(),
     };
-    datum(Val::Array(parts.into_iter().map(Val::Text).collect()))
+    args.machine.array(parts.into_iter().map(Val::Text).collect()).and_then(datum)
 }
 
 fn at_space(text: &str, most: usize) -> Vec<String> {

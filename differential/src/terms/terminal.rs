@@ -69,7 +69,19 @@ impl Work {
     ) -> Out<(bool, Out<Val>)> {
         match self {
             Work::Reduce(func) => {
-                let items: Vec<Val> = sequence::collected(items)?;
+                let good: Vec<Val> = items.iter().flatten().cloned().collect();
+                let items: Vec<Val> = match sequence::collected(items) {
+                    Err(fault) if good.len() > 1 => {
+                        let reduced = reduce(args, func, good);
+                        return match reduced {
+                            Err(other) if other.class != fault.class => {
+                                Err(Fault::unsaid("which of two mistakes is met first"))
+                            }
+                            _ => Err(fault),
+                        };
+                    }
+                    items => items?,
+                };
                 let any = !items.is_empty();
                 Ok((
                     any,

@@ -46,6 +46,9 @@ pub(super) fn moved(seconds: f64, zone: i32, by: f64) -> Out<Val> {
     let moved = ((seconds + by) * 1000.0).round() / 1000.0;
     // Years 1400 to 9999; near their ends the reference has no opinion.
     match moved {
+        m if m == 0.0 && (seconds.is_sign_negative() || by.is_sign_negative()) => {
+            Err(Fault::unsaid("the sign of no seconds"))
+        }
         m if !(-17_900_000_000.0..253_300_000_000.0).contains(&m) => Err(Fault::unsaid("a far time")),
         m => Ok(Val::Time(m, zone)),
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::{datum, object, sequence, tables};
 use crate::args::Args;
 use crate::fault::{Fault, Out};
-use crate::machine::into_datum;
+use crate::machine::{Machine, into_datum};
 use crate::thing::{Func, Slice, Thing};
 use crate::value::Val;
 
@@ -39,7 +39,7 @@ impl Report {
         *self.counts.entry(what).or_default() += 1.0;
     }
 
-    fn finish(self, told: Told) -> Out<Thing> {
+    fn finish(self, machine: &Machine, told: Told) -> Out<Thing> {
         let mut out = BTreeMap::new();
         for name in ["deleted", "errors", "inserted", "replaced", "skipped", "unchanged"] {
             let count = self.counts.get(name).copied().unwrap_or(0.0);
@@ -50,7 +50,17 @@ impl Report {
             out.insert("first_error".to_owned(), Val::Text(String::new()));
         }
         if told != Told::None {
-            out.insert("changes".to_owned(), Val::Array(self.changes));
+            let crowded = machine.exceeds(self.changes.len());
+            if crowded && self.first_error {
+                return Err(Fault::unsaid("which changes are told when some are errors"));
+            }
+            if crowded {
+                let text = format!("Too many changes, array truncated to {}.", machine.array_limit());
+                out.insert("warnings".to_owned(), Val::Array(vec![Val::Text(text)]));
+            }
+            let mut changes = self.changes;
+            changes.truncate(machine.array_limit());
+            out.insert("changes".to_owned(), Val::Array(changes));
         }
         datum(Val::Object(out))
     }
@@ -216,7 +226,7 @@ fn insert(args: &Args<'_>) -> Out<Thing> {
         };
         settle(args, &table, old, new, told, &mut report);
     }
-    report.finish(told)
+    report.finish(args.machine, told)
 }
 
 /// `update`, `replace`, `delete`.
@@ -268,7 +278,7 @@ fn change(args: &Args<'_>) -> Out<Thing> {
         };
         settle(args, &table, old, new, told, &mut report);
     }
-    report.finish(told)
+    report.finish(args.machine, told)
 }
 
 /// What a row becomes.

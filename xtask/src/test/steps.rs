@@ -35,8 +35,12 @@ pub(super) fn all() -> Vec<Step> {
         conformance(),
         step(
             "differential",
-            "a minute of random queries against a plain evaluator",
-            [xtask("differential --seed 1 --queries 1000000 --seconds 60")],
+            "a minute of random queries against a plain evaluator, in memory; then the program on its disk",
+            [
+                xtask("differential --seed 1 --queries 1000000 --seconds 60"),
+                cargo("build --release --package rekindle"),
+                xtask("differential --program --seed 100001 --queries 1000000 --seconds 20"),
+            ],
         ),
         step(
             "fuzz",
