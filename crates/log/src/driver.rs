@@ -452,6 +452,11 @@ impl Driver {
         (std::mem::take(&mut self.news), std::mem::take(&mut self.effects.letters))
     }
 
+    /// How many replicas here were elected since the last call, and how many lost their office.
+    pub fn take_offices(&mut self) -> (u64, u64) {
+        (std::mem::take(&mut self.effects.elected), std::mem::take(&mut self.effects.deposed))
+    }
+
     /// The state of a group.
     pub fn status(&self, id: GroupId) -> Option<GroupStatus> {
         self.groups.get(&id).map(Group::status)

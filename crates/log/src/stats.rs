@@ -27,6 +27,10 @@ pub struct LogStats {
     pub group_commit: [u64; GROUP_COMMIT_BUCKETS],
     /// Entries that all of them made durable.
     pub group_commit_entries: u64,
+    /// How often a replica here was elected to lead its group.
+    pub elected: u64,
+    /// How often one that led its group lost that office.
+    pub deposed: u64,
     /// Segments deleted because the engine had everything in them.
     pub segments_deleted: u64,
     /// Segments on disk now.

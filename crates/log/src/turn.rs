@@ -32,6 +32,10 @@ pub(crate) struct Effects {
     pub entries: u64,
     /// How many of them are hard.
     pub hard: u64,
+    /// How often a replica here was elected, and how often one lost its office.
+    pub elected: u64,
+    /// See `elected`.
+    pub deposed: u64,
     /// Something was pushed for which somebody waits, that is not an entry.
     pub urgent: bool,
     /// Replicas that need a copy of the rows.

@@ -144,10 +144,15 @@ impl Group {
             self.told = (0, 0);
         }
         if now.1 == StateRole::Leader {
+            turn.effects.elected += 1;
             self.lead_from = self.node.store().last() + 1;
             self.fellows.clear();
             self.deposed_at = None;
         } else if before.1 == StateRole::Leader {
+            if before.0 == now.0 {
+                tracing::info!(group = self.id.0, "no majority answers: this replica ceases to lead");
+            }
+            turn.effects.deposed += 1;
             self.deposed_at = Some(self.ticks);
             let leader = self.leader();
             let syncs = self.syncs.drain(..).map(|(_, done)| done);

@@ -279,7 +279,14 @@ impl Group {
             // Nothing to keep: as durable as what came before it.
             false => self.unsynced.back().map_or(0, |unsynced| unsynced.append),
         };
-        let (now, later) = (ready.take_messages(), ready.take_persisted_messages());
+        let (mut now, mut later) = (ready.take_messages(), ready.take_persisted_messages());
+        if self.term_append <= turn.synced {
+            // That one hears its leader does not depend on what else the disk is to keep. Waiting for a slow
+            // disk, the answer would come too late for a leader that asks whether a majority is alive.
+            let is_answer =
+                |message: &mut Message| message.get_msg_type() == MessageType::MsgHeartbeatResponse;
+            now.extend(later.extract_if(.., is_answer));
+        }
         for message in &later {
             if message.get_msg_type() == MessageType::MsgAppendResponse && !message.reject {
                 self.verify(message.term, message.index);

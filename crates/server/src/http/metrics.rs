@@ -173,6 +173,13 @@ fn write_log(page: &mut Page, log: &LogStats) {
         buckets,
         log.group_commit_entries as f64,
     );
+    page.single(
+        "rekindle_log_elected",
+        Counter,
+        "Elections that replicas here have won.",
+        log.elected as f64,
+    );
+    page.single("rekindle_log_deposed", Counter, "Times that one here ceased to lead.", log.deposed as f64);
     page.single("rekindle_log_segments", Gauge, "Segments on disk.", log.segments as f64);
     page.single("rekindle_log_disk_bytes", Gauge, "Bytes of the log on disk.", log.disk_bytes as f64);
     page.single("rekindle_log_groups", Gauge, "Shards whose log is open.", log.groups as f64);

@@ -267,6 +267,9 @@ impl<S: Store> Runner<S> {
         if self.failed.is_some() {
             return;
         }
+        let (elected, deposed) = self.driver.take_offices();
+        self.stats.elected += elected;
+        self.stats.deposed += deposed;
         let (news, letters) = self.driver.take_news();
         if !letters.is_empty() {
             self.outside.mail.send(letters);

@@ -230,3 +230,32 @@ fn a_sync_waits_for_what_a_change_of_members_has_overtaken() {
     assert!(position(3) < position(1), "the change was ordered at once");
     assert_eq!(position(2), position(1));
 }
+
+/// What kinds of messages were written to `to`.
+fn kinds(mail: &Unsent, to: PeerId) -> Vec<MessageType> {
+    let letters = mail.take();
+    let kind = |letter: &Letter| match Content::decode(&letter.body) {
+        Some(Content::Consensus { message, .. }) => Some(message.get_msg_type()),
+        _ => None,
+    };
+    letters.iter().filter(|letter| letter.to == to).filter_map(kind).collect()
+}
+
+#[test]
+fn who_hears_its_leader_says_so_whatever_else_the_disk_is_to_keep() {
+    let (clock, mail, leader, own) = (SimClock::new(), Arc::new(Unsent::default()), PeerId(1), PeerId(2));
+    let birth = Birth::Founder { own, voters: vec![leader, own] };
+    let mut runner = runner_of(&SimFiles::new(1), &clock, &birth, Arc::clone(&mail) as _);
+    let heartbeat = || letter(leader, own, MessageType::MsgHeartbeat, 0, Vec::new());
+    runner.receive(&mut vec![heartbeat()]);
+    assert_eq!(kinds(&mail, leader), [], "a term that could be forgotten is not answered");
+    pass(&mut runner, &clock, 1);
+    assert_eq!(kinds(&mail, leader), [MessageType::MsgHeartbeatResponse]);
+
+    let entry = (EntryKind::Proposed(Durability::Hard), Bytes::from_static(b"entry"));
+    runner.receive(&mut vec![letter(leader, own, MessageType::MsgAppend, 0, vec![entry])]);
+    runner.receive(&mut vec![heartbeat()]);
+    assert_eq!(kinds(&mail, leader), [MessageType::MsgHeartbeatResponse], "the entry is not durable yet");
+    pass(&mut runner, &clock, 1);
+    assert_eq!(kinds(&mail, leader), [MessageType::MsgAppendResponse]);
+}
