@@ -206,8 +206,8 @@ impl Core {
     }
 
     /// Divides a table anew at evenly spaced keys; returns whether anything changed. Needs all shards
-    /// here: [`Core::assemble`].
-    pub fn rebalance(&self, id: TableId) -> Result<bool, AdminError> {
+    /// here: [`Core::assemble`]. The shards get the replicas of `places`, which are those from before that.
+    pub fn rebalance(&self, id: TableId, places: &[ShardPlaces]) -> Result<bool, AdminError> {
         let _one_at_a_time = io::task::lock(&self.changing);
         let catalog = self.catalog();
         let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };
@@ -217,7 +217,11 @@ impl Core {
             return Ok(false);
         }
         if shards > 1 {
-            let places = crate::places_of(&handle.config.shards);
+            let places = match places.len() == shards {
+                true => places.to_vec(),
+                // Somebody has divided it meanwhile.
+                false => crate::places_of(&handle.config.shards),
+            };
             let division = self.divide(catalog.version, handle, places)?;
             let outcome = self.change_held(|catalog, draft| {
                 let mut after = table_by_id(catalog, id)?.config.clone();

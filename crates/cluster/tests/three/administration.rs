@@ -7,7 +7,9 @@ use std::time::Duration;
 use datum::Text;
 use log::GroupId;
 use parking_lot::{Mutex, RwLock};
-use rekindle_cluster::{JoinOptions, Post, RepairMode, ShardPlaces, ShardsWanted, TableOptions, join};
+use rekindle_cluster::{
+    JoinOptions, Post, RepairMode, ShardPlaces, ShardsWanted, TableOptions, join, places_of,
+};
 use shard::Replicas;
 
 use crate::hub::{
@@ -172,4 +174,30 @@ fn a_proxy_has_the_catalog_and_nothing_else_and_is_forgotten_when_it_goes() {
     assert_eq!((catalog.servers().len(), voters), (4, 3));
     proxy.node.take_leave().unwrap();
     wait_until("the proxy is forgotten", || a.node.catalog().servers().len() == 3);
+}
+
+#[test]
+fn shards_that_were_made_equal_have_the_replicas_they_had() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let place = |first: &Running, second: &Running| {
+        let replicas = vec![(first.server(), true), (second.server(), true)];
+        ShardPlaces { primary: first.server(), replicas }
+    };
+    let places = vec![place(&b, &c), place(&c, &b)];
+    let options = TableOptions { shards: ShardsWanted::Named(places.clone()), ..TableOptions::default() };
+    let id = a.node.create_table("test", "t", options).unwrap().id;
+    a.wait_ready("t");
+    for n in 0..200 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    // The server that divides the table has all of its rows meanwhile.
+    a.node.assemble(id, &|| true).unwrap();
+    assert!(a.node.rebalance(id, &places).unwrap());
+    wait_until("the server that divided the table is rid of it", || {
+        let catalog = a.node.catalog();
+        let shards = &catalog.table_by_id(id).unwrap().config.shards;
+        places_of(shards) == places && shards.iter().all(|shard| shard.leaving.is_empty())
+    });
+    assert_eq!(missing(&b, 200), []);
 }

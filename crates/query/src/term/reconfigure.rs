@@ -41,10 +41,11 @@ pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     let mut report = Report::default();
     for table in target.tables {
         let before = status_row(args.cx, &table, Identifiers::Name);
+        let places = cluster::places_of(&table.config.shards);
         if table.shards().len() > 1 {
             assemble(args.cx, table.config.id)?;
         }
-        if args.cx.node().rebalance(table.config.id).map_err(admin_failed)? {
+        if args.cx.node().rebalance(table.config.id, &places).map_err(admin_failed)? {
             report.count += 1;
         }
         report.status(before, current(args.cx, table.config.id, status_row));
