@@ -69,7 +69,7 @@ pub fn perform(node: &Core, op: &Op) -> Outcome {
         }
         drop(catalog);
         task::sleep(PAUSE);
-        node.find_leaders(&table);
+        node.find_leaders(&table.shards().iter().collect::<Vec<_>>());
     }
 }
 

@@ -30,6 +30,11 @@ struct Search<'a> {
 impl Core {
     /// Who leads each of the shards; none where nobody says that they do.
     pub(crate) fn ask_leaders(&self, handles: &[&ShardHandle]) -> Vec<Option<Led>> {
+        self.ask_leaders_for(handles, PATIENCE)
+    }
+
+    /// The same; each server may take `patience` to answer.
+    pub(crate) fn ask_leaders_for(&self, handles: &[&ShardHandle], patience: Duration) -> Vec<Option<Led>> {
         let own = self.identity.server;
         let search = |handle: &&'_ ShardHandle| match self.state_here(handle.group()) {
             StateAnswer::Led(state) => Some((own, state)),
@@ -47,13 +52,13 @@ impl Core {
         for _ in 0..HOPS {
             let mut open: Vec<&mut Search<'_>> =
                 searches.iter_mut().filter(|one| one.led.is_none()).collect();
-            open.chunks_mut(AT_ONCE).for_each(|some| self.ask_round(some));
+            open.chunks_mut(AT_ONCE).for_each(|some| self.ask_round(some, patience));
         }
         searches.into_iter().map(|search| search.led).collect()
     }
 
     /// Asks one more server about each of these shards, all at the same time.
-    fn ask_round(&self, searches: &mut [&mut Search<'_>]) {
+    fn ask_round(&self, searches: &mut [&mut Search<'_>], patience: Duration) {
         let Some(wire) = self.post.wire() else { return };
         let (sender, answers) = task::channel();
         for (place, search) in searches.iter_mut().enumerate() {
@@ -63,7 +68,7 @@ impl Core {
             let sender = sender.clone();
             // Whoever asked waits until every sender is gone.
             let answered = Box::new(move |answer| drop(sender.send((place, server, answer))));
-            wire.ask(server, question, PATIENCE, answered);
+            wire.ask(server, question, patience, answered);
         }
         drop(sender);
         while let Ok((place, server, answer)) = answers.recv() {

@@ -140,6 +140,11 @@ impl Post {
         Arc::clone(self.leads.write().entry(group).or_default())
     }
 
+    /// Who leads the group, if it has been heard of here and somebody does.
+    pub(crate) fn known_leader(&self, group: GroupId) -> Option<ServerId> {
+        self.leads.read().get(&group)?.leader()
+    }
+
     pub(crate) fn forget(&self, group: GroupId) {
         self.leads.write().remove(&group);
     }

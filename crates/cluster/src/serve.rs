@@ -4,12 +4,14 @@
 use std::sync::{Arc, Weak};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use log::Members;
+use log::{GroupId, Members};
 
 use crate::catalog_row::CatalogRow;
 use crate::node::{Core, Node};
 use crate::post::{Event, Post};
-use crate::question::{FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, encode_rows, encode_servers};
+use crate::question::{
+    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_rows, encode_servers,
+};
 use crate::servers::VOTERS_MAX;
 use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
 
@@ -66,6 +68,12 @@ impl Core {
         Ok(JoinAnswer { own, places })
     }
 
+    /// Whether the group is led from here, as far as the log has said. Who does not lead can say so at once:
+    /// while nobody does, every server asks.
+    fn may_lead(&self, group: GroupId) -> bool {
+        self.post.known_leader(group) == Some(self.identity.server)
+    }
+
     fn answer(&self, question: Question) -> Result<Bytes, String> {
         match question {
             Question::Commit { base, rows } => Ok(self.commit_here(base, &rows).encode()),
@@ -111,6 +119,10 @@ impl Serve for Desk {
                 None => reply(Err("this server does not answer queries yet".to_owned())),
             },
             Some(FOR_CLUSTER) => match Question::decode(question) {
+                Some(Question::State { group }) if !core.may_lead(group) => {
+                    let leader = core.post.known_leader(group);
+                    reply(Ok(StateAnswer::Elsewhere(leader).encode()));
+                }
                 Some(question) => answer_aside(core, question, reply),
                 None => reply(Err("the question makes no sense".to_owned())),
             },

@@ -1,5 +1,7 @@
 //! How the replicas of a shard are: what `table_status` and `wait` tell.
 
+use std::time::Duration;
+
 use log::{GroupId, Lsn, Role};
 
 use crate::leaders::Led;
@@ -10,6 +12,9 @@ use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
 
 /// A replica this close to the end of the log is ready.
 const CLOSE: u64 = 1024;
+
+/// How long a server may take to say whether it leads, when a query waits for that.
+const LEADER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The state of one replica, in the words of `table_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,11 +118,12 @@ impl Core {
         tables.iter().map(state).collect()
     }
 
-    /// Asks who leads the shards of a table that have no replica here: nobody tells this node when
-    /// that changes.
-    pub fn find_leaders(&self, table: &TableHandle) {
-        let far: Vec<&ShardHandle> = table.shards().iter().filter(|handle| handle.near().is_none()).collect();
-        for (handle, led) in far.iter().zip(self.ask_leaders(&far)) {
+    /// Asks who leads those of the shards that have no replica here: nobody tells this node when that
+    /// changes. Takes a few round trips, and `LEADER_PATIENCE` for each at most.
+    pub fn find_leaders(&self, shards: &[&ShardHandle]) {
+        let is_far = |handle: &&ShardHandle| handle.near().is_none();
+        let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
+        for (handle, led) in far.iter().zip(self.ask_leaders_for(&far, LEADER_PATIENCE)) {
             if led.is_none() {
                 handle.lead().set(None);
             }

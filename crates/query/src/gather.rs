@@ -243,7 +243,7 @@ fn look_again(
         let range = ranges.first().unwrap_or(&rows.range);
         return Err(unreadable(range, rows.table.read_mode));
     }
-    let table = fresh(cx, &rows.table)?;
+    let table = fresh(cx, &rows.table, patience)?;
     let source = |range: &KeyRange| RowSource { table: table.clone(), range: range.clone(), ..rows.clone() };
     Ok(ranges.iter().map(source).collect())
 }

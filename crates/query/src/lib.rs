@@ -49,6 +49,7 @@ mod reshape;
 mod rights;
 mod row;
 mod script;
+mod seek;
 mod seq;
 mod service;
 mod session;

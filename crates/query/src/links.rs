@@ -29,8 +29,8 @@ pub struct Links {
 /// Why an answer is not what was asked for.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The other node does not have it (any more); nothing was done.
-    Moved,
+    /// The other node does not have it (any more), but perhaps this one has; nothing was done.
+    Moved(Option<ServerId>),
     /// The question never left: nothing was done.
     NotConnected,
     /// It is not known what was done.

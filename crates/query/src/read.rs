@@ -52,7 +52,7 @@ pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Resul
         if !patience.wait(cx)? {
             return Err(unreadable(table.handle.shard(&keys[*first]).range(), table.read_mode));
         }
-        table = fresh(cx, &table)?;
+        table = fresh(cx, &table, &mut patience)?;
     }
 }
 

@@ -19,10 +19,11 @@ use crate::log_book::LogBook;
 use crate::pool::ScanPool;
 use crate::rates::{Rates, TableRates};
 use crate::script::Scripts;
+use crate::seek::Seeks;
 
 /// Threads for questions of other nodes: most wait for the log or for scan threads.
 const CARRIERS: usize = 8;
-/// Threads for rows that are looked for, which is rare and mostly waiting.
+/// Threads for queries about one row that must go the long way after all, which is rare.
 const SEEKERS: usize = 4;
 
 /// Makes the record kept of a password: (password, rounds) to (record, password is not empty).
@@ -94,8 +95,10 @@ pub struct Service {
     pub(crate) pool: ScanPool,
     /// Threads that carry out the questions of other nodes.
     pub(crate) carriers: ScanPool,
-    /// Threads that look for a row whose shard was not where it was expected.
+    /// Threads for queries about one row that must go the long way after all.
     pub(crate) seekers: ScanPool,
+    /// Who waits for leaders of shards.
+    pub(crate) seeks: Arc<Seeks>,
     pub(crate) jobs: Jobs,
     /// The way to other nodes.
     pub(crate) links: Links,
@@ -118,10 +121,12 @@ impl Service {
     pub fn new(options: ServiceOptions) -> Arc<Service> {
         let first = options.node.random().next_u64();
         let start = options.node.clock().now();
+        let seeks = Seeks::new(options.node.clone());
         Arc::new(Service {
             node: options.node,
             carriers: ScanPool::new("carry", CARRIERS),
             seekers: ScanPool::new("seek", SEEKERS),
+            seeks,
             links: Links::new(first),
             cursors: Cursors::default(),
             passwords: options.passwords,

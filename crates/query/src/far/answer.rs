@@ -77,7 +77,7 @@ pub(crate) fn read<T>(
     match outcome {
         Outcome::Done(value) => Ok(value),
         Outcome::Failed(error) => Err(Trouble::Eval(error)),
-        Outcome::Moved(_) => Err(Trouble::Moved),
+        Outcome::Moved(leader) => Err(Trouble::Moved(leader)),
     }
 }
 

@@ -79,6 +79,6 @@ pub(crate) fn unless_lost<T>(answer: Result<T, Trouble>) -> Result<Option<T>, Ev
     match answer {
         Ok(value) => Ok(Some(value)),
         Err(Trouble::Eval(error)) => Err(error),
-        Err(Trouble::Moved | Trouble::NotConnected | Trouble::NoAnswer) => Ok(None),
+        Err(Trouble::Moved(_) | Trouble::NotConnected | Trouble::NoAnswer) => Ok(None),
     }
 }

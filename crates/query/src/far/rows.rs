@@ -161,7 +161,7 @@ impl FarRows {
         if !self.patience.wait(&self.cx)? {
             return Err(unreadable(&source.range, source.table.read_mode));
         }
-        source.table = fresh(&self.cx, &source.table)?;
+        source.table = fresh(&self.cx, &source.table, &mut self.patience)?;
         (self.reopen)(&self.cx, source, self.patience.rest())
     }
 }

@@ -1,7 +1,7 @@
 //! Where a shard is asked, and how long one goes on looking for it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::{GroupId, Route, ServerId, ShardHandle};
 use datum::{KeyBound, KeyRange, PrimaryKey};
@@ -9,14 +9,15 @@ use reql::EvalError;
 use shard::Shard;
 
 use crate::context::Cx;
+use crate::seek::pause_after;
 use crate::service::Service;
 use crate::table::{ReadMode, StoredTable};
 
 /// How long a query looks for a shard that is moving or between two leaders.
-const SEARCH: Duration = Duration::from_secs(10);
-/// The first and the longest pause between two looks.
-const PAUSE_MIN: Duration = Duration::from_millis(5);
-const PAUSE_MAX: Duration = Duration::from_millis(200);
+pub(crate) const SEARCH: Duration = Duration::from_secs(10);
+
+/// A look counts as if it had taken so long, at least.
+const LOOK_MIN: Duration = Duration::from_millis(5);
 
 /// Where a shard is.
 pub(crate) enum Site<'a> {
@@ -92,18 +93,18 @@ impl Fitness {
 /// What is left of the time for which a query looks for its shards.
 pub(crate) struct Patience {
     left: Duration,
-    pause: Duration,
+    looks: u32,
 }
 
 impl Patience {
     /// All of it.
     pub fn new() -> Patience {
-        Patience { left: SEARCH, pause: Duration::ZERO }
+        Patience { left: SEARCH, looks: 0 }
     }
 
     /// As much as is left, for somebody else who looks.
     pub fn rest(&self) -> Patience {
-        Patience { left: self.left, pause: self.pause }
+        Patience { left: self.left, looks: self.looks }
     }
 
     /// Waits a little, in which things may change; false when it has been long enough. The first
@@ -114,22 +115,27 @@ impl Patience {
         if self.left.is_zero() {
             return Ok(false);
         }
-        std::thread::sleep(self.pause);
-        self.left = self.left.saturating_sub(self.pause.max(PAUSE_MIN));
-        self.pause = (self.pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+        let pause = pause_after(self.looks);
+        std::thread::sleep(pause);
+        self.looks += 1;
+        self.left = self.left.saturating_sub(pause.max(LOOK_MIN));
         cx.check_cancel()?;
         Ok(true)
     }
 }
 
-/// `table` as the catalog has it now. Fails if it was dropped.
-pub(crate) fn fresh(cx: &Cx, table: &StoredTable) -> Result<StoredTable, EvalError> {
+/// `table` as the catalog has it now, with its leaders looked for, which uses up `patience`. Fails if it was
+/// dropped.
+pub(crate) fn fresh(cx: &Cx, table: &StoredTable, patience: &mut Patience) -> Result<StoredTable, EvalError> {
     let (db, name) = (&table.handle.db.name, &table.handle.config.name);
     let found = cx.node().catalog_guard().table_by_id(table.handle.config.id).cloned();
     match found {
         Some(handle) => {
-            cx.node().find_leaders(&handle);
-            Ok(StoredTable { handle, read_mode: table.read_mode })
+            let table = StoredTable { handle, read_mode: table.read_mode };
+            let began = Instant::now();
+            cx.service.seeks.search_table(&table.handle);
+            patience.left = patience.left.saturating_sub(began.elapsed());
+            Ok(table)
         }
         None => Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist."))),
     }

@@ -1,23 +1,27 @@
 //! A query about one row that another node has: asked on this thread, answered when the links have
-//! the answer. Only a row that was not where it was looked for takes a thread.
+//! the answer. Where the shard is between two leaders the query waits without a thread (`seek`) and is
+//! begun anew, here or there; only what is about one row no more takes one.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::Bytes;
-use cluster::{AskError, ServerId};
+use cluster::{AskError, ServerId, ShardHandle};
 use datum::Datum;
 use reql::travel::Travel;
 use reql::wire::Query;
 use reql::{Cancel, EvalError};
 
+use super::PointAnswer;
 use crate::answer::Answer;
 use crate::error::QueryError;
-use crate::far::{Question, lost_write, read, unpack_reports};
+use crate::far::{Question, SEARCH, lost_write, read, unpack_reports, unreadable, unwritable};
 use crate::links::{OneShot, SHORT, Slot, Trouble};
 use crate::session::Session;
+use crate::table::ReadMode;
 use crate::write::WriteResult;
 
 /// A query about one row on its way to another node. Completes with the result the client gets.
@@ -29,24 +33,98 @@ pub struct FarPoint {
 
 enum State {
     /// The other node was asked; a write has the result it is added to.
-    Asked(Arc<Slot>, Option<WriteResult>),
-    /// The row was not there and is looked for.
+    Asked(ServerId, Arc<Slot>, Option<WriteResult>),
+    /// The row was not where it was looked for, or nobody is known to lead its shard.
+    Lost,
+    /// Soon it is worth another try.
+    Waits(Arc<OneShot<()>>),
+    /// A write that was begun anew.
+    Near(NearWrite),
+    /// The query runs the long way.
     Sought(Arc<OneShot<Result<Datum, EvalError>>>),
+}
+
+/// A write that is carried out here.
+pub(super) type NearWrite = Pin<Box<dyn Future<Output = Result<Datum, EvalError>> + Send>>;
+
+/// Where a write goes on that was begun anew.
+pub(super) enum Anew {
+    Near(NearWrite),
+    Far(FarPoint),
 }
 
 /// What is needed to begin anew.
 pub(super) struct Again {
     session: Session,
     query: Option<Query>,
+    shard: ShardHandle,
+    /// How a read wants its row; none for a write.
+    mode: Option<ReadMode>,
+    tries: Tries,
+}
+
+/// How often the row was not where it was looked for, and until when it is looked for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tries {
+    failed: u32,
+    until: Option<Instant>,
 }
 
 impl Again {
-    /// The query once more, in full.
-    pub fn new(session: &Session, query: &Query) -> Again {
+    /// The query once more, in full. It is about a row of `shard`, and reads it in `mode` or writes it.
+    pub fn new(session: &Session, query: &Query, shard: &ShardHandle, mode: Option<ReadMode>) -> Again {
         let Query { kind, term, optargs } = query;
         let query = Query { kind: *kind, term: term.clone(), optargs: optargs.clone() };
         let session = Session::new(session.service.clone(), session.client.clone());
-        Again { session, query: Some(query) }
+        Again { session, query: Some(query), shard: shard.clone(), mode, tries: Tries::default() }
+    }
+
+    /// Goes on counting where an earlier try was.
+    pub fn go_on(&mut self, tries: Tries) {
+        self.tries = tries;
+    }
+
+    /// The row was not at `server`, which says that `leader` leads its shard.
+    fn not_at(&self, server: ServerId, leader: Option<ServerId>) {
+        // Of a group that has a replica here the log hears who leads.
+        if self.mode != Some(ReadMode::Outdated) && self.shard.near().is_none() {
+            self.shard.not_led_by(server, leader);
+        }
+    }
+
+    /// Goes on as `point`, which is the same query begun anew, and counts on.
+    fn become_of(&mut self, FarPoint { state, again }: FarPoint) -> State {
+        *self = Again { tries: self.tries, ..again };
+        state
+    }
+
+    /// Waits until another try is worth it.
+    fn wait(&mut self) -> State {
+        let failed = self.tries.failed;
+        self.tries.until.get_or_insert_with(|| Instant::now() + SEARCH);
+        self.tries.failed += 1;
+        State::Waits(self.session.service.seeks.wait(&self.shard, failed))
+    }
+
+    /// Begins anew, unless it has been tried for long enough.
+    fn begin(&mut self) -> Result<State, Result<Datum, EvalError>> {
+        if self.tries.until.is_some_and(|until| until <= Instant::now()) {
+            let range = self.shard.range();
+            return Err(Err(self.mode.map_or_else(|| unwritable(range), |mode| unreadable(range, mode))));
+        }
+        match self.query.as_ref().and_then(|query| self.session.begin_point(query)) {
+            Some(PointAnswer::Read(answer)) => Err(answer),
+            Some(PointAnswer::FarRead(point)) => Ok(self.become_of(point)),
+            Some(PointAnswer::Write(write)) => match write.anew(self.tries) {
+                Anew::Far(point) => Ok(self.become_of(point)),
+                Anew::Near(write) => {
+                    // Nobody comes back for the log's turn.
+                    self.session.service.turn();
+                    Ok(State::Near(write))
+                }
+            },
+            _ => Ok(State::Sought(self.run())),
+        }
     }
 
     /// Runs the query the long way on a thread of its own, if it was not yet.
@@ -74,9 +152,9 @@ fn run_long(session: &Session, query: &Query) -> Result<Datum, EvalError> {
 }
 
 impl FarPoint {
-    /// Looks for the row the long way.
-    pub(super) fn seek(mut again: Again) -> FarPoint {
-        FarPoint { state: State::Sought(again.run()), again }
+    /// Tries once more, as soon as that is worth it.
+    pub(super) fn seek(again: Again) -> FarPoint {
+        FarPoint { state: State::Lost, again }
     }
 
     /// Asks `server`; for a write `result` is what its report is added to.
@@ -87,7 +165,7 @@ impl FarPoint {
         result: Option<WriteResult>,
     ) -> FarPoint {
         let slot = again.session.service.links().ask(server, question.to_bytes(), SHORT);
-        FarPoint { state: State::Asked(slot, result), again }
+        FarPoint { state: State::Asked(server, slot, result), again }
     }
 }
 
@@ -95,28 +173,44 @@ impl Future for FarPoint {
     type Output = Result<Datum, EvalError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let FarPoint { state, again } = &mut *self;
         loop {
-            let answer = match &mut self.state {
+            *state = match state {
+                State::Lost => again.wait(),
                 State::Sought(sought) => return sought.poll(context),
-                State::Asked(slot, result) => match slot.poll(context) {
+                State::Near(write) => return write.as_mut().poll(context),
+                State::Waits(ready) => match ready.poll(context) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(answer) => finished(answer, result.take()),
+                    Poll::Ready(()) => match again.begin() {
+                        Ok(state) => state,
+                        Err(answer) => return Poll::Ready(answer),
+                    },
+                },
+                State::Asked(server, slot, result) => match slot.poll(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(answer) => match finished(answer, result.take()) {
+                        Ok(answer) => return Poll::Ready(answer),
+                        Err(Lost { leader }) => {
+                            again.not_at(*server, leader);
+                            State::Lost
+                        }
+                    },
                 },
             };
-            match answer {
-                Ok(datum) => return Poll::Ready(Ok(datum)),
-                Err(Some(error)) => return Poll::Ready(Err(error)),
-                Err(None) => self.state = State::Sought(self.again.run()),
-            }
         }
     }
 }
 
-/// What the client gets; no error means that the row is to be looked for.
+/// The row was not where it was looked for; nothing was done.
+struct Lost {
+    leader: Option<ServerId>,
+}
+
+/// What the client gets, unless the row is to be looked for.
 fn finished(
     answer: Result<Bytes, AskError>,
     result: Option<WriteResult>,
-) -> Result<Datum, Option<EvalError>> {
+) -> Result<Result<Datum, EvalError>, Lost> {
     let is_write = result.is_some();
     let read = answer.map_err(Trouble::from).and_then(|bytes| match result {
         None => read(bytes, Vec::<Datum>::unpack).map(|mut rows| rows.pop()),
@@ -129,9 +223,10 @@ fn finished(
         }
     });
     match read {
-        Ok(Some(datum)) => Ok(datum),
-        Err(Trouble::Eval(error)) => Err(Some(error)),
-        Err(Trouble::NoAnswer) if is_write => Err(Some(lost_write())),
-        Ok(None) | Err(Trouble::Moved | Trouble::NotConnected | Trouble::NoAnswer) => Err(None),
+        Ok(Some(datum)) => Ok(Ok(datum)),
+        Err(Trouble::Eval(error)) => Ok(Err(error)),
+        Err(Trouble::NoAnswer) if is_write => Ok(Err(lost_write())),
+        Err(Trouble::Moved(leader)) => Err(Lost { leader }),
+        Ok(None) | Err(Trouble::NotConnected | Trouble::NoAnswer) => Err(Lost { leader: None }),
     }
 }

@@ -54,8 +54,15 @@ impl Session {
     /// [`crate::Service::turn`] must be called.
     #[must_use]
     pub fn point(&self, query: &Query) -> Option<PointAnswer> {
+        let answer = self.begin_point(query)?;
+        self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
+        Some(answer)
+    }
+
+    /// The same for a query that was counted already.
+    fn begin_point(&self, query: &Query) -> Option<PointAnswer> {
         let Some(Term::Call(call)) = &query.term else { return None };
-        let answer = match (call.op, call.args.as_slice()) {
+        Some(match (call.op, call.args.as_slice()) {
             (Op::Get, _) => self.get(query)?,
             (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(self.get_all(query, args)?),
             (Op::Count, [table]) if call.optargs.is_empty() => PointAnswer::Count(self.count(query, table)?),
@@ -64,9 +71,7 @@ impl Session {
                 PointAnswer::Write(self.begin_write(query, call)?)
             }
             _ => return None,
-        };
-        self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
-        Some(answer)
+        })
     }
 
     /// The table of that name, if the user may read it, and how fresh the query wants its rows.
@@ -136,7 +141,12 @@ impl Session {
         let key = PrimaryKey::encode(row.key).ok()?;
         let catalog = self.service.node().catalog_guard();
         let (table, mode) = self.readable(&catalog, Options::of(query)?, row.table)?;
-        match self.service.reader(table.shard(&key), mode)? {
+        let handle = table.shard(&key);
+        let Some(site) = self.service.reader(handle, mode) else {
+            let again = || Again::new(self, query, handle, Some(mode));
+            return (mode == ReadMode::Single).then(|| PointAnswer::FarRead(FarPoint::seek(again())));
+        };
+        match site {
             // To confirm who leads may take a while.
             Site::Near(_) if mode == ReadMode::Majority => None,
             Site::Near(shard) => {
@@ -150,7 +160,7 @@ impl Session {
             }
             Site::Far(server) => {
                 let question = Question::Get { table: table.config.id, mode, keys: vec![key] };
-                let again = Again::new(self, query);
+                let again = Again::new(self, query, handle, Some(mode));
                 Some(PointAnswer::FarRead(FarPoint::ask(again, server, &question, None)))
             }
         }

@@ -13,7 +13,7 @@ use reql::wire::Query;
 use reql::{Answer, Call, Cancel, Env, EvalError, Op, Scope, SeededChance, Term};
 use shard::{Shard, WriteTicket};
 
-use super::far::{Again, FarPoint};
+use super::far::{Again, Anew, FarPoint, Tries};
 use super::shape::{Options, Row, TableName};
 use crate::access::{self, Need, Place};
 use crate::context::Surroundings;
@@ -63,6 +63,19 @@ impl Future for PointWrite {
     }
 }
 
+impl PointWrite {
+    /// Goes on, and goes on counting, where an earlier try was.
+    pub(super) fn anew(self, tries: Tries) -> Anew {
+        match self.0 {
+            Way::Far(point) => Anew::Far(point),
+            Way::Near { ticket, answer, mut again } => {
+                again.iter_mut().for_each(|again| again.go_on(tries));
+                Anew::Near(Box::pin(PointWrite(Way::Near { ticket, answer, again })))
+            }
+        }
+    }
+}
+
 /// What is written where.
 struct Plan<'a> {
     table: TableName<'a>,
@@ -90,12 +103,14 @@ impl Session {
         let mut result = WriteResult::new(options.return_changes, reql::ARRAY_LIMIT_DEFAULT);
         let (key, edit) = self.keyed(plan, &table.config.primary_key, &mut result)?;
         let key = PrimaryKey::encode(&key).ok()?;
-        match self.service.leader(table.shard(&key))? {
-            Site::Near(shard) => {
-                let again = table.shard(&key).may_move().then(|| Again::new(self, query));
+        let handle = table.shard(&key);
+        match self.service.leader(handle) {
+            None => Some(PointWrite(Way::Far(FarPoint::seek(Again::new(self, query, handle, None))))),
+            Some(Site::Near(shard)) => {
+                let again = handle.may_move().then(|| Again::new(self, query, handle, None));
                 self.propose(table, shard, &key, &edit, &options, result, again)
             }
-            Site::Far(server) => {
+            Some(Site::Far(server)) => {
                 let question = Question::Write(WriteQuestion {
                     table: table.config.id,
                     durability: options.durability,
@@ -105,7 +120,8 @@ impl Session {
                     keys: vec![key],
                     edits: Edits::One(edit),
                 });
-                let point = FarPoint::ask(Again::new(self, query), server, &question, Some(result));
+                let again = Again::new(self, query, handle, None);
+                let point = FarPoint::ask(again, server, &question, Some(result));
                 Some(PointWrite(Way::Far(point)))
             }
         }

@@ -26,7 +26,7 @@ pub(crate) fn sync(mut args: Args<'_>) -> Result<Value, EvalError> {
     let mut ranges = vec![KeyRange::all()];
     let mut patience = Patience::new();
     loop {
-        ranges = sync_ranges(args.cx, &fresh(args.cx, &stored)?, &ranges)?;
+        ranges = sync_ranges(args.cx, &fresh(args.cx, &stored, &mut patience)?, &ranges)?;
         let Some(first) = ranges.first() else { break };
         if !patience.wait(args.cx)? {
             return Err(unwritable(first));

@@ -181,7 +181,7 @@ impl<'a> Driver<'a> {
             if !patience.wait(self.cx)? {
                 return Err(unwritable(self.stored()?.handle.shard(&planned.keys[*first]).range()));
             }
-            self.table = TableRef::Stored(fresh(self.cx, self.stored()?)?);
+            self.table = TableRef::Stored(fresh(self.cx, self.stored()?, &mut patience)?);
         }
     }
 
@@ -311,7 +311,7 @@ impl<'a> Driver<'a> {
                 }
                 Ok(moved)
             }
-            Err(Trouble::Moved | Trouble::NotConnected) => Ok(far.indexes.clone()),
+            Err(Trouble::Moved(_) | Trouble::NotConnected) => Ok(far.indexes.clone()),
             Err(Trouble::NoAnswer) => Err(lost_write()),
             Err(Trouble::Eval(error)) => Err(error),
         }

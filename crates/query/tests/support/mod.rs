@@ -113,11 +113,16 @@ impl House {
     /// A new node whose service asks another one for every row. With a seed, some questions are
     /// lost on the way.
     pub fn far(losses: Option<u64>) -> House {
+        let losses = losses.map(SimRandom::new);
+        House::asking(|desk| Arc::new(Straight { desk, losses }))
+    }
+
+    /// The same; questions go to the other one as `way` takes them there.
+    pub fn asking(way: impl FnOnce(QuestionDesk) -> Arc<dyn Ask>) -> House {
         let House { service: other, node, indexes, .. } = House::new();
         let desk = QuestionDesk::new(other);
         let service = service(node.clone());
-        let losses = losses.map(SimRandom::new);
-        service.links().set(Arc::new(Straight { desk: desk.clone(), losses }));
+        service.links().set(way(desk.clone()));
         service.links().ask_everything_of(ANSWERER);
         House { service, desk: Some(desk), node, indexes }
     }
