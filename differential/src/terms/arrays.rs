@@ -7,7 +7,10 @@ use crate::thing::Thing;
 use crate::value::Val;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
-    let mut items = args.array(0)?;
+    let mut items = match args.id {
+        89..=91 | 95 => Fault::both(args.array(0), args.array(1))?.0,
+        _ => args.array(0)?,
+    };
     match args.id {
         29 => items.push(args.datum(1)?),
         80 => items.insert(0, args.datum(1)?),

@@ -382,9 +382,8 @@ fn fold(args: &Args<'_>) -> Out<Thing> {
 fn sample(args: &Args<'_>) -> Out<Thing> {
     let count = args.whole(1)?;
     let count = usize::try_from(count).map_err(|_| Fault::logic("a negative number of items"))?;
-    args.machine.fits(count)?;
-    let first = args.thing(0)?;
-    let seq = of_thing(args.machine, first)?;
+    let seq = args.thing(0).and_then(|first| of_thing(args.machine, first));
+    let (seq, ()) = Fault::both(seq, args.machine.fits(count))?;
     let mut items = args.machine.shuffled(all(Seq { items: seq.items, table: None, ..seq })?);
     items.truncate(count);
     match seq.table {
