@@ -81,11 +81,13 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     // flushed together, so a smaller limit for one would flush all of them early.
     let buffer_bytes = options.write_buffer_bytes / 2;
     let mut column = Options::default();
-    column.set_block_based_table_factory(&tables(cache));
+    column.set_block_based_table_factory(&tables(space, cache));
     column.set_write_buffer_size(buffer_bytes);
     column.set_max_write_buffer_number(3);
-    column.set_memtable_whole_key_filtering(true);
-    column.set_memtable_prefix_bloom_ratio(0.02);
+    if is_looked_up(space) {
+        column.set_memtable_whole_key_filtering(true);
+        column.set_memtable_prefix_bloom_ratio(0.02);
+    }
     column.set_compression_type(DBCompressionType::None);
     column.set_bottommost_compression_type(DBCompressionType::None);
     column.set_level_compaction_dynamic_level_bytes(true);
@@ -103,15 +105,23 @@ pub(super) fn for_space(space: Space, options: &EngineOptions, cache: &Cache) ->
     column
 }
 
-fn tables(cache: &Cache) -> BlockBasedOptions {
+/// Whether keys are asked for one by one. Entries of indexes are only walked in their order: filters and hashes of their
+/// keys would be made for nobody.
+fn is_looked_up(space: Space) -> bool {
+    space != Space::Index
+}
+
+fn tables(space: Space, cache: &Cache) -> BlockBasedOptions {
     let mut tables = BlockBasedOptions::default();
     tables.set_block_cache(cache);
     tables.set_block_size(BLOCK_BYTES);
     tables.set_block_restart_interval(KEYS_PER_RESTART);
-    tables.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
-    tables.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
-    tables.set_whole_key_filtering(true);
-    tables.set_optimize_filters_for_memory(true);
+    if is_looked_up(space) {
+        tables.set_data_block_index_type(DataBlockIndexType::BinaryAndHash);
+        tables.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
+        tables.set_whole_key_filtering(true);
+        tables.set_optimize_filters_for_memory(true);
+    }
     // Indexes and filters count against the cache and are never evicted from it.
     tables.set_cache_index_and_filter_blocks(true);
     tables.set_cache_index_and_filter_blocks_with_high_priority(true);
