@@ -69,6 +69,15 @@ pub fn stored(object: &Object) -> Option<&Bytes> {
     }
 }
 
+/// The bytes that `object` is read from, if it was stored and is still text. They are not looked at.
+#[must_use]
+pub fn held(object: &Object) -> Option<&Bytes> {
+    match &object.0 {
+        Repr::Raw(bytes) => Some(bytes),
+        Repr::Tree(_) => None,
+    }
+}
+
 /// The row in `bytes`, left as text. Checks the checksum and the lengths, and nothing else.
 pub fn decode(bytes: Bytes) -> Result<Object, CorruptRow> {
     check(&bytes)?;
@@ -128,6 +137,12 @@ impl<'a> RowView<'a> {
     #[must_use]
     pub fn to_object(&self) -> Object {
         Object(Repr::Raw(Bytes::copy_from_slice(self.bytes)))
+    }
+
+    /// The canonical JSON text of the row.
+    #[must_use]
+    pub fn json(&self) -> &'a [u8] {
+        self.layout.text
     }
 
     /// The canonical JSON text of the field `name`, if there is one. `place` is where the field was in the last

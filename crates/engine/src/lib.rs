@@ -8,6 +8,7 @@
 //! - [`Batch`], [`Space`]: what is written, and where
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
+//! - [`fetch_ahead`]: a hint to the processor, for all who look things up in memory
 //! - [`conformance`]: the suite both pass
 #![deny(unsafe_code)]
 
@@ -15,6 +16,7 @@ mod batch;
 pub mod conformance;
 mod contract;
 mod error;
+mod fetch_ahead;
 pub mod memory;
 #[cfg(feature = "rocks")]
 pub mod rocks;
@@ -24,5 +26,6 @@ mod stats;
 pub use batch::{Batch, Change, Space};
 pub use contract::{Engine, Scan, Snapshot};
 pub use error::EngineError;
+pub use fetch_ahead::fetch_ahead;
 pub use span::{Direction, Pair, Span};
 pub use stats::{EngineStats, LevelStats, MemoryStats};

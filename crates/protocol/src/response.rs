@@ -117,6 +117,17 @@ pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
     finish(frame, out);
 }
 
+/// The only batch of a stream, whose items are JSON text already, with commas between them: SUCCESS_SEQUENCE.
+pub fn write_texts(out: &mut Vec<u8>, token: Token, items: &[u8]) {
+    let frame = frame::open(out, token);
+    // What is around them is a few dozen bytes.
+    out.reserve(items.len() + 64);
+    out.extend_from_slice(b"{\"t\":2,\"r\":[");
+    out.extend_from_slice(items);
+    out.extend_from_slice(b"],\"n\":[]}");
+    finish(frame, out);
+}
+
 /// What items that are still stored text will take, with the comma between them.
 fn stored_bytes(items: &[Datum]) -> usize {
     let bytes = |item: &Datum| match item {
@@ -243,6 +254,8 @@ mod tests {
         let notes = [Note::SequenceFeed, Note::IncludesStates];
         let batch = BatchParts { items: &items, more: More::Ended, notes: &notes, profile: None };
         check(|out, token| write_batch(out, token, batch), r#"{"t":2,"r":["a",true],"n":[1,5]}"#);
+        check(|out, token| write_texts(out, token, br#""a",true"#), r#"{"t":2,"r":["a",true],"n":[]}"#);
+        check(|out, token| write_texts(out, token, b""), r#"{"t":2,"r":[],"n":[]}"#);
         check(write_empty_sequence, r#"{"t":2,"r":[],"n":[]}"#);
     }
 

@@ -9,6 +9,7 @@ mod support;
 #[path = "../../reql/tests/data/syntax.rs"]
 mod syntax;
 
+use datum::Datum;
 use rekindle_query::PointAnswer;
 use serde_json::{Map, Value, json};
 use support::{House, Outcome, query};
@@ -37,7 +38,7 @@ fn wire(term: &str) -> Value {
 fn long(house: &House, term: &str) -> String {
     match house.run_long(wire(term), Map::new()) {
         Ok(Outcome::Atom(value)) => format!("{value:?}"),
-        Ok(Outcome::Stream(batches)) => format!("{:?}", batches.concat()),
+        Ok(Outcome::Stream(batches)) => format!("{:?}", Datum::from(batches.concat())),
         Err(error) => panic!("{term}: {error:?}"),
     }
 }
@@ -46,7 +47,7 @@ fn long(house: &House, term: &str) -> String {
 fn at_once(house: &House, term: &str) -> Option<String> {
     match house.session("admin").point(&query(wire(term), Map::new()).unwrap())? {
         PointAnswer::Count(value) => Some(format!("{value:?}")),
-        PointAnswer::Rows(rows) => Some(format!("{rows:?}")),
+        PointAnswer::Rows(rows) => Some(format!("[{}]", String::from_utf8(rows.into_json()).unwrap())),
         _ => panic!("{term}: another kind of answer"),
     }
 }

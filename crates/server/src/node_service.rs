@@ -77,9 +77,8 @@ impl Session for NodeSession {
                 let answer = answer.map(atom).map_err(Failure::from);
                 Begun { noreply, kind: QueryKind::PointRead, work: Work::Done(answer) }
             }
-            Some(PointAnswer::Rows(items)) => {
-                let batch = Batch { items, done: true, notes: Vec::new(), profile: None };
-                let work = Work::Done(Ok(Answer::Stream { batch, cursor: None }));
+            Some(PointAnswer::Rows(rows)) => {
+                let work = Work::Done(Ok(Answer::Texts(rows.into_json())));
                 Begun { noreply, kind: QueryKind::Read, work }
             }
             Some(PointAnswer::Count(count)) => {

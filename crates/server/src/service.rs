@@ -85,6 +85,8 @@ pub enum Answer {
         /// What was measured, when the query asked for it.
         profile: Option<Datum>,
     },
+    /// A stream that ends with these items: their JSON texts, with commas between them.
+    Texts(Vec<u8>),
     /// The first batch of a stream.
     Stream {
         /// The batch.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
 use log::{Acks, Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
-use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
+use storage::{IndexBuild, IndexId, Part, ReadError, RowTexts, Table, TableId, TableSnapshot};
 
 use crate::activity::Activity;
 use crate::draft::{Decision, Draft};
@@ -87,18 +87,19 @@ impl Shard {
         }
     }
 
-    /// The newest applied rows under `keys`, in their order: cheaper than one after the other.
-    pub fn get_many(&self, keys: &[PrimaryKey]) -> Result<Vec<Option<Object>>, ReadError> {
+    /// Adds the newest applied rows under `keys` to `texts`, in their order: cheaper than one after the
+    /// other. Nothing is added for a key that has no row. After an error `texts` is of no use.
+    pub fn get_texts(&self, keys: &[PrimaryKey], texts: &mut RowTexts) -> Result<(), ReadError> {
         if let Some(key) = keys.iter().find(|key| !self.part.range.contains(key)) {
             return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
         self.activity.add_read(keys.len());
-        let rows = self.table.get_many(keys)?;
+        self.table.get_texts(keys, texts)?;
         match keys.first() {
             Some(key) if self.is_void() => {
                 Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group })
             }
-            _ => Ok(rows),
+            _ => Ok(()),
         }
     }
 

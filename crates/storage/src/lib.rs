@@ -7,6 +7,7 @@
 //! - [`Store`]: an engine and the rows at hand; everything else stands in one
 //! - [`Table`]: the newest rows; [`TableSnapshot`]: the rows of one moment
 //! - [`RowScan`], [`RowBatch`]: many rows, read in blocks that the rows share
+//! - [`RowTexts`]: rows on their way to a client
 //! - [`RowChange`], [`Changes`]: how rows change
 //! - [`IndexChange`], [`IndexScan`]: how index entries change and are found; [`IndexBuild`]: how far
 //!   an index is built
@@ -26,6 +27,7 @@ mod layout;
 mod part;
 mod row;
 mod row_cache;
+mod row_texts;
 mod scan;
 mod snapshot;
 mod store;
@@ -43,6 +45,7 @@ pub use index_build::IndexBuild;
 pub use index_scan::{IndexHit, IndexScan, IndexSpan};
 pub use part::Part;
 pub use row_cache::RowCacheStats;
+pub use row_texts::RowTexts;
 pub use scan::RowScan;
 pub use snapshot::TableSnapshot;
 pub use store::Store;

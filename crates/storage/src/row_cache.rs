@@ -7,18 +7,24 @@
 //!
 //! A row that is written is kept while there is room for it: it takes no other's place.
 
+mod part;
+
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use datum::Object;
 use foldhash::fast::RandomState;
-use hashbrown::HashTable;
 use parking_lot::Mutex;
+
+use crate::layout::RowKey;
+use part::Part;
 
 /// Separate caches, so that threads seldom meet and an epoch seldom changes for nothing.
 const PARTS: usize = 128;
 /// What a kept row costs beside its bytes: its places in the table and the ring, and allocations.
 const ROW_OVERHEAD_BYTES: usize = 160;
+/// A larger row is not copied under a lock.
+const TAKEN_BYTES_MAX: usize = 16 << 10;
 /// A row larger than this share of a part would push out too many others.
 const ROW_SHARE_MAX: usize = 8;
 
@@ -50,6 +56,14 @@ pub(crate) enum Found {
     Nothing(Permit),
 }
 
+/// Where a row probably is.
+pub(crate) enum Sight {
+    /// Here: the hash of its key, and its place.
+    Near { hash: u64, place: usize },
+    /// Not here; what the engine has may be kept with this.
+    Nothing(Permit),
+}
+
 /// Leave to keep a row that is now read from the engine, void once a change comes close.
 pub(crate) struct Permit {
     hash: u64,
@@ -62,34 +76,6 @@ pub(crate) struct Changing {
     part: usize,
     // Where the new row will be, if it has a place.
     place: Option<usize>,
-}
-
-#[derive(Default)]
-struct Part {
-    // Places in the ring, by the hashes of their keys.
-    places: HashTable<usize>,
-    // A clock: the hand goes round, and who was not used since it last came by goes.
-    ring: Vec<Option<Kept>>,
-    free: Vec<usize>,
-    hand: usize,
-    bytes: usize,
-    // Counts beginnings and ends of changes.
-    epoch: u64,
-    // Changes that have begun and not ended: the engine may show either row.
-    changing: usize,
-    hits: u64,
-    misses: u64,
-}
-
-struct Kept {
-    hash: u64,
-    key: Box<[u8]>,
-    // None while it changes.
-    row: Option<Object>,
-    bytes: usize,
-    used: bool,
-    // How many changes of it have begun and not ended; it stays in its place until they have.
-    changing: u32,
 }
 
 impl RowCache {
@@ -115,15 +101,9 @@ impl RowCache {
     /// The row under `key`, if it is here.
     pub(crate) fn find(&self, key: &[u8]) -> Found {
         let hash = self.hash.hash_one(key);
-        let mut part = self.parts[part_of(hash)].lock();
-        let part = &mut *part;
-        let kept = part.place(hash, key).and_then(|place| part.ring[place].as_mut());
-        match kept.and_then(|kept| Some((kept.row.as_ref()?, &mut kept.used))) {
-            Some((row, used)) => {
-                *used = true;
-                part.hits += 1;
-                Found::Row(row.clone())
-            }
+        let mut part = self.part(hash).lock();
+        match part.use_row(hash, key) {
+            Some(row) => Found::Row(row.clone()),
             None => {
                 part.misses += 1;
                 Found::Nothing(Permit { hash, epoch: part.epoch })
@@ -131,11 +111,54 @@ impl RowCache {
         }
     }
 
+    /// Looks for the rows under `keys`, which are to be [taken](RowCache::take) soon. Much of what a lookup costs
+    /// is waiting for memory, so that several at a time wait once.
+    pub(crate) fn look_for(&self, keys: &[RowKey]) -> Vec<Sight> {
+        let counted = u64::from(!self.is_off());
+        let look = |key: &RowKey| {
+            let hash = self.hash.hash_one(key.as_bytes());
+            let mut part = self.part(hash).lock();
+            match part.fetch_place(hash) {
+                Some(place) => Sight::Near { hash, place },
+                None => {
+                    part.misses += counted;
+                    Sight::Nothing(Permit { hash, epoch: part.epoch })
+                }
+            }
+        };
+        keys.iter().map(look).collect()
+    }
+
+    /// Has the row that was seen fetched from memory.
+    pub(crate) fn fetch(&self, sight: &Sight) {
+        if let Sight::Near { hash, place } = sight {
+            self.part(*hash).lock().fetch_row(*place);
+        }
+    }
+
+    /// Hands the row under `key`, which was seen, to `take`, perhaps under a lock. `false` if it is not here any more.
+    pub(crate) fn take(&self, hash: u64, key: &RowKey, take: impl FnOnce(&Object)) -> bool {
+        let mut part = self.part(hash).lock();
+        match part.use_row(hash, key.as_bytes()) {
+            Some(row) if row.json_size() <= TAKEN_BYTES_MAX => take(row),
+            Some(row) => {
+                let row = row.clone();
+                drop(part);
+                take(&row);
+            }
+            None => {
+                part.misses += 1;
+                return false;
+            }
+        }
+        true
+    }
+
     /// Keeps `row`, which the engine held when `permit` was given or later.
     pub(crate) fn keep(&self, permit: &Permit, key: &[u8], row: &Object, row_bytes: usize) {
         let bytes_max = self.part_bytes_max();
-        let bytes = bytes_of(key, row_bytes);
-        let mut part = self.parts[part_of(permit.hash)].lock();
+        let bytes = bytes_of(key.len(), row_bytes);
+        let mut part = self.part(permit.hash).lock();
         let is_true = part.changing == 0 && part.epoch == permit.epoch;
         // Another reader may have kept it already.
         if is_true && fits(bytes, bytes_max) && part.place(permit.hash, key).is_none() {
@@ -148,15 +171,15 @@ impl RowCache {
     /// now on, and nothing is kept beside it until [`RowCache::end_change`] is called.
     pub(crate) fn begin_change(&self, key: &[u8], row_bytes: Option<usize>) -> Changing {
         let hash = self.hash.hash_one(key);
-        let mut part = self.parts[part_of(hash)].lock();
+        let mut part = self.part(hash).lock();
         part.epoch += 1;
         part.changing += 1;
         let mut place = part.place(hash, key);
-        if let Some(kept) = place.and_then(|place| part.ring[place].as_mut()) {
+        if let Some(kept) = place.and_then(|place| part.kept(place)) {
             kept.row = None;
             kept.changing += 1;
         } else if let Some(row_bytes) = row_bytes {
-            let (bytes, bytes_max) = (bytes_of(key, row_bytes), self.part_bytes_max());
+            let (bytes, bytes_max) = (bytes_of(key.len(), row_bytes), self.part_bytes_max());
             if fits(bytes, bytes_max) && part.bytes + bytes <= bytes_max {
                 place = Some(part.insert(hash, key, None, bytes));
             }
@@ -175,17 +198,16 @@ impl RowCache {
         part.epoch += 1;
         part.changing -= 1;
         let Some(place) = changing.place else { return };
-        let Some(kept) = part.ring[place].as_mut() else { return };
+        let Some(kept) = part.kept(place) else { return };
         kept.changing -= 1;
         if kept.changing > 0 {
             return;
         }
-        let bytes_max = self.part_bytes_max();
-        let row = row.map(|(row, row_bytes)| (row, bytes_of(&kept.key, row_bytes)));
+        let (key_len, bytes_max) = (kept.key_len(), self.part_bytes_max());
+        let row = row.map(|(row, row_bytes)| (row, bytes_of(key_len, row_bytes)));
         match row.filter(|(_, bytes)| fits(*bytes, bytes_max)) {
             Some((row, bytes)) => {
-                part.bytes = part.bytes - kept.bytes + bytes;
-                (kept.row, kept.bytes) = (Some(row), bytes);
+                part.put(place, row, bytes);
                 part.shrink_to(bytes_max);
             }
             None => part.remove(place),
@@ -198,72 +220,18 @@ impl RowCache {
             let part = part.lock();
             stats.hits += part.hits;
             stats.misses += part.misses;
-            stats.rows += part.places.len() as u64;
+            stats.rows += part.len() as u64;
             stats.bytes += part.bytes as u64;
         }
         stats
     }
 
+    fn part(&self, hash: u64) -> &Mutex<Part> {
+        &self.parts[part_of(hash)]
+    }
+
     fn part_bytes_max(&self) -> usize {
         self.part_bytes_max.load(Ordering::Relaxed)
-    }
-}
-
-impl Part {
-    fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        let is_it = |place: &usize| self.ring[*place].as_ref().is_some_and(|kept| *kept.key == *key);
-        self.places.find(hash, is_it).copied()
-    }
-
-    /// Puts a row where there is none of its key; where that is.
-    fn insert(&mut self, hash: u64, key: &[u8], row: Option<Object>, bytes: usize) -> usize {
-        let changing = u32::from(row.is_none());
-        let kept = Some(Kept { hash, key: key.into(), row, bytes, used: false, changing });
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.ring[place] = kept;
-                place
-            }
-            None => {
-                self.ring.push(kept);
-                self.ring.len() - 1
-            }
-        };
-        let ring = &self.ring;
-        let hash_of = |place: &usize| ring[*place].as_ref().map_or(0, |kept| kept.hash);
-        self.places.insert_unique(hash, place, hash_of);
-        self.bytes += bytes;
-        place
-    }
-
-    /// Rows go until the others take `bytes_max` bytes at most, or only such are left as now change.
-    fn shrink_to(&mut self, bytes_max: usize) {
-        // The first round may do no more than mark everybody.
-        let mut turns = 2 * self.ring.len();
-        while self.bytes > bytes_max && turns > 0 {
-            self.turn();
-            turns -= 1;
-        }
-    }
-
-    /// Moves the hand by one; what it passes goes, or gets another round.
-    fn turn(&mut self) {
-        self.hand = (self.hand + 1) % self.ring.len();
-        match &mut self.ring[self.hand] {
-            Some(kept) if kept.changing > 0 => {}
-            Some(kept) if kept.used => kept.used = false,
-            Some(_) => self.remove(self.hand),
-            None => {}
-        }
-    }
-
-    fn remove(&mut self, place: usize) {
-        let Some(kept) = self.ring[place].take() else { return };
-        if let Ok(found) = self.places.find_entry(kept.hash, |other| *other == place) {
-            found.remove();
-        }
-        self.bytes -= kept.bytes;
-        self.free.push(place);
     }
 }
 
@@ -272,8 +240,8 @@ fn part_of(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }
 
-fn bytes_of(key: &[u8], row_bytes: usize) -> usize {
-    key.len() + row_bytes + ROW_OVERHEAD_BYTES
+fn bytes_of(key_len: usize, row_bytes: usize) -> usize {
+    key_len + row_bytes + ROW_OVERHEAD_BYTES
 }
 
 fn fits(bytes: usize, part_bytes_max: usize) -> bool {
@@ -410,8 +378,7 @@ mod tests {
             assert!(found(&cache, &name(hot)).is_some(), "row {hot} was used and went");
         }
         for part in &cache.parts {
-            let part = part.lock();
-            assert_eq!(part.places.len() + part.free.len(), part.ring.len());
+            assert!(part.lock().is_sound());
         }
     }
 

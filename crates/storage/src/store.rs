@@ -7,8 +7,8 @@ use datum::{Object, row};
 use engine::{Change, Engine, EngineError, Space};
 
 use crate::layout::{RowKey, claim};
-use crate::row_cache::{Found, RowCache, RowCacheStats};
-use crate::{Changes, FormatError};
+use crate::row_cache::{Found, RowCache, RowCacheStats, Sight};
+use crate::{Changes, FormatError, RowTexts};
 
 /// Where tables are. Every change of a row goes through one store, or its cache would not know.
 pub struct Store {
@@ -80,42 +80,40 @@ impl Store {
         Ok(Some(row))
     }
 
-    /// The rows at the engine's keys `keys`: from the cache, and those that are not there by `read`, which
-    /// gets their places among `keys` and gives them, in that order, with the numbers of their bytes.
-    pub(crate) fn rows<E>(
+    /// Adds the rows at the engine's keys `keys` to `texts` in their order: from the cache, and those that are not
+    /// there by `read`, which gets their places among `keys` and gives them, in that order, with the numbers of
+    /// their bytes.
+    pub(crate) fn texts<E>(
         &self,
         keys: &[RowKey],
-        read: impl FnOnce(&[usize]) -> Result<Vec<Option<(Object, usize)>>, E>,
-    ) -> Result<Vec<Option<Object>>, E> {
-        let mut rows = vec![None; keys.len()];
-        let (mut missing, mut permits) = (Vec::with_capacity(keys.len()), Vec::with_capacity(keys.len()));
-        for (i, key) in keys.iter().enumerate() {
-            let permit = match self.rows.is_off() {
-                true => None,
-                false => match self.rows.find(key.as_bytes()) {
-                    Found::Row(row) => {
-                        rows[i] = Some(row);
-                        continue;
-                    }
-                    Found::Nothing(permit) => Some(permit),
-                },
-            };
-            missing.push(i);
-            permits.push(permit);
-        }
-        if missing.is_empty() {
-            return Ok(rows);
-        }
-        for ((i, permit), found) in missing.iter().zip(permits).zip(read(&missing)?) {
-            let Some((row, row_bytes)) = found else { continue };
-            if let Some(permit) = permit {
-                self.rows.keep(&permit, keys[*i].as_bytes(), &row, row_bytes);
+        texts: &mut RowTexts,
+        read: impl Fn(&[usize]) -> Result<Vec<Option<(Object, usize)>>, E>,
+    ) -> Result<(), E> {
+        let sights = self.rows.look_for(keys);
+        let is_missing = |i: &usize| matches!(sights.get(*i), Some(Sight::Nothing(_)));
+        let missing: Vec<usize> = (0..keys.len()).filter(is_missing).collect();
+        let mut found = if missing.is_empty() { Vec::new() } else { read(&missing)? }.into_iter();
+        sights.iter().take(ROWS_AHEAD).for_each(|sight| self.rows.fetch(sight));
+        for (i, (key, sight)) in keys.iter().zip(&sights).enumerate() {
+            if let Some(ahead) = sights.get(i + ROWS_AHEAD) {
+                self.rows.fetch(ahead);
             }
-            rows[*i] = Some(row);
+            let row = match sight {
+                Sight::Near { hash, .. } if self.rows.take(*hash, key, |row| texts.push_row(row)) => continue,
+                // It has gone since.
+                Sight::Near { .. } => read(&[i])?.pop().flatten(),
+                Sight::Nothing(permit) => found.next().flatten().inspect(|(row, row_bytes)| {
+                    self.rows.keep(permit, key.as_bytes(), row, *row_bytes);
+                }),
+            };
+            row.iter().for_each(|(row, _)| texts.push_row(row));
         }
-        Ok(rows)
+        Ok(())
     }
 }
+
+/// Rows that are fetched from memory while another is copied.
+const ROWS_AHEAD: usize = 6;
 
 /// The row in `value` with the number of its bytes, in memory of its own: the bytes of a change are
 /// a slice of a whole log entry.

@@ -8,7 +8,7 @@ use engine::Space;
 
 use crate::layout::RowKey;
 use crate::row::decode;
-use crate::{Part, ReadError, Store, TableId, TableSnapshot};
+use crate::{Part, ReadError, RowTexts, Store, TableId, TableSnapshot};
 
 /// A table in a store. Cheap to make and to clone; holds no rows itself.
 #[derive(Clone)]
@@ -47,11 +47,11 @@ impl Table {
         })
     }
 
-    /// The rows under `keys`, in their order, each as [`Table::get`] would answer it: cheaper than one
-    /// after the other.
-    pub fn get_many(&self, keys: &[PrimaryKey]) -> Result<Vec<Option<Object>>, ReadError> {
+    /// Adds the rows under `keys` to `texts`, in their order, each as [`Table::get`] would answer it: cheaper than
+    /// one after the other. Nothing is added for a key that has no row. After an error `texts` is of no use.
+    pub fn get_texts(&self, keys: &[PrimaryKey], texts: &mut RowTexts) -> Result<(), ReadError> {
         let row_keys: Vec<RowKey> = keys.iter().map(|key| RowKey::new(self.id, key.as_bytes())).collect();
-        self.store.rows(&row_keys, |missing| {
+        self.store.texts(&row_keys, texts, |missing| {
             let wanted: Vec<&[u8]> = missing.iter().map(|i| row_keys[*i].as_bytes()).collect();
             let found = self.store.engine().get_many(Space::Rows, &wanted)?;
             let row = |(i, bytes): (&usize, Option<Bytes>)| {

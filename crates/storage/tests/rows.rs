@@ -10,8 +10,8 @@ use engine::memory::MemoryEngine;
 use engine::{Batch, Engine, Space};
 use log::{GroupId, Lsn};
 use rekindle_storage::{
-    Applied, Changes, Count, Direction, Part, ReadError, RowChange, Store, Table, TableId, drop_table,
-    tables_present,
+    Applied, Changes, Count, Direction, Part, ReadError, RowChange, RowTexts, Store, Table, TableId,
+    drop_table, tables_present,
 };
 
 const GROUP: GroupId = GroupId(1);
@@ -205,17 +205,35 @@ fn many_rows_are_read_as_one_after_the_other() {
         table.get(&key(f64::from(n))).unwrap();
     }
     let keys: Vec<_> = [4, 4, 5, 3, 99, 39, 30, 7, 7].map(|n| key(f64::from(n))).to_vec();
-    let numbers =
-        |rows: Vec<Option<Object>>| rows.iter().map(|row| row.as_ref().map(number)).collect::<Vec<_>>();
-    let expected = [Some(4), Some(4), Some(5), Some(3), None, Some(39), Some(30), Some(7), Some(7)];
-    assert_eq!(numbers(table.get_many(&keys).unwrap()), expected);
-    // Now all of them are; a row that changes is read anew.
+    let texts = |keys: &[PrimaryKey]| {
+        let mut texts = RowTexts::default();
+        texts.push(b"0");
+        table.get_texts(keys, &mut texts).unwrap();
+        String::from_utf8(texts.into_json()).unwrap()
+    };
+    let expected = |rows: &[u32]| {
+        let text = |n: &u32| format!(",{}", Datum::Object(document(*n, 3)).to_json_string());
+        format!("0{}", rows.iter().map(text).collect::<String>())
+    };
+    assert_eq!(texts(&keys), expected(&[4, 4, 5, 3, 39, 30, 7, 7]));
+    // Now all of them are but the one that is not there; a row that changes is read anew.
     let misses = store.row_cache_stats().misses;
     write(&store, table.id(), &key(5.0), Some(&document(55, 3)));
-    assert_eq!(numbers(table.get_many(&keys[1..4]).unwrap()), [Some(4), Some(55), Some(3)]);
-    assert_eq!(numbers(table.get_many(&keys[5..]).unwrap()), expected[5..]);
+    assert_eq!(texts(&keys[1..4]), expected(&[4, 55, 3]));
+    assert_eq!(texts(&keys[5..]), expected(&[39, 30, 7, 7]));
     assert_eq!(store.row_cache_stats().misses, misses);
-    assert!(table.get_many(&[]).unwrap().is_empty());
+    assert_eq!(texts(&[]), "0");
+    assert_eq!(texts(&keys[3..6]), expected(&[3, 39]));
+    // A row that is too large to be copied where it is kept.
+    let large = Store::open(Arc::clone(store.engine()), 64 << 20).unwrap();
+    let table = Table::new(Arc::clone(&large), table_id(2));
+    write(&large, table.id(), &key(4.0), Some(&document(4, 20_000)));
+    for _ in 0..2 {
+        let mut texts = RowTexts::default();
+        table.get_texts(&keys[..3], &mut texts).unwrap();
+        assert_eq!((texts.len(), texts.bytes()), (3, 2 * (20_000 + 17) + 21));
+    }
+    assert_eq!(large.row_cache_stats().misses, 2, "it is at hand nevertheless");
 }
 
 #[test]

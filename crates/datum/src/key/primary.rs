@@ -23,7 +23,13 @@ impl PrimaryKey {
     ///
     /// The length limit is RethinkDB's, counted in its encoding: docs/formats/key.md.
     pub fn encode(value: &Datum) -> Result<PrimaryKey, KeyError> {
-        let mut out = Vec::with_capacity(32);
+        // Room for no more than will be there: bytes with room to spare are shared by way of another allocation.
+        let mut out = Vec::with_capacity(match value {
+            Datum::String(text) => 1 + text.len(),
+            Datum::Binary(bytes) => 1 + bytes.len(),
+            Datum::Number(_) | Datum::Time(_) => 1 + size_of::<f64>(),
+            _ => 32,
+        });
         let reference_len = match value {
             Datum::String(text) => {
                 out.push(STRING);

@@ -8,6 +8,7 @@ use rocksdb::{DB, DBRawIterator, ReadOptions};
 
 use super::bounds::{first_excluded, first_included, successor};
 use super::{column, cuts};
+use crate::fetch_ahead::fetch_line;
 use crate::{Direction, EngineError, Pair, Scan, Snapshot, Space, Span, span};
 
 /// What is read at once from a file where a block is not cached. Left to itself, RocksDB would ask the system to read
@@ -162,36 +163,26 @@ impl Scan for RocksScan {
 /// where what is `looked_at` is in it.
 #[inline]
 fn prefetch_after(value: &[u8], looked_at: Option<usize>) {
-    #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        const LINE_BYTES: usize = 64;
-        // Three lengths, and what the key does not share with the one before.
-        const KEY_BYTES: usize = 16;
-        let next = value.as_ptr_range().end;
-        let next_end = next.wrapping_add(value.len());
-        let fetch = |line: *const u8| {
-            // SAFETY: a prefetch reads nothing: of an address that cannot be read it does nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
-        };
-        for line in [
-            next,
-            next.wrapping_add(LINE_BYTES),
-            next_end.wrapping_sub(LINE_BYTES),
-            next_end,
-            next_end.wrapping_add(LINE_BYTES),
-        ] {
-            fetch(line);
-        }
-        if let Some(offset) = looked_at {
-            // Its name stands before it, and rows are alike, but not the same.
-            let about = next.wrapping_add(KEY_BYTES + offset);
-            fetch(about.wrapping_sub(LINE_BYTES / 2));
-            fetch(about.wrapping_add(LINE_BYTES / 2));
-        }
+    const LINE_BYTES: usize = 64;
+    // Three lengths, and what the key does not share with the one before.
+    const KEY_BYTES: usize = 16;
+    let next = value.as_ptr_range().end;
+    let next_end = next.wrapping_add(value.len());
+    for line in [
+        next,
+        next.wrapping_add(LINE_BYTES),
+        next_end.wrapping_sub(LINE_BYTES),
+        next_end,
+        next_end.wrapping_add(LINE_BYTES),
+    ] {
+        fetch_line(line);
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (value, looked_at);
+    if let Some(offset) = looked_at {
+        // Its name stands before it, and rows are alike, but not the same.
+        let about = next.wrapping_add(KEY_BYTES + offset);
+        fetch_line(about.wrapping_sub(LINE_BYTES / 2));
+        fetch_line(about.wrapping_add(LINE_BYTES / 2));
+    }
 }
 
 impl RocksScan {

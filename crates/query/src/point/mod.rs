@@ -17,6 +17,7 @@ use datum::{Datum, PrimaryKey};
 use reql::wire::Query;
 use reql::{EvalError, Op, Term};
 use shard::ReadError;
+use storage::RowTexts;
 
 pub use far::FarPoint;
 pub use write::PointWrite;
@@ -38,7 +39,7 @@ pub enum PointAnswer {
     /// A read, answered.
     Read(Result<Datum, EvalError>),
     /// A read of some rows, answered: a stream that ends with them.
-    Rows(Vec<Datum>),
+    Rows(RowTexts),
     /// The number of rows of a table.
     Count(Datum),
     /// A read on its way to the node that has the row.
@@ -88,7 +89,7 @@ impl Session {
     }
 
     /// The rows under a few keys that are written out, all of them here.
-    fn get_all(&self, query: &Query, args: &[Term]) -> Option<Vec<Datum>> {
+    fn get_all(&self, query: &Query, args: &[Term]) -> Option<RowTexts> {
         let (table, keys) = args.split_first().filter(|(_, keys)| keys.len() <= KEYS_MAX)?;
         let key = |term: &Term| match term {
             Term::Datum(key) => PrimaryKey::encode(key).ok(),
@@ -102,18 +103,14 @@ impl Session {
         if mode == ReadMode::Majority {
             return None;
         }
-        let (mut rows, mut bytes) = (Vec::with_capacity(keys.len()), 0);
+        let mut rows = RowTexts::default();
         for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
             let Some(first) = keys.first() else { continue };
             let Site::Near(shard) = self.service.reader(table.shard(first), mode)? else { return None };
-            for row in shard.get_many(keys).ok()?.into_iter().flatten() {
-                let row = Datum::Object(row);
-                bytes += row.json_size();
-                rows.push(row);
-            }
+            shard.get_texts(keys, &mut rows).ok()?;
         }
         // More would be more than one batch.
-        let fits = bytes < BatchLimits::default().first().bytes_max;
+        let fits = rows.bytes() < BatchLimits::default().first().bytes_max;
         self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         fits.then_some(rows)
     }

@@ -7,7 +7,7 @@ use datum::{Datum, KeyRange};
 use reql::wire::Query;
 use reql::{Call, Op, Term};
 use shard::{Bounds, Side};
-use storage::Direction;
+use storage::{Direction, RowTexts};
 
 use super::shape::{Options, TableName};
 use crate::far::Site;
@@ -31,7 +31,7 @@ struct Range<'a> {
 
 impl Session {
     /// The rows, if they are all here and are not more than one batch.
-    pub(super) fn range(&self, query: &Query, limit: &Call) -> Option<Vec<Datum>> {
+    pub(super) fn range(&self, query: &Query, limit: &Call) -> Option<RowTexts> {
         let Range { table, direction, bounds, indexes, most } = Range::of(limit)?;
         let catalog = self.service.node().catalog_guard();
         let (table, mode) = self.readable(&catalog, Options::of(query)?, table)?;
@@ -50,7 +50,7 @@ impl Session {
         if direction == Direction::Descending {
             near.reverse();
         }
-        let (mut rows, mut bytes) = (Vec::with_capacity(most), 0);
+        let mut rows = RowTexts::default();
         // More would be more than one batch.
         let bytes_max = BatchLimits::default().first().bytes_max;
         for (shard, range) in near {
@@ -58,17 +58,17 @@ impl Session {
             if shard.is_void() {
                 return None;
             }
-            while let Some(batch) = scan.next_batch().ok()? {
-                for i in 0..batch.len() {
-                    let row = Datum::Object(batch.object(i).ok()?);
-                    bytes += row.json_size();
-                    rows.push(row);
+            let before = rows.len();
+            while let Some(row) = scan.next_whole().ok()? {
+                rows.push(row.json());
+                if rows.len() == 1 {
+                    rows.expect(most - 1);
                 }
-                if bytes >= bytes_max {
+                if rows.bytes() >= bytes_max {
                     return None;
                 }
-                shard.activity().add_read(batch.len());
             }
+            shard.activity().add_read(rows.len() - before);
             if rows.len() == most {
                 break;
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{Answered, Ask, AskError, Node, NodeOptions, Post, Serve, ServerId};
-use datum::{Datum, Object, Text};
+use datum::{Datum, Object, Text, json as datum_json};
 use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
@@ -139,7 +139,7 @@ impl House {
         let session = self.session(user);
         match session.point(&query) {
             Some(PointAnswer::Read(answer)) => Ok(Outcome::Atom(answer?)),
-            Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![rows])),
+            Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![datums(&rows.into_json())])),
             Some(PointAnswer::Count(count)) => Ok(Outcome::Atom(count)),
             Some(PointAnswer::FarRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
             Some(PointAnswer::Write(write)) => Ok(Outcome::Atom(block_on(write)?)),
@@ -166,6 +166,14 @@ fn service(node: Arc<Node>) -> Arc<Service> {
 
 pub fn query(term: Value, options: Map<String, Value>) -> Result<Query, QueryError> {
     Ok(parse_query(json!([1, term, options]).to_string().as_bytes())?)
+}
+
+fn datums(texts: &[u8]) -> Vec<Datum> {
+    let text = [b"[", texts, b"]"].concat();
+    match datum_json::parse(&text).unwrap() {
+        Datum::Array(rows) => rows.into_vec(),
+        other => panic!("not rows: {other:?}"),
+    }
 }
 
 fn run_long(session: &Session, query: &Query) -> Result<Outcome, QueryError> {

@@ -16,6 +16,10 @@ pub fn write(out: &mut Vec<u8>, token: Token, answer: Result<Answer, Failure>) -
             response::write_atom(out, token, &value, profile.as_ref());
             None
         }
+        Ok(Answer::Texts(items)) => {
+            response::write_texts(out, token, &items);
+            None
+        }
         Ok(Answer::Stream { batch, cursor }) => {
             let cursor = cursor.filter(|_| !batch.done);
             write_batch(out, token, &batch);

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{GroupId, Log};
 use rekindle_shard::{Decision, Direction, ReadError, Shard, WriteError, WriteRefusal};
+use storage::RowTexts;
 
 use crate::bed::{Bed, TABLE, content, increment, key, number, put, read};
 
@@ -164,5 +165,8 @@ fn rows_that_are_taken_away_are_looked_for_elsewhere() {
     bed.replicas.make_void(shard.group());
     assert!(shard.is_void());
     assert!(matches!(shard.get(&key("a")), Err(ReadError::Elsewhere { .. })));
-    assert!(matches!(shard.get_many(&[key("b"), key("a")]), Err(ReadError::Elsewhere { .. })));
+    assert!(matches!(
+        shard.get_texts(&[key("b"), key("a")], &mut RowTexts::default()),
+        Err(ReadError::Elsewhere { .. })
+    ));
 }

@@ -1,0 +1,84 @@
+//! Rows on their way to a client: their JSON texts, one behind the other.
+
+use datum::Object;
+
+/// The texts of some rows with commas between them: what stands between the brackets of an array.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowTexts {
+    json: Vec<u8>,
+    rows: usize,
+}
+
+impl RowTexts {
+    /// The number of rows.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Whether there are no rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Bytes of all texts, without the commas.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.json.len() - self.rows.saturating_sub(1)
+    }
+
+    /// Adds the text of a row.
+    pub fn push(&mut self, text: &[u8]) {
+        self.begin_row();
+        self.json.extend_from_slice(text);
+    }
+
+    /// Adds a row.
+    pub fn push_row(&mut self, row: &Object) {
+        self.begin_row();
+        row.write_json(&mut self.json);
+    }
+
+    /// Makes room for so many rows more that are like those that are here.
+    pub fn expect(&mut self, rows: usize) {
+        let each = self.json.len().checked_div(self.rows).unwrap_or_default();
+        // Some will be a little longer.
+        self.json.reserve((each + each / 16 + 1).saturating_mul(rows).min(RESERVED_BYTES_MAX));
+    }
+
+    /// The texts.
+    #[must_use]
+    pub fn into_json(self) -> Vec<u8> {
+        self.json
+    }
+
+    fn begin_row(&mut self) {
+        if self.rows > 0 {
+            self.json.push(b',');
+        }
+        self.rows += 1;
+    }
+}
+
+/// More room is not made for rows that may not come.
+const RESERVED_BYTES_MAX: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datum::{Datum, Text};
+
+    #[test]
+    fn texts_stand_as_in_an_array() {
+        let mut texts = RowTexts::default();
+        assert!(texts.is_empty() && texts.bytes() == 0);
+        texts.expect(5);
+        texts.push(b"{\"id\":1}");
+        texts.expect(usize::MAX);
+        let row: Object = [(Text::from("id"), Datum::Number(2.0))].into_iter().collect();
+        texts.push_row(&row);
+        assert_eq!((texts.len(), texts.bytes()), (2, 16));
+        assert_eq!(texts.into_json(), b"{\"id\":1},{\"id\":2}");
+    }
+}
