@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::{datum, object, sequence, tables};
 use crate::args::Args;
-use crate::fault::{Fault, Out};
+use crate::fault::{Class, Fault, Out};
 use crate::machine::{Machine, into_datum};
 use crate::thing::{Func, Slice, Thing};
 use crate::value::Val;
@@ -224,6 +224,7 @@ fn insert(args: &Args<'_>) -> Out<Thing> {
                 made.map(|made| Some(made).filter(|made| !matches!(made, Val::Null)))
             }
         };
+        let new = said(new)?;
         settle(args, &table, old, new, told, &mut report);
     }
     report.finish(args.machine, told)
@@ -276,9 +277,18 @@ fn change(args: &Args<'_>) -> Out<Thing> {
             (53, None) => Ok(None),
             _ => func.clone().and_then(|func| made(args, &func, old.as_ref())),
         };
+        let new = said(new)?;
         settle(args, &table, old, new, told, &mut report);
     }
     report.finish(args.machine, told)
+}
+
+/// A mistake is the row's own, but what no rule says of one row, none says of the write.
+fn said<T>(new: Out<T>) -> Out<Out<T>> {
+    match new {
+        Err(fault) if fault.class == Class::Unsaid => Err(fault),
+        new => Ok(new),
+    }
 }
 
 /// What a row becomes.
