@@ -15,6 +15,8 @@ const noRow = "null"
 type input struct {
 	kind            string
 	expected, value int64
+	// How many elements a list had before this one came, and one more; 0 where that is not known.
+	place int
 }
 
 type output struct {
@@ -47,6 +49,9 @@ var document = porcupine.Model{
 		case "add":
 			return true, withElement(held, asked.value, true)
 		default:
+			if asked.place > 0 && len(elementsOf(held)) != asked.place-1 {
+				return false, held
+			}
 			return true, withElement(held, asked.value, false)
 		}
 	},
@@ -60,12 +65,17 @@ func increment(held string, by int64) string {
 	return strconv.FormatInt(number+by, 10)
 }
 
-func withElement(held string, element int64, isSet bool) string {
+// The elements of a set or list; none of anything else.
+func elementsOf(held string) []int64 {
 	var elements []int64
 	if json.Unmarshal([]byte(held), &elements) != nil {
-		elements = nil
+		return nil
 	}
-	elements = append(elements, element)
+	return elements
+}
+
+func withElement(held string, element int64, isSet bool) string {
+	elements := append(elementsOf(held), element)
 	if isSet {
 		slices.Sort(elements)
 		elements = slices.Compact(elements)

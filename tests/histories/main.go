@@ -47,7 +47,7 @@ func readHistory(path string) (map[string][]porcupine.Operation, error) {
 		}
 		operation := porcupine.Operation{
 			ClientId: one.Client,
-			Input:    input{one.Kind, one.Expected, one.Value},
+			Input:    input{kind: one.Kind, expected: one.Expected, value: one.Value},
 			Call:     one.Call,
 			Output:   output{seen: string(one.Seen), done: one.Done},
 			Return:   math.MaxInt64,
@@ -91,7 +91,7 @@ func main() {
 				unanswered++
 			}
 		}
-		switch porcupine.CheckOperationsTimeout(document, withBounds(histories[key]), time.Minute) {
+		switch porcupine.CheckOperationsTimeout(document, withPlaces(withBounds(histories[key])), time.Minute) {
 		case porcupine.Illegal:
 			illegal++
 			fmt.Printf("key %s is not linearizable\n", key)

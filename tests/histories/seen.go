@@ -1,8 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/anishathalye/porcupine"
@@ -56,10 +56,49 @@ func told(one porcupine.Operation) []int64 {
 		if value, err := strconv.ParseInt(got.seen, 10, 64); err == nil {
 			return []int64{value}
 		}
-		var elements []int64
-		if json.Unmarshal([]byte(got.seen), &elements) == nil {
-			return elements
-		}
+		return elementsOf(got.seen)
 	}
 	return nil
+}
+
+// withPlaces says of each append which element of the list it made, as far as the longest list that anybody saw
+// tells: without that the judge tries appends of the same moment in every order. Lists that are not all the
+// beginning of one are left to the judge as they are, and so is one with an element twice.
+func withPlaces(history []porcupine.Operation) []porcupine.Operation {
+	var longest []int64
+	for _, one := range history {
+		if seen := listOf(one); len(seen) > len(longest) {
+			longest = seen
+		}
+	}
+	places := map[int64]int{}
+	for place, value := range longest {
+		places[value] = place + 1
+	}
+	isBeginning := func(one porcupine.Operation) bool {
+		seen := listOf(one)
+		return slices.Equal(seen, longest[:len(seen)])
+	}
+	if len(places) < len(longest) || !all(history, isBeginning) {
+		return history
+	}
+	placed := slices.Clone(history)
+	for number, one := range placed {
+		if asked := one.Input.(input); asked.kind == "append" {
+			asked.place = places[asked.value]
+			placed[number].Input = asked
+		}
+	}
+	return placed
+}
+
+func listOf(one porcupine.Operation) []int64 {
+	if one.Input.(input).kind != "read" {
+		return nil
+	}
+	return elementsOf(one.Output.(output).seen)
+}
+
+func all(history []porcupine.Operation, is func(porcupine.Operation) bool) bool {
+	return !slices.ContainsFunc(history, func(one porcupine.Operation) bool { return !is(one) })
 }
