@@ -50,7 +50,7 @@ pub(super) type NearWrite = Pin<Box<dyn Future<Output = Result<Datum, EvalError>
 /// Where a write goes on that was begun anew.
 pub(super) enum Anew {
     Near(NearWrite),
-    Far(FarPoint),
+    Far(Box<FarPoint>),
 }
 
 /// What is needed to begin anew.
@@ -116,7 +116,7 @@ impl Again {
             Some(PointAnswer::Read(answer)) => Err(answer),
             Some(PointAnswer::FarRead(point)) => Ok(self.become_of(point)),
             Some(PointAnswer::Write(write)) => match write.anew(self.tries) {
-                Anew::Far(point) => Ok(self.become_of(point)),
+                Anew::Far(point) => Ok(self.become_of(*point)),
                 Anew::Near(write) => {
                     // Nobody comes back for the log's turn.
                     self.session.service.turn();

@@ -67,7 +67,7 @@ impl PointWrite {
     /// Goes on, and goes on counting, where an earlier try was.
     pub(super) fn anew(self, tries: Tries) -> Anew {
         match self.0 {
-            Way::Far(point) => Anew::Far(point),
+            Way::Far(point) => Anew::Far(Box::new(point)),
             Way::Near { ticket, answer, mut again } => {
                 again.iter_mut().for_each(|again| again.go_on(tries));
                 Anew::Near(Box::pin(PointWrite(Way::Near { ticket, answer, again })))
