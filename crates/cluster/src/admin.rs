@@ -205,23 +205,30 @@ impl Core {
         outcome
     }
 
-    /// Divides a table anew at evenly spaced keys; returns whether anything changed. Needs all shards
-    /// here: [`Core::assemble`]. The shards get the replicas of `places`, which are those from before that.
+    /// Divides a table anew at evenly spaced keys; returns whether it did, which takes a row for each shard.
+    /// Needs all shards here: [`Core::assemble`]. The shards get the replicas of `places`, which are those from
+    /// before that, also when they stay as they were; those of today where somebody has changed them meanwhile.
     pub fn rebalance(&self, id: TableId, places: &[ShardPlaces]) -> Result<bool, AdminError> {
         let _one_at_a_time = io::task::lock(&self.changing);
         let catalog = self.catalog();
         let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };
         let shards = handle.shards().len();
         let rows: u64 = handle.shards().iter().filter_map(|shard| Some(shard.near()?.count())).sum();
+        let today = crate::places_of(&handle.config.shards);
+        let are_as_before = today == places || !self.differ_here_alone(&today, places);
+        let places = if are_as_before { today } else { places.to_vec() };
         if rows < shards as u64 || rows == 0 {
+            if !are_as_before {
+                self.change_held(|catalog, draft| {
+                    let mut after = table_by_id(catalog, id)?.config.clone();
+                    self.replace_replicas(&mut after, &places)?;
+                    draft.put(CatalogRow::Table(after));
+                    Ok(())
+                })?;
+            }
             return Ok(false);
         }
         if shards > 1 {
-            let places = match places.len() == shards {
-                true => places.to_vec(),
-                // Somebody has divided it meanwhile.
-                false => crate::places_of(&handle.config.shards),
-            };
             let division = self.divide(catalog.version, handle, places)?;
             let outcome = self.change_held(|catalog, draft| {
                 let mut after = table_by_id(catalog, id)?.config.clone();
@@ -233,6 +240,18 @@ impl Core {
             outcome?;
         }
         Ok(true)
+    }
+
+    /// Whether the same shards have the same replicas in both, but for those on this server.
+    fn differ_here_alone(&self, some: &[ShardPlaces], others: &[ShardPlaces]) -> bool {
+        let elsewhere = |places: &ShardPlaces| {
+            let own = self.identity.server;
+            let mut replicas = places.replicas.clone();
+            replicas.retain(|(server, _)| *server != own);
+            replicas.sort_unstable();
+            replicas
+        };
+        some.iter().map(elsewhere).eq(others.iter().map(elsewhere))
     }
 }
 

@@ -124,7 +124,8 @@ impl Core {
         let is_far = |handle: &&ShardHandle| handle.near().is_none();
         let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
         for (handle, led) in far.iter().zip(self.ask_leaders_for(&far, LEADER_PATIENCE)) {
-            if led.is_none() {
+            // Where a replica has come meanwhile, its log says who leads.
+            if led.is_none() && self.shard_of(handle.group()).is_none() {
                 handle.lead().set(None);
             }
         }

@@ -48,10 +48,10 @@ impl Seeks {
     }
 
     /// Tells when it is worth asking for a row of `shard` once more, after `looks` looks in vain: soon when a
-    /// leader is known, and now and then when none is.
-    pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: u32) -> Arc<OneShot<()>> {
+    /// leader is known or any replica will do, and now and then when none is.
+    pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: u32, any_will_do: bool) -> Arc<OneShot<()>> {
         let ready = Arc::<OneShot<()>>::default();
-        if looks == 0 && is_known(shard) {
+        if looks == 0 && (any_will_do || is_known(shard)) {
             ready.tell(());
             return ready;
         }
@@ -81,20 +81,27 @@ impl Seeks {
 
     /// Looks for leaders until nobody waits for one.
     fn search(&self) {
+        let _if_it_panics = TellAll(&self.line);
         // An election takes longer than the first pauses.
         let mut looks = 3;
         loop {
             let wanted = self.line.lock().shards();
             let Some(shards) = wanted else { return };
             let unknown: Vec<&ShardHandle> = shards.iter().filter(|shard| !is_known(shard)).collect();
+            // To look may take seconds, which are no concern of those whose leader is known.
+            self.tell_ready();
             if !unknown.is_empty() {
                 self.node.find_leaders(&unknown);
+                self.tell_ready();
             }
-            let ready = self.line.lock().take_ready(Instant::now(), |shard| self.is_worth_a_try(shard));
-            ready.into_iter().for_each(|one| one.tell(()));
             std::thread::sleep(pause_after(looks));
             looks += 1;
         }
+    }
+
+    fn tell_ready(&self) {
+        let ready = self.line.lock().take_ready(Instant::now(), |shard| self.is_worth_a_try(shard));
+        ready.into_iter().for_each(|one| one.tell(()));
     }
 
     /// Whether somebody is known to lead, or the rows of the shard belong to others now.
@@ -103,6 +110,18 @@ impl Seeks {
             |table: &Arc<TableHandle>| table.shards().iter().any(|known| known.group() == shard.group());
         shard.leader().is_some()
             || !self.node.catalog_guard().table_by_id(shard.table()).is_some_and(is_known)
+    }
+}
+
+/// Nobody may wait for a search that a panic has ended.
+struct TellAll<'a>(&'a Mutex<Line<ShardHandle>>);
+
+impl Drop for TellAll<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let left = std::mem::take(&mut *self.0.lock());
+            left.waiting.into_values().flat_map(|waiting| waiting.ready).for_each(|(_, one)| one.tell(()));
+        }
     }
 }
 

@@ -88,13 +88,19 @@ impl Shard {
     }
 
     /// Adds the newest applied rows under `keys` to `texts`, in their order: cheaper than one after the
-    /// other. Nothing is added for a key that has no row. After an error `texts` is of no use.
-    pub fn get_texts(&self, keys: &[PrimaryKey], texts: &mut RowTexts) -> Result<(), ReadError> {
+    /// other. Nothing is added for a key that has no row, nor any more once `texts` has `bytes_max` bytes.
+    /// After an error `texts` is of no use.
+    pub fn get_texts(
+        &self,
+        keys: &[PrimaryKey],
+        texts: &mut RowTexts,
+        bytes_max: usize,
+    ) -> Result<(), ReadError> {
         if let Some(key) = keys.iter().find(|key| !self.part.range.contains(key)) {
             return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
         self.activity.add_read(keys.len());
-        self.table.get_texts(keys, texts)?;
+        self.table.get_texts(keys, texts, bytes_max)?;
         match keys.first() {
             Some(key) if self.is_void() => {
                 Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group })

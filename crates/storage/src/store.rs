@@ -82,11 +82,12 @@ impl Store {
 
     /// Adds the rows at the engine's keys `keys` to `texts` in their order: from the cache, and those that are not
     /// there by `read`, which gets their places among `keys` and gives them, in that order, with the numbers of
-    /// their bytes.
+    /// their bytes. Ends early when `texts` has `bytes_max` or more.
     pub(crate) fn texts<E>(
         &self,
         keys: &[RowKey],
         texts: &mut RowTexts,
+        bytes_max: usize,
         read: impl Fn(&[usize]) -> Result<Vec<Option<(Object, usize)>>, E>,
     ) -> Result<(), E> {
         let sights = self.rows.look_for(keys);
@@ -95,6 +96,9 @@ impl Store {
         let mut found = if missing.is_empty() { Vec::new() } else { read(&missing)? }.into_iter();
         sights.iter().take(ROWS_AHEAD).for_each(|sight| self.rows.fetch(sight));
         for (i, (key, sight)) in keys.iter().zip(&sights).enumerate() {
+            if texts.bytes() >= bytes_max {
+                break;
+            }
             if let Some(ahead) = sights.get(i + ROWS_AHEAD) {
                 self.rows.fetch(ahead);
             }

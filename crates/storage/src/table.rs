@@ -48,10 +48,16 @@ impl Table {
     }
 
     /// Adds the rows under `keys` to `texts`, in their order, each as [`Table::get`] would answer it: cheaper than
-    /// one after the other. Nothing is added for a key that has no row. After an error `texts` is of no use.
-    pub fn get_texts(&self, keys: &[PrimaryKey], texts: &mut RowTexts) -> Result<(), ReadError> {
+    /// one after the other. Nothing is added for a key that has no row, nor any more once `texts` has `bytes_max` bytes.
+    /// After an error `texts` is of no use.
+    pub fn get_texts(
+        &self,
+        keys: &[PrimaryKey],
+        texts: &mut RowTexts,
+        bytes_max: usize,
+    ) -> Result<(), ReadError> {
         let row_keys: Vec<RowKey> = keys.iter().map(|key| RowKey::new(self.id, key.as_bytes())).collect();
-        self.store.texts(&row_keys, texts, |missing| {
+        self.store.texts(&row_keys, texts, bytes_max, |missing| {
             let wanted: Vec<&[u8]> = missing.iter().map(|i| row_keys[*i].as_bytes()).collect();
             let found = self.store.engine().get_many(Space::Rows, &wanted)?;
             let row = |(i, bytes): (&usize, Option<Bytes>)| {

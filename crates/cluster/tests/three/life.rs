@@ -183,10 +183,13 @@ fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
     let leads = |node: &Running| {
         node.node.catalog().table("test", "t").unwrap().shards()[0].near().unwrap().is_leader()
     };
-    wait_until("a leader", || [&a, &b, &c].into_iter().any(leads));
     let mut nodes = vec![a, b, c];
-    let at = nodes.iter().position(leads).unwrap();
-    let leader = nodes.remove(at);
+    let mut at = None;
+    wait_until("a leader", || {
+        at = nodes.iter().position(leads);
+        at.is_some()
+    });
+    let leader = nodes.remove(at.unwrap());
     let members = leader.node.log().group_status(group).unwrap().members.voters;
     let place = |node: &Running| {
         let server = node.server();
@@ -197,7 +200,8 @@ fn a_member_whose_server_is_gone_is_removed_before_one_that_answers() {
     nodes.pop().unwrap().kill();
     let here = ShardPlaces { primary: leader.server(), replicas: vec![(leader.server(), true)] };
     let change = TableChange { shards: Some(ShardsWanted::Named(vec![here])), ..TableChange::default() };
-    leader.node.change_table(table, &change).unwrap();
+    // Whoever was killed may have led the catalog.
+    wait_until("the change", || leader.node.change_table(table, &change).is_ok());
     wait_until("a group of one", || {
         leader.node.log().group_status(group).is_ok_and(|status| status.members.voters.len() == 1)
     });

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cluster::{AskError, ServerId, ShardHandle};
@@ -23,6 +23,9 @@ use crate::links::{OneShot, SHORT, Slot, Trouble};
 use crate::session::Session;
 use crate::table::ReadMode;
 use crate::write::WriteResult;
+
+/// Who leads may have been known just before the end of the search: that long it is asked all the same.
+const LAST_TRY: Duration = Duration::from_secs(3);
 
 /// A query about one row on its way to another node. Completes with the result the client gets.
 #[must_use = "it may still fail"]
@@ -103,12 +106,14 @@ impl Again {
         let failed = self.tries.failed;
         self.tries.until.get_or_insert_with(|| Instant::now() + SEARCH);
         self.tries.failed += 1;
-        State::Waits(self.session.service.seeks.wait(&self.shard, failed))
+        let any_will_do = self.mode == Some(ReadMode::Outdated);
+        State::Waits(self.session.service.seeks.wait(&self.shard, failed, any_will_do))
     }
 
     /// Begins anew, unless it has been tried for long enough.
     fn begin(&mut self) -> Result<State, Result<Datum, EvalError>> {
-        if self.tries.until.is_some_and(|until| until <= Instant::now()) {
+        let patience = if self.shard.leader().is_some() { LAST_TRY } else { Duration::ZERO };
+        if self.tries.until.is_some_and(|until| until + patience <= Instant::now()) {
             let range = self.shard.range();
             return Err(Err(self.mode.map_or_else(|| unwritable(range), |mode| unreadable(range, mode))));
         }

@@ -103,14 +103,14 @@ impl Session {
         if mode == ReadMode::Majority {
             return None;
         }
-        let mut rows = RowTexts::default();
+        let (mut rows, bytes_max) = (RowTexts::default(), BatchLimits::default().first().bytes_max);
         for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
             let Some(first) = keys.first() else { continue };
             let Site::Near(shard) = self.service.reader(table.shard(first), mode)? else { return None };
-            shard.get_texts(keys, &mut rows).ok()?;
+            shard.get_texts(keys, &mut rows, bytes_max).ok()?;
         }
         // More would be more than one batch.
-        let fits = rows.bytes() < BatchLimits::default().first().bytes_max;
+        let fits = rows.bytes() < bytes_max;
         self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         fits.then_some(rows)
     }

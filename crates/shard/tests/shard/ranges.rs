@@ -166,7 +166,7 @@ fn rows_that_are_taken_away_are_looked_for_elsewhere() {
     assert!(shard.is_void());
     assert!(matches!(shard.get(&key("a")), Err(ReadError::Elsewhere { .. })));
     assert!(matches!(
-        shard.get_texts(&[key("b"), key("a")], &mut RowTexts::default()),
+        shard.get_texts(&[key("b"), key("a")], &mut RowTexts::default(), usize::MAX),
         Err(ReadError::Elsewhere { .. })
     ));
 }
