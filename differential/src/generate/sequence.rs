@@ -92,7 +92,12 @@ impl Generator {
         if depth == 0 {
             return self.slice();
         }
-        match self.chance.below(7) {
+        match self.chance.below(8) {
+            7 => {
+                let rows = self.selection(depth - 1);
+                let unwanted = self.sequence(depth - 1);
+                term(95, [rows, unwanted])
+            }
             0 => {
                 let index = self.index_name();
                 let keys: Vec<Json> =

@@ -8,7 +8,7 @@ use crate::value::Val;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     let mut items = match args.id {
-        89..=91 | 95 => Fault::both(args.array(0), args.array(1))?.0,
+        89..=91 => Fault::both(args.array(0), args.array(1))?.0,
         _ => args.array(0)?,
     };
     match args.id {
@@ -29,13 +29,9 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             items.extend(args.array(1)?);
             items = different(items);
         }
-        91 => {
-            let other = args.array(1)?;
-            items = different(items.into_iter().filter(|item| !other.contains(item)).collect());
-        }
         _ => {
             let other = args.array(1)?;
-            items.retain(|item| !other.contains(item));
+            items = different(items.into_iter().filter(|item| !other.contains(item)).collect());
         }
     }
     args.machine.array(items).and_then(datum)

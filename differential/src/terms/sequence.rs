@@ -36,6 +36,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         }
         87 => offsets_of(args),
         93 => contains(args),
+        95 => difference(args),
         173 => range(args),
         187 => fold(args),
         _ => sample(args),
@@ -291,6 +292,14 @@ fn offsets_of(args: &Args<'_>) -> Out<Thing> {
 }
 
 /// Each wanted value and each predicate takes an item of its own.
+/// What the second sequence has goes. Of two arguments that fail either may be told.
+fn difference(args: &Args<'_>) -> Out<Thing> {
+    let of_place = |i: usize| args.thing(i).and_then(|thing| of_thing(args.machine, thing));
+    let (seq, unwanted) = Fault::both(of_place(0), of_place(1).and_then(all))?;
+    let items = spread(seq.items, |item| Ok(if unwanted.contains(&item) { Vec::new() } else { vec![item] }));
+    settled(args.machine, Seq { items, ..seq }, seq.eager)
+}
+
 fn contains(args: &Args<'_>) -> Out<Thing> {
     let seq = of_thing(args.machine, args.thing(0)?)?;
     let (mut values, mut funcs) = (Vec::new(), Vec::new());

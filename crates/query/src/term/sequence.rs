@@ -5,6 +5,7 @@ use datum::{Array, Datum};
 use reql::IndexOption;
 use reql::Operation;
 use reql::Pipeline;
+use reql::Term;
 use reql::Terminal;
 use reql::Transform;
 use reql::{Call, EvalError, Scope};
@@ -76,6 +77,25 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
             item_by_item(cx, seq, &other)
         }
     }
+}
+
+/// `difference`, which takes away what any sequence has: one that is not a datum is read before.
+pub(crate) fn difference(over: Over<'_>) -> Result<Value, EvalError> {
+    let Over { cx, call, scope, first } = over;
+    let Some(term @ Term::Call(_)) = call.args.get(1) else { return apply(Over { cx, call, scope, first }) };
+    let unwanted = cx.eval(term, scope).and_then(|value| held(cx, value)).map_err(|error| error.at(1))?;
+    let mut call = call.clone();
+    call.args[1] = Term::Datum(unwanted);
+    apply(Over { cx, call: &call, scope, first })
+}
+
+/// A value as a datum, a sequence as an array that only memory limits.
+fn held(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
+    if matches!(value, Value::Datum(_) | Value::Row(_)) {
+        return value.into_datum(cx);
+    }
+    let mut items = value.into_seq(cx)?.pipe.open(cx)?;
+    reql::stream::hold(&mut *items, &cx.env()).map(Datum::Array)
 }
 
 fn stepped(seq: Seq, step: Transform) -> Seq {

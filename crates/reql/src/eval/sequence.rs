@@ -164,7 +164,7 @@ fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, Eval
         (Op::ConcatMap, 1, Term::Func(func)) => {
             answer::close(func, place.scope, Answer::Sequence).map(Arg::Func)
         }
-        (Op::InnerJoin | Op::OuterJoin, 1, _) => match value_at(term, place)? {
+        (Op::InnerJoin | Op::OuterJoin | Op::Difference, 1, _) => match value_at(term, place)? {
             Value::Stream(mut items) => {
                 let items = stream::hold(&mut *items, place.env)?;
                 Ok(Arg::Datum(Datum::Array(items)))
