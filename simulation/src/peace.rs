@@ -269,6 +269,9 @@ fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
         if table.config.shards.iter().any(|shard| !shard.leaving.is_empty()) {
             return Some(format!("replicas are leaving {name}"));
         }
+        if !table.config.lineage.sealed.is_empty() {
+            return Some(format!("{name} needs groups of before: {:?}", table.config.lineage));
+        }
         let state = node.table_state(table);
         if !readiness(&state).all_replicas {
             return Some(format!("{name} is {state:?}"));

@@ -7,7 +7,7 @@ use crate::promise::Promise;
 use crate::world::{Failure, Plot, run};
 
 /// What each fault breaks.
-pub const PLANTED: [(&str, Mutant, &[Promise]); 9] = [
+pub const PLANTED: [(&str, Mutant, &[Promise]); 10] = [
     // A write that was acknowledged is lost.
     ("ack-before-fsync", Mutant::AckBeforeFsync, &[Promise::Answers]),
     ("forget-vote", Mutant::ForgetVote, &[Promise::Leads]),
@@ -19,6 +19,8 @@ pub const PLANTED: [(&str, Mutant, &[Promise]); 9] = [
     ("drop-row", Mutant::DropRow, &[Promise::Answers, Promise::Same]),
     ("serve-removed", Mutant::ServeRemoved, &[Promise::Answers, Promise::Same]),
     ("keep-void-rows", Mutant::KeepVoidRows, &[Promise::Same]),
+    // What its forerunners still apply is written over what it has.
+    ("open-too-early", Mutant::OpenEarly, &[Promise::Answers, Promise::Same]),
     // The row at which a table was cut is nobody's.
     ("split-at-wrong-key", Mutant::SplitWrong, &[Promise::Answers, Promise::Same, Promise::Settles]),
 ];

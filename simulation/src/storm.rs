@@ -12,7 +12,7 @@ use crate::machine::{End, PACES};
 use crate::trace::say;
 use crate::world::World;
 
-/// How long the shards of a table may take to come together before it is divided.
+/// How long a table may take to have its rows where they must be before it is divided.
 const ASSEMBLY: Duration = Duration::from_secs(8);
 
 /// What may go wrong in one seed.
@@ -232,10 +232,7 @@ impl World {
             let id = node.catalog().table("test", &table).map(|table| table.config.id);
             let Some(id) = id else { return };
             let deadline = io::task::now() + ASSEMBLY;
-            if let Err(error) = node.assemble_for(id, &change, &|| io::task::now() < deadline) {
-                return tracing::info!("the table is not assembled: {error}");
-            }
-            match node.change_table(id, &change) {
+            match node.change_table_while(id, &change, &|| io::task::now() < deadline) {
                 Ok((_, after)) => tracing::info!("the table is now {:?}", after.shards),
                 Err(error) => tracing::info!("the table is not reconfigured: {error}"),
             }

@@ -10,7 +10,7 @@ use crate::change::Draft;
 use crate::index_config::TableIndexes;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
-use crate::{AdminError, Catalog, DbConfig, DbId, Scope, TableConfig, TableHandle, WriteAcks};
+use crate::{AdminError, Catalog, DbConfig, DbId, Lineage, Scope, TableConfig, TableHandle, WriteAcks};
 
 /// What a new table may be given.
 #[derive(Clone, Debug)]
@@ -142,6 +142,7 @@ impl Core {
                 indexes: TableIndexes::default(),
                 write_hook: None,
                 shards: self.founded(draft, crate::starts::even_starts(places.len()), &places),
+                lineage: Lineage::default(),
             };
             draft.put(CatalogRow::Table(config.clone()));
             Ok(config)
@@ -162,15 +163,26 @@ impl Core {
         })
     }
 
-    /// Changes a table's settings; returns the configuration before and after. Another number of shards
-    /// needs all of them here: [`Core::assemble_for`].
+    /// Changes a table's settings; returns the configuration before and after.
     pub fn change_table(
         &self,
         id: TableId,
         change: &TableChange,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
+        self.change_table_while(id, change, &|| true)
+    }
+
+    /// The same. Another number of shards may need replicas elsewhere first, which are waited for while
+    /// `go_on`, asked now and then, says so, and not for long.
+    pub fn change_table_while(
+        &self,
+        id: TableId,
+        change: &TableChange,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(TableConfig, TableConfig), AdminError> {
+        let mut plan = self.plan_change(id, change, go_on)?;
         let _one_at_a_time = io::task::lock(&self.changing);
-        let divided = self.divided(id, change)?;
+        plan.iter_mut().try_for_each(|plan| self.seal(id, plan))?;
         let outcome = self.change_held(|catalog, draft| {
             let handle = table_by_id(catalog, id)?;
             let before = handle.config.clone();
@@ -186,8 +198,8 @@ impl Core {
             if let Some(hook) = &change.write_hook {
                 after.write_hook.clone_from(hook);
             }
-            match (&divided, &change.shards) {
-                (Some(division), _) => self.put_division(draft, division, &mut after)?,
+            match (&plan, &change.shards) {
+                (Some(plan), _) => self.put_plan(draft, plan, &mut after)?,
                 (None, Some(wanted)) => {
                     let places = self.places(catalog, wanted, Some(handle))?;
                     self.replace_replicas(&mut after, &places)?;
@@ -199,59 +211,41 @@ impl Core {
             }
             Ok((before, after))
         });
-        if let Some(division) = divided {
-            self.end_division(id, division, outcome.as_ref().err())?;
+        if let (Some(plan), Err(error)) = (&plan, &outcome)
+            && !error.is_indeterminate()
+        {
+            self.give_up(id, plan);
         }
         outcome
     }
 
-    /// Divides a table anew at evenly spaced keys; returns whether it did, which takes a row for each shard.
-    /// Needs all shards here: [`Core::assemble`]. The shards get the replicas of `places`, which are those from
-    /// before that, also when they stay as they were; those of today where somebody has changed them meanwhile.
-    pub fn rebalance(&self, id: TableId, places: &[ShardPlaces]) -> Result<bool, AdminError> {
-        let _one_at_a_time = io::task::lock(&self.changing);
+    /// Divides a table anew at evenly spaced keys; returns whether anything changed. Waits as
+    /// [`Core::change_table_while`] does.
+    pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
         let catalog = self.catalog();
         let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };
         let shards = handle.shards().len();
-        let rows: u64 = handle.shards().iter().filter_map(|shard| Some(shard.near()?.count())).sum();
-        let today = crate::places_of(&handle.config.shards);
-        let are_as_before = today == places || !self.differ_here_alone(&today, places);
-        let places = if are_as_before { today } else { places.to_vec() };
+        let led = self.ask_leaders(&handle.shards().iter().collect::<Vec<_>>());
+        let rows: u64 = led.iter().flatten().map(|(_, state)| state.rows).sum();
         if rows < shards as u64 || rows == 0 {
-            if !are_as_before {
-                self.change_held(|catalog, draft| {
-                    let mut after = table_by_id(catalog, id)?.config.clone();
-                    self.replace_replicas(&mut after, &places)?;
-                    draft.put(CatalogRow::Table(after));
-                    Ok(())
-                })?;
-            }
             return Ok(false);
         }
-        if shards > 1 {
-            let division = self.divide(catalog.version, handle, places)?;
-            let outcome = self.change_held(|catalog, draft| {
-                let mut after = table_by_id(catalog, id)?.config.clone();
-                self.put_division(draft, &division, &mut after)?;
-                draft.put(CatalogRow::Table(after));
-                Ok(())
-            });
-            self.end_division(id, division, outcome.as_ref().err())?;
-            outcome?;
+        if shards == 1 {
+            return Ok(true);
         }
-        Ok(true)
-    }
-
-    /// Whether the same shards have the same replicas in both, but for those on this server.
-    fn differ_here_alone(&self, some: &[ShardPlaces], others: &[ShardPlaces]) -> bool {
-        let elsewhere = |places: &ShardPlaces| {
-            let own = self.identity.server;
-            let mut replicas = places.replicas.clone();
-            replicas.retain(|(server, _)| *server != own);
-            replicas.sort_unstable();
-            replicas
-        };
-        some.iter().map(elsewhere).eq(others.iter().map(elsewhere))
+        let Some(mut plan) = self.plan_even(id, go_on)? else { return Ok(true) };
+        let _one_at_a_time = io::task::lock(&self.changing);
+        self.seal(id, &mut plan)?;
+        let outcome = self.change_held(|catalog, draft| {
+            let mut after = table_by_id(catalog, id)?.config.clone();
+            self.put_plan(draft, &plan, &mut after)?;
+            draft.put(CatalogRow::Table(after));
+            Ok(())
+        });
+        if outcome.as_ref().is_err_and(|error| !error.is_indeterminate()) {
+            self.give_up(id, &plan);
+        }
+        outcome.map(|()| true)
     }
 }
 

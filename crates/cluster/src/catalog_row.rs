@@ -11,8 +11,8 @@ use crate::config::durability_name;
 use crate::index_config::TableIndexes;
 use crate::users::User;
 use crate::{
-    DbConfig, DbId, Grant, OpenError, PeerId, Permissions, ReplicaConfig, Scope, ServerConfig, ServerId,
-    ShardConfig, TableConfig, WriteAcks,
+    DbConfig, DbId, Grant, Lineage, OpenError, PeerId, Permissions, ReplicaConfig, Scope, SealedShard,
+    ServerConfig, ServerId, ShardConfig, TableConfig, WriteAcks,
 };
 
 /// Space for names that are hashed into row keys, so that a long name cannot exceed a key.
@@ -177,12 +177,11 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         .shards
         .iter()
         .map(|shard| {
-            let list = |replicas: &[ReplicaConfig]| replicas.iter().map(replica_to).collect::<Vec<_>>();
             fields_to([
                 ("group", number(shard.group.0)),
                 ("start", Datum::Binary(shard.start.clone())),
-                ("replicas", list(&shard.replicas).into()),
-                ("leaving", list(&shard.leaving).into()),
+                ("replicas", replicas_to(&shard.replicas)),
+                ("leaving", replicas_to(&shard.leaving)),
                 ("primary", uuid(shard.primary.0)),
                 (
                     "founders",
@@ -201,6 +200,7 @@ fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
         ("write_acks", table.write_acks.name().into()),
         ("indexes", table.indexes.to_datum()),
         ("shards", shards.into()),
+        ("lineage", lineage_to(&table.lineage)),
     ];
     fields.extend(hook);
     fields
@@ -232,6 +232,55 @@ fn table_from(row: &Fields<'_>) -> Result<TableConfig, OpenError> {
         indexes: indexes_from(row)?,
         write_hook: hook_from(row)?,
         shards,
+        lineage: lineage_from(row)?,
+    })
+}
+
+fn lineage_to(lineage: &Lineage) -> Datum {
+    let old = |old: &SealedShard| {
+        fields_to([
+            ("group", number(old.group.0)),
+            ("start", Datum::Binary(old.start.clone())),
+            ("end", old.end.clone().map_or(Datum::Null, Datum::Binary)),
+            ("replicas", replicas_to(&old.replicas)),
+            ("epoch", number(old.epoch)),
+        ])
+    };
+    fields_to([
+        ("epoch", number(lineage.epoch)),
+        ("sealed", lineage.sealed.iter().map(old).collect::<Vec<_>>().into()),
+        ("waiting", lineage.waiting.iter().map(|server| uuid(server.0)).collect::<Vec<_>>().into()),
+    ])
+}
+
+fn lineage_from(row: &Fields<'_>) -> Result<Lineage, OpenError> {
+    // Tables of earlier versions have none.
+    let Some(Datum::Object(lineage)) = row.0.get("lineage") else { return Ok(Lineage::default()) };
+    let fields = Fields(&lineage);
+    let sealed = fields.array("sealed")?.iter().map(|old| sealed_from(row, old)).collect::<Result<_, _>>()?;
+    let server = |id: &Datum| match id {
+        Datum::String(text) => Ok(ServerId(row.parse_uuid("waiting", text)?)),
+        other => Err(row.wrong(format!("{} is no server", other.to_json_string()))),
+    };
+    let waiting = fields.array("waiting")?.iter().map(server).collect::<Result<_, _>>()?;
+    Ok(Lineage { epoch: fields.number("epoch")?, sealed, waiting })
+}
+
+fn sealed_from(row: &Fields<'_>, old: &Datum) -> Result<SealedShard, OpenError> {
+    let Datum::Object(old) = old else {
+        return Err(row.wrong("a sealed shard that is no object".to_owned()));
+    };
+    let (fields, key) = (Fields(old), |field: Option<Datum>| match field {
+        Some(Datum::Binary(key)) => Some(Bytes::copy_from_slice(&key)),
+        _ => None,
+    });
+    let start = key(old.get("start")).ok_or_else(|| row.wrong("a sealed shard without start".to_owned()))?;
+    Ok(SealedShard {
+        group: GroupId(fields.number("group")?),
+        start,
+        end: key(old.get("end")),
+        replicas: fields.array("replicas")?.iter().map(|r| replica_from(row, r)).collect::<Result<_, _>>()?,
+        epoch: fields.number("epoch")?,
     })
 }
 
@@ -280,6 +329,10 @@ fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError>
 fn fields_to<const N: usize>(fields: [(&'static str, Datum); N]) -> Datum {
     let object: Object = fields.into_iter().map(|(k, v)| (Text::from_static(k), v)).collect();
     object.into()
+}
+
+fn replicas_to(replicas: &[ReplicaConfig]) -> Datum {
+    replicas.iter().map(replica_to).collect::<Vec<_>>().into()
 }
 
 /// A peer id has 64 bits, more than a number of the catalog can hold: hexadecimal text.

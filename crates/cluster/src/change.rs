@@ -34,7 +34,12 @@ impl Draft {
         Draft { put: Vec::new(), delete: Vec::new(), group_next, group_first: group_next }
     }
 
-    pub(crate) fn put(&mut self, row: CatalogRow) {
+    /// Adds a row. What a table keeps of its shards before is settled first: every change of its replicas
+    /// comes by here.
+    pub(crate) fn put(&mut self, mut row: CatalogRow) {
+        if let CatalogRow::Table(table) = &mut row {
+            table.settle();
+        }
         self.put.push(row);
     }
 

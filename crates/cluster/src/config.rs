@@ -139,6 +139,59 @@ pub struct TableConfig {
     pub write_hook: Option<StoredFunc>,
     /// The shards in key order, at least one; together they cover every key.
     pub shards: Vec<ShardConfig>,
+    /// How it came by them.
+    pub lineage: Lineage,
+}
+
+/// What a table keeps of its shards before the present ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lineage {
+    /// How often the table got other shards, or an attempt at that was given up.
+    pub epoch: u64,
+    /// The groups before, while somebody waits for what they have.
+    pub sealed: Vec<SealedShard>,
+    /// The servers that found shards and have not yet said that they have everything.
+    pub waiting: Vec<ServerId>,
+}
+
+/// A key range and the group that ordered its writes until it was sealed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedShard {
+    /// The group.
+    pub group: GroupId,
+    /// The first encoded primary key of the range; empty for the first.
+    pub start: Bytes,
+    /// The first key after the range; `None` for the last.
+    pub end: Option<Bytes>,
+    /// The members that the catalog knew of.
+    pub replicas: Vec<ReplicaConfig>,
+    /// The table's epoch in which it was sealed.
+    pub epoch: u64,
+}
+
+impl ShardConfig {
+    /// The replica on `server`, wanted or leaving.
+    pub(crate) fn replica_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
+        self.replicas.iter().chain(&self.leaving).find(|replica| replica.server == server)
+    }
+
+    /// The same, if it is one of those that the group begins with.
+    pub(crate) fn founder_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
+        self.replica_on(server).filter(|replica| self.founders.contains(&replica.peer))
+    }
+
+    /// The server that stands for election first: the primary if the group begins with a replica there.
+    pub(crate) fn first_to_stand(&self) -> Option<ServerId> {
+        self.order_of_standing().first().copied()
+    }
+
+    /// The servers that the group begins on, in the order in which they stand for its first election.
+    pub(crate) fn order_of_standing(&self) -> Vec<ServerId> {
+        let founders = self.replicas.iter().chain(&self.leaving).filter(|r| self.founders.contains(&r.peer));
+        let mut servers: Vec<ServerId> = founders.map(|replica| replica.server).collect();
+        servers.sort_by_key(|server| *server != self.primary);
+        servers
+    }
 }
 
 /// The word used in `table_config` for a durability.

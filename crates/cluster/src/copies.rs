@@ -15,6 +15,8 @@ use crate::ServerId;
 pub(crate) struct Copies {
     pub(crate) given: Mutex<HashMap<u64, Given>>,
     pub(crate) getting: Mutex<HashMap<GroupId, Getting>>,
+    /// When the last copy of a group was complete here.
+    pub(crate) got: Mutex<HashMap<GroupId, Instant>>,
     pub(crate) pace: Mutex<Pace>,
 }
 

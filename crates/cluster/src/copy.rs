@@ -22,6 +22,8 @@ const PIECE_BYTES: usize = 1 << 20;
 /// A copy that nobody asked for during this time is forgotten.
 const COPY_LIFE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
+/// For so long an offer may be from before a copy was complete.
+const LATE_OFFER: Duration = Duration::from_secs(5);
 /// Pause between attempts to get a copy.
 const PAUSE: Duration = Duration::from_millis(300);
 /// How long a copy waits for a source that was cut off, before it is begun anew.
@@ -66,6 +68,10 @@ impl Core {
         if shard.is_void() {
             return Err("the rows here are void".to_owned());
         }
+        // Others may have written to its range since.
+        if shard.mark().is_sealed() {
+            return Err("the group is sealed".to_owned());
+        }
         let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
         let applied = snapshot.applied().map_err(|error| error.to_string())?;
         let rows = snapshot.count().map_err(|error| error.to_string())?;
@@ -78,6 +84,9 @@ impl Core {
         given.retain(|_, given| task::now() - given.used < COPY_LIFE);
         given.insert(copy, Given { snapshot, used: task::now() });
         let builds = shard.builds().map_err(|error| error.to_string())?;
+        if shard.mark().is_sealed() {
+            return Err("the group is sealed".to_owned());
+        }
         Ok(CopyAnswer { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
     }
 
@@ -111,6 +120,15 @@ impl Core {
 
     /// Gets the rows of a group whose own are void, on a thread of its own.
     pub(crate) fn begin_copy(self: &Arc<Self>, group: GroupId) {
+        // One whose rows belong to others by now stays without.
+        if self.copied_to(group).is_some_and(|(_, gate)| gate.enter().is_none()) {
+            return;
+        }
+        // A leader may have offered this copy before it heard that the last one is complete; it offers again.
+        let is_void = self.log.group_status(group).is_ok_and(|status| status.needs_rows);
+        if !is_void && self.copies.got.lock().get(&group).is_some_and(|at| task::now() - *at < LATE_OFFER) {
+            return;
+        }
         let begun = Getting { source: None, begun: self.clock().now(), rows: 0, rows_total: 0 };
         if self.copies.getting.lock().insert(group, begun).is_some() {
             return;
@@ -182,6 +200,10 @@ impl Core {
         let _inside = enter()?;
         shard.finish_restore(&CopyEnd { at, progress, rows: count, builds })?;
         self.log.finish_restore(group, origin)?;
+        let mut got = self.copies.got.lock();
+        got.retain(|_, at| task::now() - *at < LATE_OFFER);
+        got.insert(group, task::now());
+        drop(got);
         if group == CATALOG_GROUP {
             self.post.tell(crate::post::Event::Catalog);
         }

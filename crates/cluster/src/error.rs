@@ -81,15 +81,12 @@ pub enum AdminError {
     /// What is wanted cannot be placed on the servers there are.
     #[error("{0}")]
     Placement(#[from] crate::PlacementError),
-    /// The shards of the table did not come under this server's lead, or changed meanwhile.
+    /// The shards of the table have no leaders, or changed meanwhile.
     #[error(
         "The shards of this table could not be brought together to divide it anew, because its replicas changed \
          or did not agree on a leader meanwhile. No row was changed; try again."
     )]
     NotTogether,
-    /// A proxy has no rows.
-    #[error("A proxy holds no rows and cannot divide a table anew; connect to a server that does.")]
-    ProxyDivides,
     /// A replica is wanted where another of the same shard is on its way out.
     #[error("A replica on server {0} is still being removed; try again when it has gone.")]
     StillLeaving(crate::ServerId),

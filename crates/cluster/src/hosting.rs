@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 use datum::KeyRange;
 use engine::Batch;
 use log::{Birth, GroupId, LogError, PeerId};
-use shard::Shard;
+use shard::{Forerunner, SealMark, Shard};
 use storage::{Changes, Direction, RowChange, TableId};
 
 use crate::hosted::Hosted;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
 use crate::router::shard_range;
+use crate::succession::Opening;
 use crate::{AdminError, Catalog, ReplicaConfig, ShardConfig, ShardHandle, TableConfig};
 
 /// Rows deleted in one batch.
@@ -24,11 +25,21 @@ impl Core {
     /// A table written before there were several servers has its replicas, which it does not name,
     /// on this one: they are added to `config`.
     pub(crate) fn open_shards(&self, config: &mut TableConfig) -> Result<Vec<ShardHandle>, AdminError> {
+        self.open_sealed(config)?;
+        let openings = (0..config.shards.len()).map(|at| self.opening(config, at));
+        let openings = openings.collect::<Result<Vec<Opening>, _>>()?;
         let mut handles = Vec::with_capacity(config.shards.len());
-        for i in 0..config.shards.len() {
+        let (mut is_put_off, mut overrun) = (false, Vec::new());
+        for (i, opening) in openings.into_iter().enumerate() {
             let range = shard_range(&config.shards, i);
-            let shard = &mut config.shards[i];
-            let near = self.open_replica(config.id, shard, &range)?;
+            let near = match opening {
+                opening if !self.make_way(config, i, &opening, &mut overrun)? => {
+                    is_put_off = true;
+                    None
+                }
+                opening => self.open_replica(config.id, &mut config.shards[i], &range, &opening)?,
+            };
+            let shard = &config.shards[i];
             if let Some(near) = &near {
                 near.set_indexes(config.indexes.defs());
                 near.set_acks(config.write_acks.acks());
@@ -39,6 +50,9 @@ impl Core {
             self.note_leader(&lead, shard, near.as_ref());
             handles.push(ShardHandle::new(self.identity.server, shard, config.id, range, near, lead));
         }
+        // Whoever still reads there looks for the rows again.
+        overrun.into_iter().for_each(|group| self.replicas.make_void(group));
+        self.note_put_off(config.id, is_put_off);
         Ok(handles)
     }
 
@@ -46,36 +60,28 @@ impl Core {
         if near.is_some_and(|near| near.is_leader()) {
             return lead.set(Some(self.identity.server));
         }
-        // Nobody here hears of elections, or not yet: a guess, to be corrected by whoever is asked. Who
-        // founded a shard alone leads it until others have its rows; else it is the preferred one.
-        let founder = match &shard.founders[..] {
-            [only] => shard.replicas.iter().chain(&shard.leaving).find(|replica| replica.peer == *only),
-            _ => None,
-        };
+        // Nobody here hears of elections, or not yet: a guess, to be corrected by whoever is asked.
         let is_new = near.is_none_or(|near| near.applied() == log::Lsn(0));
         if lead.leader().is_none() && is_new {
-            lead.set(Some(founder.map_or(shard.primary, |founder| founder.server)));
+            lead.set(Some(shard.first_to_stand().unwrap_or(shard.primary)));
         }
     }
 
-    fn open_replica(
+    pub(crate) fn open_replica(
         &self,
         table: TableId,
         config: &mut ShardConfig,
         range: &KeyRange,
+        opening: &Opening,
     ) -> Result<Option<Arc<Shard>>, AdminError> {
         let server = self.identity.server;
         let is_old = config.replicas.is_empty();
-        let own = config.replicas.iter().chain(&config.leaving).find(|replica| replica.server == server);
-        let birth = match own {
+        let named = config.replica_on(server).map(|own| own.peer);
+        let birth = match named {
             None if is_old => Birth::Alone,
             None => return Ok(None),
-            Some(own) if config.founders.contains(&own.peer) => {
-                Birth::Founder { own: own.peer, voters: config.founders.clone() }
-            }
-            Some(own) => Birth::Joiner { own: own.peer },
+            Some(own) => birth_of(config, own, opening),
         };
-        let named = own.map(|own| own.peer);
         if let Some(named) = named
             && self.past_is_known.load(Ordering::Acquire)
         {
@@ -88,7 +94,34 @@ impl Core {
             return Ok(Some(Arc::clone(&open.shard)));
         }
         let group = config.group;
-        let open = |birth| Shard::open(&self.replicas, self.log.clone(), table, group, range.clone(), birth);
+        let Some(shard) = self.open_as(table, group, range, birth, opening)? else { return Ok(None) };
+        let own = self.log.group_status(group)?.own;
+        name_old(config, server, own);
+        self.stand_first(config, &shard);
+        let (gate, is_named) = (Arc::default(), named.is_none_or(|named| named == own));
+        let (near, range) = (Arc::clone(&shard), range.clone());
+        hosted.insert(group, Hosted { shard: near, table, range, own, is_named, gate });
+        Ok(Some(shard))
+    }
+
+    /// Opens a replica as the one that it was before, or as `birth` says; `None` if it was removed from the group
+    /// before the catalog here says so.
+    fn open_as(
+        &self,
+        table: TableId,
+        group: GroupId,
+        range: &KeyRange,
+        birth: Birth,
+        opening: &Opening,
+    ) -> Result<Option<Arc<Shard>>, AdminError> {
+        let forerunners: &[Forerunner] = match opening {
+            Opening::Now(forerunners) => forerunners,
+            Opening::Empty | Opening::Later => &[],
+        };
+        let open = |birth| {
+            let (log, range) = (self.log.clone(), range.clone());
+            Shard::open_after(&self.replicas, log, table, group, range, birth, forerunners)
+        };
         let opened = match open(birth.clone()) {
             Err(shard::OpenError::Log(LogError::OtherPeer { .. })) => {
                 if self.past_is_known.load(Ordering::Acquire) {
@@ -102,42 +135,37 @@ impl Core {
             }
             opened => opened,
         };
-        let shard = match opened {
-            Ok(shard) => shard,
-            // Removed from the group before the catalog here says so.
+        match opened {
+            Ok(shard) => Ok(Some(shard)),
             Err(shard::OpenError::Log(LogError::Tombstone(_) | LogError::Gone { .. })) => {
                 let mut batch = Batch::new();
                 storage::forget_group(&mut batch, table, group);
                 self.engine().write(batch)?;
                 self.owe_clearing(table);
-                return Ok(None);
+                Ok(None)
             }
-            Err(error) => return Err(error.into()),
-        };
-        let own = self.log.group_status(group)?.own;
-        name_old(config, server, own);
-        if config.primary == server && config.founders.len() > 1 {
-            // Nothing happens if somebody leads already.
-            self.log.campaign(group);
+            Err(error) => Err(error.into()),
         }
-        let (gate, is_named) = (Arc::default(), named.is_none_or(|named| named == own));
-        let (near, range) = (Arc::clone(&shard), range.clone());
-        hosted.insert(group, Hosted { shard: near, table, range, own, is_named, gate });
-        Ok(Some(shard))
     }
 
     /// Discards the replicas that `catalog` no longer places here. One that no catalog has named yet may be
     /// named by the next one, while there are some that this node has acted on before it was started.
     pub(crate) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
-        let placed = |table: TableId, group: GroupId| {
-            let table = catalog.table_by_id(table)?;
-            let shard = table.config.shards.iter().find(|shard| shard.group == group)?;
-            Some(shard.replicas.iter().chain(&shard.leaving).any(|r| r.server == self.identity.server))
+        let placed = |table: TableId, group: GroupId, mark: SealMark| {
+            let (config, server) = (&catalog.table_by_id(table)?.config, self.identity.server);
+            if let Some(old) = config.lineage.sealed.iter().find(|old| old.group == group) {
+                // Those who wait need it to go on; whoever stands still helps them to a majority.
+                let helps = config.lineage.waiting.contains(&server) || mark == old.mark();
+                return Some(helps && old.replica_on(server).is_some());
+            }
+            let shard = config.shards.iter().find(|shard| shard.group == group)?;
+            Some(shard.replica_on(server).is_some())
         };
         let strays: Vec<(GroupId, TableId, bool)> = {
             let hosted = io::task::lock(&self.hosted);
             let knows_all = self.past_is_known.load(Ordering::Acquire);
-            let strays = hosted.iter().filter_map(|(group, open)| match placed(open.table, *group) {
+            let placed = |group: &GroupId, open: &Hosted| placed(open.table, *group, open.shard.mark());
+            let strays = hosted.iter().filter_map(|(group, open)| match placed(group, open) {
                 Some(true) => None,
                 _ if !open.is_named && !knows_all => None,
                 known => Some((*group, open.table, known.is_some())),
@@ -213,9 +241,11 @@ impl Core {
         let Some(handle) = catalog.table_by_id(table) else { return Ok(()) };
         for (i, shard) in handle.config.shards.iter().enumerate() {
             let is_own = |replica: &ReplicaConfig| replica.server == self.identity.server;
+            // Where groups before are still needed, whoever leaves may yet have to begin.
+            let begins = || !handle.config.lineage.sealed.is_empty();
+            let is_open = || io::task::lock(&self.hosted).contains_key(&shard.group);
             let here = shard.replicas.iter().any(is_own)
-                || (shard.leaving.iter().any(is_own)
-                    && io::task::lock(&self.hosted).contains_key(&shard.group));
+                || (shard.leaving.iter().any(is_own) && (begins() || is_open()));
             let part = shard_range(&handle.config.shards, i).intersect(range);
             if !here && !part.is_empty() {
                 each(shard.group, &part)?;
@@ -251,7 +281,9 @@ impl Core {
     /// has placed here would be taken for left behind. The node does it itself then, as soon as it knows.
     pub fn sweep_left_behind(&self) -> Result<(), AdminError> {
         let _one_at_a_time = io::task::lock(&self.publishing);
-        if !self.past_is_shown.load(Ordering::Acquire) {
+        // Whoever still needs rows of shards before keeps them until then.
+        let is_divided = |table: &&Arc<crate::TableHandle>| !table.config.lineage.sealed.is_empty();
+        if !self.past_is_shown.load(Ordering::Acquire) || self.catalog().tables().iter().any(is_divided) {
             return Ok(());
         }
         self.sweep()?;
@@ -291,6 +323,16 @@ impl Core {
         let mut batch = Batch::new();
         storage::forget_group(&mut batch, TableId::from_uuid(uuid::Uuid::nil()), group);
         Ok(self.engine().write(batch)?)
+    }
+}
+
+/// How replica `own` of a shard begins that is new here.
+fn birth_of(config: &ShardConfig, own: PeerId, opening: &Opening) -> Birth {
+    let voters = || config.founders.clone();
+    match opening {
+        _ if !config.founders.contains(&own) => Birth::Joiner { own },
+        Opening::Empty => Birth::Heir { own, voters: voters() },
+        Opening::Now(_) | Opening::Later => Birth::Founder { own, voters: voters() },
     }
 }
 

@@ -26,12 +26,6 @@ pub enum IndexProgress {
 }
 
 impl TableHandle {
-    /// The indexes that are built in all shards; for a table all of whose shards are here.
-    pub(crate) fn built_indexes(&self) -> Vec<IndexId> {
-        let ids = self.config.indexes.list.iter().map(|index| index.id);
-        ids.filter(|index| self.index_progress(*index) == IndexProgress::Ready).collect()
-    }
-
     /// How far an index is built in the shards that are here.
     #[must_use]
     pub fn index_progress(&self, index: IndexId) -> IndexProgress {

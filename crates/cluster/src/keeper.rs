@@ -25,6 +25,9 @@ use crate::{
 /// How often groups are looked at without news.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// The same while shards are on their way from old groups to new ones.
+const LOOK_SOON: Duration = Duration::from_millis(40);
+
 /// Pause between two questions who leads the catalog.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -33,7 +36,8 @@ impl Core {
     pub(crate) fn keep(self: &Arc<Self>) {
         let mut knows_its_past = self.past_is_known.load(Ordering::Acquire);
         loop {
-            let events = self.post.next(LOOK);
+            let is_busy = task::lock(&self.pending).is_busy();
+            let events = self.post.next(if is_busy { LOOK_SOON } else { LOOK });
             if events.contains(&Event::Stop) {
                 return;
             }
@@ -54,13 +58,17 @@ impl Core {
                         self.offer_copy(group, to);
                         Ok(())
                     }
-                    Event::Role(_) | Event::Stop => Ok(()),
+                    Event::Role(_) | Event::Marked(_) | Event::Stop => Ok(()),
                 };
                 if let Err(error) = done {
                     tracing::error!("the node could not follow its catalog: {error}");
                     self.post.tell(*event);
                     task::sleep(LOOK);
                 }
+            }
+            if let Err(error) = self.go_on_with_succession() {
+                tracing::error!("new shards could not be opened yet: {error}");
+                task::sleep(LOOK);
             }
             let may_sweep = self.past_is_shown.load(Ordering::Acquire) && self.shows_itself();
             if may_sweep
@@ -77,7 +85,7 @@ impl Core {
         let mut settled = Settled::default();
         while !self.stopping.load(Ordering::Acquire) {
             self.tend(&mut settled);
-            task::park_timeout(LOOK);
+            task::park_timeout(if self.awaits_succession() { LOOK_SOON } else { LOOK });
         }
     }
 
@@ -212,6 +220,7 @@ impl Core {
             && known.config == config
             && known.db == db
             && !self.has_earlier(&known.config)
+            && !self.is_put_off(known.config.id)
         {
             return Ok(Arc::clone(known));
         }
@@ -285,8 +294,8 @@ impl Core {
         }
     }
 
-    /// Makes a new handle for a table, because a replica here has gone.
-    fn republish(&self, table: TableId) -> Result<(), AdminError> {
+    /// Makes a new handle for a table, because a replica here has come or gone.
+    pub(crate) fn republish(&self, table: TableId) -> Result<(), AdminError> {
         let _one_at_a_time = task::lock(&self.publishing);
         let mut catalog = (*self.catalog()).clone();
         let Some(handle) = catalog.table_by_id(table).cloned() else { return Ok(()) };
@@ -294,6 +303,8 @@ impl Core {
         let shards = self.open_shards(&mut config)?;
         catalog.put_table(Arc::new(TableHandle::new(handle.db.clone(), config, shards)));
         self.catalog.store(Arc::new(catalog));
+        self.index_news.tell();
+        self.post.news().tell();
         Ok(())
     }
 }

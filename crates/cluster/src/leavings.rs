@@ -21,6 +21,7 @@ impl Core {
         let owing: Vec<TableId> = io::task::lock(&self.owing).iter().copied().collect();
         for table in owing {
             match catalog.table_by_id(table) {
+                Some(handle) if !handle.config.lineage.sealed.is_empty() => continue,
                 Some(handle) if self.names_one_that_left(handle) => continue,
                 Some(_) => self.clear_strangers(catalog, table)?,
                 None => {

@@ -8,7 +8,6 @@
 mod accounts;
 mod admin;
 mod ask;
-mod assemble;
 mod catalog;
 mod catalog_replica;
 mod catalog_row;
@@ -16,7 +15,7 @@ mod change;
 mod config;
 mod copies;
 mod copy;
-mod divided;
+mod cuts;
 mod division;
 mod error;
 mod handle;
@@ -31,21 +30,24 @@ mod join;
 mod keeper;
 mod leaders;
 mod leavings;
+mod lineage;
 pub mod link;
 mod network;
 mod news;
 mod node;
+mod pending;
 mod placement;
 mod post;
 mod question;
 mod repair;
 mod replaced;
 mod router;
+mod sealing;
 mod serve;
 mod servers;
-mod sole;
 mod starts;
 mod state;
+mod succession;
 mod tend;
 mod users;
 mod words;
@@ -55,8 +57,8 @@ pub use ask::{Answered, Ask, AskError, Reply, Serve};
 pub use catalog::{Catalog, Database};
 pub use catalog_replica::CatalogReplica;
 pub use config::{
-    DbConfig, DbId, GroupId, PeerId, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig,
-    WriteAcks, durability_name,
+    DbConfig, DbId, GroupId, Lineage, PeerId, ReplicaConfig, SealedShard, ServerConfig, ServerId,
+    ShardConfig, TableConfig, WriteAcks, durability_name,
 };
 pub use copies::Getting;
 pub use error::{AdminError, IndexName, OpenError};

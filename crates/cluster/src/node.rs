@@ -20,9 +20,9 @@ use uuid::Uuid;
 
 use crate::catalog_replica::CatalogReplica;
 use crate::copies::Copies;
-use crate::divided::{Division, LeftAlone};
 use crate::hosted::{Gate, Hosted};
 use crate::news::News;
+use crate::pending::Pending;
 use crate::post::{Event, Post};
 use crate::{AdminError, Catalog, Identity, OpenError, Serve, ServerId};
 
@@ -85,8 +85,9 @@ pub struct Core {
     pub(crate) is_swept: AtomicBool,
     /// Tables with rows that are to be removed once the catalog lets go of them.
     pub(crate) owing: Mutex<BTreeSet<TableId>>,
-    pub(crate) left_alone: LeftAlone,
-    pub(crate) unsettled: Mutex<Vec<(TableId, Division)>>,
+    pub(crate) pending: Mutex<Pending>,
+    /// Held while a change of a group's members, or a mark, is proposed.
+    pub(crate) members_or_marks: Mutex<()>,
     pub(crate) catalog: ArcSwap<Catalog>,
     /// Held while this node changes the catalog: one change at a time.
     pub(crate) changing: Mutex<()>,
@@ -140,18 +141,22 @@ impl Node {
         Node::open_on(options, None)
     }
 
-    /// The same over a replica of the catalog that is open already.
+    /// Who the node on that folder is; a new one makes a cluster of its own.
+    fn identity_in(options: &NodeOptions) -> Result<Identity, OpenError> {
+        if let Some(identity) = Identity::load(&*options.files, &options.dir)? {
+            return Ok(identity);
+        }
+        let random = &*options.random;
+        let identity =
+            Identity { server: ServerId(random_uuid(random)), cluster: random_uuid(random), joined: None };
+        identity.store(&*options.files, &options.dir)?;
+        Ok(identity)
+    }
+
+    /// As [`Node::open`], over a replica of the catalog that is open already.
     pub fn open_on(options: NodeOptions, catalog: Option<CatalogReplica>) -> Result<Arc<Node>, OpenError> {
         let random = options.random.clone();
-        let identity = match Identity::load(&*options.files, &options.dir)? {
-            Some(identity) => identity,
-            None => {
-                let (server, cluster) = (ServerId(random_uuid(&*random)), random_uuid(&*random));
-                let identity = Identity { server, cluster, joined: None };
-                identity.store(&*options.files, &options.dir)?;
-                identity
-            }
-        };
+        let identity = Node::identity_in(&options)?;
         let (replicas, log) = (options.replicas, options.log);
         let catalog =
             catalog.map_or_else(|| CatalogReplica::open(&identity, &replicas, &log, &options.post), Ok)?;
@@ -159,6 +164,8 @@ impl Node {
         let begun = log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
         let post = options.post.clone();
         catalog_shard.on_applied(Box::new(move |_| post.tell(Event::Catalog)));
+        let post = options.post.clone();
+        replicas.on_mark(Box::new(move |group| post.tell(Event::Marked(group))));
         let core = Arc::new(Core {
             identity,
             at_start: AtStart {
@@ -180,8 +187,8 @@ impl Node {
             past_is_shown: AtomicBool::new(false),
             is_swept: AtomicBool::new(false),
             owing: Mutex::default(),
-            left_alone: LeftAlone::default(),
-            unsettled: Mutex::default(),
+            pending: Mutex::default(),
+            members_or_marks: Mutex::new(()),
             catalog: ArcSwap::from_pointee(Catalog::default()),
             changing: Mutex::new(()),
             published: Condvar::new(),

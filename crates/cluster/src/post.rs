@@ -40,6 +40,8 @@ pub(crate) enum Event {
     Behind(GroupId, PeerId),
     /// It is no longer a member, and closed.
     Removed(GroupId),
+    /// It was sealed here, or opened again.
+    Marked(GroupId),
     /// The catalog's rows changed.
     Catalog,
     /// The node goes.

@@ -41,6 +41,10 @@ pub(crate) enum Question {
     CopyWanted { group: GroupId },
     /// The rows of a copy after `after`.
     CopyNext { copy: u64, after: Option<PrimaryKey> },
+    /// To the leader of a group: where may its range be cut into so many parts?
+    Cuts { group: GroupId, parts: u64 },
+    /// To the leader of a group: seal it, or open it again (`shard::SealMark`).
+    SetMark { group: GroupId, mark: u64 },
 }
 
 /// What came of [`Question::Commit`].
@@ -97,34 +101,20 @@ impl Question {
                 bytes.put_u8(2);
                 put(&mut bytes, &row::encode(server));
             }
-            Question::CopyBegin { group } => {
-                bytes.put_u8(3);
-                bytes.put_u64_le(group.0);
-            }
-            Question::CopyWanted { group } => {
-                bytes.put_u8(12);
-                bytes.put_u64_le(group.0);
-            }
-            Question::State { group } => {
-                bytes.put_u8(6);
-                bytes.put_u64_le(group.0);
-            }
-            Question::End { group } => {
-                bytes.put_u8(7);
-                bytes.put_u64_le(group.0);
-            }
+            Question::CopyBegin { group } => put_words(&mut bytes, 3, [group.0]),
+            Question::CopyWanted { group } => put_words(&mut bytes, 12, [group.0]),
+            Question::State { group } => put_words(&mut bytes, 6, [group.0]),
+            Question::End { group } => put_words(&mut bytes, 7, [group.0]),
             Question::ResetMembers { group, members } => {
                 bytes.put_u8(8);
                 bytes.put_u64_le(group.0);
                 put(&mut bytes, members);
             }
+            Question::Cuts { group, parts } => put_words(&mut bytes, 13, [group.0, *parts]),
+            Question::SetMark { group, mark } => put_words(&mut bytes, 14, [group.0, *mark]),
             Question::Version => bytes.put_u8(9),
             Question::Sees => bytes.put_u8(10),
-            Question::HandOver { group, to } => {
-                bytes.put_u8(5);
-                bytes.put_u64_le(group.0);
-                bytes.put_u64_le(to.0);
-            }
+            Question::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
             Question::CopyNext { copy, after } => {
                 bytes.put_u8(4);
                 bytes.put_u64_le(*copy);
@@ -166,6 +156,8 @@ impl Question {
             8 => Question::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
             9 => Question::Version,
             10 => Question::Sees,
+            13 => Question::Cuts { group: GroupId(take_u64(&mut bytes)?), parts: take_u64(&mut bytes)? },
+            14 => Question::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
             12 => Question::CopyWanted { group: GroupId(take_u64(&mut bytes)?) },
             5 => Question::HandOver {
                 group: GroupId(take_u64(&mut bytes)?),
@@ -373,12 +365,17 @@ pub(crate) fn decode_rows(mut bytes: Bytes) -> Option<CopyRows> {
     Some(rows)
 }
 
-fn put(bytes: &mut BytesMut, part: &[u8]) {
+fn put_words<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
+    bytes.put_u8(kind);
+    words.into_iter().for_each(|word| bytes.put_u64_le(word));
+}
+
+pub(crate) fn put(bytes: &mut BytesMut, part: &[u8]) {
     bytes.put_u32_le(part.len() as u32);
     bytes.put_slice(part);
 }
 
-fn take(bytes: &mut Bytes) -> Option<Bytes> {
+pub(crate) fn take(bytes: &mut Bytes) -> Option<Bytes> {
     let len = take_u32(bytes)? as usize;
     (len <= bytes.len()).then(|| bytes.split_to(len))
 }
@@ -391,7 +388,7 @@ fn take_u32(bytes: &mut Bytes) -> Option<u32> {
     (bytes.len() >= 4).then(|| bytes.get_u32_le())
 }
 
-fn take_u64(bytes: &mut Bytes) -> Option<u64> {
+pub(crate) fn take_u64(bytes: &mut Bytes) -> Option<u64> {
     (bytes.len() >= 8).then(|| bytes.get_u64_le())
 }
 
@@ -416,6 +413,8 @@ mod tests {
             Question::Version,
             Question::Sees,
             Question::CopyWanted { group: GroupId(3) },
+            Question::Cuts { group: GroupId(3), parts: 4 },
+            Question::SetMark { group: GroupId(3), mark: 5 },
         ]
     }
 

@@ -58,6 +58,11 @@ impl Core {
     /// the cluster for good. Interrupted, it can be repeated.
     pub fn emergency_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
         let config = crate::admin::table_by_id(&self.catalog(), id)?.config.clone();
+        if mode != RepairMode::Recommit && self.repair_sealed(&config)? {
+            self.repair_catalog()?;
+            // What they were needed for goes on by itself.
+            return Ok(config);
+        }
         let fates = self.fates(&config, mode)?;
         self.repair_catalog()?;
         for (shard, fate) in config.shards.iter().zip(&fates) {
@@ -77,6 +82,29 @@ impl Core {
         })
     }
 
+    /// Gives groups before the present shards a majority again, which lack one and are still needed; whether
+    /// there were any.
+    fn repair_sealed(&self, config: &TableConfig) -> Result<bool, AdminError> {
+        // Where only those wait who are gone, nobody needs them who is left.
+        let waits_here = |server: &ServerId| self.is_connected(*server);
+        if !config.lineage.waiting.iter().any(waits_here) {
+            return Ok(false);
+        }
+        let mut is_repaired = false;
+        for old in &config.lineage.sealed {
+            let voters = || old.replicas.iter().filter(|replica| replica.voting);
+            let living = || old.replicas.iter().filter(|replica| self.is_connected(replica.server));
+            if living().filter(|replica| replica.voting).count() * 2 > voters().count() {
+                continue;
+            }
+            if let Some(survivor) = self.most_complete(old.group, living()) {
+                self.go_on(old.group, survivor, &old.replicas)?;
+                is_repaired = true;
+            }
+        }
+        Ok(is_repaired)
+    }
+
     /// What becomes of each shard; fails if that is nothing, or too much for the mode.
     fn fates(&self, config: &TableConfig, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
         if mode == RepairMode::Recommit {
@@ -85,6 +113,12 @@ impl Core {
         let fates: Vec<Fate> = config.shards.iter().map(|shard| self.fate(shard)).collect();
         let goes_on = fates.iter().any(|fate| matches!(fate, Fate::GoesOn(_)));
         let is_lost = fates.contains(&Fate::IsLost);
+        if is_lost && !config.lineage.sealed.is_empty() {
+            // Its rows may be there, under the groups before.
+            return Err(AdminError::Refused(
+                "new shards of this table are still on their way; connect more of its servers".to_owned(),
+            ));
+        }
         match (goes_on, is_lost) {
             (false, false) => Err(AdminError::NothingToRepair),
             (false, true) if mode != RepairMode::RollbackOrErase => Err(AdminError::NoCopies),

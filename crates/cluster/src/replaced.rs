@@ -26,6 +26,8 @@ impl Core {
                 !lives_elsewhere && catalog.table_by_id(*table).is_some()
             };
             let open = strays.iter().filter(is_replaced).filter_map(|(group, ..)| hosted.get(group));
+            // Nobody lets go of sealed groups before that is done: decision 0024.
+            let open = open.filter(|open| !open.shard.mark().is_sealed());
             open.map(|open| Arc::clone(&open.shard)).collect()
         };
         if replaced.is_empty() {

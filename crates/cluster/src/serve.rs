@@ -94,6 +94,11 @@ impl Core {
                 let members = self.log.reset_members(group, members).map_err(|error| error.to_string())?;
                 Ok(members.encode().into())
             }
+            Question::Cuts { group, parts } => self.cuts_here(group, parts).map(|answer| answer.encode()),
+            Question::SetMark { group, mark } => {
+                let members = self.set_mark_here(group, shard::SealMark::of_number(mark))?;
+                Ok(members.encode().into())
+            }
             Question::Sees => Ok(encode_servers(&self.sees())),
             Question::Version => {
                 let version = self.version_led_here().ok_or("this server does not lead the catalog")?;

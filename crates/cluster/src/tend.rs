@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use io::task;
 use log::{GroupId, GroupStatus, Lsn, MemberChange, PeerId, Role};
+use shard::SealMark;
 use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::{Question, decode_version};
+use crate::sealing::put_next_epoch;
 use crate::words;
 use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig};
 
@@ -30,6 +32,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Settled {
     groups: HashMap<GroupId, (u64, Instant)>,
     led_since: HashMap<GroupId, Instant>,
+    sealed_since: HashMap<GroupId, Instant>,
     // Since when proxies are not connected.
     missed: HashMap<ServerId, Instant>,
 }
@@ -42,6 +45,9 @@ impl Settled {
         self.groups.get(&group).is_some_and(|(at, when)| *at == version && task::now() - *when < AGAIN)
     }
 }
+
+/// How long a group may be sealed before its shard is another's.
+const SEALED: Duration = Duration::from_secs(3);
 
 /// How long a replica leads before it hands over to the preferred one.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -60,8 +66,8 @@ struct Wanted {
 impl Core {
     /// Takes one step for each group that this node leads and whose members are not as they should be.
     pub(crate) fn tend(&self, settled: &mut Settled) {
-        self.settle_divisions();
         let catalog = self.catalog();
+        self.end_succession(&catalog);
         let version = catalog.version;
         // Shown may be less than what is led: a server that was let in just now is no stranger.
         if self.version_led_here() == Some(version) {
@@ -71,9 +77,16 @@ impl Core {
             self.forget_proxies(&catalog, &mut settled.missed);
         }
         for table in catalog.tables() {
+            self.seal_repaired(&table.config);
             for (shard, handle) in table.config.shards.iter().zip(table.shards()) {
-                let leads = handle.near().is_some_and(|near| near.is_leader());
-                if !leads {
+                let near = handle.near().filter(|near| near.leads());
+                if near.is_some_and(|near| near.mark().is_sealed()) {
+                    self.tend_sealed(table.config.id, shard.group, settled);
+                    continue;
+                }
+                settled.sealed_since.remove(&shard.group);
+                near.inspect(|near| near.forget_sealing_of_before());
+                if near.is_none() {
                     settled.led_since.remove(&shard.group);
                     continue;
                 }
@@ -90,12 +103,9 @@ impl Core {
                     primary: primary.map(|replica| replica.peer).filter(|_| task::now() - since > SETTLE),
                     is_leaving: !shard.leaving.is_empty(),
                 };
-                // Held during the step: whoever wants a group left alone waits for its end.
-                let left_alone = task::lock(&self.left_alone);
-                if left_alone.contains(&shard.group) || !self.tend_group(shard.group, &wanted) {
+                if !self.tend_group(shard.group, &wanted) {
                     continue;
                 }
-                drop(left_alone);
                 if !wanted.is_leaving && task::now() - since > SETTLE {
                     settled.groups.insert(shard.group, (version, task::now()));
                 } else if wanted.is_leaving
@@ -104,6 +114,49 @@ impl Core {
                     tracing::warn!("replicas that have gone are still in the catalog: {error}");
                 }
             }
+        }
+    }
+
+    /// Seals groups before the present shards again, which an emergency repair has rolled back so far.
+    fn seal_repaired(&self, config: &TableConfig) {
+        for old in &config.lineage.sealed {
+            if let Some(near) = self.shard_of(old.group)
+                && near.leads()
+                && near.mark() < old.mark()
+            {
+                drop(near.set_mark(old.mark()));
+            }
+        }
+    }
+
+    /// Opens a group that is led from here again, if it was sealed and nothing will come of that; and
+    /// sees to it that nothing will, when whoever sealed it takes too long.
+    fn tend_sealed(&self, table: TableId, group: GroupId, settled: &mut Settled) {
+        let catalog = self.catalog();
+        let (Some(handle), Some(near)) = (catalog.table_by_id(table), self.shard_of(group)) else { return };
+        let (mark, epoch) = (near.mark(), handle.config.lineage.epoch);
+        let is_present = |config: &TableConfig| config.shards.iter().any(|shard| shard.group == group);
+        if !mark.is_sealed() || !is_present(&handle.config) {
+            return;
+        }
+        let since = *settled.sealed_since.entry(group).or_insert_with(task::now);
+        if epoch > mark.epoch() {
+            // A seal that the catalog could still go by is a later one, and stays.
+            if near.set_mark(SealMark::open(epoch)).wait().is_ok() {
+                settled.sealed_since.remove(&group);
+            }
+        } else if epoch == mark.epoch() && task::now() - since > SEALED {
+            let given_up = self.change(|catalog, draft| {
+                let Some(handle) = catalog.table_by_id(table) else { return Ok(()) };
+                if is_present(&handle.config) {
+                    put_next_epoch(draft, &handle.config, mark.epoch());
+                }
+                Ok(())
+            });
+            if let Err(error) = given_up {
+                tracing::debug!("group {group} stays sealed: {error}");
+            }
+            task::unpark_self();
         }
     }
 
@@ -224,7 +277,14 @@ impl Core {
 
     pub(crate) fn change_members(&self, group: GroupId, change: MemberChange) -> bool {
         let (sender, receiver) = task::channel();
-        self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));
+        {
+            // Who is a member at a seal stays one: it needs what was sealed.
+            let _one_at_a_time = task::lock(&self.members_or_marks);
+            if self.shard_of(group).is_some_and(|shard| shard.is_being_sealed()) {
+                return false;
+            }
+            self.log.change_members(group, change, Box::new(move |done| drop(sender.send(done))));
+        }
         let outcome = receiver.recv_timeout(STEP);
         match &outcome {
             Some(Ok(_)) => tracing::info!("{}", words::sentence(&self.change_in_words(group, change))),

@@ -23,6 +23,14 @@ pub enum Birth {
         /// All first members.
         voters: Vec<PeerId>,
     },
+    /// One of the first members that has not the rows that the group begins with: it votes, and never leads
+    /// until it has them by [`Log::finish_restore`](crate::Log::finish_restore).
+    Heir {
+        /// The replica on this node, which is one of `voters`.
+        own: PeerId,
+        /// All first members. Another than this one has the rows.
+        voters: Vec<PeerId>,
+    },
     /// Knows nothing yet. Its rows come by [`Log::finish_restore`](crate::Log::finish_restore), and
     /// a leader adds it as a learner.
     Joiner {

@@ -197,7 +197,7 @@ impl Log for MemoryLog {
             if group.closed {
                 return Err(LogError::Tombstone(id));
             }
-            if let Birth::Founder { own, .. } | Birth::Joiner { own } = birth {
+            if let Birth::Founder { own, .. } | Birth::Heir { own, .. } | Birth::Joiner { own } = birth {
                 group.own.get_or_insert(own);
             }
             // As after an election: one position that no applier sees.

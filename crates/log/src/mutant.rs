@@ -27,6 +27,8 @@ pub enum Mutant {
     ServeRemoved,
     /// A table is cut such that the row at the cut belongs to neither side.
     SplitWrong,
+    /// A new shard begins here before the ones before it have come to their end.
+    OpenEarly,
 }
 
 thread_local! {

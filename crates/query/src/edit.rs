@@ -17,6 +17,17 @@ pub(crate) enum ReturnChanges {
     Always,
 }
 
+impl ReturnChanges {
+    /// Whether the rows of `report` are shown.
+    pub fn shows(self, report: &RowReport) -> bool {
+        match self {
+            ReturnChanges::No => false,
+            ReturnChanges::Changed => report.is_change(),
+            ReturnChanges::Always => true,
+        }
+    }
+}
+
 /// Most items of an array inside a stored row.
 const ARRAY_STORED_MAX: usize = 100_000;
 

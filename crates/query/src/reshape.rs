@@ -9,15 +9,14 @@ use crate::failure::admin_failed;
 
 /// Changes a table's configuration.
 pub(crate) fn change_table(cx: &Cx, id: TableId, change: &TableChange) -> Result<(), EvalError> {
-    let assembled = cx.node().assemble_for(id, change, &|| cx.check_cancel().is_ok());
+    let changed = cx.node().change_table_while(id, change, &|| cx.check_cancel().is_ok());
     cx.check_cancel()?;
-    assembled.map_err(admin_failed)?;
-    cx.node().change_table(id, change).map(drop).map_err(admin_failed)
+    changed.map(drop).map_err(admin_failed)
 }
 
-/// Brings all shards of a table to this server, so that it can divide them anew.
-pub(crate) fn assemble(cx: &Cx, id: TableId) -> Result<(), EvalError> {
-    let assembled = cx.node().assemble(id, &|| cx.check_cancel().is_ok());
+/// Makes the shards of a table equal; whether there was anything to do.
+pub(crate) fn rebalance(cx: &Cx, id: TableId) -> Result<bool, EvalError> {
+    let changed = cx.node().rebalance(id, &|| cx.check_cancel().is_ok());
     cx.check_cancel()?;
-    assembled.map_err(admin_failed)
+    changed.map_err(admin_failed)
 }

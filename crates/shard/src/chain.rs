@@ -4,8 +4,12 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::SealMark;
+
 /// Ranges of missing sequence numbers kept apart; beyond this the lowest are merged.
 const MISSING_RANGES_MAX: usize = 64;
+/// What the word of a mark begins with: no sequence number comes near it.
+const MARK_TAG: u64 = 0x5ea1 << 48;
 
 /// How far a group's entries have come, beside their position.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +19,7 @@ pub(crate) struct Progress {
     sequence: u64,
     // Numbers up to `sequence` that were not seen or were skipped: ascending, not touching.
     missing: Vec<(u64, u64)>,
+    mark: SealMark,
 }
 
 /// What is to be done with an entry.
@@ -38,7 +43,7 @@ impl Progress {
             return Verdict::Skip;
         }
         if incarnation > self.incarnation {
-            *self = Progress { incarnation, ..Progress::default() };
+            *self = Progress { incarnation, mark: self.mark, ..Progress::default() };
         }
         if sequence > self.sequence {
             if sequence > self.sequence + 1 {
@@ -55,6 +60,21 @@ impl Progress {
         Verdict::Apply
     }
 
+    /// Notes that an entry which was admitted does not happen all the same.
+    pub(crate) fn refuse(&mut self, sequence: u64) {
+        self.add_missing(sequence, sequence);
+    }
+
+    /// Whether the group is sealed, and in which epoch.
+    pub(crate) fn mark(&self) -> SealMark {
+        self.mark
+    }
+
+    /// Takes note of a mark; the greater one counts.
+    pub(crate) fn set_mark(&mut self, mark: SealMark) {
+        self.mark = self.mark.max(mark);
+    }
+
     /// The bytes of `docs/formats/engine-keys.md`, after the position.
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::with_capacity(16 + 16 * self.missing.len());
@@ -64,6 +84,9 @@ impl Progress {
             bytes.put_u64_le(*first);
             bytes.put_u64_le(*last);
         }
+        if self.mark != SealMark::default() {
+            bytes.put_u64_le(MARK_TAG | self.mark.number());
+        }
         bytes.freeze()
     }
 
@@ -72,11 +95,15 @@ impl Progress {
         let (numbers, rest) = bytes.as_chunks::<8>();
         let mut numbers = numbers.iter().map(|number| u64::from_le_bytes(*number));
         let (incarnation, sequence) = (numbers.next()?, numbers.next()?);
-        let mut missing = Vec::new();
+        let (mut missing, mut mark) = (Vec::new(), SealMark::default());
         while let Some(first) = numbers.next() {
-            missing.push((first, numbers.next()?));
+            match numbers.next() {
+                Some(last) => missing.push((first, last)),
+                None if first >> 48 == MARK_TAG >> 48 => mark = SealMark::of_number(first & !MARK_TAG),
+                None => return None,
+            }
         }
-        rest.is_empty().then_some(Progress { incarnation, sequence, missing })
+        rest.is_empty().then_some(Progress { incarnation, sequence, missing, mark })
     }
 
     fn is_missing(&self, sequence: u64) -> bool {
@@ -159,7 +186,7 @@ mod tests {
         let mut progress = Progress::default();
         check(&mut progress, 9, &[3], Verdict::Skip);
         assert_eq!(progress.admit(2, 1, std::iter::empty()), Verdict::Apply);
-        assert_eq!(progress, Progress { incarnation: 2, sequence: 1, missing: vec![] });
+        assert_eq!(progress, Progress { incarnation: 2, sequence: 1, ..Progress::default() });
     }
 
     #[test]
@@ -167,7 +194,23 @@ mod tests {
         let mut progress = Progress::default();
         assert_eq!(progress.admit(3, 1, std::iter::empty()), Verdict::Apply);
         assert_eq!(progress.admit(2, 9, std::iter::empty()), Verdict::Skip);
-        assert_eq!(progress, Progress { incarnation: 3, sequence: 1, missing: vec![] });
+        assert_eq!(progress, Progress { incarnation: 3, sequence: 1, ..Progress::default() });
+    }
+
+    #[test]
+    fn a_mark_stays_and_is_kept_beside_what_is_missing() {
+        let mut progress = Progress::default();
+        check(&mut progress, 3, &[], Verdict::Apply);
+        progress.set_mark(SealMark::sealed(5));
+        progress.set_mark(SealMark::open(5));
+        check(&mut progress, 4, &[], Verdict::Apply);
+        progress.refuse(4);
+        check(&mut progress, 5, &[4], Verdict::Skip);
+        assert_eq!(progress.missing, [(1, 2), (4, 5)]);
+        assert_eq!(Progress::decode(&progress.encode()), Some(progress.clone()));
+        assert_eq!(progress.admit(7, 1, std::iter::empty()), Verdict::Apply);
+        assert_eq!(progress.mark(), SealMark::sealed(5));
+        assert_eq!(Progress::decode(&progress.encode()), Some(progress));
     }
 
     #[test]

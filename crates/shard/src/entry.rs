@@ -4,11 +4,14 @@ use bytes::{Buf, BufMut, Bytes};
 use datum::PrimaryKey;
 use storage::{IndexBuild, IndexChange, IndexEntry, IndexId, RowChange};
 
+use crate::SealMark;
+
 /// Only rows.
 const VERSION_ROWS: u8 = 1;
 /// Rows, index entries and how far indexes are built.
 const VERSION_ITEMS: u8 = 2;
 const KIND_ROWS: u8 = 0;
+const KIND_SEAL: u8 = 1;
 const HEADER_BYTES: usize = 28;
 const CHANGE_HEADER_BYTES: usize = 7;
 const FLAG_EXISTS: u8 = 1;
@@ -96,6 +99,14 @@ impl EntryWriter {
         Bytes::from(self.bytes)
     }
 
+    /// An entry that sets the group's mark and does nothing else.
+    pub(crate) fn seal(incarnation: u64, sequence: u64, mark: SealMark) -> Bytes {
+        let mut writer = EntryWriter::new(incarnation, sequence, &[], 8);
+        writer.bytes[..2].copy_from_slice(&[VERSION_ITEMS, KIND_SEAL]);
+        writer.bytes.put_u64_le(mark.number());
+        writer.finish()
+    }
+
     fn item(&mut self, kind: u8) {
         self.bytes[0] = VERSION_ITEMS;
         self.bytes.put_u8(kind);
@@ -107,6 +118,8 @@ impl EntryWriter {
 pub(crate) struct Entry {
     pub(crate) incarnation: u64,
     pub(crate) sequence: u64,
+    /// The mark it sets, if it is about that and not about rows.
+    pub(crate) mark: Option<SealMark>,
     version: u8,
     dependencies: Bytes,
     items: u32,
@@ -128,7 +141,8 @@ pub(crate) enum Item {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadEntry {
     #[error(
-        "entry has version {version} and kind {kind}, known are versions up to {VERSION_ITEMS} and kind {KIND_ROWS}"
+        "entry has version {version} and kind {kind}, known are versions up to {VERSION_ITEMS} and kinds up to \
+         {KIND_SEAL}"
     )]
     Unknown { version: u8, kind: u8 },
     #[error("entry's lengths do not add up to it")]
@@ -145,7 +159,8 @@ impl Entry {
             return Err(BadEntry::Length);
         }
         let (version, kind, _reserved) = (bytes.get_u8(), bytes.get_u8(), bytes.get_u16_le());
-        if !matches!((version, kind), (VERSION_ROWS | VERSION_ITEMS, KIND_ROWS)) {
+        if !matches!((version, kind), (VERSION_ROWS | VERSION_ITEMS, KIND_ROWS) | (VERSION_ITEMS, KIND_SEAL))
+        {
             return Err(BadEntry::Unknown { version, kind });
         }
         let items = bytes.get_u32_le();
@@ -155,7 +170,12 @@ impl Entry {
             return Err(BadEntry::Length);
         }
         let dependencies = bytes.split_to(dependency_bytes);
-        Ok(Entry { incarnation, sequence, version, dependencies, items, rest: bytes })
+        let mark = match kind {
+            KIND_SEAL if items != 0 || bytes.len() != 8 => return Err(BadEntry::Length),
+            KIND_SEAL => Some(SealMark::of_number(bytes.get_u64_le())),
+            _ => None,
+        };
+        Ok(Entry { incarnation, sequence, mark, version, dependencies, items, rest: bytes })
     }
 
     /// The sequence numbers this entry depends on.
@@ -328,6 +348,24 @@ mod tests {
         let mut writer = EntryWriter::new(7, 9, &[], 100);
         writer.index_change(&index_change(None));
         assert_eq!(items(writer.finish()), Err(BadEntry::Index));
+    }
+
+    #[test]
+    fn a_seal_is_read_as_it_was_written_and_no_other_length_is() {
+        let whole = EntryWriter::seal(7, 9, SealMark::sealed(4));
+        let entry = Entry::parse(whole.clone()).unwrap();
+        assert_eq!((entry.incarnation, entry.sequence), (7, 9));
+        assert_eq!(entry.mark, Some(SealMark::sealed(4)));
+        assert_eq!(items(whole.clone()), Ok(vec![]));
+        assert_eq!(Entry::parse(example()).unwrap().mark, None);
+        for len in 0..whole.len() {
+            assert!(Entry::parse(whole.slice(..len)).is_err(), "{len} bytes");
+        }
+        for (at, byte) in [(0, VERSION_ROWS), (1, 2), (4, 1)] {
+            let mut changed = whole.to_vec();
+            changed[at] = byte;
+            assert!(Entry::parse(Bytes::from(changed)).is_err());
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod activity;
+mod by_index;
 mod chain;
 mod draft;
 mod entry;
@@ -23,10 +24,12 @@ mod error;
 mod index;
 mod index_build;
 mod latch;
+mod marking;
 mod proposal;
 mod replica;
 mod replicas;
 mod restore;
+mod seal;
 mod shard;
 mod ticket;
 
@@ -38,8 +41,10 @@ pub use index::{
     RowOrder, ShapeHits, ShapeIndex, Side,
 };
 pub use index_build::{BuildStep, IndexBuilder};
+pub use replica::Forerunner;
 pub use replicas::Replicas;
 pub use restore::{CopyEnd, RestoreError};
+pub use seal::SealMark;
 pub use shard::Shard;
 pub use storage::{Direction, IndexBuild, IndexId, ReadError, TableSnapshot};
 pub use ticket::WriteTicket;

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use datum::PrimaryKey;
-use log::{Done, Lsn, ProposeError};
+use log::{Done, Doubt, Lsn, ProposeError};
 use parking_lot::Mutex;
 
 use crate::latch::{Fate, Latches};
@@ -85,8 +85,14 @@ impl Proposal {
 
     fn settle(&self, outcome: Outcome, sender: TicketSender) {
         let outcome = match outcome {
-            Ok(_) if self.answers.replica.take_skip(self.sequence) => Err(WriteRefusal::Dependency.into()),
-            Ok(lsn) => Ok(lsn),
+            Ok(lsn) => match self.answers.replica.take_skip(self.sequence) {
+                Some(refusal) => Err(refusal.into()),
+                None => Ok(lsn),
+            },
+            // What came before the seal was answered when it was applied; this one comes behind it.
+            Err(ProposeError::Indeterminate(Doubt::Closed)) if self.answers.replica.mark().is_sealed() => {
+                Err(WriteRefusal::Retired { group: self.answers.replica.group }.into())
+            }
             Err(error) => Err(error.into()),
         };
         let fate = if outcome.is_ok() { Fate::Applied } else { Fate::Failed };

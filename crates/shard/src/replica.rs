@@ -1,10 +1,11 @@
 //! What is applied of one group: shared by its shard, which reads it, and by the thread that
 //! applies entries.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use datum::KeyRange;
 use engine::Batch;
 use log::{GroupId, Lsn, PeerId, Role, Term};
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use storage::{Applied, Changes, Count, IndexBuild, IndexId, Part, ReadError, Sto
 
 use crate::chain::{Progress, Verdict};
 use crate::entry::{BadEntry, Entry, Item};
+use crate::{SealMark, WriteRefusal};
 
 /// What part the replica plays now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,7 @@ pub(crate) struct Replica {
     // `None` until a part was told.
     leader: Mutex<Option<Option<PeerId>>>,
     void: AtomicBool,
+    mark: AtomicU64,
     told: OnceLock<Box<dyn Fn(Lsn) + Send + Sync>>,
     applied: AtomicU64,
     rows: AtomicU64,
@@ -42,13 +45,25 @@ pub(crate) struct Replica {
     highest_index: AtomicU32,
 }
 
+/// A group that ordered a range before, is sealed, and has been applied up to that here.
+#[derive(Clone, Debug)]
+pub struct Forerunner {
+    /// The group.
+    pub group: GroupId,
+    /// Its keys.
+    pub range: KeyRange,
+}
+
 /// What a group that is new to the engine has of the rows that are stored in its range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// They are its own: other groups wrote them before.
-    Own,
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found<'a> {
+    /// They are its own: these wrote them before.
+    Own(&'a [Forerunner]),
     /// They are not: a copy will take their place.
     Foreign,
+    /// The same, and the engine is not to know the group before it has its rows: else it would be taken for
+    /// one that began with them.
+    Nothing,
 }
 
 /// What the applying thread goes on from.
@@ -65,13 +80,22 @@ struct Behind {
 #[derive(Default)]
 struct Skips {
     incarnation: Option<u64>,
-    sequences: HashSet<u64>,
+    sequences: HashMap<u64, SkipCause>,
+}
+
+/// Why a proposal that is in the log is not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SkipCause {
+    /// It depends on one that was not.
+    Dependency,
+    /// The group is sealed.
+    Sealed,
 }
 
 /// The next state of a replica, which becomes the present one when the engine has the batch.
 pub(crate) struct Step {
     next: Behind,
-    skipped: Vec<(u64, u64)>,
+    skipped: Vec<(u64, u64, SkipCause)>,
     builds: Vec<(IndexId, IndexBuild)>,
 }
 
@@ -79,13 +103,13 @@ impl Replica {
     /// The group's state as the engine has it.
     ///
     /// A group that is new to the engine may begin with rows: those of its range that other groups
-    /// wrote before, if `found` says that they are its own. They are counted, and the count is written so
-    /// that snapshots have it.
+    /// wrote before, if `found` says that they are its own. How many they are, and how far their indexes
+    /// are built, is written before anything else.
     pub(crate) fn load(
         store: &Store,
         table: &Table,
         part: &Part,
-        found: Found,
+        found: Found<'_>,
     ) -> Result<Replica, ReadError> {
         let group = part.group;
         let behind = match Applied::read(&**store.engine(), group)? {
@@ -105,6 +129,7 @@ impl Replica {
             term: AtomicU64::new(0),
             leader: Mutex::new(None),
             void: AtomicBool::new(false),
+            mark: AtomicU64::new(behind.progress.mark().number()),
             told: OnceLock::new(),
             applied: AtomicU64::new(behind.lsn.0),
             rows: AtomicU64::new(behind.rows),
@@ -127,8 +152,9 @@ impl Replica {
     /// Takes the state that the engine has now: its rows were replaced by a copy.
     pub(crate) fn reload(&self, store: &Store, table: &Table, part: &Part) -> Result<(), ReadError> {
         let Replica { behind, builds, registrations, highest_index, .. } =
-            Replica::load(store, table, part, Found::Own)?;
+            Replica::load(store, table, part, Found::Own(&[]))?;
         let behind = behind.into_inner();
+        self.mark.store(behind.progress.mark().number(), Ordering::Release);
         *self.builds.lock() = builds.into_inner();
         self.highest_index.store(highest_index.into_inner(), Ordering::Release);
         // Never the number of before, or it would go unnoticed that there are others.
@@ -139,6 +165,11 @@ impl Replica {
         *self.behind.lock() = behind;
         self.void.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether the group is sealed, as far as it was applied here.
+    pub(crate) fn mark(&self) -> SealMark {
+        SealMark::of_number(self.mark.load(Ordering::Acquire))
     }
 
     /// The last position that reads show.
@@ -216,10 +247,16 @@ impl Replica {
         drop(self.told.set(told));
     }
 
-    /// Whether proposal `sequence`, which is in the log, was not carried out. True once.
-    pub(crate) fn take_skip(&self, sequence: u64) -> bool {
+    /// Why proposal `sequence`, which is in the log, was not carried out, if it was not. Told once.
+    pub(crate) fn take_skip(&self, sequence: u64) -> Option<WriteRefusal> {
         let mut skips = self.skips.lock();
-        !skips.sequences.is_empty() && skips.sequences.remove(&sequence)
+        if skips.sequences.is_empty() {
+            return None;
+        }
+        Some(match skips.sequences.remove(&sequence)? {
+            SkipCause::Dependency => WriteRefusal::Dependency,
+            SkipCause::Sealed => WriteRefusal::Retired { group: self.group },
+        })
     }
 
     pub(crate) fn begin(&self) -> Step {
@@ -237,7 +274,20 @@ impl Replica {
         let next = &mut step.next;
         next.lsn = lsn;
         let (incarnation, sequence) = (entry.incarnation, entry.sequence);
-        match next.progress.admit(incarnation, sequence, entry.dependencies()) {
+        let verdict = next.progress.admit(incarnation, sequence, entry.dependencies());
+        if let (Some(mark), Verdict::Apply) = (entry.mark, verdict) {
+            next.progress.set_mark(mark);
+            return Ok(());
+        }
+        match verdict {
+            _ if next.progress.mark().is_sealed() => {
+                if verdict == Verdict::Apply {
+                    next.progress.refuse(sequence);
+                }
+                step.skipped.push((incarnation, sequence, SkipCause::Sealed));
+                // What cannot be read is not passed over, even here.
+                entry.each(|_| {})
+            }
             Verdict::Apply => entry.each(|item| match item {
                 Item::Row(change) => {
                     let gained = changes.add(self.table, &change);
@@ -250,7 +300,7 @@ impl Replica {
                 }
             }),
             Verdict::Skip => {
-                step.skipped.push((incarnation, sequence));
+                step.skipped.push((incarnation, sequence, SkipCause::Dependency));
                 Ok(())
             }
         }
@@ -266,8 +316,10 @@ impl Replica {
         }
     }
 
-    /// Makes `step` the present state: the engine has its batch.
-    pub(crate) fn finish(&self, step: Step) {
+    /// Makes `step` the present state: the engine has its batch. Whether the group's mark is another now.
+    pub(crate) fn finish(&self, step: Step) -> bool {
+        let mark = step.next.progress.mark().number();
+        let is_marked = self.mark.swap(mark, Ordering::AcqRel) != mark;
         self.rows.store(step.next.rows, Ordering::Release);
         self.applied.store(step.next.lsn.0, Ordering::Release);
         *self.behind.lock() = step.next;
@@ -286,9 +338,10 @@ impl Replica {
         if !step.skipped.is_empty() {
             let mut skips = self.skips.lock();
             let leading = skips.incarnation;
-            let own = step.skipped.into_iter().filter(|(incarnation, _)| Some(*incarnation) == leading);
-            skips.sequences.extend(own.map(|(_, sequence)| sequence));
+            let own = step.skipped.into_iter().filter(|(incarnation, ..)| Some(*incarnation) == leading);
+            skips.sequences.extend(own.map(|(_, sequence, cause)| (sequence, cause)));
         }
+        is_marked
     }
 }
 
@@ -299,16 +352,58 @@ pub(crate) fn incarnation(term: Term) -> u64 {
 
 impl Behind {
     /// The state of a group that the engine has never heard of.
-    fn first(store: &Store, table: &Table, part: &Part, found: Found) -> Result<Behind, ReadError> {
+    fn first(store: &Store, table: &Table, part: &Part, found: Found<'_>) -> Result<Behind, ReadError> {
+        let (mut changes, progress) = (Changes::default(), Progress::default());
         let rows = match found {
-            Found::Own => table.snapshot(part.clone())?.count_range(&part.range)?,
+            Found::Nothing => return Ok(Behind { lsn: Lsn(0), progress, rows: 0, rows_stored: 0 }),
+            Found::Own(forerunners) => {
+                for (index, build) in inherited(store, table, forerunners)? {
+                    build.put(&mut changes.batch, table.id(), part.group, index);
+                }
+                inherited_rows(store, table, part, forerunners)?
+            }
             Found::Foreign => 0,
         };
-        let progress = Progress::default();
-        let mut changes = Changes::default();
         Applied { lsn: Lsn(0), progress: progress.encode() }.put(&mut changes.batch, part.group);
         Count(rows).put(&mut changes.batch, table.id(), part.group);
         store.write(changes)?;
         Ok(Behind { lsn: Lsn(0), progress, rows, rows_stored: rows })
     }
+}
+
+/// The rows there are: those of the groups that ordered them before, or counted where one of those goes
+/// on in parts.
+fn inherited_rows(
+    store: &Store,
+    table: &Table,
+    part: &Part,
+    forerunners: &[Forerunner],
+) -> Result<u64, ReadError> {
+    let is_whole = |old: &Forerunner| part.range.intersect(&old.range) == old.range;
+    if forerunners.is_empty() || !forerunners.iter().all(is_whole) {
+        return table.snapshot(part.clone())?.count_range(&part.range);
+    }
+    let count = |old: &Forerunner| Ok(Count::read(&**store.engine(), table.id(), old.group)?.0);
+    forerunners.iter().map(count).sum()
+}
+
+/// How far indexes are built for a group that comes after others: one that is not built in all of them is
+/// built anew. Each of their rows has the entries of every index that its own group was told of, and no
+/// others, so nothing stands in the way of that.
+fn inherited(
+    store: &Store,
+    table: &Table,
+    forerunners: &[Forerunner],
+) -> Result<BTreeMap<IndexId, IndexBuild>, ReadError> {
+    let mut told: BTreeMap<IndexId, usize> = BTreeMap::new();
+    for old in forerunners {
+        for (index, build) in IndexBuild::read_all(&**store.engine(), table.id(), old.group)? {
+            *told.entry(index).or_default() += usize::from(build == IndexBuild::Ready);
+        }
+    }
+    let build = |ready| match ready == forerunners.len() {
+        true => IndexBuild::Ready,
+        false => IndexBuild::default(),
+    };
+    Ok(told.into_iter().map(|(index, ready)| (index, build(ready))).collect())
 }

@@ -1,7 +1,7 @@
 //! All shards of one engine, as the log sees them: what turns entries into rows.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use engine::Engine;
 use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn, Role};
@@ -17,6 +17,7 @@ use crate::replica::{Replica, Step};
 pub struct Replicas {
     store: Arc<Store>,
     groups: RwLock<HashMap<GroupId, Arc<Replica>>>,
+    on_mark: OnceLock<Box<dyn Fn(GroupId) + Send + Sync>>,
 }
 
 impl Replicas {
@@ -31,7 +32,7 @@ impl Replicas {
         row_cache_bytes: usize,
     ) -> Result<Arc<Replicas>, FormatError> {
         let store = Store::open(engine, row_cache_bytes)?;
-        Ok(Arc::new(Replicas { store, groups: RwLock::default() }))
+        Ok(Arc::new(Replicas { store, groups: RwLock::default(), on_mark: OnceLock::new() }))
     }
 
     /// The store that the shards are in.
@@ -44,6 +45,12 @@ impl Replicas {
     #[must_use]
     pub fn engine(&self) -> &Arc<dyn Engine> {
         self.store.engine()
+    }
+
+    /// Calls `told` with a group whenever that was sealed or opened again here, on the log's thread: it must
+    /// not wait. Only the first one is kept.
+    pub fn on_mark(&self, told: Box<dyn Fn(GroupId) + Send + Sync>) {
+        drop(self.on_mark.set(told));
     }
 
     pub(crate) fn add(&self, replica: Arc<Replica>) {
@@ -90,7 +97,9 @@ impl Applier for Replicas {
         }
         self.store.write(run.changes).map_err(|error| ApplyError(error.to_string()))?;
         for (replica, step) in run.groups {
-            replica.finish(step);
+            if let (true, Some(told)) = (replica.finish(step), self.on_mark.get()) {
+                told(replica.group);
+            }
         }
         Ok(())
     }

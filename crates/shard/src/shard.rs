@@ -4,30 +4,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
-use log::{Acks, Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
+use log::{Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
 use storage::{IndexBuild, IndexId, Part, ReadError, RowTexts, Table, TableId, TableSnapshot};
 
 use crate::activity::Activity;
 use crate::draft::{Decision, Draft};
-use crate::index::{IndexDef, IndexDefs, IndexError, IndexQuery, IndexRows, KeptIndexes, ShapeIndex};
+use crate::index::{IndexDef, IndexDefs, KeptIndexes};
 use crate::latch::{Held, Latches};
 use crate::proposal::{Answers, Proposal};
 use crate::replica::{Found, Replica, incarnation};
+use crate::seal::Marking;
 use crate::ticket;
-use crate::{OpenError, Replicas, WriteError, WriteRefusal, WriteTicket};
+use crate::{Forerunner, OpenError, Replicas, WriteError, WriteRefusal, WriteTicket};
 
 /// One replica of one key range of a table.
 pub struct Shard {
-    log: Arc<dyn Log>,
+    pub(crate) log: Arc<dyn Log>,
     table: Table,
     part: Part,
-    sequence_last: AtomicU64,
+    pub(crate) sequence_last: AtomicU64,
     retired: AtomicBool,
-    // Whether the leader's own copy is enough for a write.
-    acks_one: AtomicBool,
+    pub(crate) marking: Marking,
     indexes: KeptIndexes,
     // Shared with the proposals that are still to be answered.
-    answers: Arc<Answers>,
+    pub(crate) answers: Arc<Answers>,
     activity: Arc<Activity>,
 }
 
@@ -44,9 +44,28 @@ impl Shard {
         range: KeyRange,
         birth: Birth,
     ) -> Result<Arc<Shard>, OpenError> {
+        Shard::open_after(replicas, log, table, group, range, birth, &[])
+    }
+
+    /// As [`Shard::open`]: a new group that does not join begins with the rows, and the built indexes, that
+    /// `forerunners` have left in its range. Each of them is sealed, applied here up to that, and
+    /// together they cover the range.
+    pub fn open_after(
+        replicas: &Arc<Replicas>,
+        log: Arc<dyn Log>,
+        table: TableId,
+        group: GroupId,
+        range: KeyRange,
+        birth: Birth,
+        forerunners: &[Forerunner],
+    ) -> Result<Arc<Shard>, OpenError> {
         let table = Table::new(Arc::clone(replicas.store()), table);
         let part = Part { range, group };
-        let found = if matches!(birth, Birth::Joiner { .. }) { Found::Foreign } else { Found::Own };
+        let found = match birth {
+            Birth::Joiner { .. } => Found::Foreign,
+            Birth::Heir { .. } => Found::Nothing,
+            Birth::Alone | Birth::Founder { .. } => Found::Own(forerunners),
+        };
         let replica = Arc::new(Replica::load(replicas.store(), &table, &part, found)?);
         replicas.add(Arc::clone(&replica));
         if let Err(error) = log.open_group(group, replica.applied(), birth) {
@@ -65,7 +84,7 @@ impl Shard {
             part,
             sequence_last: AtomicU64::new(0),
             retired: AtomicBool::new(false),
-            acks_one: AtomicBool::new(false),
+            marking: Marking::default(),
             indexes: KeptIndexes::default(),
             answers: Arc::new(Answers { replica, latches: Latches::new() }),
             activity: Arc::default(),
@@ -136,6 +155,12 @@ impl Shard {
     /// Whether this replica leads: it takes writes, and its applied state is the newest there is.
     #[must_use]
     pub fn is_leader(&self) -> bool {
+        self.leads() && !self.mark().is_sealed()
+    }
+
+    /// Whether this replica leads its group, which may be sealed.
+    #[must_use]
+    pub fn leads(&self) -> bool {
         self.answers.replica.leads()
     }
 
@@ -155,7 +180,16 @@ impl Shard {
     /// acknowledged before this call is applied here: reads that follow are linearizable.
     pub fn confirm(&self) -> WriteTicket {
         let (sender, ticket) = ticket::pair();
-        let done = move |outcome: Result<Lsn, ProposeError>| sender.send(outcome.map_err(Into::into));
+        let answers = Arc::clone(&self.answers);
+        let done = move |outcome: Result<Lsn, ProposeError>| {
+            // Others may have written to the range since: whoever acknowledged that had seen the seal.
+            let sealed = answers.replica.mark().is_sealed();
+            let group = answers.replica.group;
+            sender.send(match outcome {
+                Ok(_) if sealed => Err(WriteRefusal::Retired { group }.into()),
+                outcome => outcome.map_err(Into::into),
+            });
+        };
         self.log.read_index(self.part.group, Box::new(done));
         ticket
     }
@@ -288,15 +322,6 @@ impl Shard {
         self.wait_for_writers();
     }
 
-    /// How many replicas a write waits for from now on, while this one leads.
-    pub fn set_acks(&self, acks: Acks) {
-        let one = acks == Acks::One;
-        // Telling the log ends a rest of the group: only what is new is told.
-        if self.acks_one.swap(one, Ordering::AcqRel) != one {
-            self.log.set_acks(self.part.group, acks);
-        }
-    }
-
     /// Knows `indexes` from now on, and no others. The entries of one come with every write from the
     /// moment an [`crate::IndexBuilder`] has told the group of it; rows that were there before get
     /// theirs from that builder.
@@ -337,31 +362,6 @@ impl Shard {
         self.sequence_last.load(Ordering::Relaxed)
     }
 
-    /// Begins to read rows by an index, as they are now. Fails unless the index is built, and for one
-    /// of shapes, whose keys have no order to speak of.
-    pub fn read_index(&self, query: &IndexQuery) -> Result<IndexRows, IndexError> {
-        let index = self.built_index(query.index, Keys::Values)?;
-        // After the look at the build: what it promises is in the snapshot.
-        IndexRows::new(self.snapshot()?, index, query)
-    }
-
-    /// Begins to read rows by an index of shapes, as they are now. Fails unless the index is built.
-    pub fn read_shapes(&self, index: IndexId) -> Result<ShapeIndex, IndexError> {
-        let index = self.built_index(index, Keys::Cells)?;
-        Ok(ShapeIndex::new(self.snapshot()?, index))
-    }
-
-    fn built_index(&self, id: IndexId, keys: Keys) -> Result<Arc<IndexDef>, IndexError> {
-        let indexes = self.indexes();
-        let is_it =
-            |index: &&Arc<IndexDef>| index.id() == id && index.kind().is_geo() == (keys == Keys::Cells);
-        let index = indexes.iter().find(is_it).ok_or(IndexError::Missing(id))?;
-        if self.index_build(id) != IndexBuild::Ready {
-            return Err(IndexError::NotReady(id));
-        }
-        Ok(Arc::clone(index))
-    }
-
     /// Proposes the entries of the newest rows under `keys` in the indexes of `builds`, and with them
     /// how far those are built then. Nothing of it happens if proposal `after` does not.
     pub(crate) fn propose_build(
@@ -392,11 +392,6 @@ impl Shard {
         self.answers.latches.wait_for_writers();
     }
 
-    /// Takes writes again after [`Shard::retire`]: nobody took over.
-    pub fn reinstate(&self) {
-        self.retired.store(false, Ordering::Release);
-    }
-
     /// The latches of `keys`, and the term in which what is read under them is the newest.
     fn hold(&self, keys: &[PrimaryKey]) -> Result<(Held<'_>, Term), WriteRefusal> {
         let group = self.part.group;
@@ -408,7 +403,8 @@ impl Shard {
         if office.term == Term(0) {
             return Err(Refusal::NotLeader { leader: office.leader }.into());
         }
-        if self.retired.load(Ordering::Acquire) {
+        let mark = self.mark();
+        if self.retired.load(Ordering::Acquire) || mark.is_sealed() || self.marking.holds_back(mark) {
             return Err(WriteRefusal::Retired { group });
         }
         Ok((held, office.term))
@@ -474,11 +470,4 @@ struct Way {
     durability: Durability,
     // Whether its writer comes back for the log's turn.
     aside: bool,
-}
-
-/// What the keys of an index are.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keys {
-    Values,
-    Cells,
 }

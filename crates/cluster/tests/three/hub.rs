@@ -109,6 +109,13 @@ impl Machine {
 
     /// Starts the node; one without an identity joins `into`, if that is given.
     pub fn start(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
+        let running = self.start_unheard(hub, into);
+        assert!(running.node.await_catalog(PATIENCE), "{} has no catalog", self.name);
+        running
+    }
+
+    /// The same, and does not wait until it has a catalog.
+    pub fn start_unheard(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
         let dir = PathBuf::from("data");
         let replicas = Replicas::new(self.engine.clone()).unwrap();
         let post = Post::new(replicas.clone());
@@ -162,7 +169,6 @@ impl Machine {
         })
         .unwrap();
         *end.desk.write() = Some(node.desk());
-        assert!(node.await_catalog(PATIENCE), "{} has no catalog", self.name);
         Running { node, hub: hub.clone() }
     }
 }

@@ -308,7 +308,9 @@ impl Group {
     pub fn campaign(&mut self) {
         let raft = &self.node.raft;
         let led = raft.leader_id != 0 && raft.election_elapsed < raft.election_timeout();
-        if raft.state == StateRole::Follower && raft.promotable() && !led && self.may_stand() {
+        // Who stands already stands again: not all may have heard it.
+        let may_stand = matches!(raft.state, StateRole::Follower | StateRole::PreCandidate);
+        if may_stand && raft.promotable() && !led && self.may_stand() {
             // Fails only if it leads already.
             drop(self.node.campaign());
         }

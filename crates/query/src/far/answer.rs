@@ -181,11 +181,7 @@ pub(crate) fn pack_reports(reports: &[Option<RowReport>], show: ReturnChanges, o
         if let Fate::Failed(error) = &report.fate {
             error.pack(out);
         }
-        let shown = match show {
-            ReturnChanges::No => false,
-            ReturnChanges::Changed => report.is_change(),
-            ReturnChanges::Always => true,
-        };
+        let shown = show.shows(report);
         shown.pack(out);
         if shown {
             report.old.pack(out);

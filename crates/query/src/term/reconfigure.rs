@@ -11,7 +11,7 @@ use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::admin_failed;
-use crate::reshape::{assemble, change_table};
+use crate::reshape::{change_table, rebalance as make_equal};
 use crate::system::{config_row, shard_rows, status_row};
 use crate::table::{Identifiers, TableRef};
 use crate::term::db_admin::{change, special};
@@ -41,11 +41,7 @@ pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     let mut report = Report::default();
     for table in target.tables {
         let before = status_row(args.cx, &table, Identifiers::Name);
-        let places = cluster::places_of(&table.config.shards);
-        if table.shards().len() > 1 {
-            assemble(args.cx, table.config.id)?;
-        }
-        if args.cx.node().rebalance(table.config.id, &places).map_err(admin_failed)? {
+        if make_equal(args.cx, table.config.id)? {
             report.count += 1;
         }
         report.status(before, current(args.cx, table.config.id, status_row));

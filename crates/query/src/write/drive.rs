@@ -14,7 +14,7 @@ use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 use super::options::WriteOptions;
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
-use crate::edit::{Edit, RowReport, Target};
+use crate::edit::{Edit, Fate, ReturnChanges, RowReport, Target};
 use crate::everywhere;
 use crate::failure::write_failed;
 use crate::far::{Edits, FarWrite, Patience, Site, WriteTo, fresh, lost_write, unwritable};
@@ -161,8 +161,8 @@ impl<'a> Driver<'a> {
         let Again { keys, edits, reports } = &again;
         let planned = Planned { keys, edit: &|i| &edits[i], generated: &|_| false };
         let now = self.write_stored(&planned)?;
-        let is_same = |(then, now): (&RowReport, &RowReport)| then.old == now.old && then.new == now.new;
-        match reports.iter().zip(&now).all(is_same) {
+        let show = self.options.return_changes;
+        match reports.iter().zip(&now).all(|(then, now)| says_the_same(then, now, show)) {
             true => Ok(()),
             false => Err(lost_write()),
         }
@@ -326,6 +326,16 @@ impl<'a> Driver<'a> {
     }
 }
 
+/// Whether a client is told the same by two reports of a row. Another node sends only the rows that are shown.
+fn says_the_same(then: &RowReport, now: &RowReport, show: ReturnChanges) -> bool {
+    let same_fate = match (&then.fate, &now.fate) {
+        (Fate::Failed(then), Fate::Failed(now)) => then.to_string() == now.to_string(),
+        (then, now) => std::mem::discriminant(then) == std::mem::discriminant(now),
+    };
+    let same_rows = || then.old == now.old && then.new == now.new;
+    same_fate && (!show.shows(then) || same_rows())
+}
+
 /// Whether the row belongs to another shard now.
 pub(crate) fn has_moved(error: &WriteError) -> bool {
     use WriteRefusal::{Elsewhere, IndexesBehind, Log, Retired};
@@ -400,4 +410,23 @@ fn write_system(
         reports.push(report);
     }
     Ok(reports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_written_again_elsewhere_says_the_same_without_what_is_not_shown() {
+        let report = |fate, old: f64, new: f64| RowReport { fate, old: old.into(), new: new.into() };
+        let far = RowReport { fate: Fate::Replaced, old: Datum::Null, new: Datum::Null };
+        let near = report(Fate::Replaced, 1.0, 2.0);
+        assert!(says_the_same(&near, &far, ReturnChanges::No));
+        assert!(!says_the_same(&near, &far, ReturnChanges::Changed));
+        assert!(says_the_same(&near, &near.clone(), ReturnChanges::Always));
+        assert!(!says_the_same(&near, &report(Fate::Unchanged, 2.0, 2.0), ReturnChanges::No));
+        let unchanged = report(Fate::Unchanged, 2.0, 2.0);
+        assert!(says_the_same(&unchanged, &report(Fate::Unchanged, 3.0, 3.0), ReturnChanges::Changed));
+        assert!(!says_the_same(&unchanged, &report(Fate::Unchanged, 3.0, 3.0), ReturnChanges::Always));
+    }
 }

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
-use log::Durability;
+use datum::{Datum, KeyBound, KeyRange, Object, PrimaryKey, Text};
+use log::{Birth, Durability, GroupId};
 use rekindle_shard::{
-    Bounds, BuildStep, Decision, Direction, IndexBuild, IndexBuilder, IndexDef, IndexDefs, IndexError,
-    IndexId, IndexKind, IndexQuery, RowOrder, Shard, Side, WriteError, WriteRefusal,
+    Bounds, BuildStep, Decision, Direction, Forerunner, IndexBuild, IndexBuilder, IndexDef, IndexDefs,
+    IndexError, IndexId, IndexKind, IndexQuery, RowOrder, SealMark, Shard, Side, WriteError, WriteRefusal,
 };
 use reql::StoredFunc;
 
-use crate::bed::{Bed, key};
+use crate::bed::{Bed, TABLE, key};
 
 const A: IndexId = IndexId(1);
 const MULTI: IndexId = IndexId(2);
@@ -364,4 +364,58 @@ fn unchanged_values_write_nothing() {
     put(2);
     assert_eq!(entries(), before);
     check(&shard, 0);
+}
+
+#[test]
+fn a_group_that_comes_after_others_keeps_their_indexes_and_builds_what_they_had_not() {
+    for seed in 0..4 {
+        let bed = Bed::running();
+        let mut chance = Chance(seed);
+        let cut = key(1500);
+        let ranges = [
+            KeyRange { start: KeyBound::Unbounded, end: KeyBound::Excluded(cut.clone()) },
+            KeyRange { start: KeyBound::Included(cut), end: KeyBound::Unbounded },
+        ];
+        let old = [(5, &ranges[0]), (6, &ranges[1])];
+        let old = old.map(|(group, range)| bed.shard_of(GroupId(group), range.clone()));
+        let write = |chance: &mut Chance| {
+            let key = key(chance.below(3000) as i32);
+            let shard = old.iter().find(|shard| shard.range().contains(&key)).unwrap();
+            let row = chance.row();
+            shard.write(&key, Durability::Soft, |_| (Decision::Put(row), ())).unwrap().1.wait().unwrap();
+        };
+        (0..2000).for_each(|_| write(&mut chance));
+        // One has built the first of them, the other has begun with it, and nobody was told of the second.
+        old.iter().for_each(|shard| {
+            shard.set_indexes(IndexDefs { list: defs().list[..1].to_vec(), given: A });
+        });
+        build(&old[0]);
+        IndexBuilder::new(old[1].clone()).step().unwrap();
+        (0..200).for_each(|_| write(&mut chance));
+        for shard in &old {
+            shard.set_mark(SealMark::sealed(0)).wait().unwrap();
+        }
+        let before: Vec<Forerunner> = old
+            .iter()
+            .map(|shard| Forerunner { group: shard.group(), range: shard.range().clone() })
+            .collect();
+        let open = |group, range: &KeyRange, before: &[Forerunner]| {
+            let (log, group) = (Arc::clone(&bed.log) as _, GroupId(group));
+            Shard::open_after(&bed.replicas, log, TABLE, group, range.clone(), Birth::Alone, before).unwrap()
+        };
+        let whole = open(9, &KeyRange::all(), &before);
+        whole.set_indexes(defs());
+        assert_eq!(whole.index_build(A), IndexBuild::Under { after: None, rows: 0 });
+        (0..300).for_each(|_| change(&whole, &mut chance, 3000));
+        build(&whole);
+        check(&whole, seed);
+        // Built is built, in parts as well.
+        whole.set_mark(SealMark::sealed(1)).wait().unwrap();
+        let before = [Forerunner { group: GroupId(9), range: KeyRange::all() }];
+        for (group, range) in [(10, &ranges[0]), (11, &ranges[1])] {
+            let part = open(group, range, &before);
+            part.set_indexes(defs());
+            check(&part, seed);
+        }
+    }
 }

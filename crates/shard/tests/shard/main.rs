@@ -8,4 +8,5 @@ mod power;
 mod ranges;
 mod refusals;
 mod restart;
+mod seal;
 mod writes;

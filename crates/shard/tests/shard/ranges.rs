@@ -12,7 +12,7 @@ use storage::RowTexts;
 use crate::bed::{Bed, TABLE, content, increment, key, number, put, read};
 
 /// The range of all keys cut before each of `names`.
-fn cut_before(names: &[&str]) -> Vec<KeyRange> {
+pub fn cut_before(names: &[&str]) -> Vec<KeyRange> {
     let mut start = KeyBound::Unbounded;
     let mut ranges = Vec::new();
     for name in names {
@@ -32,7 +32,7 @@ fn shard_for<'a>(shards: &'a [Arc<Shard>], key: &PrimaryKey) -> &'a Shard {
     shards.iter().find(|shard| shard.range().contains(key)).unwrap()
 }
 
-fn content_of_all(shards: &[Arc<Shard>]) -> BTreeMap<PrimaryKey, f64> {
+pub fn content_of_all(shards: &[Arc<Shard>]) -> BTreeMap<PrimaryKey, f64> {
     shards.iter().flat_map(|shard| content(shard)).collect()
 }
 

@@ -39,7 +39,7 @@ impl<S: Store> Runner<S> {
     fn make_group(&mut self, id: GroupId, birth: &Birth) -> Result<(), LogError> {
         let asked = match birth {
             Birth::Alone => None,
-            Birth::Founder { own, .. } | Birth::Joiner { own } => Some(*own),
+            Birth::Founder { own, .. } | Birth::Heir { own, .. } | Birth::Joiner { own } => Some(*own),
         };
         if let Some(stored) = self.store.group(id) {
             let stored = PeerId(stored.peer);
@@ -59,10 +59,10 @@ impl<S: Store> Runner<S> {
         }
         let voters = match birth {
             Birth::Alone => vec![own],
-            Birth::Founder { voters, .. } => voters.clone(),
+            Birth::Founder { voters, .. } | Birth::Heir { voters, .. } => voters.clone(),
             Birth::Joiner { .. } => Vec::new(),
         };
-        let void = voters.is_empty();
+        let void = matches!(birth, Birth::Heir { .. } | Birth::Joiner { .. });
         self.store.push(&Record::Member { group: id, peer: own.0, members: Members::first(voters) });
         if void {
             self.store.push(&Record::Rows { group: id, void });

@@ -154,6 +154,23 @@ fn one_who_is_left_alone_by_a_leader_that_went_elects_itself() {
 }
 
 #[test]
+fn an_heir_votes_and_does_not_stand_without_rows() {
+    let (own, other) = (PeerId(1), PeerId(2));
+    let (clock, mail) = (SimClock::new(), Arc::new(Unsent::default()));
+    let birth = Birth::Heir { own, voters: vec![own, other] };
+    let mut runner = runner_of(&SimFiles::new(1), &clock, &birth, Arc::clone(&mail) as _);
+    pass(&mut runner, &clock, 100);
+    let status = runner.group_status(GROUP).unwrap();
+    assert!(status.needs_rows && status.members.voters == [own, other]);
+    assert!(matches!(status.role, Role::Follower { leader: None, .. }), "{:?}", status.role);
+    let ballots = |mail: &Unsent| mail.take().into_iter().filter(|letter| letter.to == other).count();
+    assert_eq!(ballots(&mail), 0, "it asks nobody for a vote");
+    runner.receive(&mut vec![letter(other, own, MessageType::MsgRequestVote, 0, Vec::new())]);
+    pass(&mut runner, &clock, 1);
+    assert_eq!(ballots(&mail), 1, "it answers who asks");
+}
+
+#[test]
 fn who_hears_while_it_is_closed_that_it_was_removed_is_closed() {
     let (leader, own) = (PeerId(1), PeerId(2));
     let birth = Birth::Founder { own, voters: vec![leader, own] };

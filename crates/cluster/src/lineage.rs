@@ -1,0 +1,106 @@
+//! How a table came by its shards, as far as that still matters: decision 0024.
+//!
+//! The groups of the shards before are kept until every server that founds a new shard from their rows has
+//! these rows durably in its engine; only then can nobody need the old groups' logs any more.
+
+use datum::{KeyBound, KeyRange, PrimaryKey};
+use shard::SealMark;
+
+use crate::{ReplicaConfig, SealedShard, ServerId, TableConfig};
+
+impl SealedShard {
+    /// Its keys.
+    pub(crate) fn range(&self) -> KeyRange {
+        let start = match self.start.is_empty() {
+            true => KeyBound::Unbounded,
+            false => KeyBound::Included(PrimaryKey(self.start.clone())),
+        };
+        let end = self.end.clone().map_or(KeyBound::Unbounded, |end| KeyBound::Excluded(PrimaryKey(end)));
+        KeyRange { start, end }
+    }
+
+    /// The mark of its end.
+    pub(crate) fn mark(&self) -> SealMark {
+        SealMark::sealed(self.epoch)
+    }
+
+    /// The replica on a server.
+    pub(crate) fn replica_on(&self, server: ServerId) -> Option<&ReplicaConfig> {
+        self.replicas.iter().find(|replica| replica.server == server)
+    }
+}
+
+impl TableConfig {
+    /// Whether `server` begins a shard with rows that it has already.
+    pub(crate) fn founds(&self, server: ServerId) -> bool {
+        self.shards.iter().any(|shard| shard.founder_on(server).is_some())
+    }
+
+    /// Forgets the groups before when nobody waits for them any more. Who does not found a shard, or not
+    /// any more, does not wait.
+    pub(crate) fn settle(&mut self) {
+        if self.lineage.sealed.is_empty() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.lineage.waiting);
+        waiting.retain(|server| self.founds(*server));
+        if waiting.is_empty() {
+            self.lineage.sealed.clear();
+        }
+        self.lineage.waiting = waiting;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datum::Bytes;
+    use log::{GroupId, PeerId};
+
+    use super::*;
+    use crate::{Lineage, ShardConfig};
+
+    fn server(n: u64) -> ServerId {
+        ServerId(uuid::Uuid::from_u128(n.into()))
+    }
+
+    fn table_on(servers: &[u64]) -> TableConfig {
+        let replica = |n: &u64| ReplicaConfig { server: server(*n), peer: PeerId(*n), voting: true };
+        TableConfig {
+            id: storage::TableId::from_uuid(uuid::Uuid::from_u128(7)),
+            db: crate::DbId(uuid::Uuid::nil()),
+            name: "t".into(),
+            primary_key: "id".into(),
+            durability: log::Durability::Hard,
+            write_acks: crate::WriteAcks::Majority,
+            indexes: crate::TableIndexes::default(),
+            write_hook: None,
+            shards: vec![ShardConfig {
+                group: GroupId(9),
+                start: Bytes::new(),
+                replicas: servers.iter().map(replica).collect(),
+                leaving: Vec::new(),
+                primary: server(servers[0]),
+                founders: servers.iter().map(|n| PeerId(*n)).collect(),
+            }],
+            lineage: Lineage::default(),
+        }
+    }
+
+    #[test]
+    fn the_groups_before_are_forgotten_when_nobody_waits() {
+        let mut table = table_on(&[1, 2]);
+        let old =
+            SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
+        table.lineage = Lineage { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
+        let mut after = table.clone();
+        after.settle();
+        assert_eq!(after, table, "both found the shard");
+        // The first joins now, because it could not found it.
+        after.shards[0].replicas[0].peer = PeerId(99);
+        after.settle();
+        assert_eq!((&after.lineage.waiting[..], after.lineage.sealed.len()), (&[server(2)][..], 1));
+        after.lineage.waiting.clear();
+        after.settle();
+        assert_eq!(after.lineage, Lineage { epoch: 1, ..Lineage::default() });
+    }
+}

@@ -1,0 +1,25 @@
+//! What of this node's new shards is still to be done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use log::GroupId;
+use storage::TableId;
+
+/// Replicas that come after others.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// Tables with replicas that cannot be opened yet, and since when.
+    pub(crate) put_off: BTreeMap<TableId, Instant>,
+    /// New groups that this server founds and that may have no leader yet, and since when.
+    pub(crate) starting: BTreeMap<GroupId, Instant>,
+    /// New groups that begin here without their rows, because the ones before do not come to their end here.
+    pub(crate) heirs: BTreeSet<GroupId>,
+}
+
+impl Pending {
+    /// Whether it must be looked at soon.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.put_off.is_empty() || !self.starting.is_empty()
+    }
+}

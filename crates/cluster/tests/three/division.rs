@@ -1,0 +1,351 @@
+//! Tables get other shards: nobody copies what they have, nobody loses what was acknowledged, whoever stops
+//! and whenever.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use engine::memory::MemoryEngine;
+use log::GroupId;
+use parking_lot::Mutex;
+use rekindle_cluster::{
+    RepairMode, Route, ServerId, ShardPlaces, ShardsWanted, TableChange, TableConfig, TableHandle,
+    TableOptions, WriteAcks,
+};
+use shard::SealMark;
+
+use crate::hub::{
+    Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write, write_until_done,
+};
+
+fn table(node: &Running) -> Arc<TableHandle> {
+    node.node.catalog().table("test", "t").unwrap().clone()
+}
+
+fn create(node: &Running, shards: ShardsWanted) {
+    let options = TableOptions { shards, ..TableOptions::default() };
+    node.node.create_table("test", "t", options).unwrap();
+}
+
+/// Gives the table other shards, as soon as everything is there that this needs.
+fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
+    let change = TableChange { shards: Some(shards), ..TableChange::default() };
+    node.node.change_table(table(node).config.id, &change).unwrap().1
+}
+
+fn on(shards: &[&[&Running]]) -> ShardsWanted {
+    let place = |servers: &&[&Running]| ShardPlaces {
+        primary: servers[0].server(),
+        replicas: servers.iter().map(|node| (node.server(), true)).collect(),
+    };
+    ShardsWanted::Named(shards.iter().map(place).collect())
+}
+
+/// Waits until nothing of the shards before is left on any node.
+fn settled(nodes: &[&Running]) {
+    for node in nodes {
+        wait_until("the end of the groups before", || {
+            let table = table(node);
+            let present: BTreeSet<GroupId> = table.shards().iter().map(|shard| shard.group()).collect();
+            let old = (1..50).map(GroupId).filter(|group| !present.contains(group));
+            table.config.lineage.sealed.is_empty()
+                && table.config.lineage.waiting.is_empty()
+                && old.into_iter().all(|group| node.node.log().group_status(group).is_err())
+        });
+        node.wait_ready("t");
+    }
+}
+
+fn rows(node: &Running) -> u64 {
+    table(node).shards().iter().map(|shard| shard.near().map_or(0, |near| near.count())).sum()
+}
+
+/// Writes rows one after another while `work` is done; how many there are then.
+fn while_writing(nodes: &[&Running], first: u32, work: impl FnOnce() + Send) -> u32 {
+    let (next, done) = (AtomicU32::new(first), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                write_until_done(nodes, next.load(Ordering::Acquire));
+                next.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        let worked = threads.spawn(work).join();
+        done.store(true, Ordering::Release);
+        worked.unwrap();
+    });
+    next.into_inner()
+}
+
+#[test]
+fn shards_come_and_go_and_no_replica_is_copied_or_taken_away() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let all: Vec<&Running> = nodes.iter().collect();
+    create(all[0], replicated(1, 3));
+    (0..200).for_each(|n| write_until_done(&all, n));
+    let written = while_writing(&all, 200, || {
+        for (turn, shards) in [4, 2, 5, 1, 3].into_iter().enumerate() {
+            let by = all[turn % 3];
+            let config = divide(by, replicated(shards, 3));
+            assert_eq!(config.shards.len(), shards);
+            for shard in &config.shards {
+                assert_eq!(shard.founders.len(), 3, "everybody begins it: {shard:?}");
+                assert!(shard.leaving.is_empty());
+            }
+            all.iter().for_each(|node| assert_eq!(node.node.copies_under_way(), [], "nothing is copied"));
+        }
+        assert!(all[1].node.rebalance(table(all[1]).config.id, &|| true).unwrap());
+    });
+    settled(&all);
+    for node in &all {
+        assert_eq!(missing(node, written), []);
+        assert_eq!(rows(node), u64::from(written));
+    }
+}
+
+#[test]
+fn shards_that_lie_on_different_servers_are_put_together() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let [a, b, c] = &nodes;
+    let all = [a, b, c];
+    create(a, on(&[&[a, b], &[b, c]]));
+    (0..200).for_each(|n| write_until_done(&all, n));
+    let written = while_writing(&all, 200, || drop(divide(b, on(&[&[c, a]]))));
+    settled(&all);
+    assert_eq!((missing(a, written), missing(c, written)), (vec![], vec![]));
+    assert!(table(b).shards()[0].near().is_none());
+    // And taken apart to where nobody has them.
+    let written = while_writing(&all, written, || drop(divide(a, on(&[&[b], &[a], &[c, b]]))));
+    settled(&all);
+    assert_eq!(rows(a) + rows(c), u64::from(written) - table(b).shards()[0].near().unwrap().count());
+    for n in 0..written {
+        let (key, _) = crate::hub::row(n);
+        let holders = all.iter().filter(|node| {
+            let table = table(node);
+            table.shard(&key).near().is_some_and(|near| near.get(&key).unwrap().is_some())
+        });
+        assert!(holders.count() >= 1, "row {n}");
+    }
+}
+
+#[test]
+fn a_seal_of_somebody_who_stopped_is_given_up() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let all: Vec<&Running> = nodes.iter().collect();
+    create(all[0], replicated(1, 3));
+    (0..20).for_each(|n| write_until_done(&all, n));
+    let led = || {
+        all.iter().find_map(|node| match table(node).shards()[0].leader() {
+            Some(Route::Near(near)) => Some(Arc::clone(near)),
+            _ => None,
+        })
+    };
+    let leader = led().unwrap();
+    leader.set_mark(SealMark::sealed(0)).wait().unwrap();
+    assert!(!write(&all, 20), "it is sealed");
+    write_until_done(&all, 20);
+    assert_eq!(leader.mark(), SealMark::open(1));
+    assert_eq!(table(all[0]).config.lineage.epoch, 1);
+    // A seal of before that arrives now means nothing.
+    leader.set_mark(SealMark::sealed(0)).wait().unwrap();
+    assert!(write(&all, 21));
+    divide(all[2], replicated(2, 3));
+    settled(&all);
+    assert_eq!(missing(all[1], 22), []);
+}
+
+#[test]
+fn who_was_away_during_a_division_comes_back_to_the_new_shards() {
+    let hub = Arc::new(Hub::default());
+    let (machines, [a, b, c]) = three(&hub);
+    create(&a, replicated(2, 3));
+    (0..100).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    c.kill();
+    divide(&a, replicated(3, 2));
+    (100..150).for_each(|n| write_until_done(&[&a, &b], n));
+    settled(&[&a, &b]);
+    let c = machines[2].start(&hub, None);
+    divide(&b, replicated(3, 3));
+    settled(&[&a, &b, &c]);
+    assert_eq!(missing(&c, 150), []);
+    assert_eq!(rows(&c), 150);
+    // It counts: another may go.
+    wait_until("three who vote in each shard", || {
+        let led = |shard: &rekindle_cluster::ShardHandle| {
+            [&a, &b, &c].iter().any(|node| {
+                let status = node.node.log().group_status(shard.group());
+                status.is_ok_and(|status| status.members.voters.len() == 3)
+            })
+        };
+        table(&a).shards().iter().all(led)
+    });
+    a.kill();
+    (150..170).for_each(|n| write_until_done(&[&b, &c], n));
+}
+
+/// Machines whose engines lose what was not flushed when they stop.
+struct Weak {
+    engine: MemoryEngine,
+    machine: Machine,
+}
+
+impl Weak {
+    fn new(name: &'static str) -> Weak {
+        let engine = MemoryEngine::new();
+        Weak { machine: Machine { engine: Arc::new(engine.clone()), ..Machine::new(name) }, engine }
+    }
+
+    fn stop(self, running: Running) -> Weak {
+        running.kill();
+        let engine = self.engine.after_crash();
+        Weak { machine: Machine { engine: Arc::new(engine.clone()), ..self.machine }, engine }
+    }
+}
+
+#[test]
+fn whoever_stops_in_the_middle_of_a_division_and_forgets_what_was_not_flushed_has_it_again() {
+    let hub = Arc::new(Hub::default());
+    let mut machines: Vec<Weak> = ["a", "b", "c"].map(Weak::new).into_iter().collect();
+    let a = machines[0].machine.start(&hub, None);
+    let b = machines[1].machine.start(&hub, Some(&a));
+    let c = machines[2].machine.start(&hub, Some(&a));
+    let mut nodes = vec![a, b, c];
+    wait_until("three who vote on the catalog", || {
+        nodes[0].node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3
+    });
+    create(&nodes[0], replicated(1, 3));
+    machines.iter().for_each(|machine| engine::Engine::flush(&machine.engine).unwrap());
+    let mut written = 0;
+    for turn in 0..8_u64 {
+        let all: Vec<&Running> = nodes.iter().collect();
+        let acknowledged = Mutex::new(written);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut n = written;
+                while !done.load(Ordering::Acquire) {
+                    if write(&all, n) {
+                        n += 1;
+                        *acknowledged.lock() = n;
+                    }
+                }
+            });
+            let by = all[turn as usize % 3];
+            let shards = if turn % 2 == 0 { 3 } else { 2 };
+            let change = TableChange { shards: Some(replicated(shards, 3)), ..TableChange::default() };
+            let divided = by.node.change_table(table(by).config.id, &change);
+            assert!(divided.is_ok(), "turn {turn}: {divided:?}");
+            // Some have opened the new shards by now, and some have not.
+            std::thread::sleep(Duration::from_millis(7 * turn));
+            done.store(true, Ordering::Release);
+        });
+        written = acknowledged.into_inner();
+        // One, two, or all of them stop.
+        let stop = 1 + turn as usize % 3;
+        let mut stopped = Vec::new();
+        for nth in (0..stop).rev() {
+            stopped.push((nth, machines.remove(nth).stop(nodes.remove(nth))));
+        }
+        for (_, machine) in stopped {
+            nodes.push(machine.machine.start_unheard(&hub, None));
+            machines.push(machine);
+        }
+        let all: Vec<&Running> = nodes.iter().collect();
+        all.iter().for_each(|node| assert!(node.node.await_catalog(PATIENCE)));
+        settled(&all);
+        for node in &all {
+            assert_eq!(missing(node, written), [], "turn {turn}");
+        }
+    }
+    let ids: BTreeSet<ServerId> = nodes.iter().map(Running::server).collect();
+    assert_eq!(ids.len(), 3);
+}
+
+#[test]
+fn a_table_is_dropped_while_its_shards_are_sealed() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let all: Vec<&Running> = nodes.iter().collect();
+    create(all[0], replicated(1, 3));
+    (0..20).for_each(|n| write_until_done(&all, n));
+    divide(all[1], replicated(3, 3));
+    let groups: Vec<GroupId> = table(all[1]).shards().iter().map(|shard| shard.group()).collect();
+    all[2].node.drop_table("test", "t").unwrap();
+    for node in &all {
+        wait_until("nothing is left", || {
+            node.node.catalog().table("test", "t").is_none()
+                && groups
+                    .iter()
+                    .chain(&[GroupId(1)])
+                    .all(|group| node.node.log().group_status(*group).is_err())
+        });
+    }
+}
+
+#[test]
+fn a_seal_that_comes_too_late_does_not_keep_members_from_changing() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let all: Vec<&Running> = nodes.iter().collect();
+    let [a, b, c] = &nodes;
+    create(a, on(&[&[a, b]]));
+    (0..20).for_each(|n| write_until_done(&all, n));
+    let leader = || {
+        all.iter().find_map(|node| match table(node).shards()[0].leader() {
+            Some(Route::Near(near)) => Some(Arc::clone(near)),
+            _ => None,
+        })
+    };
+    leader().unwrap().set_mark(SealMark::sealed(0)).wait().unwrap();
+    write_until_done(&all, 20);
+    // It was on its way while the division that wanted it was given up.
+    leader().unwrap().set_mark(SealMark::sealed(0)).wait().unwrap();
+    assert_eq!(leader().unwrap().mark(), SealMark::open(1));
+    divide(a, on(&[&[a, b, c]]));
+    settled(&all);
+    assert_eq!(missing(c, 21), []);
+}
+
+#[test]
+fn a_table_whose_writes_wait_for_one_replica_is_divided_under_them() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let all: Vec<&Running> = nodes.iter().collect();
+    let options =
+        TableOptions { shards: replicated(1, 3), write_acks: WriteAcks::Single, ..TableOptions::default() };
+    all[0].node.create_table("test", "t", options).unwrap();
+    (0..50).for_each(|n| write_until_done(&all, n));
+    let written = while_writing(&all, 50, || {
+        for (turn, shards) in [3, 2, 4, 1].into_iter().enumerate() {
+            divide(all[turn % 3], replicated(shards, 3));
+        }
+    });
+    settled(&all);
+    for node in &all {
+        assert_eq!(missing(node, written), []);
+        assert_eq!(rows(node), u64::from(written));
+    }
+}
+
+#[test]
+fn a_table_that_lost_its_majority_in_a_division_is_repaired() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&b, &c]]));
+    (0..60).for_each(|n| write_until_done(&[&b, &c], n));
+    divide(&a, on(&[&[&b, &c], &[&c, &b]]));
+    // It may have opened the new shards, and said so, or not.
+    c.kill();
+    let id = table(&a).config.id;
+    wait_until("the repair", || {
+        // Before the new shards can be repaired the old ones may have to be.
+        drop(a.node.emergency_repair(id, RepairMode::Rollback));
+        (60..70).all(|n| write(&[&b], n))
+    });
+    settled(&[&a, &b]);
+    assert_eq!(missing(&b, 70), []);
+}
