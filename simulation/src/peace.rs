@@ -324,6 +324,6 @@ fn rows(shard: &shard::Shard) -> Result<Rows, String> {
     let (count, stored) = (shard.count(), rows.len() as u64);
     match count == stored {
         true => Ok(rows),
-        false => Err(format!("a shard of {stored} rows counts {count}")),
+        false => Err(format!("a shard of {stored} rows of group {} counts {count}", shard.group())),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use datum::KeyRange;
 use engine::Batch;
 use log::{Birth, GroupId, LogError, PeerId};
-use shard::{Forerunner, SealMark, Shard};
+use shard::{Forerunner, Shard};
 use storage::{Changes, Direction, RowChange, TableId};
 
 use crate::hosted::Hosted;
@@ -136,7 +136,14 @@ impl Core {
             opened => opened,
         };
         match opened {
-            Ok(shard) => Ok(Some(shard)),
+            Ok(shard) => {
+                tracing::debug!(
+                    "group {group} of {range:?} is open after {forerunners:?}: {} rows, applied {:?}",
+                    shard.count(),
+                    shard.applied()
+                );
+                Ok(Some(shard))
+            }
             Err(shard::OpenError::Log(LogError::Tombstone(_) | LogError::Gone { .. })) => {
                 let mut batch = Batch::new();
                 storage::forget_group(&mut batch, table, group);
@@ -151,12 +158,11 @@ impl Core {
     /// Discards the replicas that `catalog` no longer places here. One that no catalog has named yet may be
     /// named by the next one, while there are some that this node has acted on before it was started.
     pub(crate) fn discard_strays(&self, catalog: &Catalog) -> Result<(), AdminError> {
-        let placed = |table: TableId, group: GroupId, mark: SealMark| {
+        let placed = |table: TableId, group: GroupId| {
             let (config, server) = (&catalog.table_by_id(table)?.config, self.identity.server);
             if let Some(old) = config.lineage.sealed.iter().find(|old| old.group == group) {
-                // Those who wait need it to go on; whoever stands still helps them to a majority.
-                let helps = config.lineage.waiting.contains(&server) || mark == old.mark();
-                return Some(helps && old.replica_on(server).is_some());
+                // Those who wait need it to go on; the others help them to a majority.
+                return Some(old.replica_on(server).is_some());
             }
             let shard = config.shards.iter().find(|shard| shard.group == group)?;
             Some(shard.replica_on(server).is_some())
@@ -164,8 +170,7 @@ impl Core {
         let strays: Vec<(GroupId, TableId, bool)> = {
             let hosted = io::task::lock(&self.hosted);
             let knows_all = self.past_is_known.load(Ordering::Acquire);
-            let placed = |group: &GroupId, open: &Hosted| placed(open.table, *group, open.shard.mark());
-            let strays = hosted.iter().filter_map(|(group, open)| match placed(group, open) {
+            let strays = hosted.iter().filter_map(|(group, open)| match placed(open.table, *group) {
                 Some(true) => None,
                 _ if !open.is_named && !knows_all => None,
                 known => Some((*group, open.table, known.is_some())),

@@ -25,7 +25,7 @@ use crate::{AdminError, Catalog, SealedShard, ServerId, ShardConfig, ShardHandle
 const START: Duration = Duration::from_secs(5);
 /// Who stands for its first election waits for so long, for each of those before.
 const TURN: Duration = Duration::from_millis(250);
-/// A founder that could not open its replica for so long begins without its rows, if another has them.
+/// A founder that could not open its replica for so long begins without its rows, if another replica has them.
 const OVERDUE: Duration = Duration::from_secs(5);
 /// How long another founder may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) enum Opening {
     /// Now.
     Now(Vec<Forerunner>),
-    /// Now, and without the rows: another founder has them.
+    /// Now, and without the rows: another replica has them.
     Empty,
     /// When the groups before have come so far.
     Later,
@@ -164,12 +164,13 @@ impl Core {
     }
 
     /// Takes leave of a group before the present shards that is of no use here. Its rows stay until a copy
-    /// takes their place.
+    /// takes their place; those of shards that are not placed here go when nobody needs the groups before.
     fn abandon(&self, table: TableId, group: GroupId) -> Result<(), AdminError> {
         let Some(open) = task::lock(&self.hosted).remove(&group) else { return Ok(()) };
         open.gate.shut();
         open.shard.retire();
         self.replicas.make_void(group);
+        self.owe_clearing(table);
         self.leave_as(table, group)
     }
 
@@ -313,14 +314,13 @@ impl Core {
         Ok(())
     }
 
-    /// Whether another founder has the group with its rows. Then this one's are not missed where they do not
-    /// come to be: its log was trimmed, or its rows are void.
+    /// Whether another replica has the group with its rows: a founder, or who joined since. Then this one's are
+    /// not missed where they do not come to be: its log was trimmed, or its rows are void.
     fn is_begun_elsewhere(&self, shard: &ShardConfig) -> bool {
-        let founders = shard.replicas.iter().chain(&shard.leaving).filter(|replica| {
-            replica.server != self.identity.server && shard.founders.contains(&replica.peer)
-        });
+        let all = shard.replicas.iter().chain(&shard.leaving);
+        let others = all.filter(|replica| replica.server != self.identity.server);
         let question = Question::End { group: shard.group }.encode();
-        let mut ends = founders.map(|replica| self.ask(replica.server, question.clone(), PATIENCE));
+        let mut ends = others.map(|replica| self.ask(replica.server, question.clone(), PATIENCE));
         ends.any(|end| end.ok().and_then(EndAnswer::decode).is_some())
     }
 

@@ -42,11 +42,18 @@ impl<S: Store> Runner<S> {
             Birth::Founder { own, .. } | Birth::Heir { own, .. } | Birth::Joiner { own } => Some(*own),
         };
         if let Some(stored) = self.store.group(id) {
-            let stored = PeerId(stored.peer);
-            return match asked {
-                Some(asked) if asked != stored => Err(LogError::OtherPeer { group: id, stored, asked }),
-                _ => Ok(()),
-            };
+            let (stored, void) = (PeerId(stored.peer), stored.void);
+            match asked {
+                Some(asked) if asked != stored => {
+                    return Err(LogError::OtherPeer { group: id, stored, asked });
+                }
+                // It had them before a power loss took them from the engine.
+                _ if matches!(birth, Birth::Heir { .. }) && !void => {
+                    self.store.push(&Record::Rows { group: id, void: true });
+                }
+                _ => {}
+            }
+            return Ok(());
         }
         // Never zero, which means nobody.
         let own = asked.unwrap_or_else(|| PeerId((self.outside.random.next_u64() >> 2) | 1));

@@ -171,6 +171,22 @@ fn an_heir_votes_and_does_not_stand_without_rows() {
 }
 
 #[test]
+fn a_founder_whose_engine_lost_its_rows_is_an_heir_without_them() {
+    let (own, other) = (PeerId(1), PeerId(2));
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
+    let founder = Birth::Founder { own, voters: vec![own, other] };
+    let runner = runner_of(&files, &clock, &founder, Arc::new(Nobody));
+    assert!(!runner.group_status(GROUP).unwrap().needs_rows);
+    drop(runner);
+    // A power loss took the group's record from the engine, and not what the log had synced.
+    let heir = Birth::Heir { own, voters: vec![own, other] };
+    for birth in [heir, founder] {
+        let runner = runner_of(&files, &clock, &birth, Arc::new(Nobody));
+        assert!(runner.group_status(GROUP).unwrap().needs_rows, "{birth:?}");
+    }
+}
+
+#[test]
 fn who_hears_while_it_is_closed_that_it_was_removed_is_closed() {
     let (leader, own) = (PeerId(1), PeerId(2));
     let birth = Birth::Founder { own, voters: vec![leader, own] };
