@@ -61,6 +61,24 @@ impl Draft {
         puts.chain(self.delete.into_iter().map(|key| (key, None))).collect()
     }
 
+    /// A server that is to get a replica and is none of the cluster: it was removed since whoever asks for
+    /// that has looked.
+    fn stranger(&self, catalog: &Catalog) -> Option<ServerId> {
+        let tables = self.put.iter().filter_map(|row| match row {
+            CatalogRow::Table(table) => Some(table),
+            _ => None,
+        });
+        tables.into_iter().find_map(|table| {
+            let before = catalog.table_by_id(table.id).map(|handle| &handle.config);
+            let had = |server| {
+                before.is_some_and(|old| old.shards.iter().any(|shard| shard.replica_on(server).is_some()))
+            };
+            let mut named =
+                table.shards.iter().flat_map(|shard| &shard.replicas).map(|replica| replica.server);
+            named.find(|server| catalog.server(*server).is_none() && !had(*server))
+        })
+    }
+
     fn is_empty(&self) -> bool {
         self.put.is_empty() && self.delete.is_empty()
     }
@@ -78,7 +96,8 @@ enum Attempt {
 
 impl Core {
     /// Changes the catalog: `edit` works out the rows on the present one, maybe several times, and
-    /// what it returns at last is returned once the change is durable and this node shows it.
+    /// what it returns at last is returned once the change is durable and this node shows it. Fails, among
+    /// other reasons, where a table would get replicas on servers that are not in the catalog.
     pub(crate) fn change<T>(
         &self,
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
@@ -99,6 +118,9 @@ impl Core {
             let answer = edit(&catalog, &mut draft)?;
             if draft.is_empty() {
                 return Ok(answer);
+            }
+            if let Some(server) = draft.stranger(&catalog).filter(|server| *server != self.identity.server) {
+                return Err(AdminError::ServerMissing(server));
             }
             match self.commit(catalog.version, &draft.into_rows()) {
                 Ok(()) => {
