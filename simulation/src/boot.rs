@@ -7,6 +7,7 @@ use std::time::Duration;
 use cluster::link::{Book, LinkOptions, LinkParty, LinkTimings, Links, Me, QueueLimits};
 use cluster::{Identity, JoinOptions, Node, NodeOptions, PENDING, Post, Reception, ServerId, Wire};
 use datum::{Object, Text};
+use engine::GatheringEngine;
 use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimRandom};
 use io::{Clock, Files, Random};
@@ -21,6 +22,8 @@ use crate::site::Site;
 use crate::witness::{Elections, Witness};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So little that it is handed over again and again, so much that a kill finds something.
+const GATHERED_BYTES_MAX: usize = 16 << 10;
 
 /// What a node needs to start.
 #[derive(Clone)]
@@ -76,7 +79,9 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     let random: Arc<dyn Random> = Arc::new(plan.random.clone());
     files.create_dir_all(&dir).map_err(text)?;
     files.sync_dir(Path::new("")).map_err(text)?;
-    let replicas = Replicas::new(Arc::new(plan.engine.clone())).map_err(text)?;
+    // Without a thread: what it gathers leaves when there is too much, before a snapshot and before a flush.
+    let engine = GatheringEngine::new(Arc::new(plan.engine.clone()), GATHERED_BYTES_MAX);
+    let replicas = Replicas::new(Arc::new(engine)).map_err(text)?;
     let post = Post::new(replicas.clone());
     let (elections, machine) = (plan.elections.clone(), plan.number);
     let witness = Arc::new(Witness { post: post.clone(), elections, machine });

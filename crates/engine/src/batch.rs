@@ -145,6 +145,37 @@ impl Batch {
         }
     }
 
+    /// The key that the change at `index` concerns, unless that deletes a range.
+    pub(crate) fn key(&self, index: usize) -> Option<(Space, &[u8])> {
+        match self.steps.get(index)? {
+            Step::Put { space, key, .. } | Step::Delete { space, key } => {
+                Some((*space, &self.keys[key.clone()]))
+            }
+            Step::DeleteRange { .. } => None,
+        }
+    }
+
+    /// Whether any range is deleted.
+    pub(crate) fn deletes_ranges(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::DeleteRange { .. }))
+    }
+
+    /// The same changes, ascending by space and key. Only the same if every key occurs once and no range is deleted.
+    pub(crate) fn in_key_order(&self) -> Batch {
+        let mut order: Vec<usize> = (0..self.steps.len()).collect();
+        order.sort_unstable_by_key(|index| self.key(*index));
+        let mut ordered = Batch { keys: Vec::with_capacity(self.keys.len()), ..Batch::default() };
+        ordered.steps.reserve(order.len());
+        for index in order {
+            match self.read(&self.steps[index]) {
+                Change::Put { space, key, value } => ordered.put(space, key, value.clone()),
+                Change::Delete { space, key } => ordered.delete(space, key),
+                Change::DeleteRange { space, start, end } => ordered.delete_range(space, start, end),
+            }
+        }
+        ordered
+    }
+
     /// The changes, in order.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
         self.steps.iter().map(|step| self.read(step))

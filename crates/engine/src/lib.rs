@@ -8,6 +8,7 @@
 //! - [`Batch`], [`Space`]: what is written, and where
 //! - [`memory::MemoryEngine`]: for tests and simulation
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
+//! - [`GatheringEngine`]: gathers small batches for either
 //! - [`fetch_ahead`]: a hint to the processor, for all who look things up in memory
 //! - [`conformance`]: the suite both pass
 #![deny(unsafe_code)]
@@ -17,6 +18,7 @@ pub mod conformance;
 mod contract;
 mod error;
 mod fetch_ahead;
+mod gathering;
 pub mod memory;
 #[cfg(feature = "rocks")]
 pub mod rocks;
@@ -27,5 +29,6 @@ pub use batch::{Batch, Change, Space};
 pub use contract::{Engine, Scan, Snapshot};
 pub use error::EngineError;
 pub use fetch_ahead::fetch_ahead;
+pub use gathering::GatheringEngine;
 pub use span::{Direction, Pair, Span};
 pub use stats::{EngineStats, LevelStats, MemoryStats};

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use rekindle_engine::conformance;
 use rekindle_engine::memory::MemoryEngine;
+use rekindle_engine::{GatheringEngine, conformance};
 
 /// A different walk every run; a failure prints it.
 fn seed() -> u64 {
@@ -19,6 +19,16 @@ fn the_memory_engine_keeps_the_contract() {
     conformance::run(|| Arc::new(MemoryEngine::new()), seed());
 }
 
+/// Some hand over all the time, some never of their own accord, some on another thread.
+#[test]
+fn an_engine_that_gathers_keeps_the_contract() {
+    let memory = || Arc::new(MemoryEngine::new());
+    for bytes_max in [0, 50, 2000, 1 << 20] {
+        conformance::run(|| Arc::new(GatheringEngine::new(memory(), bytes_max)), seed());
+        conformance::run(|| Arc::new(GatheringEngine::with_carrier(memory(), bytes_max).unwrap()), seed());
+    }
+}
+
 #[cfg(feature = "rocks")]
 mod rocks {
     use std::ops::Bound;
@@ -26,7 +36,7 @@ mod rocks {
 
     use bytes::Bytes;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
-    use rekindle_engine::{Batch, Direction, Engine, EngineError, Space};
+    use rekindle_engine::{Batch, Direction, Engine, EngineError, GatheringEngine, Space};
 
     use super::*;
 
@@ -54,6 +64,31 @@ mod rocks {
             },
             seed(),
         );
+    }
+
+    #[test]
+    fn the_engine_on_disk_keeps_the_contract_when_batches_are_gathered() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut opened = 0;
+        conformance::run(
+            || {
+                opened += 1;
+                let below = Arc::new(open(&dir.path().join(opened.to_string())));
+                Arc::new(GatheringEngine::with_carrier(below, 4000).unwrap())
+            },
+            seed(),
+        );
+    }
+
+    #[test]
+    fn a_closed_engine_opens_with_what_was_gathered() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = GatheringEngine::with_carrier(Arc::new(open(dir.path())), 1 << 20).unwrap();
+        let mut batch = Batch::new();
+        batch.put(Space::Rows, b"a", Bytes::from_static(b"1"));
+        engine.write(batch).unwrap();
+        drop(engine);
+        assert_eq!(open(dir.path()).get(Space::Rows, b"a").unwrap().unwrap(), "1");
     }
 
     #[test]

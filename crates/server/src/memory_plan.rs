@@ -10,6 +10,8 @@ const ROW_CACHE_DIVISOR: u64 = 2;
 const WRITE_BUFFER_DIVISOR: u64 = 4;
 const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 20;
 const WRITE_BUFFER_BYTES_MAX: u64 = 256 << 20;
+/// Of those, so much is gathered before the engine on disk gets it; as much again may be on its way.
+const GATHERED_DIVISOR: u64 = 16;
 
 /// What the program itself takes: its code, stacks, readers of tables, buffers of the log.
 const BASE_BYTES: u64 = 96 << 20;
@@ -26,8 +28,10 @@ pub(crate) struct MemoryPlan {
     pub rows: u64,
     /// Of the cache: blocks of the engine.
     pub blocks: u64,
-    /// Memtables.
+    /// Memtables, without what is gathered for them.
     pub write_buffer: u64,
+    /// What is gathered for memtables; there may be twice as much.
+    pub gathered: u64,
     /// What queries, cursors and connections may take together.
     pub queries: u64,
 }
@@ -50,6 +54,7 @@ impl MemoryPlan {
         let write_buffer =
             (cache / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
         let limit = limit.bytes(total);
+        let gathered = write_buffer / GATHERED_DIVISOR;
         let taken = cache + write_buffer + BASE_BYTES;
         let queries = match limit.saturating_sub(taken) {
             left if left >= QUERY_BYTES_MIN => left,
@@ -57,7 +62,8 @@ impl MemoryPlan {
             _ if is_auto => QUERY_BYTES_MIN,
             _ => return Err(StartError::MemoryLimit { limit_mb: limit >> 20, least_mb: least_mb(taken) }),
         };
-        Ok(MemoryPlan { cache, rows, blocks: cache - rows, write_buffer, queries })
+        let write_buffer = write_buffer - 2 * gathered;
+        Ok(MemoryPlan { cache, rows, blocks: cache - rows, write_buffer, gathered, queries })
     }
 }
 
@@ -81,7 +87,8 @@ mod tests {
     #[test]
     fn queries_get_what_caches_leave() {
         let given = plan(&[("cache-size", "100"), ("memory-limit", "400")], 2000, 4000).unwrap();
-        assert_eq!((given.rows, given.blocks, given.write_buffer), (50 * MB, 50 * MB, 32 * MB));
+        assert_eq!((given.rows, given.blocks), (50 * MB, 50 * MB));
+        assert_eq!((given.write_buffer, given.gathered), (28 * MB, 2 * MB));
         assert_eq!(given.queries, (400 - 100 - 32 - 96) * MB);
         let auto = plan(&[], 3024, 4000).unwrap();
         assert_eq!((auto.cache, auto.queries), (1000 * MB, (3200 - 1000 - 250 - 96) * MB));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use cluster::{CatalogReplica, Identity, Node, NodeOptions, PENDING, Post};
 use datum::Text;
-use engine::Engine;
 use engine::rocks::{EngineOptions, RocksEngine};
+use engine::{Engine, GatheringEngine};
 use io::real::{RealClock, RealFiles, RealRandom};
 use io::{Clock, Files, Random};
 use log::Log;
@@ -77,8 +77,9 @@ impl Machine {
             |cause| StartError::File { what: "name file in", path: dir.display().to_string(), cause };
         let name = server_name::choose(config.server_name.as_deref(), dir, &*self.files, &*self.random)
             .map_err(failed)?;
-        let engine: Arc<dyn Engine> =
-            Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
+        let rocks = Arc::new(RocksEngine::open(&dir.join("engine"), &engine_options(config, plan))?);
+        let gathering = GatheringEngine::with_carrier(rocks, size(plan.gathered))?;
+        let engine: Arc<dyn Engine> = Arc::new(gathering);
         let replicas = Replicas::with_row_cache(engine.clone(), size(plan.rows))?;
         let post = Post::new(replicas.clone());
         let options = FileLogOptions {

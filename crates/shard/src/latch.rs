@@ -5,10 +5,11 @@
 //! until the log has the new one, so that the log's order is the order of evaluation.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::hash::BuildHasher;
 
 use datum::{Object, PrimaryKey};
+use foldhash::fast::RandomState;
 use parking_lot::{Mutex, MutexGuard};
 
 /// Enough that eight writers seldom meet, few enough that an idle shard stays small.
@@ -30,7 +31,7 @@ pub(crate) struct Held<'a> {
 /// The proposed rows of one stripe's keys.
 #[derive(Default)]
 pub(crate) struct Stripe {
-    rows: HashMap<PrimaryKey, Proposals>,
+    rows: HashMap<PrimaryKey, Proposals, RandomState>,
 }
 
 /// The unanswered proposals of one row; each was evaluated on the one before.
@@ -60,7 +61,7 @@ pub(crate) enum Fate {
 impl Latches {
     pub(crate) fn new() -> Latches {
         let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
-        Latches { stripes, hash: RandomState::new() }
+        Latches { stripes, hash: RandomState::default() }
     }
 
     /// Holds the stripes of all `keys`, taken in one order by everyone.

@@ -30,6 +30,9 @@ pub struct Changes {
     recent: Vec<u32>,
 }
 
+/// A longer row stays a slice of its log entry until the engine has it.
+pub(crate) const APART_BYTES_MAX: usize = 64 << 10;
+
 const RECENT: usize = 256;
 const NOWHERE: u32 = u32::MAX;
 
@@ -41,14 +44,15 @@ impl Changes {
         self.recent.resize(RECENT, NOWHERE);
         let place = &mut self.recent[place_of(key)];
         let recent = *place as usize;
+        let row = change.row.as_ref().map(apart);
         if is_row(self.batch.change(recent), table, key) {
-            self.batch.supersede(recent, change.row.clone());
+            self.batch.supersede(recent, row);
             return gained;
         }
         *place = self.batch.len() as u32;
         let parts: [&[u8]; 2] = [table.as_bytes(), key];
-        match &change.row {
-            Some(row) => self.batch.put_joined(Space::Rows, &parts, row.clone()),
+        match row {
+            Some(row) => self.batch.put_joined(Space::Rows, &parts, row),
             None => self.batch.delete_joined(Space::Rows, &parts),
         }
         gained
@@ -63,6 +67,12 @@ impl Changes {
             None => self.batch.delete_joined(Space::Index, &parts),
         }
     }
+}
+
+/// The row in memory of its own, which outlives its log entry: among the rows at hand, and until the engine has
+/// written it.
+fn apart(row: &Bytes) -> Bytes {
+    if row.len() <= APART_BYTES_MAX { Bytes::copy_from_slice(row) } else { row.clone() }
 }
 
 fn is_row(change: Option<Change<'_>>, table: TableId, row: &[u8]) -> bool {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use datum::{Object, row};
 use engine::{Change, Engine, EngineError, Space};
 
+use crate::change::APART_BYTES_MAX;
 use crate::layout::{RowKey, claim};
 use crate::row_cache::{Found, RowCache, RowCacheStats, Sight};
 use crate::{Changes, FormatError, RowTexts};
@@ -119,9 +120,11 @@ impl Store {
 /// Rows that are fetched from memory while another is copied.
 const ROWS_AHEAD: usize = 6;
 
-/// The row in `value` with the number of its bytes, in memory of its own: the bytes of a change are
-/// a slice of a whole log entry.
+/// The row in `value` with the number of its bytes. A long one gets memory of its own: it is a slice of a whole
+/// log entry.
 fn at_hand(value: &Bytes) -> Option<(Object, usize)> {
-    let row = row::decode(Bytes::copy_from_slice(value)).ok()?;
-    Some((row, value.len()))
+    let is_apart = value.len() <= APART_BYTES_MAX;
+    let value = if is_apart { value.clone() } else { Bytes::copy_from_slice(value) };
+    let bytes = value.len();
+    Some((row::decode(value).ok()?, bytes))
 }

@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use protocol::Token;
 use reql::Cancel;
 
@@ -43,7 +44,7 @@ enum Active {
 /// The tokens of one connection.
 #[derive(Default)]
 pub struct Dialogue {
-    active: HashMap<Token, Active>,
+    active: HashMap<Token, Active, RandomState>,
     last_job: u64,
     /// Jobs on a thread or on their way to the log, stopped ones included until they end.
     jobs: usize,

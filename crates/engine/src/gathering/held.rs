@@ -1,0 +1,173 @@
+//! What is gathered, and what is on its way to the engine below. Pure bookkeeping, without a thread.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use crate::{Batch, Change, EngineError, Space};
+
+/// Batches as one, in which no key occurs twice and no range is deleted.
+#[derive(Default)]
+pub(super) struct Gathered {
+    batch: Batch,
+    // Where a key's change is in it, by the key's hash.
+    places: HashTable<u32>,
+}
+
+/// What the engine below does not have, or may not have yet.
+#[derive(Default)]
+pub(super) struct Held {
+    gathered: Gathered,
+    // The engine below shows it at one instant; until then it is read here.
+    leaving: Option<Arc<Gathered>>,
+    // Whether nobody has begun to carry it.
+    is_errand: bool,
+    // How many have been sent off, and have arrived.
+    sent: u64,
+    arrived: u64,
+    // The engine below has failed: what was leaving is still read here, and nothing is written any more.
+    failed: Option<EngineError>,
+    stopped: bool,
+}
+
+/// The hash of a key.
+pub(super) fn hash_of(hash: &RandomState, space: Space, key: &[u8]) -> u64 {
+    // A key is hashed with its length; the spaces come apart by the comparison.
+    hash.hash_one(key) ^ space as u64
+}
+
+impl Held {
+    /// Fails if the engine below has.
+    pub(super) fn check(&self) -> Result<(), EngineError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    /// What is known of a key of this hash.
+    pub(super) fn find(&self, hash: u64, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
+        let found = self.gathered.find(hash, space, key);
+        found.or_else(|| self.leaving.as_ref()?.find(hash, space, key))
+    }
+
+    /// Gathers a batch that deletes no range.
+    pub(super) fn add(&mut self, batch: &Batch, hash: &RandomState) {
+        self.gathered.add(batch, hash);
+    }
+
+    /// Bytes gathered that are not leaving.
+    pub(super) fn bytes(&self) -> usize {
+        self.gathered.batch.bytes()
+    }
+
+    /// Bytes that the engine below does not have.
+    pub(super) fn all_bytes(&self) -> usize {
+        self.bytes() + self.leaving.as_ref().map_or(0, |leaving| leaving.batch.bytes())
+    }
+
+    /// Whether nothing is gathered but what is leaving.
+    pub(super) fn is_empty(&self) -> bool {
+        self.gathered.batch.is_empty()
+    }
+
+    /// The number under which the last of what is here has left, or will.
+    pub(super) fn last_number(&self) -> u64 {
+        self.sent + u64::from(!self.is_empty())
+    }
+
+    /// The number of the last that has arrived.
+    pub(super) fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Whether something is on its way: nothing else leaves until it has arrived.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.is_some()
+    }
+
+    /// What is gathered leaves; its sender carries it. Nothing else may be on its way.
+    pub(super) fn send_off(&mut self) -> Arc<Gathered> {
+        debug_assert!(self.leaving.is_none(), "one leaves after the other");
+        let leaving = Arc::new(std::mem::take(&mut self.gathered));
+        self.leaving = Some(Arc::clone(&leaving));
+        self.sent += 1;
+        leaving
+    }
+
+    /// As [`Held::send_off`], carried by who takes the errand.
+    pub(super) fn send_off_by_carrier(&mut self) {
+        self.send_off();
+        self.is_errand = true;
+    }
+
+    /// What is leaving, if nobody carries it yet.
+    pub(super) fn take_errand(&mut self) -> Option<Arc<Gathered>> {
+        if std::mem::take(&mut self.is_errand) { self.leaving.clone() } else { None }
+    }
+
+    /// What was leaving has arrived, or never will.
+    pub(super) fn end_leaving(&mut self, written: Result<(), EngineError>) -> Result<(), EngineError> {
+        match &written {
+            Ok(()) => {
+                self.leaving = None;
+                self.arrived = self.sent;
+            }
+            Err(error) => self.failed = Some(error.clone()),
+        }
+        written
+    }
+
+    /// Nobody will write any more.
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+    }
+
+    /// Whether nobody will.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped
+    }
+}
+
+impl Gathered {
+    /// All of it as the engine below likes it best.
+    pub(super) fn in_key_order(&self) -> Batch {
+        self.batch.in_key_order()
+    }
+
+    fn place(&self, hash: u64, space: Space, key: &[u8]) -> Option<usize> {
+        let is_it = |place: &u32| self.batch.key(*place as usize) == Some((space, key));
+        self.places.find(hash, is_it).map(|place| *place as usize)
+    }
+
+    fn find(&self, hash: u64, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
+        match self.batch.change(self.place(hash, space, key)?)? {
+            Change::Put { value, .. } => Some(Some(value.clone())),
+            Change::Delete { .. } | Change::DeleteRange { .. } => Some(None),
+        }
+    }
+
+    fn add(&mut self, batch: &Batch, hash: &RandomState) {
+        for change in batch.changes() {
+            let (space, key, value) = match change {
+                Change::Put { space, key, value } => (space, key, Some(value.clone())),
+                Change::Delete { space, key } => (space, key, None),
+                Change::DeleteRange { .. } => panic!("a deleted range is not gathered"),
+            };
+            let key_hash = hash_of(hash, space, key);
+            if let Some(place) = self.place(key_hash, space, key) {
+                self.batch.supersede(place, value);
+                continue;
+            }
+            let place = u32::try_from(self.batch.len()).expect("invariant: a few million changes at most");
+            match value {
+                Some(value) => self.batch.put(space, key, value),
+                None => self.batch.delete(space, key),
+            }
+            let batch = &self.batch;
+            let hash_at =
+                |place: &u32| batch.key(*place as usize).map_or(0, |(space, key)| hash_of(hash, space, key));
+            self.places.insert_unique(key_hash, place, hash_at);
+        }
+    }
+}

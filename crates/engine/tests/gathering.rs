@@ -1,0 +1,190 @@
+//! What only an engine that gathers can get wrong.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rekindle_engine::memory::MemoryEngine;
+use rekindle_engine::{Batch, Change, Engine, EngineError, EngineStats, GatheringEngine, Snapshot, Space};
+
+/// An engine in memory that notes what it is told to write, and can be told to fail.
+#[derive(Default)]
+struct Spy {
+    memory: MemoryEngine,
+    // For each batch, the keys of the rows that it changes.
+    batches: Mutex<Vec<Vec<Vec<u8>>>>,
+    fails: AtomicBool,
+}
+
+impl Engine for Spy {
+    fn get(&self, space: Space, key: &[u8]) -> Result<Option<Bytes>, EngineError> {
+        self.memory.get(space, key)
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError> {
+        self.memory.snapshot()
+    }
+
+    fn write(&self, batch: Batch) -> Result<(), EngineError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(EngineError::Io { detail: "told to fail".to_owned() });
+        }
+        let keys = batch.changes().filter_map(|change| match change {
+            Change::Put { space: Space::Rows, key, .. } => Some(key.to_vec()),
+            _ => None,
+        });
+        self.batches.lock().push(keys.collect());
+        self.memory.write(batch)
+    }
+
+    fn flush(&self) -> Result<(), EngineError> {
+        self.memory.flush()
+    }
+
+    fn stats(&self) -> EngineStats {
+        self.memory.stats()
+    }
+}
+
+/// A batch that makes `number` the value of a row, and the last number.
+fn numbered(key: &[u8], number: u64) -> Batch {
+    let mut batch = Batch::new();
+    let value = Bytes::copy_from_slice(&number.to_be_bytes());
+    batch.put(Space::Rows, key, value.clone());
+    batch.put(Space::Meta, b"last", value);
+    batch
+}
+
+fn number(found: Option<Bytes>) -> Option<u64> {
+    found.map(|bytes| u64::from_be_bytes(bytes[..].try_into().unwrap()))
+}
+
+fn row(engine: &dyn Engine, key: &[u8]) -> Option<u64> {
+    number(engine.get(Space::Rows, key).unwrap())
+}
+
+#[test]
+fn a_row_written_again_and_again_arrives_once_and_rows_come_in_order() {
+    let spy = Arc::new(Spy::default());
+    let engine = GatheringEngine::new(spy.clone(), 1 << 20);
+    for number in 0..300 {
+        engine.write(numbered([b"c", b"a", b"b"][number as usize % 3], number)).unwrap();
+    }
+    assert_eq!(*spy.batches.lock(), Vec::<Vec<Vec<u8>>>::new());
+    assert_eq!((row(&engine, b"a"), row(&engine, b"c"), row(&engine, b"d")), (Some(298), Some(297), None));
+    assert_eq!(row(&*spy, b"a"), None);
+    drop(engine.snapshot().unwrap());
+    assert_eq!(*spy.batches.lock(), [[b"a".to_vec(), b"b".to_vec(), b"c".to_vec()]]);
+    assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (Some(298), Some(298)));
+}
+
+#[test]
+fn what_was_gathered_before_a_large_batch_or_a_deleted_range_arrives_before_it() {
+    let spy = Arc::new(Spy::default());
+    let engine = GatheringEngine::with_carrier(spy.clone(), 1 << 16).unwrap();
+    engine.write(numbered(b"a", 1)).unwrap();
+    let mut large = numbered(b"a", 2);
+    large.put(Space::Rows, b"b", Bytes::from(vec![0; 1 << 16]));
+    engine.write(large).unwrap();
+    assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (Some(2), Some(2)));
+    engine.write(numbered(b"a", 3)).unwrap();
+    let mut range = Batch::new();
+    range.delete_range(Space::Rows, b"a", b"b");
+    engine.write(range).unwrap();
+    assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (None, None));
+    engine.write(numbered(b"a", 4)).unwrap();
+    assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (Some(4), None));
+}
+
+#[test]
+fn a_crash_leaves_what_was_written_before_the_last_flush() {
+    for bytes_max in [0, 100, 1 << 20] {
+        let memory = MemoryEngine::new();
+        let engine = GatheringEngine::with_carrier(Arc::new(memory.clone()), bytes_max).unwrap();
+        for number in 1..=50 {
+            engine.write(numbered(&[number as u8], number)).unwrap();
+            if number == 30 {
+                engine.flush().unwrap();
+            }
+        }
+        let survivor = memory.after_crash();
+        assert_eq!(number(survivor.get(Space::Meta, b"last").unwrap()), Some(30));
+        for number in 1..=50 {
+            assert_eq!(row(&survivor, &[number as u8]), (number <= 30).then_some(number));
+        }
+    }
+}
+
+/// Whatever the engine below makes durable by itself must be whole batches, and all up to the last of them.
+#[test]
+fn the_engine_below_never_has_half_a_batch_nor_one_before_another() {
+    const KEYS: u64 = 7;
+    let memory = MemoryEngine::new();
+    let engine = GatheringEngine::with_carrier(Arc::new(memory.clone()), 400).unwrap();
+    thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 1..=20_000 {
+                engine.write(numbered(&[(number % KEYS) as u8], number)).unwrap();
+            }
+        });
+        while !writer.is_finished() {
+            let view = memory.snapshot().unwrap();
+            let Some(last) = number(view.get(Space::Meta, b"last").unwrap()) else { continue };
+            for newest in last.saturating_sub(KEYS - 1).max(1)..=last {
+                let found = number(view.get(Space::Rows, &[(newest % KEYS) as u8]).unwrap());
+                assert_eq!(found, Some(newest), "of {last} batches");
+            }
+        }
+    });
+}
+
+#[test]
+fn readers_never_go_back_while_rows_are_on_their_way() {
+    let engine = GatheringEngine::with_carrier(Arc::new(MemoryEngine::new()), 60).unwrap();
+    let written = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for reader in 0..3 {
+            let (engine, written) = (&engine, &written);
+            scope.spawn(move || {
+                let mut seen = 0;
+                while !written.load(Ordering::Acquire) {
+                    let found = match reader {
+                        0 => row(engine, b"k").unwrap_or(0),
+                        1 => number(engine.get_many(Space::Rows, &[b"k"]).unwrap()[0].clone()).unwrap_or(0),
+                        _ => number(engine.snapshot().unwrap().get(Space::Rows, b"k").unwrap()).unwrap_or(0),
+                    };
+                    assert!(found >= seen, "{found} after {seen}");
+                    seen = found;
+                }
+            });
+        }
+        for number in 1..=20_000 {
+            engine.write(numbered(b"k", number)).unwrap();
+            assert_eq!(row(&engine, b"k"), Some(number));
+        }
+        written.store(true, Ordering::Release);
+    });
+}
+
+#[test]
+fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_more_is_written() {
+    for has_carrier in [false, true] {
+        let spy = Arc::new(Spy::default());
+        let engine = match has_carrier {
+            true => GatheringEngine::with_carrier(spy.clone(), 1 << 20).unwrap(),
+            false => GatheringEngine::new(spy.clone(), 1 << 20),
+        };
+        engine.write(numbered(b"a", 1)).unwrap();
+        spy.fails.store(true, Ordering::SeqCst);
+        assert!(engine.flush().is_err());
+        spy.fails.store(false, Ordering::SeqCst);
+        assert_eq!(row(&engine, b"a"), Some(1));
+        assert!(engine.write(numbered(b"a", 2)).is_err());
+        assert!(engine.flush().is_err() && engine.snapshot().is_err());
+        assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (Some(1), None));
+    }
+}
