@@ -112,13 +112,16 @@ impl RowCache {
     }
 
     /// Looks for the rows under `keys`, which are to be [taken](RowCache::take) soon. Much of what a lookup costs
-    /// is waiting for memory, so that several at a time wait once.
+    /// is waiting for memory, so that several at a time wait once: each step is made for all before the next.
     pub(crate) fn look_for(&self, keys: &[RowKey]) -> Vec<Sight> {
         let counted = u64::from(!self.is_off());
-        let look = |key: &RowKey| {
-            let hash = self.hash.hash_one(key.as_bytes());
+        let hash = |key: &RowKey| self.hash.hash_one(key.as_bytes());
+        let hashes: Vec<u64> = keys.iter().map(hash).collect();
+        hashes.iter().for_each(|hash| self.part(*hash).lock().fetch_chain(*hash));
+        hashes.iter().for_each(|hash| self.part(*hash).lock().fetch_place(*hash));
+        let look = |(key, hash): (&RowKey, u64)| {
             let mut part = self.part(hash).lock();
-            match part.fetch_place(hash) {
+            match part.place(hash, key.as_bytes()) {
                 Some(place) => Sight::Near { hash, place },
                 None => {
                     part.misses += counted;
@@ -126,7 +129,7 @@ impl RowCache {
                 }
             }
         };
-        keys.iter().map(look).collect()
+        keys.iter().zip(hashes).map(look).collect()
     }
 
     /// Has the row that was seen fetched from memory.
@@ -236,7 +239,7 @@ impl RowCache {
 }
 
 fn part_of(hash: u64) -> usize {
-    // The table uses the bits at either end.
+    // Chains are chosen by the lowest bits.
     (hash >> 32) as usize % PARTS
 }
 

@@ -2,15 +2,17 @@
 
 use datum::{Object, row};
 use engine::fetch_ahead;
-use hashbrown::HashTable;
 
 /// Of a row that will be read this much is fetched ahead: the processor sees by itself that the rest follows.
 const FETCHED_BYTES: usize = 2 << 10;
 
 #[derive(Default)]
 pub(super) struct Part {
-    // Places in the ring, by the hashes of their keys.
-    places: HashTable<Place>,
+    // For each value of the lowest bits of a hash the first of its places, which names the next; a power of
+    // two, at least twice as many as there are rows, so that a row is seldom behind another. A table that keeps
+    // what it looks at first to itself cannot be told to fetch it.
+    chains: Vec<u32>,
+    rows: usize,
     // A clock: the hand goes round, and who was not used since it last came by goes.
     ring: Vec<Option<Kept>>,
     free: Vec<usize>,
@@ -24,17 +26,16 @@ pub(super) struct Part {
     pub(super) misses: u64,
 }
 
-/// Where a row is. Places are many times smaller than what is there, and found in faster memory.
-struct Place {
-    index: u32,
-    // So much of the hash that hardly any other row is looked at in vain.
-    tag: u32,
-}
+/// The end of a chain.
+const END: u32 = u32::MAX;
+/// The first chains of a part.
+const CHAINS_MIN: usize = 16;
 
 /// Two lines of memory, so that a row's key and where its bytes are come together.
 #[repr(align(64))]
 pub(super) struct Kept {
-    hash: u64,
+    // The lower half of its key's hash.
+    hash: u32,
     key: Key,
     // None while it changes.
     pub(super) row: Option<Object>,
@@ -42,6 +43,8 @@ pub(super) struct Kept {
     used: bool,
     // How many changes of it have begun and not ended; it stays in its place until they have.
     pub(super) changing: u32,
+    // The next place of its chain.
+    next: u32,
 }
 
 /// The engine's key of a row.
@@ -83,24 +86,43 @@ impl Kept {
 impl Part {
     /// Rows that are kept, those that change now among them.
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.rows
     }
 
     /// The place of the row under `key`.
     pub(super) fn place(&self, hash: u64, key: &[u8]) -> Option<usize> {
-        let is_it = |kept: &Kept| kept.hash == hash && kept.key.as_bytes() == key;
-        let found = self.places.find(hash, |place| {
-            place.tag == tag_of(hash) && self.ring[place.index as usize].as_ref().is_some_and(is_it)
-        });
-        found.map(|place| place.index as usize)
+        let mut place = self.first_place(hash)?;
+        loop {
+            let kept = self.ring.get(place)?.as_ref()?;
+            if kept.hash == hash as u32 && kept.key.as_bytes() == key {
+                return Some(place);
+            }
+            place = kept.next as usize;
+        }
     }
 
-    /// Has what is probably the place of the row under a key of this hash fetched; where that is.
-    pub(super) fn fetch_place(&self, hash: u64) -> Option<usize> {
-        let found = self.places.find(hash, |place| place.tag == tag_of(hash))?;
-        let place = found.index as usize;
-        fetch_ahead(&self.ring[place]);
-        Some(place)
+    /// Where the places of rows with such a hash begin; no place if there is none.
+    fn first_place(&self, hash: u64) -> Option<usize> {
+        self.chains.get(self.chain(hash as u32)).map(|place| *place as usize)
+    }
+
+    /// Which chain rows with such a hash are in.
+    fn chain(&self, hash: u32) -> usize {
+        hash as usize & self.chains.len().wrapping_sub(1)
+    }
+
+    /// Has what tells where a row of this hash is fetched.
+    pub(super) fn fetch_chain(&self, hash: u64) {
+        if let Some(first) = self.chains.get(self.chain(hash as u32)) {
+            fetch_ahead(first);
+        }
+    }
+
+    /// Has what is probably the place of the row under a key of this hash fetched.
+    pub(super) fn fetch_place(&self, hash: u64) {
+        if let Some(kept) = self.first_place(hash).and_then(|place| self.ring.get(place)) {
+            fetch_ahead(kept);
+        }
     }
 
     /// Has the beginning of the row at `place` fetched, if one is there that is stored text.
@@ -128,8 +150,14 @@ impl Part {
 
     /// Puts a row where there is none of its key; where that is.
     pub(super) fn insert(&mut self, hash: u64, key: &[u8], row: Option<Object>, bytes: usize) -> usize {
+        if self.chains.len() < 2 * (self.rows + 1) {
+            self.lengthen();
+        }
         let changing = u32::from(row.is_none());
-        let kept = Some(Kept { hash, key: Key::new(key), row, bytes, used: false, changing });
+        let hash = hash as u32;
+        let chain = self.chain(hash);
+        let next = self.chains[chain];
+        let kept = Some(Kept { hash, key: Key::new(key), row, bytes, used: false, changing, next });
         let place = match self.free.pop() {
             Some(place) => {
                 self.ring[place] = kept;
@@ -140,12 +168,23 @@ impl Part {
                 self.ring.len() - 1
             }
         };
-        let index = u32::try_from(place).expect("invariant: the places of a part are far fewer than 2^32");
-        let ring = &self.ring;
-        let hash_of = |place: &Place| ring[place.index as usize].as_ref().map_or(0, |kept| kept.hash);
-        self.places.insert_unique(hash, Place { index, tag: tag_of(hash) }, hash_of);
+        self.chains[chain] = number(place);
+        self.rows += 1;
         self.bytes += bytes;
         place
+    }
+
+    /// Twice as many chains.
+    fn lengthen(&mut self) {
+        self.chains = vec![END; (2 * self.chains.len()).max(CHAINS_MIN)];
+        for place in 0..self.ring.len() {
+            let Some(hash) = self.ring[place].as_ref().map(|kept| kept.hash) else { continue };
+            let chain = self.chain(hash);
+            let next = std::mem::replace(&mut self.chains[chain], number(place));
+            if let Some(kept) = &mut self.ring[place] {
+                kept.next = next;
+            }
+        }
     }
 
     /// Puts another row at `place`, where one is or was until it changed.
@@ -180,23 +219,42 @@ impl Part {
     /// The row at `place` goes.
     pub(super) fn remove(&mut self, place: usize) {
         let Some(kept) = self.ring[place].take() else { return };
-        if let Ok(found) = self.places.find_entry(kept.hash, |other| other.index as usize == place) {
-            found.remove();
-        }
+        let chain = self.chain(kept.hash);
+        self.take_out(chain, number(place), kept.next);
+        self.rows -= 1;
         self.bytes -= kept.bytes;
         self.free.push(place);
+    }
+
+    /// What names `place` in its chain names `next` from now on.
+    fn take_out(&mut self, chain: usize, place: u32, next: u32) {
+        if self.chains[chain] == place {
+            self.chains[chain] = next;
+            return;
+        }
+        let mut before = self.chains[chain] as usize;
+        while let Some(kept) = self.ring.get_mut(before).and_then(Option::as_mut) {
+            if kept.next == place {
+                kept.next = next;
+                return;
+            }
+            before = kept.next as usize;
+        }
     }
 
     /// Whether every place is either taken or free.
     #[cfg(test)]
     pub(super) fn is_sound(&self) -> bool {
-        self.places.len() + self.free.len() == self.ring.len()
+        let is_found = |place: usize| {
+            let kept = self.ring[place].as_ref();
+            kept.is_none_or(|kept| self.place(u64::from(kept.hash), kept.key.as_bytes()) == Some(place))
+        };
+        self.rows + self.free.len() == self.ring.len() && (0..self.ring.len()).all(is_found)
     }
 }
 
-/// Bits of the hash that neither the table nor the choice of a part look at first.
-fn tag_of(hash: u64) -> u32 {
-    (hash >> 20) as u32
+fn number(place: usize) -> u32 {
+    u32::try_from(place).expect("invariant: the places of a part are far fewer than 2^32")
 }
 
 #[cfg(test)]
@@ -206,6 +264,31 @@ mod tests {
     #[test]
     fn a_place_is_two_lines_of_memory() {
         assert_eq!(size_of::<Option<Kept>>(), 128);
+    }
+
+    #[test]
+    fn rows_are_found_however_many_have_come_and_gone() {
+        let mut part = Part::default();
+        // Few hashes, so that chains are long, and all of their bits in turn.
+        let hash = |n: u64| (n % 700) << (n % 57);
+        for n in 0..3_000_u64 {
+            part.insert(hash(n), &n.to_be_bytes(), None, 1);
+            if n % 3 == 2 {
+                let gone = n / 2;
+                let place = part.place(hash(gone), &gone.to_be_bytes()).expect("it is kept");
+                part.remove(place);
+                assert_eq!(part.place(hash(gone), &gone.to_be_bytes()), None, "{gone} of {n}");
+                part.insert(hash(gone), &gone.to_be_bytes(), None, 1);
+            }
+            if n % 500 == 499 {
+                assert!(part.is_sound(), "after {n}");
+            }
+        }
+        for n in 0..3_000_u64 {
+            let place = part.place(hash(n), &n.to_be_bytes()).expect("it is kept");
+            part.remove(place);
+        }
+        assert!(part.is_sound() && part.len() == 0);
     }
 
     #[test]
