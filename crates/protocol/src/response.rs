@@ -117,16 +117,37 @@ pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
     finish(frame, out);
 }
 
+const TEXTS_START: &[u8] = b"{\"t\":2,\"r\":[";
+
+/// Bytes of a frame before the items that [`write_texts`] writes.
+pub const TEXTS_ROOM_BYTES: usize = frame::HEADER_BYTES + TEXTS_START.len();
+
 /// The only batch of a stream, whose items are JSON text already, with commas between them: SUCCESS_SEQUENCE.
-pub fn write_texts(out: &mut Vec<u8>, token: Token, items: &[u8]) {
-    let frame = frame::open(out, token);
-    // What is around them is a few dozen bytes.
-    out.reserve(items.len() + 64);
-    out.extend_from_slice(b"{\"t\":2,\"r\":[");
-    out.extend_from_slice(items);
-    out.extend_from_slice(b"],\"n\":[]}");
+///
+/// They stand in `items` behind [`TEXTS_ROOM_BYTES`] bytes that mean nothing. If nothing is to be sent before
+/// them, the frame is made around them where they are, and `items` becomes `out`.
+pub fn write_texts(out: &mut Vec<u8>, token: Token, mut items: Vec<u8>) {
+    let mut head = Vec::with_capacity(TEXTS_ROOM_BYTES);
+    let mut frame = frame::open(&mut head, token);
+    head.extend_from_slice(TEXTS_START);
+    match items.first_chunk_mut::<TEXTS_ROOM_BYTES>() {
+        Some(room) if out.is_empty() => {
+            room.copy_from_slice(&head);
+            *out = items;
+        }
+        _ => {
+            let items = items.get(TEXTS_ROOM_BYTES..).unwrap_or_default();
+            out.reserve(TEXTS_ROOM_BYTES + items.len() + TEXTS_END.len());
+            frame = frame::open(out, token);
+            out.extend_from_slice(TEXTS_START);
+            out.extend_from_slice(items);
+        }
+    }
+    out.extend_from_slice(TEXTS_END);
     finish(frame, out);
 }
+
+const TEXTS_END: &[u8] = b"],\"n\":[]}";
 
 /// What items that are still stored text will take, with the comma between them.
 fn stored_bytes(items: &[Datum]) -> usize {
@@ -254,9 +275,25 @@ mod tests {
         let notes = [Note::SequenceFeed, Note::IncludesStates];
         let batch = BatchParts { items: &items, more: More::Ended, notes: &notes, profile: None };
         check(|out, token| write_batch(out, token, batch), r#"{"t":2,"r":["a",true],"n":[1,5]}"#);
-        check(|out, token| write_texts(out, token, br#""a",true"#), r#"{"t":2,"r":["a",true],"n":[]}"#);
-        check(|out, token| write_texts(out, token, b""), r#"{"t":2,"r":[],"n":[]}"#);
         check(write_empty_sequence, r#"{"t":2,"r":[],"n":[]}"#);
+    }
+
+    #[test]
+    fn texts_are_framed_where_they_are_or_behind_what_is_there() {
+        let behind_room = |texts: &[u8]| [&[7; TEXTS_ROOM_BYTES], texts].concat();
+        for (texts, expected) in
+            [(&br#""a",true"#[..], r#"{"t":2,"r":["a",true],"n":[]}"#), (b"", r#"{"t":2,"r":[],"n":[]}"#)]
+        {
+            check(|out, token| write_texts(out, token, behind_room(texts)), expected);
+            let mut out = Vec::new();
+            write_wait_complete(&mut out, Token(1));
+            let before = out.clone();
+            write_texts(&mut out, Token(2), behind_room(texts));
+            let after = out.strip_prefix(&before[..]).expect("what was there stays");
+            let Ok(Decoded::Complete(frame)) = decode(after) else { panic!("no whole frame in {after:?}") };
+            assert_eq!((frame.token, frame.total_bytes()), (Token(2), after.len()));
+            assert_eq!(std::str::from_utf8(frame.body).unwrap(), expected);
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ fn long(house: &House, term: &str) -> String {
 fn at_once(house: &House, term: &str) -> Option<String> {
     match house.session("admin").point(&query(wire(term), Map::new()).unwrap())? {
         PointAnswer::Count(value) => Some(format!("{value:?}")),
-        PointAnswer::Rows(rows) => Some(format!("[{}]", String::from_utf8(rows.into_json()).unwrap())),
+        PointAnswer::Rows(rows) => Some(format!("[{}]", std::str::from_utf8(rows.json()).unwrap())),
         _ => panic!("{term}: another kind of answer"),
     }
 }

@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use cluster::Node;
 use datum::{Datum, Text};
-use protocol::response::ServerInfo;
+use protocol::response::{ServerInfo, TEXTS_ROOM_BYTES};
 use protocol::scram::PasswordRecord;
 use protocol::{Failure, request};
 use query::{PointAnswer, QueryError};
 use reql::wire::Query;
 use reql::{Cancel, Term, signature};
+use storage::RowTexts;
 
 use crate::service::{Answer, Batch, Begun, Client, Cursor, QueryKind, QueryService, Session, Work};
 
@@ -78,7 +79,8 @@ impl Session for NodeSession {
                 Begun { noreply, kind: QueryKind::PointRead, work: Work::Done(answer) }
             }
             Some(PointAnswer::Rows(rows)) => {
-                let work = Work::Done(Ok(Answer::Texts(rows.into_json())));
+                const { assert!(RowTexts::ROOM_BYTES == TEXTS_ROOM_BYTES) };
+                let work = Work::Done(Ok(Answer::Texts(rows.into_bytes())));
                 Begun { noreply, kind: QueryKind::Read, work }
             }
             Some(PointAnswer::Count(count)) => {

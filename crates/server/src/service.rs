@@ -86,6 +86,7 @@ pub enum Answer {
         profile: Option<Datum>,
     },
     /// A stream that ends with these items: their JSON texts, with commas between them.
+    /// Before them is [`TEXTS_ROOM_BYTES`](protocol::response::TEXTS_ROOM_BYTES) of room.
     Texts(Vec<u8>),
     /// The first batch of a stream.
     Stream {

@@ -1,15 +1,26 @@
-//! Rows on their way to a client: their JSON texts, one behind the other.
+//! Rows on their way to a client: their JSON texts, one behind the other, with room for what stands before
+//! them in an answer, so that they are sent from where they were first copied to.
 
 use datum::Object;
 
 /// The texts of some rows with commas between them: what stands between the brackets of an array.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RowTexts {
-    json: Vec<u8>,
+    // The room and then the texts.
+    bytes: Vec<u8>,
     rows: usize,
 }
 
+impl Default for RowTexts {
+    fn default() -> RowTexts {
+        RowTexts { bytes: vec![0; RowTexts::ROOM_BYTES], rows: 0 }
+    }
+}
+
 impl RowTexts {
+    /// Bytes before the texts: what an answer of a driver's protocol has there.
+    pub const ROOM_BYTES: usize = 24;
+
     /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -25,37 +36,44 @@ impl RowTexts {
     /// Bytes of all texts, without the commas.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.json.len() - self.rows.saturating_sub(1)
+        self.json().len() - self.rows.saturating_sub(1)
     }
 
     /// Adds the text of a row.
     pub fn push(&mut self, text: &[u8]) {
         self.begin_row();
-        self.json.extend_from_slice(text);
+        self.bytes.extend_from_slice(text);
     }
 
     /// Adds a row.
     pub fn push_row(&mut self, row: &Object) {
         self.begin_row();
-        row.write_json(&mut self.json);
+        row.write_json(&mut self.bytes);
     }
 
     /// Makes room for so many rows more that are like those that are here.
     pub fn expect(&mut self, rows: usize) {
-        let each = self.json.len().checked_div(self.rows).unwrap_or_default();
-        // Some will be a little longer.
-        self.json.reserve((each + each / 16 + 1).saturating_mul(rows).min(RESERVED_BYTES_MAX));
+        let each = self.json().len().checked_div(self.rows).unwrap_or_default();
+        // Some will be a little longer, and something comes behind the last.
+        let wanted = (each + each / 16 + 1).saturating_mul(rows).saturating_add(RowTexts::ROOM_BYTES);
+        self.bytes.reserve(wanted.min(RESERVED_BYTES_MAX));
     }
 
     /// The texts.
     #[must_use]
-    pub fn into_json(self) -> Vec<u8> {
-        self.json
+    pub fn json(&self) -> &[u8] {
+        &self.bytes[RowTexts::ROOM_BYTES..]
+    }
+
+    /// The texts behind [`RowTexts::ROOM_BYTES`] bytes that mean nothing.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     fn begin_row(&mut self) {
         if self.rows > 0 {
-            self.json.push(b',');
+            self.bytes.push(b',');
         }
         self.rows += 1;
     }
@@ -79,6 +97,8 @@ mod tests {
         let row: Object = [(Text::from("id"), Datum::Number(2.0))].into_iter().collect();
         texts.push_row(&row);
         assert_eq!((texts.len(), texts.bytes()), (2, 16));
-        assert_eq!(texts.into_json(), b"{\"id\":1},{\"id\":2}");
+        assert_eq!(texts.json(), b"{\"id\":1},{\"id\":2}");
+        let bytes = texts.into_bytes();
+        assert_eq!(&bytes[RowTexts::ROOM_BYTES..], b"{\"id\":1},{\"id\":2}");
     }
 }

@@ -103,6 +103,9 @@ impl Store {
             if let Some(ahead) = sights.get(i + ROWS_AHEAD) {
                 self.rows.fetch(ahead);
             }
+            if texts.len() == 1 {
+                texts.expect(keys.len() - i);
+            }
             let row = match sight {
                 Sight::Near { hash, .. } if self.rows.take(*hash, key, |row| texts.push_row(row)) => continue,
                 // It has gone since.

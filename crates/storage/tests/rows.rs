@@ -209,7 +209,7 @@ fn many_rows_are_read_as_one_after_the_other() {
         let mut texts = RowTexts::default();
         texts.push(b"0");
         table.get_texts(keys, &mut texts, usize::MAX).unwrap();
-        String::from_utf8(texts.into_json()).unwrap()
+        String::from_utf8(texts.json().to_vec()).unwrap()
     };
     let expected = |rows: &[u32]| {
         let text = |n: &u32| format!(",{}", Datum::Object(document(*n, 3)).to_json_string());

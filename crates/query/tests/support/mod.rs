@@ -139,7 +139,7 @@ impl House {
         let session = self.session(user);
         match session.point(&query) {
             Some(PointAnswer::Read(answer)) => Ok(Outcome::Atom(answer?)),
-            Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![datums(&rows.into_json())])),
+            Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![datums(rows.json())])),
             Some(PointAnswer::Count(count)) => Ok(Outcome::Atom(count)),
             Some(PointAnswer::FarRead(read)) => Ok(Outcome::Atom(block_on(read)?)),
             Some(PointAnswer::Write(write)) => Ok(Outcome::Atom(block_on(write)?)),

@@ -17,7 +17,7 @@ pub fn write(out: &mut Vec<u8>, token: Token, answer: Result<Answer, Failure>) -
             None
         }
         Ok(Answer::Texts(items)) => {
-            response::write_texts(out, token, &items);
+            response::write_texts(out, token, items);
             None
         }
         Ok(Answer::Stream { batch, cursor }) => {
