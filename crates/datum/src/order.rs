@@ -42,6 +42,7 @@ pub(crate) fn place(kind: Kind) -> Kind {
 }
 
 /// Finite numbers by value; the zeros are equal.
+#[inline]
 pub(crate) fn cmp_numbers(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.total_cmp(&b))
 }

@@ -50,7 +50,7 @@ fn in_place(
         while count < ROWS_PER_LOOK
             && let Some(row) = scan.next_view().map_err(|error| read_failed(&error))?
         {
-            copied += usize::from(!push(&mut direct, pipeline, tally, row, env)?);
+            copied += usize::from(!push(&mut direct, pipeline, tally, &row, env)?);
             count += 1;
         }
         rows += count as u64;
@@ -74,7 +74,7 @@ fn push(
     direct: &mut Direct,
     pipeline: &Pipeline,
     tally: &mut Tally,
-    row: RowView<'_>,
+    row: &RowView<'_>,
     env: &Env<'_>,
 ) -> Result<bool, EvalError> {
     match direct.push(tally, row, env)? {

@@ -106,7 +106,7 @@ fn in_place(pipeline: &Pipeline, rows: &[Vec<u8>], env: &Env<'_>) -> Option<(Str
     let (mut tally, mut done) = (pipeline.start(), 0);
     for row in rows {
         let view = RowView::new(row).expect("a row");
-        match direct.push(&mut tally, view, env) {
+        match direct.push(&mut tally, &view, env) {
             Ok(Pushed::Done) => done += 1,
             Ok(Pushed::Remains(step)) => {
                 let item = Datum::Object(view.to_object());

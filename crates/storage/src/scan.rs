@@ -1,7 +1,7 @@
 //! Reading many rows in the order of their keys.
 
 use bytes::Bytes;
-use datum::row::RowView;
+use datum::row::{CorruptRow, RowView};
 use datum::{Object, PrimaryKey};
 use engine::Scan;
 
@@ -90,6 +90,7 @@ impl RowScan {
     /// for its bytes: of a row that is looked into, the rest need not be read.
     ///
     /// Not to be called after the others, which read ahead; they may be after it.
+    #[inline]
     pub fn next_view(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
         self.next_in_place(Trust::Engine)
     }
@@ -102,6 +103,7 @@ impl RowScan {
         self.next_in_place(Trust::Nobody)
     }
 
+    #[inline]
     fn next_in_place(&mut self, trust: Trust) -> Result<Option<RowView<'_>>, ReadError> {
         if self.rows_left == 0 {
             return Ok(None);
@@ -109,12 +111,11 @@ impl RowScan {
         self.rows_left -= 1;
         let is_verified = trust == Trust::Engine && self.scan.is_verified();
         let Some((key, row)) = self.scan.next()? else { return Ok(None) };
-        let corrupt = |cause| {
-            let key = PrimaryKey(Bytes::copy_from_slice(&key[TableId::BYTES..]));
-            ReadError::Corrupt { table: self.table, key, cause }
-        };
         let view = if is_verified { RowView::of_verified(row) } else { RowView::new(row) };
-        view.map(Some).map_err(corrupt)
+        match view {
+            Ok(view) => Ok(Some(view)),
+            Err(cause) => Err(corrupt(self.table, key, cause)),
+        }
     }
 
     /// Says that of each row the bytes at `offset` of its stored form will be looked at: a hint for what
@@ -147,4 +148,10 @@ impl RowScan {
         self.row_bytes = batch.bytes().checked_div(batch.len()).unwrap_or_default();
         Ok((!batch.is_empty()).then_some(batch))
     }
+}
+
+#[cold]
+fn corrupt(table: TableId, row_key: &[u8], cause: CorruptRow) -> ReadError {
+    let key = PrimaryKey(Bytes::copy_from_slice(&row_key[TableId::BYTES..]));
+    ReadError::Corrupt { table, key, cause }
 }

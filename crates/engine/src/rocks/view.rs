@@ -125,16 +125,12 @@ impl Scan for RocksScan {
             (Step::Onward, Direction::Descending) => self.iterator.prev(),
         }
         self.step = Step::Onward;
-        let belongs = match &self.within {
-            None => self.iterator.valid(),
-            Some(within) => self.iterator.key().is_some_and(|key| within.contains(key)),
-        };
-        if belongs {
-            let pair = self.iterator.item();
-            if let Some((_, value)) = pair {
-                prefetch_after(value, self.looked_at);
-            }
-            return Ok(pair);
+        let belongs = |key| self.within.as_ref().is_none_or(|within| within.contains(key));
+        if let Some((key, value)) = self.iterator.item()
+            && belongs(key)
+        {
+            prefetch_after(value, self.looked_at);
+            return Ok(Some((key, value)));
         }
         self.step = Step::Ended;
         self.iterator.status()?;

@@ -14,7 +14,7 @@ use crate::term::{Call, Term};
 /// What a function is called with.
 #[derive(Clone, Copy)]
 pub(super) enum Item<'a> {
-    Row(RowView<'a>),
+    Row(&'a RowView<'a>),
     Value(Scalar<'a>),
 }
 
@@ -110,6 +110,15 @@ impl Expr {
             },
             Expr::Compare(op, sides) => {
                 let [a, b] = &mut **sides;
+                // What is asked most often, without handing values about.
+                if let (Expr::Field(name, place), Expr::Constant(Datum::Number(wanted)), Item::Row(row)) =
+                    (&mut *a, &*b, item)
+                {
+                    let json = row.field(name, place).ok_or(Stop::Missing)?;
+                    if let Some(found @ Scalar::Number(_)) = Scalar::of_json(json) {
+                        return Ok(Scalar::Bool(holds(*op, found.compare(Scalar::Number(*wanted)))));
+                    }
+                }
                 let order = a.eval(item)?.compare(b.eval(item)?);
                 Ok(Scalar::Bool(holds(*op, order)))
             }

@@ -76,7 +76,7 @@ impl Direct {
     }
 
     /// Takes `row` into `tally`, unless it is not one of the plain cases.
-    pub fn push(&mut self, tally: &mut Tally, row: RowView<'_>, env: &Env<'_>) -> Result<Pushed, EvalError> {
+    pub fn push(&mut self, tally: &mut Tally, row: &RowView<'_>, env: &Env<'_>) -> Result<Pushed, EvalError> {
         let item = match through(&mut self.stages, Item::Row(row)) {
             Ok(Some(item)) => item,
             Ok(None) => return Ok(Pushed::Done),
