@@ -1,20 +1,22 @@
-//! Asks who leads shards and how their replicas are, many shards at a time: the state of a thousand
-//! tables is a few round trips, not thousands.
+//! Asks who leads shards and how their replicas are: each server once about all of its shards, so that
+//! the state of a thousand tables is a few questions, not thousands.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use io::task;
+use log::GroupId;
 
 use crate::node::Core;
-use crate::question::{GroupState, Question, StateAnswer};
+use crate::question::{GroupState, Question, StateAnswer, decode_states};
 use crate::{ServerId, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How often another is asked because the first was not the leader.
 const HOPS: usize = 3;
-/// Questions under way at once. Each keeps a thread of the server that answers.
-const AT_ONCE: usize = 32;
+/// One question is about so many shards at most: it is answered in one turn of a log.
+const SHARDS_MAX: usize = 4096;
 
 /// The server that leads a shard, and what it knows.
 pub(crate) type Led = (ServerId, GroupState);
@@ -27,6 +29,22 @@ struct Search<'a> {
     led: Option<Led>,
 }
 
+impl Search<'_> {
+    /// What `server` says, if it says anything.
+    fn heard(&mut self, server: ServerId, state: Option<StateAnswer>) {
+        match state {
+            Some(StateAnswer::Led(state)) => {
+                if self.handle.near().is_none() {
+                    self.handle.lead().set(Some(server));
+                }
+                self.led = Some((server, state));
+            }
+            Some(StateAnswer::Elsewhere(leader)) => self.hint = leader,
+            None => self.hint = None,
+        }
+    }
+}
+
 impl Core {
     /// Who leads each of the shards; none where nobody says that they do.
     pub(crate) fn ask_leaders(&self, handles: &[&ShardHandle]) -> Vec<Option<Led>> {
@@ -36,54 +54,50 @@ impl Core {
     /// The same; each server may take `patience` to answer.
     pub(crate) fn ask_leaders_for(&self, handles: &[&ShardHandle], patience: Duration) -> Vec<Option<Led>> {
         let own = self.identity.server;
-        let search = |handle: &&'_ ShardHandle| match self.state_here(handle.group()) {
+        let groups: Vec<GroupId> = handles.iter().map(|handle| handle.group()).collect();
+        let here = self.states_here(&groups).into_iter().map(|here| match here {
             StateAnswer::Led(state) => Some((own, state)),
             StateAnswer::Elsewhere(_) => None,
-        };
+        });
         let mut searches: Vec<Search<'_>> = handles
             .iter()
-            .map(|handle| Search {
-                handle,
-                asked: Vec::new(),
-                hint: handle.lead().leader(),
-                led: search(handle),
-            })
+            .zip(here)
+            .map(|(handle, led)| Search { handle, asked: Vec::new(), hint: handle.lead().leader(), led })
             .collect();
         for _ in 0..HOPS {
-            let mut open: Vec<&mut Search<'_>> =
-                searches.iter_mut().filter(|one| one.led.is_none()).collect();
-            open.chunks_mut(AT_ONCE).for_each(|some| self.ask_round(some, patience));
+            if !self.ask_round(&mut searches, patience) {
+                break;
+            }
         }
         searches.into_iter().map(|search| search.led).collect()
     }
 
-    /// Asks one more server about each of these shards, all at the same time.
-    fn ask_round(&self, searches: &mut [&mut Search<'_>], patience: Duration) {
-        let Some(wire) = self.post.wire() else { return };
-        let (sender, answers) = task::channel();
-        for (place, search) in searches.iter_mut().enumerate() {
+    /// Asks one more server about each shard of which it is not known who leads, all at the same time, and
+    /// each server about all of its shards at once. False if there was nobody to ask.
+    fn ask_round(&self, searches: &mut [Search<'_>], patience: Duration) -> bool {
+        let Some(wire) = self.post.wire() else { return false };
+        let mut places: BTreeMap<ServerId, Vec<usize>> = BTreeMap::new();
+        for (place, search) in searches.iter_mut().enumerate().filter(|(_, search)| search.led.is_none()) {
             let Some(server) = self.next_to_ask(search) else { continue };
             search.asked.push(server);
-            let question = Question::State { group: search.handle.group() }.encode();
-            let sender = sender.clone();
-            // Whoever asked waits until every sender is gone.
-            let answered = Box::new(move |answer| drop(sender.send((place, server, answer))));
-            wire.ask(server, question, patience, answered);
+            places.entry(server).or_default().push(place);
         }
-        drop(sender);
-        while let Ok((place, server, answer)) = answers.recv() {
-            let search = &mut *searches[place];
-            match answer.ok().and_then(StateAnswer::decode) {
-                Some(StateAnswer::Led(state)) => {
-                    if search.handle.near().is_none() {
-                        search.handle.lead().set(Some(server));
-                    }
-                    search.led = Some((server, state));
-                }
-                Some(StateAnswer::Elsewhere(leader)) => search.hint = leader,
-                None => search.hint = None,
+        let (sender, answers) = task::channel();
+        for (server, places) in &places {
+            for places in places.chunks(SHARDS_MAX) {
+                let groups = places.iter().map(|place| searches[*place].handle.group()).collect();
+                let (server, places, sender) = (*server, places.to_vec(), sender.clone());
+                // Whoever asked waits until every sender is gone.
+                let answered = Box::new(move |answer| drop(sender.send((server, places, answer))));
+                wire.ask(server, Question::States { groups }.encode(), patience, answered);
             }
         }
+        drop(sender);
+        while let Ok((server, places, answer)) = answers.recv() {
+            let mut states = answer.ok().and_then(decode_states).unwrap_or_default().into_iter();
+            places.into_iter().for_each(|place| searches[place].heard(server, states.next()));
+        }
+        !places.is_empty()
     }
 
     fn next_to_ask(&self, search: &Search<'_>) -> Option<ServerId> {

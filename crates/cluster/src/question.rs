@@ -22,8 +22,8 @@ pub(crate) enum Question {
     Commit { base: u64, rows: Vec<(PrimaryKey, Option<Object>)> },
     /// Let this server in; the row says who it is.
     Join { server: Object },
-    /// To the leader of a group: how are its replicas?
-    State { group: GroupId },
+    /// How are the replicas of these groups, of each of which the server may be the leader?
+    States { groups: Vec<GroupId> },
     /// To the leader of a group: let this replica lead.
     HandOver { group: GroupId, to: PeerId },
     /// To the leader of a group: keep a copy of its rows for me.
@@ -103,7 +103,11 @@ impl Question {
             }
             Question::CopyBegin { group } => put_words(&mut bytes, 3, [group.0]),
             Question::CopyWanted { group } => put_words(&mut bytes, 12, [group.0]),
-            Question::State { group } => put_words(&mut bytes, 6, [group.0]),
+            Question::States { groups } => {
+                bytes.put_u8(15);
+                bytes.put_u32_le(groups.len() as u32);
+                groups.iter().for_each(|group| bytes.put_u64_le(group.0));
+            }
             Question::End { group } => put_words(&mut bytes, 7, [group.0]),
             Question::ResetMembers { group, members } => {
                 bytes.put_u8(8);
@@ -151,7 +155,6 @@ impl Question {
                 let after = PrimaryKey(take(&mut bytes)?);
                 Question::CopyNext { copy, after: has_after.then_some(after) }
             }
-            6 => Question::State { group: GroupId(take_u64(&mut bytes)?) },
             7 => Question::End { group: GroupId(take_u64(&mut bytes)?) },
             8 => Question::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
             9 => Question::Version,
@@ -159,6 +162,11 @@ impl Question {
             13 => Question::Cuts { group: GroupId(take_u64(&mut bytes)?), parts: take_u64(&mut bytes)? },
             14 => Question::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
             12 => Question::CopyWanted { group: GroupId(take_u64(&mut bytes)?) },
+            15 => {
+                let count = take_u32(&mut bytes)?;
+                let group = |_| take_u64(&mut bytes).map(GroupId);
+                Question::States { groups: (0..count).map(group).collect::<Option<_>>()? }
+            }
             5 => Question::HandOver {
                 group: GroupId(take_u64(&mut bytes)?),
                 to: PeerId(take_u64(&mut bytes)?),
@@ -256,7 +264,7 @@ fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
     Some(builds)
 }
 
-/// What came of [`Question::State`]: who leads, when it is another; else how the group is.
+/// What came of [`Question::States`] for one group: who leads, when it is another; else how it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StateAnswer {
     Elsewhere(Option<ServerId>),
@@ -275,7 +283,7 @@ pub(crate) struct GroupState {
 }
 
 impl StateAnswer {
-    pub(crate) fn encode(&self) -> Bytes {
+    fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         match self {
             StateAnswer::Elsewhere(leader) => {
@@ -295,7 +303,7 @@ impl StateAnswer {
         bytes.freeze()
     }
 
-    pub(crate) fn decode(mut bytes: Bytes) -> Option<StateAnswer> {
+    fn decode(mut bytes: Bytes) -> Option<StateAnswer> {
         match take_u8(&mut bytes)? {
             0 if bytes.is_empty() => Some(StateAnswer::Elsewhere(None)),
             0 => Some(StateAnswer::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
@@ -310,6 +318,22 @@ impl StateAnswer {
             _ => None,
         }
     }
+}
+
+/// What came of [`Question::States`], one for each group.
+pub(crate) fn encode_states(states: &[StateAnswer]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    states.iter().for_each(|state| put(&mut bytes, &state.encode()));
+    bytes.freeze()
+}
+
+/// Reads what [`encode_states`] wrote.
+pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateAnswer>> {
+    let mut states = Vec::new();
+    while !bytes.is_empty() {
+        states.push(StateAnswer::decode(take(&mut bytes)?)?);
+    }
+    Some(states)
 }
 
 /// What came of [`Question::End`].
@@ -407,7 +431,8 @@ mod tests {
             Question::CopyNext { copy: 9, after: Some(key("k")) },
             Question::CopyNext { copy: 9, after: None },
             Question::HandOver { group: GroupId(3), to: PeerId(4) },
-            Question::State { group: GroupId(3) },
+            Question::States { groups: vec![GroupId(3), GroupId(4)] },
+            Question::States { groups: Vec::new() },
             Question::End { group: GroupId(3) },
             Question::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
             Question::Version,
@@ -437,7 +462,7 @@ mod tests {
         let builds = vec![(IndexId(1), IndexBuild::Ready)];
         let copy = CopyAnswer { copy: 1, rows: 2, origin, progress, builds };
         assert_eq!(CopyAnswer::decode(copy.encode()), Some(copy));
-        for state in [
+        let states = vec![
             StateAnswer::Elsewhere(None),
             StateAnswer::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
             StateAnswer::Led(GroupState::default()),
@@ -446,9 +471,8 @@ mod tests {
                 rows: 5,
                 builds: vec![(IndexId(1), IndexBuild::Ready)],
             }),
-        ] {
-            assert_eq!(StateAnswer::decode(state.encode()), Some(state));
-        }
+        ];
+        assert_eq!(decode_states(encode_states(&states)), Some(states));
         let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
         assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
         let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5) };

@@ -10,7 +10,7 @@ use crate::catalog_row::CatalogRow;
 use crate::node::{Core, Node};
 use crate::post::{Event, Post};
 use crate::question::{
-    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_rows, encode_servers,
+    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_rows, encode_servers, encode_states,
 };
 use crate::servers::VOTERS_MAX;
 use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
@@ -80,7 +80,7 @@ impl Core {
             Question::Join { server } => {
                 self.let_in(&server).map(|answer| answer.encode()).map_err(|error| error.to_string())
             }
-            Question::State { group } => Ok(self.state_here(group).encode()),
+            Question::States { groups } => Ok(encode_states(&self.states_here(&groups))),
             Question::HandOver { group, to } => {
                 self.log.transfer(group, to);
                 Ok(Bytes::new())
@@ -124,9 +124,9 @@ impl Serve for Desk {
                 None => reply(Err("this server does not answer queries yet".to_owned())),
             },
             Some(FOR_CLUSTER) => match Question::decode(question) {
-                Some(Question::State { group }) if !core.may_lead(group) => {
-                    let leader = core.post.known_leader(group);
-                    reply(Ok(StateAnswer::Elsewhere(leader).encode()));
+                Some(Question::States { groups }) if !groups.iter().any(|group| core.may_lead(*group)) => {
+                    let leader = |group: &GroupId| StateAnswer::Elsewhere(core.post.known_leader(*group));
+                    reply(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
                 }
                 Some(question) => answer_aside(core, question, reply),
                 None => reply(Err("the question makes no sense".to_owned())),

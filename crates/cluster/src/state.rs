@@ -1,8 +1,10 @@
 //! How the replicas of a shard are: what `table_status` and `wait` tell.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use log::{GroupId, Lsn, Role};
+use log::{GroupId, GroupStatus, Lsn, Role};
+use shard::{IndexDef, Shard};
 
 use crate::leaders::Led;
 use crate::news::News;
@@ -160,24 +162,42 @@ impl Core {
         ShardState { leader, replicas: staying.chain(leaving).collect() }
     }
 
-    /// What this node knows of a group's replicas.
-    pub(crate) fn state_here(&self, group: GroupId) -> StateAnswer {
-        let elsewhere = || StateAnswer::Elsewhere(self.post.lead(group).leader());
-        let Some(shard) = self.shard_of(group) else { return StateAnswer::Elsewhere(None) };
-        if !shard.is_leader() {
-            return elsewhere();
-        }
-        let Ok(status) = self.log.group_status(group) else { return elsewhere() };
-        if !matches!(status.role, Role::Leader { .. }) {
-            return elsewhere();
-        }
-        let close = status
-            .peers
-            .iter()
-            .filter(|peer| peer.active && peer.matched > Lsn(0) && peer.matched.0 + CLOSE >= status.last.0);
-        let ready = std::iter::once(status.own).chain(close.map(|peer| peer.peer)).collect();
-        let build = |index: &std::sync::Arc<shard::IndexDef>| (index.id(), shard.index_build(index.id()));
-        let builds = shard.indexes().iter().map(build).collect();
-        StateAnswer::Led(GroupState { ready, rows: shard.count(), builds })
+    /// What this node knows of the replicas of each of these groups. Takes one turn of the log.
+    pub(crate) fn states_here(&self, groups: &[GroupId]) -> Vec<StateAnswer> {
+        let shard = |group: &GroupId| {
+            let shard = self.shard_of(*group)?;
+            let leads = shard.is_leader();
+            Some((shard, leads))
+        };
+        let shards: Vec<Option<(Arc<Shard>, bool)>> = groups.iter().map(shard).collect();
+        let led = shards.iter().flatten().filter(|(_, leads)| *leads);
+        let led: Vec<GroupId> = led.map(|(shard, _)| shard.group()).collect();
+        // A log that has ended leads nothing.
+        let statuses = if led.is_empty() { Ok(Vec::new()) } else { self.log.group_statuses(&led) };
+        let mut statuses = statuses.unwrap_or_default().into_iter();
+        let state = |(group, shard): (&GroupId, Option<(Arc<Shard>, bool)>)| {
+            let Some((shard, leads)) = shard else { return StateAnswer::Elsewhere(None) };
+            let status = if leads { statuses.next().flatten() } else { None };
+            match status.and_then(|status| group_state(&shard, &status)) {
+                Some(state) => StateAnswer::Led(state),
+                None => StateAnswer::Elsewhere(self.post.lead(*group).leader()),
+            }
+        };
+        groups.iter().zip(shards).map(state).collect()
     }
+}
+
+/// How the group of a shard is, if its replica here leads.
+fn group_state(shard: &Shard, status: &GroupStatus) -> Option<GroupState> {
+    if !matches!(status.role, Role::Leader { .. }) {
+        return None;
+    }
+    let close = status
+        .peers
+        .iter()
+        .filter(|peer| peer.active && peer.matched > Lsn(0) && peer.matched.0 + CLOSE >= status.last.0);
+    let ready = std::iter::once(status.own).chain(close.map(|peer| peer.peer)).collect();
+    let build = |index: &Arc<IndexDef>| (index.id(), shard.index_build(index.id()));
+    let builds = shard.indexes().iter().map(build).collect();
+    Some(GroupState { ready, rows: shard.count(), builds })
 }

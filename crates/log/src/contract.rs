@@ -211,8 +211,14 @@ pub trait Log: Send + Sync {
     /// applied, `at` is set to its end, and it leads. Fails if its rows are void. Blocks.
     fn reset_members(&self, id: GroupId, members: Members) -> Result<Members, LogError>;
 
-    /// The state of the group on this node. Blocks, for one turn of the log.
-    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError>;
+    /// The states of these groups on this node, in the order in which they are asked for; none of one that
+    /// is not open. Blocks, for one turn of the log, however many they are.
+    fn group_statuses(&self, ids: &[GroupId]) -> Result<Vec<Option<GroupStatus>>, LogError>;
+
+    /// The state of one group: [`Log::group_statuses`].
+    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
+        self.group_statuses(&[id])?.pop().flatten().ok_or(LogError::NotOpen(id))
+    }
 
     /// What the log has done since it was opened; it may lag behind the last answers.
     fn stats(&self) -> LogStats;

@@ -121,6 +121,24 @@ impl MemoryLog {
 }
 
 impl Shared {
+    fn status(&self, id: GroupId) -> Option<GroupStatus> {
+        if !hold(&self.queue).open.contains(&id) {
+            return None;
+        }
+        let (last, own) = hold(&self.disk.groups).get(&id).map(|group| (group.last, group.own(id)))?;
+        Some(GroupStatus {
+            own,
+            role: Role::Leader { term: TERM },
+            last,
+            last_term: TERM,
+            committed: last,
+            applied: self.applier.applied(id),
+            needs_rows: false,
+            members: Members::first(vec![own]),
+            peers: Vec::new(),
+        })
+    }
+
     fn run(&self) {
         loop {
             let mut queue = hold(&self.queue);
@@ -296,24 +314,8 @@ impl Log for MemoryLog {
         Ok(self.group_status(id)?.members)
     }
 
-    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
-        if !hold(&self.shared.queue).open.contains(&id) {
-            return Err(LogError::NotOpen(id));
-        }
-        let groups = hold(&self.shared.disk.groups);
-        let Some(group) = groups.get(&id) else { return Err(LogError::NotOpen(id)) };
-        let (last, own) = (group.last, group.own(id));
-        Ok(GroupStatus {
-            own,
-            role: Role::Leader { term: TERM },
-            last,
-            last_term: TERM,
-            committed: last,
-            applied: self.shared.applier.applied(id),
-            needs_rows: false,
-            members: Members::first(vec![own]),
-            peers: Vec::new(),
-        })
+    fn group_statuses(&self, ids: &[GroupId]) -> Result<Vec<Option<GroupStatus>>, LogError> {
+        Ok(ids.iter().map(|id| self.shared.status(*id)).collect())
     }
 
     fn stats(&self) -> LogStats {

@@ -34,7 +34,7 @@ pub(super) struct Arrived {
 /// Something that its caller waits for.
 pub(super) enum Command {
     Group(GroupId, Change, Sender<Result<(), LogError>>),
-    Status(GroupId, Sender<Result<GroupStatus, LogError>>),
+    Statuses(Vec<GroupId>, Sender<Result<Vec<Option<GroupStatus>>, LogError>>),
 }
 
 /// What becomes of a group on this node.

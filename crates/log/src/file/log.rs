@@ -199,8 +199,8 @@ impl Log for FileLog {
         Ok(self.group_status(id)?.members)
     }
 
-    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
-        self.command(|reply| Command::Status(id, reply))
+    fn group_statuses(&self, ids: &[GroupId]) -> Result<Vec<Option<GroupStatus>>, LogError> {
+        self.command(|reply| Command::Statuses(ids.to_vec(), reply))
     }
 
     fn stats(&self) -> LogStats {

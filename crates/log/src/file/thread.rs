@@ -11,6 +11,7 @@ use super::inbox::{Arrived, Change, Command, Inbox};
 use super::runner::{Flushing, Syncing};
 use super::turns::{State, Turns};
 use crate::error::LogError;
+use crate::lsn::GroupId;
 
 /// Starts both threads.
 pub(super) fn start(turns: &Arc<Turns>) -> Result<Thread, LogError> {
@@ -119,7 +120,10 @@ impl LogThread {
                     Change::ResetMembers(members) => runner.reset_members(id, members),
                 }));
             }
-            Command::Status(id, reply) => drop(reply.send(state.runner.group_status(id))),
+            Command::Statuses(ids, reply) => {
+                let status = |id: &GroupId| state.runner.group_status(*id).ok();
+                drop(reply.send(Ok(ids.iter().map(status).collect())));
+            }
         }
     }
 

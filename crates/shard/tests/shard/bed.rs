@@ -245,8 +245,8 @@ impl Log for TestLog {
         self.inner.reset_members(id, members)
     }
 
-    fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
-        self.inner.group_status(id)
+    fn group_statuses(&self, ids: &[GroupId]) -> Result<Vec<Option<GroupStatus>>, LogError> {
+        self.inner.group_statuses(ids)
     }
 
     fn stats(&self) -> LogStats {
