@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use io::Files;
 use io::real::{RealClock, RealRandom};
 use io::sim::SimFiles;
 use log::file::{FileLog, FileLogOptions};
-use log::{Durability, GroupId, Letter, Log};
+use log::{Durability, GroupId, Letter, Log, LogError};
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
     Answered, Ask, AskError, Desk, Identity, JoinOptions, Node, NodeOptions, Post, Route, Serve, ServerId,
@@ -114,17 +114,30 @@ impl Machine {
         running
     }
 
+    /// The machine's log, as soon as whoever was stopped here has let go of it.
+    fn log_of(&self, dir: &Path, replicas: &Arc<Replicas>, post: &Arc<Post>) -> Arc<dyn Log> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let options =
+                FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
+            let clock = Arc::new(RealClock::new());
+            let opened =
+                FileLog::open(self.files.clone(), clock, &dir.join("log"), replicas.clone(), options);
+            match opened {
+                Err(LogError::Locked { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                opened => return Arc::new(opened.unwrap()),
+            }
+        }
+    }
+
     /// The same, and does not wait until it has a catalog.
     pub fn start_unheard(&self, hub: &Arc<Hub>, into: Option<&Running>) -> Running {
         let dir = PathBuf::from("data");
         let replicas = Replicas::new(self.engine.clone()).unwrap();
         let post = Post::new(replicas.clone());
-        let options = FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
-        let clock = Arc::new(RealClock::new());
-        let log: Arc<dyn Log> = Arc::new(
-            FileLog::open(self.files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options)
-                .unwrap(),
-        );
+        let log = self.log_of(&dir, &replicas, &post);
         let known = Identity::load(&*self.files, &dir).unwrap();
         let fresh = ServerId(uuid::Uuid::from_u128(self.name.bytes().map(u128::from).sum()));
         let server = known.as_ref().map_or(fresh, |known| known.server);
