@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::link::{Book, LinkOptions, LinkParty, LinkTimings, Links, Me, QueueLimits};
-use cluster::{Identity, JoinOptions, Node, NodeOptions, PENDING, Post, Reception, ServerId, Wire};
+use cluster::{
+    CopySizes, Identity, JoinOptions, Node, NodeOptions, PENDING, Post, Reception, ServerId, Wire,
+};
 use datum::{Object, Text};
 use engine::GatheringEngine;
 use engine::memory::MemoryEngine;
@@ -48,6 +50,8 @@ pub struct Plan {
     pub log_bytes_max: u64,
     /// Who is told of elections.
     pub elections: Elections,
+    /// In what pieces rows are copied.
+    pub copy_sizes: CopySizes,
 }
 
 /// How far a start has come.
@@ -167,6 +171,7 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
         admin_password: (Object::default(), false),
     })
     .map_err(text)?;
+    node.set_copy_sizes(plan.copy_sizes);
     node.answer_queries(Arc::new(Site::new(&node)));
     reception.open(&node);
     while !node.await_catalog(PATIENCE) {}

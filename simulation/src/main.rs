@@ -39,13 +39,14 @@ fn main() -> ExitCode {
 
 /// Lives through seeds and stops at the first that breaks a promise, unless it is to go on.
 fn keep_promises(wanted: &Wanted) -> bool {
-    let (begun, mut done, mut time, mut passed) = (Instant::now(), 0, Duration::ZERO, 0);
+    let (begun, mut done, mut halted, mut time, mut passed) = (Instant::now(), 0, 0, Duration::ZERO, 0);
     let seeds = wanted.seeds.unwrap_or(100);
     for seed in wanted.from..wanted.from + seeds {
         match keep_them_in(seed, wanted) {
             Some(ran) => {
                 passed += 1;
                 done += ran.done;
+                halted += ran.copies_halted;
                 time += ran.time;
             }
             None if !wanted.goes_on => return false,
@@ -54,7 +55,8 @@ fn keep_promises(wanted: &Wanted) -> bool {
     }
     let took = begun.elapsed().as_secs_f64();
     println!(
-        "{passed} of {seeds} seeds passed, {:.1} a second; {done} operations, {:.0} simulated seconds for one",
+        "{passed} of {seeds} seeds passed, {:.1} a second; {done} operations, {halted} copies interrupted, {:.0} \
+         simulated seconds for one",
         seeds as f64 / took,
         time.as_secs_f64() / took,
     );

@@ -40,6 +40,8 @@ pub struct Climate {
     pub removes: bool,
     /// Whoever divides a table ends when others hear of it: see `scheme/cleft.rs`.
     pub cleaves: bool,
+    /// Copies of rows are interrupted on both sides: see `scheme/halt.rs`.
+    pub halts: bool,
     /// The longest pause between two things that go wrong.
     pub pause_most: Duration,
 }
@@ -60,6 +62,7 @@ impl Climate {
             lapses: false,
             removes: false,
             cleaves: false,
+            halts: false,
             pause_most: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
         }
     }
@@ -77,13 +80,14 @@ impl Climate {
         self.lapses = self.loses_power && random.one_in(2);
         self.removes = random.one_in(3);
         self.cleaves = self.divides && random.one_in(2);
+        self.halts = self.reconfigures && random.one_in(2);
     }
 }
 
 impl Climate {
     /// Whether there are schemes in it that begin by themselves.
     fn schemes(&self) -> bool {
-        self.bears_again || self.lapses || self.removes || self.cleaves
+        self.bears_again || self.lapses || self.removes || self.cleaves || self.halts
     }
 }
 

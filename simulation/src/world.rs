@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::link::LinkTimings;
-use cluster::{Core, TableOptions};
+use cluster::{CopySizes, Core, StretchSizes, TableOptions};
 use engine::memory::MemoryEngine;
 use io::sim::{Process, SimClock, SimNetwork, SimRandom, Tasks};
 use io::{Clock, Nanos};
@@ -64,6 +64,8 @@ pub struct Ran {
     pub trace: Trace,
     /// Operations that were done.
     pub done: u64,
+    /// Copies of rows that were interrupted on purpose.
+    pub copies_halted: u64,
     /// Simulated time.
     pub time: Duration,
 }
@@ -86,6 +88,7 @@ pub struct World {
     pub(crate) history: History,
     pub(crate) climate: Climate,
     pub(crate) power_losses: u64,
+    pub(crate) copies_halted: u64,
     pub(crate) elections: Elections,
     pub(crate) scheme: Option<Scheme>,
     /// Tables that are being reconfigured, and by which process.
@@ -141,6 +144,7 @@ impl World {
                 timings: LinkTimings { heartbeat_timeout: heartbeat, ..LinkTimings::default() },
                 log_bytes_max,
                 elections: elections.clone(),
+                copy_sizes: CopySizes::default(),
             };
             Machine::new(net.add_host(&address), plan)
         });
@@ -164,6 +168,7 @@ impl World {
             workload,
             history: History::default(),
             power_losses: 0,
+            copies_halted: 0,
             elections,
             scheme: None,
             reconfiguring: Vec::new(),
@@ -197,6 +202,11 @@ impl World {
             machine.plan.join = addresses.clone();
             machine.plan.join.retain(|address| *address != machine.plan.address);
         }
+        // Of a few documents, copies take some pieces.
+        let piece_bytes = [1, 150, 1 << 20][self.random.below(3) as usize];
+        let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
+        let copy_sizes = CopySizes { piece_bytes, stretches: StretchSizes { bytes, count: 4 } };
+        self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);
         self.hand = Some(self.clients.len());
         self.clients.push(Client::new(Nanos(u64::MAX)));
     }
@@ -221,7 +231,8 @@ impl World {
         }
         self.judge()?;
         let time = self.now().since(Nanos::default());
-        Ok(Ran { trace: self.trace, done: self.history.done(), time })
+        let copies_halted = self.copies_halted;
+        Ok(Ran { trace: self.trace, done: self.history.done(), copies_halted, time })
     }
 
     /// The machines become a cluster with its tables.

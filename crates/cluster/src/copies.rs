@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use io::Nanos;
 use log::GroupId;
 use parking_lot::Mutex;
+use shard::StretchSizes;
 use storage::TableSnapshot;
 
 use crate::ServerId;
@@ -13,6 +14,7 @@ use crate::ServerId;
 /// The copies that this node gives, and the groups it is getting.
 #[derive(Default)]
 pub(crate) struct Copies {
+    pub(crate) sizes: Mutex<CopySizes>,
     pub(crate) given: Mutex<HashMap<u64, Given>>,
     pub(crate) getting: Mutex<HashMap<GroupId, Getting>>,
     /// When the last copy of a group was complete here.
@@ -22,6 +24,14 @@ pub(crate) struct Copies {
 
 /// Bytes of rows that one node gets each second, all its copies together: they leave room for clients.
 const BYTES_PER_SECOND: u64 = 64 << 20;
+
+/// A byte of a row that is there already, and only compared, costs this part of one that comes.
+const COMPARED_COST: u64 = 8;
+
+/// What a piece of a copy costs: `sent` bytes came, rows of `compared` bytes were there.
+pub(crate) fn cost(sent: u64, compared: u64) -> u64 {
+    sent + compared / COMPARED_COST
+}
 
 /// Spreads what copies take over time.
 #[derive(Default)]
@@ -40,6 +50,22 @@ impl Pace {
     }
 }
 
+/// In what pieces copies come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopySizes {
+    /// Bytes of rows in one answer.
+    pub piece_bytes: usize,
+    /// Into what stretches rows are divided that are there already.
+    pub stretches: StretchSizes,
+}
+
+impl Default for CopySizes {
+    fn default() -> CopySizes {
+        // What is there is told in one question as far as about two answers go.
+        CopySizes { piece_bytes: 1 << 20, stretches: StretchSizes { bytes: 64 << 10, count: 32 } }
+    }
+}
+
 /// A copy that is being given.
 pub(crate) struct Given {
     pub(crate) snapshot: TableSnapshot,
@@ -54,7 +80,7 @@ pub struct Getting {
     pub source: Option<ServerId>,
     /// When it began.
     pub begun: Nanos,
-    /// Rows that arrived.
+    /// Rows that are as in the copy.
     pub rows: u64,
     /// Rows there will be, about.
     pub rows_total: u64,

@@ -1,24 +1,24 @@
 //! Copies of a replica's rows: given by a leader from one snapshot, piece by piece at the pace of the
-//! one who asks, and put in place of the rows of a replica that has none that count.
+//! one who asks, and put in place of the rows of a replica that has none that count. What is there already,
+//! of a copy that was interrupted or of before, is compared and stays: decision 0032.
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use datum::{KeyBound, KeyRange, PrimaryKey};
+use datum::{KeyRange, PrimaryKey};
 use io::task;
 use log::{GroupId, Origin, PeerId};
-use shard::{CopyEnd, RestoreError, Shard};
-use storage::Direction;
+use shard::{CopyEnd, Difference, Restoration, RestoreError, Shard, Stretch};
 
-use crate::copies::{Getting, Given};
+use crate::copies::{CopySizes, Getting, Given, cost};
+use crate::copy_piece::decode_difference;
 use crate::hosted::Gate;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::{CopyAnswer, CopyRows, Question, decode_rows};
+use crate::question::{CopyAnswer, Question};
 use crate::{AskError, ServerId};
 
-/// Bytes of rows in one answer.
-const PIECE_BYTES: usize = 1 << 20;
 /// A copy that nobody asked for during this time is forgotten.
 const COPY_LIFE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -53,6 +53,11 @@ impl Core {
         self.copies.getting.lock().iter().map(|(group, getting)| (*group, *getting)).collect()
     }
 
+    /// From now on copies come here in pieces of those sizes: for tests, which have few rows.
+    pub fn set_copy_sizes(&self, sizes: CopySizes) {
+        *self.copies.sizes.lock() = sizes;
+    }
+
     /// Tells the server of a replica that has fallen behind what the log has to ask for a copy. It is
     /// told again for as long as it needs one.
     pub(crate) fn offer_copy(&self, group: GroupId, to: PeerId) {
@@ -75,47 +80,43 @@ impl Core {
         let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
         let applied = snapshot.applied().map_err(|error| error.to_string())?;
         let rows = snapshot.count().map_err(|error| error.to_string())?;
+        let builds = snapshot.builds().map_err(|error| error.to_string())?;
         let (sender, receiver) = task::channel();
         self.log.origin(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
         let origin =
             receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
         let copy = self.random.next_u64();
-        let mut given = self.copies.given.lock();
-        given.retain(|_, given| task::now() - given.used < COPY_LIFE);
-        given.insert(copy, Given { snapshot, used: task::now() });
-        let builds = shard.builds().map_err(|error| error.to_string())?;
+        self.copies.given.lock().insert(copy, Given { snapshot, used: task::now() });
         if shard.mark().is_sealed() {
             return Err("the group is sealed".to_owned());
         }
         Ok(CopyAnswer { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
     }
 
-    /// The rows of a copy after `after`.
-    pub(crate) fn give_rows(&self, copy: u64, after: Option<PrimaryKey>) -> Result<CopyRows, String> {
+    /// The rows of a copy after `after`, for one who has those of `stretches` there.
+    pub(crate) fn give_rows(
+        &self,
+        copy: u64,
+        after: Option<&PrimaryKey>,
+        stretches: &[Stretch],
+    ) -> Result<Difference, String> {
         let snapshot = {
             let mut given = self.copies.given.lock();
             let given = given.get_mut(&copy).ok_or("the copy is not kept any more")?;
             given.used = task::now();
             given.snapshot.clone()
         };
-        let start = after.map_or(KeyBound::Unbounded, KeyBound::Excluded);
-        let range = KeyRange { start, end: KeyBound::Unbounded };
-        let mut scan = snapshot.scan(&range, Direction::Ascending).to_the_end();
-        let (mut rows, mut bytes) = (CopyRows::new(), 0);
-        while bytes < PIECE_BYTES {
-            let Some(batch) = scan.next_batch().map_err(|error| error.to_string())? else { break };
-            for i in 0..batch.len() {
-                // Damage must not travel.
-                batch.object(i).map_err(|error| error.to_string())?;
-                let (key, row) = (batch.key(i), batch.row_bytes(i));
-                bytes += key.as_bytes().len() + row.len();
-                rows.push((key, row));
-            }
-        }
-        if rows.is_empty() {
+        let piece_bytes = self.copies.sizes.lock().piece_bytes;
+        let piece = Difference::with(&snapshot, after, stretches, piece_bytes);
+        if piece.as_ref().is_ok_and(|piece| piece.reach.is_none()) {
             self.copies.given.lock().remove(&copy);
         }
-        Ok(rows)
+        piece.map_err(|error| error.to_string())
+    }
+
+    /// Lets go of copies that nobody asks for any more.
+    pub(crate) fn forget_copies(&self) {
+        self.copies.given.lock().retain(|_, given| task::now() - given.used < COPY_LIFE);
     }
 
     /// Gets the rows of a group whose own are void, on a thread of its own.
@@ -130,8 +131,10 @@ impl Core {
             return;
         }
         let begun = Getting { source: None, begun: self.clock().now(), rows: 0, rows_total: 0 };
-        if self.copies.getting.lock().insert(group, begun).is_some() {
-            return;
+        match self.copies.getting.lock().entry(group) {
+            // It is under way, and told as far as it is.
+            Entry::Occupied(_) => return,
+            Entry::Vacant(none) => _ = none.insert(begun),
         }
         let core = Arc::downgrade(self);
         let work = move || loop {
@@ -168,37 +171,23 @@ impl Core {
             getting.source = Some(source);
             getting.rows_total = answer.rows;
         });
-        {
+        let (at, progress, builds) = (origin.at, answer.progress.clone(), answer.builds.clone());
+        let mut restoration = {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
             self.replicas.make_void(group);
-            shard.clear(&KeyRange::all())?;
-        }
-        let mut after = None;
-        let mut count = 0;
-        loop {
-            let question = Question::CopyNext { copy: answer.copy, after: after.take() }.encode();
-            let piece = self.ask_patiently(source, &question)?;
-            let wait = self.copies.pace.lock().take(piece.len() as u64, self.clock().now());
-            let rows = decode_rows(piece).ok_or(CopyError::Nonsense)?;
-            #[cfg(feature = "mutants")]
-            let rows = match log::mutant::is(log::mutant::Mutant::DropRow) && group != CATALOG_GROUP {
-                true if rows.len() > 1 => rows[1..].to_vec(),
-                _ => rows,
-            };
-            let Some((last, _)) = rows.last() else { break };
-            after = Some(PrimaryKey(Bytes::copy_from_slice(last.as_bytes())));
-            count += rows.len() as u64;
-            {
-                let _inside = enter()?;
-                shard.restore_rows(rows)?;
+            if group == CATALOG_GROUP {
+                // It is small, and shown at the next start as it is: rows of two catalogs would be none.
+                shard.clear(&KeyRange::all())?;
             }
-            self.note(group, |getting| getting.rows = count);
+            shard.begin_restore(CopyEnd { at, progress, builds })?
+        };
+        while !restoration.is_whole() {
+            let wait = self.get_piece(group, source, answer.copy, &mut restoration, &gate)?;
             task::sleep(wait);
         }
-        let (at, progress, builds) = (origin.at, answer.progress.clone(), answer.builds.clone());
         let _inside = enter()?;
-        shard.finish_restore(&CopyEnd { at, progress, rows: count, builds })?;
+        restoration.finish()?;
         self.log.finish_restore(group, origin)?;
         let mut got = self.copies.got.lock();
         got.retain(|_, at| task::now() - *at < LATE_OFFER);
@@ -210,13 +199,47 @@ impl Core {
         Ok(())
     }
 
+    /// Gets the next rows of a copy; how long to wait after that.
+    fn get_piece(
+        &self,
+        group: GroupId,
+        source: ServerId,
+        copy: u64,
+        restoration: &mut Restoration<'_>,
+        gate: &Gate,
+    ) -> Result<Duration, CopyError> {
+        let sizes = self.copies.sizes.lock().stretches;
+        let stretches = {
+            let _inside = gate.enter().ok_or(CopyError::Discarded)?;
+            restoration.stretches(sizes)?
+        };
+        let after = restoration.after().cloned();
+        let question = Question::CopyNext { copy, after, stretches: stretches.clone() }.encode();
+        let answer = self.ask_patiently(group, source, &question)?;
+        let sent = answer.len() as u64;
+        let piece = decode_difference(answer).ok_or(CopyError::Nonsense)?;
+        #[cfg(feature = "mutants")]
+        let piece = match log::mutant::is(log::mutant::Mutant::DropRow) && group != CATALOG_GROUP {
+            true if piece.rows.len() > 1 => Difference { rows: piece.rows[1..].to_vec(), ..piece },
+            _ => piece,
+        };
+        let compared = stretches.iter().take(piece.same).map(|stretch| stretch.bytes).sum();
+        let wait = self.copies.pace.lock().take(cost(sent, compared), self.clock().now());
+        let _inside = gate.enter().ok_or(CopyError::Discarded)?;
+        restoration.take(&stretches, piece)?;
+        self.note(group, |getting| getting.rows = restoration.rows());
+        Ok(wait)
+    }
+
     /// Asks for a piece of a copy; a link that is cut meanwhile is waited for, since the source keeps the
-    /// copy and pieces can be asked for again.
-    fn ask_patiently(&self, source: ServerId, question: &Bytes) -> Result<Bytes, AskError> {
+    /// copy and pieces can be asked for again. Not if another leads by now, who can go on with it.
+    fn ask_patiently(&self, group: GroupId, source: ServerId, question: &Bytes) -> Result<Bytes, AskError> {
         let cut_off = task::now() + CUT_OFF;
+        let lead = self.post.lead(group);
+        let waits = || task::now() < cut_off && lead.leader().is_none_or(|leader| leader == source);
         loop {
             match self.ask(source, question.clone(), PATIENCE) {
-                Err(AskError::NoAnswer(_) | AskError::NotConnected(_)) if task::now() < cut_off => {
+                Err(AskError::NoAnswer(_) | AskError::NotConnected(_)) if waits() => {
                     task::sleep(PAUSE);
                 }
                 answer => return answer,

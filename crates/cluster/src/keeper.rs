@@ -85,6 +85,7 @@ impl Core {
         let mut settled = Settled::default();
         while !self.stopping.load(Ordering::Acquire) {
             self.tend(&mut settled);
+            self.forget_copies();
             task::park_timeout(if self.awaits_succession() { LOOK_SOON } else { LOOK });
         }
     }

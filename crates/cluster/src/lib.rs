@@ -15,6 +15,7 @@ mod change;
 mod config;
 mod copies;
 mod copy;
+mod copy_piece;
 mod cuts;
 mod division;
 mod error;
@@ -60,7 +61,7 @@ pub use config::{
     DbConfig, DbId, GroupId, Lineage, PeerId, ReplicaConfig, SealedShard, ServerConfig, ServerId,
     ShardConfig, TableConfig, WriteAcks, durability_name,
 };
-pub use copies::Getting;
+pub use copies::{CopySizes, Getting};
 pub use error::{AdminError, IndexName, OpenError};
 pub use handle::{Lead, Route, ShardHandle};
 pub use identity::Identity;
@@ -76,5 +77,6 @@ pub use post::{Post, Wire};
 pub use repair::RepairMode;
 pub use router::TableHandle;
 pub use serve::Desk;
+pub use shard::StretchSizes;
 pub use state::{Readiness, ReplicaState, ShardState, readiness};
 pub use users::{Grant, PasswordChange, Permissions, Scope, User};

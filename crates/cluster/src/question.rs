@@ -3,17 +3,19 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
 use log::{GroupId, Lsn, PeerId, Term};
+use shard::Stretch;
 use storage::{IndexBuild, IndexId};
 use uuid::Uuid;
 
 use crate::ServerId;
+use crate::copy_piece::{put_stretches, take_stretches};
 
 /// The first byte of a question: whose it is.
 pub(crate) const FOR_CLUSTER: u8 = 0;
 /// The same, for the questions of queries.
 pub(crate) const FOR_QUERIES: u8 = 1;
 
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// A question about the cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +41,8 @@ pub(crate) enum Question {
     /// To a replica's server, of its leader: the log no longer has what it needs, so let it ask for a
     /// copy.
     CopyWanted { group: GroupId },
-    /// The rows of a copy after `after`.
-    CopyNext { copy: u64, after: Option<PrimaryKey> },
+    /// The rows of a copy after `after`, for one who has those of `stretches` there.
+    CopyNext { copy: u64, after: Option<PrimaryKey>, stretches: Vec<Stretch> },
     /// To the leader of a group: where may its range be cut into so many parts?
     Cuts { group: GroupId, parts: u64 },
     /// To the leader of a group: seal it, or open it again (`shard::SealMark`).
@@ -75,9 +77,6 @@ pub(crate) struct CopyAnswer {
     pub(crate) progress: Bytes,
     pub(crate) builds: Vec<(IndexId, IndexBuild)>,
 }
-
-/// Rows of a copy; the last ones if there are none.
-pub(crate) type CopyRows = Vec<(PrimaryKey, Bytes)>;
 
 impl Question {
     pub(crate) fn encode(&self) -> Bytes {
@@ -119,11 +118,12 @@ impl Question {
             Question::Version => bytes.put_u8(9),
             Question::Sees => bytes.put_u8(10),
             Question::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
-            Question::CopyNext { copy, after } => {
+            Question::CopyNext { copy, after, stretches } => {
                 bytes.put_u8(4);
                 bytes.put_u64_le(*copy);
                 bytes.put_u8(u8::from(after.is_some()));
                 put(&mut bytes, after.as_ref().map_or(&[], PrimaryKey::as_bytes));
+                put_stretches(&mut bytes, stretches);
             }
         }
         bytes.freeze()
@@ -152,8 +152,8 @@ impl Question {
             4 => {
                 let copy = take_u64(&mut bytes)?;
                 let has_after = take_u8(&mut bytes)? == 1;
-                let after = PrimaryKey(take(&mut bytes)?);
-                Question::CopyNext { copy, after: has_after.then_some(after) }
+                let after = Some(PrimaryKey(take(&mut bytes)?)).filter(|_| has_after);
+                Question::CopyNext { copy, after, stretches: take_stretches(&mut bytes)? }
             }
             7 => Question::End { group: GroupId(take_u64(&mut bytes)?) },
             8 => Question::ResetMembers { group: GroupId(take_u64(&mut bytes)?), members: take(&mut bytes)? },
@@ -372,23 +372,6 @@ pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
     rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
 }
 
-pub(crate) fn encode_rows(rows: &CopyRows) -> Bytes {
-    let mut bytes = BytesMut::new();
-    for (key, stored) in rows {
-        put(&mut bytes, key.as_bytes());
-        put(&mut bytes, stored);
-    }
-    bytes.freeze()
-}
-
-pub(crate) fn decode_rows(mut bytes: Bytes) -> Option<CopyRows> {
-    let mut rows = Vec::new();
-    while !bytes.is_empty() {
-        rows.push((PrimaryKey(take(&mut bytes)?), take(&mut bytes)?));
-    }
-    Some(rows)
-}
-
 fn put_words<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
     bytes.put_u8(kind);
     words.into_iter().for_each(|word| bytes.put_u64_le(word));
@@ -404,11 +387,11 @@ pub(crate) fn take(bytes: &mut Bytes) -> Option<Bytes> {
     (len <= bytes.len()).then(|| bytes.split_to(len))
 }
 
-fn take_u8(bytes: &mut Bytes) -> Option<u8> {
+pub(crate) fn take_u8(bytes: &mut Bytes) -> Option<u8> {
     (!bytes.is_empty()).then(|| bytes.get_u8())
 }
 
-fn take_u32(bytes: &mut Bytes) -> Option<u32> {
+pub(crate) fn take_u32(bytes: &mut Bytes) -> Option<u32> {
     (bytes.len() >= 4).then(|| bytes.get_u32_le())
 }
 
@@ -428,8 +411,12 @@ mod tests {
             Question::Commit { base: 7, rows: vec![(key("x"), Some(object.clone())), (key("y"), None)] },
             Question::Join { server: object },
             Question::CopyBegin { group: GroupId(3) },
-            Question::CopyNext { copy: 9, after: Some(key("k")) },
-            Question::CopyNext { copy: 9, after: None },
+            Question::CopyNext { copy: 9, after: Some(key("k")), stretches: Vec::new() },
+            Question::CopyNext {
+                copy: 9,
+                after: None,
+                stretches: vec![Stretch { last: key("l"), rows: 1, bytes: 4, digest: [5; 32] }],
+            },
             Question::HandOver { group: GroupId(3), to: PeerId(4) },
             Question::States { groups: vec![GroupId(3), GroupId(4)] },
             Question::States { groups: Vec::new() },
@@ -447,9 +434,11 @@ mod tests {
     fn a_question_reads_back_and_no_part_of_one_does() {
         for question in questions() {
             let bytes = question.encode();
-            assert_eq!(Question::decode(bytes.slice(1..)), Some(question));
+            assert_eq!(Question::decode(bytes.slice(1..)), Some(question.clone()));
+            let ends_with_stretches = matches!(&question, Question::CopyNext { .. });
             for len in 1..bytes.len() {
-                assert_eq!(Question::decode(bytes.slice(1..len)), None);
+                let cut = Question::decode(bytes.slice(1..len));
+                assert!(cut.is_none() || ends_with_stretches && cut != Some(question.clone()));
             }
         }
     }

@@ -7,10 +7,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
 
 use crate::catalog_row::CatalogRow;
+use crate::copy_piece::encode_difference;
 use crate::node::{Core, Node};
 use crate::post::{Event, Post};
 use crate::question::{
-    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_rows, encode_servers, encode_states,
+    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_servers, encode_states,
 };
 use crate::servers::VOTERS_MAX;
 use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
@@ -109,7 +110,9 @@ impl Core {
                 Ok(Bytes::new())
             }
             Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
-            Question::CopyNext { copy, after } => self.give_rows(copy, after).map(|rows| encode_rows(&rows)),
+            Question::CopyNext { copy, after, stretches } => {
+                self.give_rows(copy, after.as_ref(), &stretches).map(|piece| encode_difference(&piece))
+            }
         }
     }
 }

@@ -8,6 +8,7 @@
 //! - [`WriteTicket`]: the answer that comes later; [`WriteError`]: whether it took effect
 //! - [`IndexDef`], [`IndexRows`], [`ShapeIndex`], [`IndexBuilder`]: what an index holds of a row, reading
 //!   by it, building it
+//! - [`Restoration`], [`Stretch`], [`Difference`]: rows that become those of a copy, by what is different
 //! - [`Replicas`]: all shards of one engine as the log sees them; applies entries
 //!
 //! The entry's bytes and the rule that keeps dependants of a refused write from happening are
@@ -31,6 +32,7 @@ mod replicas;
 mod restore;
 mod seal;
 mod shard;
+mod stretch;
 mod ticket;
 
 pub use activity::Activity;
@@ -43,8 +45,9 @@ pub use index::{
 pub use index_build::{BuildStep, IndexBuilder};
 pub use replica::Forerunner;
 pub use replicas::Replicas;
-pub use restore::{CopyEnd, RestoreError};
+pub use restore::{CopyEnd, Restoration, RestoreError};
 pub use seal::SealMark;
 pub use shard::Shard;
 pub use storage::{Direction, IndexBuild, IndexId, ReadError, TableSnapshot};
+pub use stretch::{Difference, Stretch, StretchSizes};
 pub use ticket::WriteTicket;

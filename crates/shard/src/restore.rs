@@ -1,5 +1,7 @@
-//! The rows of a shard taken away, or replaced by a copy. Nothing is applied meanwhile: the log sees
+//! The rows of a shard taken away, or made those of a copy. Nothing is applied meanwhile: the log sees
 //! to that.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey, row};
@@ -7,9 +9,11 @@ use engine::{Batch, EngineError};
 use log::Lsn;
 use storage::{
     Applied, Changes, Count, Direction, IndexBuild, IndexChange, IndexId, IndexSpan, ReadError, RowChange,
+    TableSnapshot,
 };
 
-use crate::{Shard, index};
+use crate::stretch::range_after;
+use crate::{Difference, IndexDef, Shard, Stretch, StretchSizes, index};
 
 /// Changes in one batch of the engine.
 const BATCH: usize = 1000;
@@ -23,12 +27,15 @@ pub enum RestoreError {
     /// The engine did not take it.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The copy has an index that is not known here yet.
-    #[error("index {0} is not known here yet")]
+    /// The copy has an index that is not known here, yet or any more.
+    #[error("index {0} is not known here")]
     Index(IndexId),
     /// A row that came is damaged.
     #[error("a copied row is damaged")]
     Damaged,
+    /// What came is no answer to what was asked.
+    #[error("what came is no part of a copy")]
+    Misfit,
 }
 
 /// What a copy is besides its rows.
@@ -38,19 +45,65 @@ pub struct CopyEnd {
     pub at: Lsn,
     /// What goes with that.
     pub progress: Bytes,
-    /// How many rows it has.
-    pub rows: u64,
     /// How far its indexes are built.
     pub builds: Vec<(IndexId, IndexBuild)>,
+}
+
+/// A shard whose rows become those of a copy, from the first key to the last. Rows that are the same stay.
+/// One that is not finished leaves them to the next: docs/decisions/0032-copies-that-go-on.md.
+pub struct Restoration<'a> {
+    shard: &'a Shard,
+    end: CopyEnd,
+    // Those that the copy has: entries of others come with the log.
+    indexes: Vec<Arc<IndexDef>>,
+    // Everything up to here is as in the copy.
+    after: Option<PrimaryKey>,
+    rows: u64,
+    is_whole: bool,
 }
 
 impl Shard {
     /// Removes the rows of `range` within this shard and their index entries.
     pub fn clear(&self, range: &KeyRange) -> Result<(), RestoreError> {
-        let (store, table) = (self.table().store(), self.table().id());
         let mut part = self.part().clone();
         part.range = part.range.intersect(range);
         let snapshot = self.table().snapshot(part.clone())?;
+        self.clear_entries(&snapshot)?;
+        self.delete_rows(&snapshot, &part.range, |_| true)
+    }
+
+    /// Begins to make the rows here those of a copy: nobody may read them until that is finished. Fails if
+    /// an index of the copy is not known.
+    pub fn begin_restore(&self, end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
+        let known = self.indexes();
+        let of_copy = end.builds.iter().map(|(id, _)| {
+            let index = known.iter().find(|index| index.id() == *id);
+            index.cloned().ok_or(RestoreError::Index(*id))
+        });
+        let indexes = of_copy.collect::<Result<Vec<_>, _>>()?;
+        self.clear_entries(&self.snapshot()?)?;
+        Ok(Restoration { shard: self, end, indexes, after: None, rows: 0, is_whole: false })
+    }
+
+    fn delete_rows(
+        &self,
+        snapshot: &TableSnapshot,
+        range: &KeyRange,
+        goes: impl Fn(&PrimaryKey) -> bool,
+    ) -> Result<(), RestoreError> {
+        let mut scan = snapshot.scan(range, Direction::Ascending).to_the_end();
+        while let Some(batch) = scan.next_batch()? {
+            let mut changes = Changes::default();
+            for key in (0..batch.len()).map(|i| batch.key(i)).filter(&goes) {
+                changes.add(self.table().id(), &RowChange { key, row: None, existed: true });
+            }
+            self.table().store().write(changes)?;
+        }
+        Ok(())
+    }
+
+    fn clear_entries(&self, snapshot: &TableSnapshot) -> Result<(), RestoreError> {
+        let (store, table) = (self.table().store(), self.table().id());
         let (mut changes, mut pending) = (Changes::default(), 0);
         for index in self.indexes().iter() {
             let mut scan = snapshot.scan_index(index.id(), &IndexSpan::all(), Direction::Ascending);
@@ -63,51 +116,114 @@ impl Shard {
                 }
             }
         }
-        let mut scan = snapshot.scan(&part.range, Direction::Ascending).to_the_end();
-        while let Some(batch) = scan.next_batch()? {
-            for i in 0..batch.len() {
-                changes.add(table, &RowChange { key: batch.key(i), row: None, existed: true });
-            }
-            store.write(std::mem::take(&mut changes))?;
-        }
         Ok(store.write(changes)?)
-    }
-
-    /// Adds rows of a copy, with their index entries.
-    pub fn restore_rows(&self, rows: Vec<(PrimaryKey, Bytes)>) -> Result<(), RestoreError> {
-        let (mut changes, indexes) = (Changes::default(), self.indexes());
-        for (key, stored) in rows {
-            let object = row::decode(stored.clone()).map_err(|_| RestoreError::Damaged)?;
-            for entry in index::changes(&indexes, None, Some(&object)) {
-                changes.add_index(self.table().id(), &key, &entry);
-            }
-            changes.add(self.table().id(), &RowChange { key, row: Some(stored), existed: false });
-        }
-        Ok(self.table().store().write(changes)?)
-    }
-
-    /// Makes the rows that were added the state of this shard, durably.
-    pub fn finish_restore(&self, end: &CopyEnd) -> Result<(), RestoreError> {
-        let indexes = self.indexes();
-        let unknown = |id: &IndexId| !indexes.iter().any(|index| index.id() == *id);
-        if let Some((index, _)) = end.builds.iter().find(|(index, _)| unknown(index)) {
-            return Err(RestoreError::Index(*index));
-        }
-        let (table, group) = (self.table().id(), self.group());
-        let mut batch = Batch::new();
-        Applied { lsn: end.at, progress: end.progress.clone() }.put(&mut batch, group);
-        Count(end.rows).put(&mut batch, table, group);
-        for (index, build) in &end.builds {
-            build.put(&mut batch, table, group, *index);
-        }
-        let engine = self.table().store().engine();
-        engine.write(batch)?;
-        engine.flush()?;
-        Ok(self.reload()?)
     }
 
     /// How far the indexes are built, for a copy of this shard.
     pub fn builds(&self) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
         IndexBuild::read_all(&**self.table().store().engine(), self.table().id(), self.group())
+    }
+}
+
+impl Restoration<'_> {
+    /// Up to which key the rows are as in the copy.
+    #[must_use]
+    pub fn after(&self) -> Option<&PrimaryKey> {
+        self.after.as_ref()
+    }
+
+    /// How many rows are as in the copy.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Whether all are.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// The rows that are here next, for whoever gives the copy.
+    pub fn stretches(&self, sizes: StretchSizes) -> Result<Vec<Stretch>, RestoreError> {
+        Ok(Stretch::after(&self.shard.snapshot()?, self.after(), sizes)?)
+    }
+
+    /// Makes the next rows what `difference` says of `stretches`, which are those here.
+    pub fn take(&mut self, stretches: &[Stretch], difference: Difference) -> Result<(), RestoreError> {
+        if self.is_whole || !difference.fits(self.after(), stretches) {
+            return Err(RestoreError::Misfit);
+        }
+        let kept = &stretches[..difference.same];
+        let known = kept.last().map(|stretch| &stretch.last);
+        if let Some(last) = known {
+            self.enter_rows(&range_after(self.after(), Some(last)))?;
+        }
+        let range = range_after(known.or(self.after()), difference.reach.as_ref());
+        let comes = |key: &PrimaryKey| difference.rows.binary_search_by(|(new, _)| new.cmp(key)).is_ok();
+        self.shard.delete_rows(&self.shard.snapshot()?, &range, |key| !comes(key))?;
+        self.rows += kept.iter().map(|stretch| stretch.rows).sum::<u64>() + difference.rows.len() as u64;
+        self.put_rows(difference.rows)?;
+        self.is_whole = difference.reach.is_none();
+        self.after = difference.reach;
+        Ok(())
+    }
+
+    /// Makes the index entries of rows that stay.
+    fn enter_rows(&self, range: &KeyRange) -> Result<(), RestoreError> {
+        if self.indexes.is_empty() {
+            return Ok(());
+        }
+        let table = self.shard.table();
+        let mut scan = self.shard.snapshot()?.scan(range, Direction::Ascending).to_the_end();
+        while let Some(batch) = scan.next_batch()? {
+            let mut changes = Changes::default();
+            for i in 0..batch.len() {
+                let (key, object) = batch.row(i)?;
+                for entry in index::changes(&self.indexes, None, Some(&object)) {
+                    changes.add_index(table.id(), &key, &entry);
+                }
+            }
+            table.store().write(changes)?;
+        }
+        Ok(())
+    }
+
+    /// Puts rows of the copy in place, with their index entries.
+    fn put_rows(&self, rows: Vec<(PrimaryKey, Bytes)>) -> Result<(), RestoreError> {
+        let (mut changes, table) = (Changes::default(), self.shard.table());
+        for (key, stored) in rows {
+            let object = row::decode(stored.clone()).map_err(|_| RestoreError::Damaged)?;
+            for entry in index::changes(&self.indexes, None, Some(&object)) {
+                changes.add_index(table.id(), &key, &entry);
+            }
+            changes.add(table.id(), &RowChange { key, row: Some(stored), existed: false });
+        }
+        Ok(table.store().write(changes)?)
+    }
+
+    /// Makes the rows the state of the shard, durably. Fails before all of them are as in the copy.
+    pub fn finish(self) -> Result<(), RestoreError> {
+        let known = self.shard.indexes();
+        let is_gone = |index: &&Arc<IndexDef>| !known.iter().any(|known| known.id() == index.id());
+        match self.indexes.iter().find(is_gone) {
+            _ if !self.is_whole => return Err(RestoreError::Misfit),
+            Some(gone) => return Err(RestoreError::Index(gone.id())),
+            None => {}
+        }
+        let (table, group) = (self.shard.table().id(), self.shard.group());
+        let CopyEnd { at, progress, builds } = self.end;
+        let mut batch = Batch::new();
+        // Also what it was told of in entries that were lost.
+        storage::forget_group(&mut batch, table, group);
+        Applied { lsn: at, progress }.put(&mut batch, group);
+        Count(self.rows).put(&mut batch, table, group);
+        for (index, build) in &builds {
+            build.put(&mut batch, table, group, *index);
+        }
+        let engine = self.shard.table().store().engine();
+        engine.write(batch)?;
+        engine.flush()?;
+        Ok(self.shard.reload()?)
     }
 }

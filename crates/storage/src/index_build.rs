@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use datum::PrimaryKey;
-use engine::{Batch, Direction, Engine, Space};
+use engine::{Batch, Direction, Engine, Snapshot, Space};
 use log::GroupId;
 
 use crate::layout::{after_prefix, build_key, builds_prefix, corrupt_meta};
@@ -42,12 +42,20 @@ impl IndexBuild {
         table: TableId,
         group: GroupId,
     ) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
+        IndexBuild::read_all_at(&engine.snapshot()?, table, group)
+    }
+
+    /// The records in a snapshot.
+    pub fn read_all_at(
+        snapshot: &Arc<dyn Snapshot>,
+        table: TableId,
+        group: GroupId,
+    ) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
         let prefix = builds_prefix(table, group);
         let end = after_prefix(&prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let snapshot = engine.snapshot()?;
         let span = (Bound::Included(&prefix[..]), end);
-        let mut scan = Arc::clone(&snapshot).scan(Space::Meta, span, Direction::Ascending);
+        let mut scan = Arc::clone(snapshot).scan(Space::Meta, span, Direction::Ascending);
         let mut builds = Vec::new();
         while let Some((key, value)) = scan.next()? {
             let damaged = || corrupt_meta(format!("an index build of group {group}"));

@@ -8,7 +8,7 @@ use engine::{Direction, Snapshot, Space};
 
 use crate::layout::{RowKey, RowSpan};
 use crate::row::decode;
-use crate::{Applied, Count, IndexId, IndexScan, IndexSpan, Part, ReadError, RowScan, TableId};
+use crate::{Applied, Count, IndexBuild, IndexId, IndexScan, IndexSpan, Part, ReadError, RowScan, TableId};
 
 /// A read-only view of a part of a table. Later writes are not seen. Cheap to clone; keeps
 /// overwritten rows alive for as long as it lives.
@@ -70,6 +70,11 @@ impl TableSnapshot {
     /// The number of rows of this part. Reads one record, not the rows.
     pub fn count(&self) -> Result<u64, ReadError> {
         Ok(Count::read_at(&*self.view, self.table, self.part.group)?.0)
+    }
+
+    /// How far the indexes that the part's group was told of are built.
+    pub fn builds(&self) -> Result<Vec<(IndexId, IndexBuild)>, ReadError> {
+        IndexBuild::read_all_at(&self.view, self.table, self.part.group)
     }
 
     /// The number of rows of this part that lie in `range`, by walking its keys.

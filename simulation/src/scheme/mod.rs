@@ -2,6 +2,7 @@
 //! While a scheme is under way nothing else goes wrong.
 
 mod cleft;
+mod halt;
 mod lapse;
 mod reborn;
 mod removal;
@@ -19,6 +20,7 @@ use crate::trace::say;
 use crate::world::World;
 
 use cleft::Cleft;
+use halt::Halt;
 use lapse::Lapse;
 use reborn::Reborn;
 use removal::Removal;
@@ -39,6 +41,8 @@ pub(crate) enum Scheme {
     Removal(Removal),
     /// A table is divided by somebody who forgets it.
     Cleft(Cleft),
+    /// A copy of rows is interrupted.
+    Halt(Halt),
 }
 
 impl Scheme {
@@ -49,6 +53,7 @@ impl Scheme {
             Scheme::Lapse(lapse) => lapse.until,
             Scheme::Removal(removal) => removal.until,
             Scheme::Cleft(cleft) => cleft.until,
+            Scheme::Halt(halt) => halt.until,
         }
     }
 }
@@ -74,11 +79,12 @@ impl World {
     /// Begins one of the schemes that the climate has, if what it needs is there.
     pub(crate) fn scheme_something(&mut self) {
         let climate = self.climate;
-        match self.random.below(4) {
+        match self.random.below(5) {
             0 if climate.bears_again => self.bear_again(),
             1 if climate.lapses => self.lapse(),
             2 if climate.removes => self.remove_somebody(),
             3 if climate.cleaves => self.cleave(),
+            4 if climate.halts => self.halt_a_copy(),
             _ => {}
         }
     }
@@ -92,6 +98,7 @@ impl World {
             Scheme::Lapse(lapse) => self.go_on_with_lapse(lapse).map(Scheme::Lapse),
             Scheme::Removal(removal) => self.go_on_with_removal(removal).map(Scheme::Removal),
             Scheme::Cleft(cleft) => self.go_on_with_cleft(cleft).map(Scheme::Cleft),
+            Scheme::Halt(halt) => self.go_on_with_halt(halt).map(Scheme::Halt),
         };
         if self.scheme.is_none() {
             self.net.heal_cuts();

@@ -28,6 +28,36 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub struct Hub {
     pub ends: RwLock<HashMap<ServerId, Arc<End>>>,
+    tolls: Mutex<HashMap<ServerId, Toll>>,
+}
+
+/// The bytes of answers that a server got, and how many it gets at most: the rest is lost on the way.
+#[derive(Clone, Copy)]
+struct Toll {
+    bytes: u64,
+    most: u64,
+}
+
+impl Hub {
+    /// Counts the bytes of answers to `server` from now on; more than `most` do not arrive.
+    pub fn count_answers(&self, server: ServerId, most: u64) {
+        self.tolls.lock().insert(server, Toll { bytes: 0, most });
+    }
+
+    /// The bytes of answers that came to `server` since it is counted, and whether some were lost.
+    pub fn answered(&self, server: ServerId) -> (u64, bool) {
+        self.tolls
+            .lock()
+            .get(&server)
+            .map_or((0, false), |toll| (toll.bytes.min(toll.most), toll.bytes > toll.most))
+    }
+
+    fn passes(&self, server: ServerId, bytes: usize) -> bool {
+        let mut tolls = self.tolls.lock();
+        let Some(toll) = tolls.get_mut(&server) else { return true };
+        toll.bytes += bytes as u64;
+        toll.bytes <= toll.most
+    }
 }
 
 pub struct End {
@@ -54,7 +84,7 @@ impl Line {
 impl Ask for Line {
     fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
         let Some(end) = self.to(server) else { return answered(Err(AskError::NotConnected(server))) };
-        let own = self.own;
+        let (own, hub) = (self.own, Arc::clone(&self.hub));
         std::thread::spawn(move || {
             let (sender, receiver) = std::sync::mpsc::sync_channel(1);
             match &*end.desk.read() {
@@ -62,6 +92,7 @@ impl Ask for Line {
                 None => drop(sender),
             }
             answered(match receiver.recv() {
+                Ok(Ok(reply)) if !hub.passes(own, reply.len()) => Err(AskError::NoAnswer(server)),
                 Ok(reply) => reply.map_err(|why| AskError::Refused { server, why }),
                 Err(_) => Err(AskError::NoAnswer(server)),
             });
@@ -286,6 +317,19 @@ pub fn missing(node: &Running, count: u32) -> Vec<u32> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// The rows of table `t` that lie on a node, as they are stored, whoever they belong to.
+pub fn stored(node: &Running) -> Vec<(PrimaryKey, Bytes)> {
+    let table = node.node.catalog().table("test", "t").unwrap().config.id;
+    let part = storage::Part { range: datum::KeyRange::all(), group: GroupId(u64::MAX) };
+    let rows = storage::Table::new(node.node.replicas().store().clone(), table).snapshot(part).unwrap();
+    let mut scan = rows.scan(&datum::KeyRange::all(), storage::Direction::Ascending).to_the_end();
+    let mut found = Vec::new();
+    while let Some(batch) = scan.next_batch().unwrap() {
+        found.extend((0..batch.len()).map(|i| (batch.key(i), batch.row_bytes(i))));
+    }
+    found
 }
 
 pub fn three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {

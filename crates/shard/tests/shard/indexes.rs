@@ -17,7 +17,7 @@ const A: IndexId = IndexId(1);
 const MULTI: IndexId = IndexId(2);
 
 /// `row => row["a"]`, and `row => row["m"]` of several values.
-fn defs() -> IndexDefs {
+pub fn defs() -> IndexDefs {
     let field = |name: &str| {
         let text = format!(r#"[69,[[2,[1]],[170,[[10,[1]],"{name}"]]]]"#);
         StoredFunc::parse(text.into()).unwrap()
@@ -30,10 +30,10 @@ fn defs() -> IndexDefs {
 }
 
 /// Random numbers that a seed repeats.
-struct Chance(u64);
+pub struct Chance(pub u64);
 
 impl Chance {
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % end
     }
@@ -60,7 +60,7 @@ impl Chance {
     }
 }
 
-fn change(shard: &Shard, chance: &mut Chance, keys: u64) {
+pub fn change(shard: &Shard, chance: &mut Chance, keys: u64) {
     let key = key(chance.below(keys) as i32);
     let decision = match chance.below(4) {
         0 => Decision::Delete,
@@ -98,7 +98,7 @@ fn held(shard: &Shard, query: &IndexQuery) -> Vec<(Datum, PrimaryKey)> {
 
 /// Both orders, the count, and some ranges of every index.
 #[track_caller]
-fn check(shard: &Shard, seed: u64) {
+pub fn check(shard: &Shard, seed: u64) {
     for index in &*shard.indexes() {
         let all = expected(shard, index);
         let ascending = query(index.id(), Bounds::all(), RowOrder::By(Direction::Ascending));
@@ -158,7 +158,7 @@ fn check_values(
     assert_eq!(shard.read_index(&read).unwrap().count().unwrap(), expected.len() as u64, "{read:?}");
 }
 
-fn build(shard: &Arc<Shard>) {
+pub fn build(shard: &Arc<Shard>) {
     let mut builder = IndexBuilder::new(shard.clone());
     while builder.step().unwrap() != BuildStep::Done {}
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod bed;
+mod copies;
 mod indexes;
 mod power;
 mod ranges;

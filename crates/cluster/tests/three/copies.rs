@@ -1,0 +1,92 @@
+//! Copies of rows that are interrupted, by either side, go on with what is there.
+
+use std::sync::Arc;
+
+use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
+
+use crate::hub::{
+    Hub, Machine, Running, missing, stored, three, wait_until, write_long_until_done, write_until_done,
+};
+
+const ROWS: u32 = 60;
+const ROW_BYTES: usize = 100_000;
+const ALL_BYTES: u64 = ROWS as u64 * ROW_BYTES as u64;
+
+fn on(servers: &[ServerId]) -> ShardsWanted {
+    let replicas = servers.iter().map(|server| (*server, true)).collect();
+    ShardsWanted::Named(vec![ShardPlaces { primary: servers[0], replicas }])
+}
+
+/// Three nodes with a table on the first, of which the second has got about half when it gets no more.
+fn halfway(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
+    let (machines, [a, b, c]) = three(hub);
+    let options = TableOptions { shards: on(&[a.server()]), ..TableOptions::default() };
+    let table = a.node.create_table("test", "t", options).unwrap().id;
+    a.wait_ready("t");
+    (0..ROWS).for_each(|n| write_long_until_done(&[&a], n, ROW_BYTES));
+    hub.count_answers(b.server(), ALL_BYTES / 2);
+    let change = TableChange { shards: Some(on(&[a.server(), b.server()])), ..TableChange::default() };
+    a.node.change_table(table, &change).unwrap();
+    wait_until("the interruption", || hub.answered(b.server()).1);
+    (machines, [a, b, c])
+}
+
+/// How far the copy to a node is, as its jobs tell.
+fn progress(node: &Running) -> Option<(Option<ServerId>, u64, u64)> {
+    let copies = node.node.copies_under_way();
+    let table = node.node.catalog().table("test", "t").unwrap().shards()[0].group();
+    let copy = copies.into_iter().find(|(group, _)| *group == table)?.1;
+    Some((copy.source, copy.rows, copy.rows_total))
+}
+
+/// The copy ends with few bytes more than were missing, and with what `a` has.
+fn goes_on(hub: &Hub, [a, b, c]: &[Running; 3]) {
+    write_until_done(&[a, b, c], 0);
+    write_long_until_done(&[a, b, c], ROWS, 1000);
+    b.wait_ready("t");
+    assert_eq!(missing(b, ROWS + 1), []);
+    wait_until("the same rows", || stored(a) == stored(b));
+    let (bytes, _) = hub.answered(b.server());
+    assert!(bytes < ALL_BYTES * 3 / 4, "{bytes} of {ALL_BYTES} bytes, half of which were there");
+}
+
+#[test]
+fn a_copy_goes_on_when_the_one_who_gets_it_starts_again() {
+    let hub = Arc::new(Hub::default());
+    let (machines, [a, b, c]) = halfway(&hub);
+    let server = b.server();
+    b.kill();
+    hub.count_answers(server, u64::MAX);
+    let b = machines[1].start(&hub, None);
+    goes_on(&hub, &[a, b, c]);
+}
+
+#[test]
+fn a_copy_goes_on_when_the_one_who_gives_it_starts_again() {
+    let hub = Arc::new(Hub::default());
+    let (machines, [a, b, c]) = halfway(&hub);
+    a.kill();
+    hub.count_answers(b.server(), u64::MAX);
+    let a = machines[0].start(&hub, None);
+    goes_on(&hub, &[a, b, c]);
+}
+
+#[test]
+fn what_is_told_of_a_copy_stays_true_when_it_is_offered_again() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = halfway(&hub);
+    let (source, rows, total) = progress(&b).unwrap();
+    assert_eq!((source, total), (Some(a.server()), u64::from(ROWS)));
+    assert!(rows > 10 && rows < 50, "{rows} rows");
+    // A leader says so every two seconds while a replica needs its rows.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+    while std::time::Instant::now() < until {
+        let (source, rows_now, _) = progress(&b).unwrap();
+        assert_eq!((source, rows_now), (Some(a.server()), rows));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    hub.count_answers(b.server(), u64::MAX);
+    let nodes = [a, b, c];
+    goes_on(&hub, &nodes);
+    wait_until("the end of the job", || progress(&nodes[1]).is_none());
+}

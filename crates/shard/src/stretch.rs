@@ -1,0 +1,221 @@
+//! What two replicas have in common, found without sending it: rows that follow one another are told by a
+//! digest. docs/decisions/0032-copies-that-go-on.md.
+
+use bytes::Bytes;
+use datum::{KeyBound, KeyRange, PrimaryKey};
+use sha2::{Digest, Sha256};
+use storage::{Direction, ReadError, RowBatch, RowScan, TableSnapshot};
+
+/// The rows after a key that is known to both, up to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The key of the last one.
+    pub last: PrimaryKey,
+    /// How many they are.
+    pub rows: u64,
+    /// The bytes of their keys and their own.
+    pub bytes: u64,
+    /// The SHA-256 of them: docs/formats/cluster-question.md.
+    pub digest: [u8; 32],
+}
+
+/// Into what stretches rows are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StretchSizes {
+    /// About so many bytes in one; at least one row.
+    pub bytes: usize,
+    /// At most so many of them.
+    pub count: usize,
+}
+
+/// What one replica has, told to another by what is different.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// So many of the other's stretches are the same, from the first one on.
+    pub same: usize,
+    /// Up to where this tells everything; `None`: to the end.
+    pub reach: Option<PrimaryKey>,
+    /// All rows after the stretches that are the same, ascending.
+    pub rows: Vec<(PrimaryKey, Bytes)>,
+}
+
+impl Stretch {
+    /// The rows of `snapshot` after `after` in stretches. Nothing if there are none.
+    pub fn after(
+        snapshot: &TableSnapshot,
+        after: Option<&PrimaryKey>,
+        sizes: StretchSizes,
+    ) -> Result<Vec<Stretch>, ReadError> {
+        let mut walk = Walk::after(snapshot, after);
+        let (mut stretches, mut run) = (Vec::new(), Run::default());
+        while stretches.len() < sizes.count {
+            let Some((key, row)) = walk.peek()? else { break };
+            walk.step();
+            run.add(&key, &row);
+            if run.bytes >= sizes.bytes as u64 {
+                stretches.push(std::mem::take(&mut run).end(key));
+            } else {
+                run.last = Some(key);
+            }
+        }
+        if let Some(last) = run.last.take() {
+            stretches.push(run.end(last));
+        }
+        Ok(stretches)
+    }
+}
+
+impl Difference {
+    /// What `snapshot` has after `after` for one who has `theirs` there: about `bytes_max` of rows, at least one
+    /// if there is any.
+    ///
+    /// Fails with [`ReadError::Corrupt`] if a row is damaged: damage does not travel.
+    pub fn with(
+        snapshot: &TableSnapshot,
+        after: Option<&PrimaryKey>,
+        theirs: &[Stretch],
+        bytes_max: usize,
+    ) -> Result<Difference, ReadError> {
+        let mut walk = Walk::after(snapshot, after);
+        let mut found = Difference { same: 0, reach: None, rows: Vec::new() };
+        let (mut bytes, mut differs) = (0, false);
+        for stretch in theirs {
+            let (run, is_whole) = walk.run_to(stretch, (bytes_max as u64).saturating_sub(bytes))?;
+            let is_same = is_whole
+                && (run.count, run.bytes) == (stretch.rows, stretch.bytes)
+                && run.digest() == stretch.digest;
+            match (is_same, differs) {
+                (true, false) => found.same += 1,
+                // The next question begins there.
+                (true, true) => return Ok(found),
+                (false, _) => {
+                    differs = true;
+                    bytes += run.bytes;
+                    found.rows.extend(run.rows);
+                }
+            }
+            found.reach = match is_whole {
+                true => Some(stretch.last.clone()),
+                false => found.rows.last().map(|(key, _)| key.clone()),
+            };
+            if !is_whole || bytes >= bytes_max as u64 {
+                return Ok(found);
+            }
+        }
+        while theirs.is_empty() && bytes < bytes_max as u64 {
+            let Some((key, row)) = walk.verified()? else { break };
+            bytes += (key.as_bytes().len() + row.len()) as u64;
+            found.reach = Some(key.clone());
+            found.rows.push((key, row));
+        }
+        if walk.peek()?.is_none() {
+            found.reach = None;
+        }
+        Ok(found)
+    }
+
+    /// Whether it can be the answer to one who has `theirs` after `after`: it goes on, and its rows ascend.
+    #[must_use]
+    pub fn fits(&self, after: Option<&PrimaryKey>, theirs: &[Stretch]) -> bool {
+        let Some(same) = theirs.get(..self.same) else { return false };
+        let known = same.last().map(|stretch| &stretch.last).or(after);
+        let ascends = self.rows.is_sorted_by(|(a, _), (b, _)| a < b);
+        let begins = self.rows.first().is_none_or(|(first, _)| Some(first) > known);
+        let ends = match (&self.reach, self.rows.last()) {
+            (None, _) => true,
+            (Some(reach), last) => {
+                Some(reach) > after && Some(reach) >= known && last.is_none_or(|(last, _)| last <= reach)
+            }
+        };
+        ascends && begins && ends
+    }
+}
+
+/// The range after `after` up to and with `last`.
+pub(crate) fn range_after(after: Option<&PrimaryKey>, last: Option<&PrimaryKey>) -> KeyRange {
+    let start = after.map_or(KeyBound::Unbounded, |key| KeyBound::Excluded(key.clone()));
+    let end = last.map_or(KeyBound::Unbounded, |key| KeyBound::Included(key.clone()));
+    KeyRange { start, end }
+}
+
+/// Rows that follow one another.
+#[derive(Default)]
+struct Run {
+    digest: Sha256,
+    bytes: u64,
+    count: u64,
+    rows: Vec<(PrimaryKey, Bytes)>,
+    last: Option<PrimaryKey>,
+}
+
+impl Run {
+    fn add(&mut self, key: &PrimaryKey, row: &Bytes) {
+        let lens = [key.as_bytes().len(), row.len()];
+        // Keys and rows have less than 4 GiB: docs/formats/row.md.
+        lens.iter().for_each(|len| self.digest.update((*len as u32).to_le_bytes()));
+        self.digest.update(key.as_bytes());
+        self.digest.update(row);
+        self.bytes += lens.iter().sum::<usize>() as u64;
+        self.count += 1;
+    }
+
+    fn digest(&self) -> [u8; 32] {
+        self.digest.clone().finalize().into()
+    }
+
+    fn end(self, last: PrimaryKey) -> Stretch {
+        let digest = self.digest();
+        Stretch { last, rows: self.count, bytes: self.bytes, digest }
+    }
+}
+
+/// A walk over stored rows.
+struct Walk {
+    scan: RowScan,
+    batch: Option<RowBatch>,
+    at: usize,
+}
+
+impl Walk {
+    fn after(snapshot: &TableSnapshot, after: Option<&PrimaryKey>) -> Walk {
+        let scan = snapshot.scan(&range_after(after, None), Direction::Ascending).to_the_end();
+        Walk { scan, batch: None, at: 0 }
+    }
+
+    /// The next row, which stays the next one.
+    fn peek(&mut self) -> Result<Option<(PrimaryKey, Bytes)>, ReadError> {
+        if self.batch.as_ref().is_none_or(|batch| self.at == batch.len()) {
+            (self.batch, self.at) = (self.scan.next_batch()?, 0);
+        }
+        Ok(self.batch.as_ref().map(|batch| (batch.key(self.at), batch.row_bytes(self.at))))
+    }
+
+    fn step(&mut self) {
+        self.at += 1;
+    }
+
+    /// The next row, its checksum verified.
+    fn verified(&mut self) -> Result<Option<(PrimaryKey, Bytes)>, ReadError> {
+        let row = self.peek()?;
+        if let Some(batch) = self.batch.as_ref().filter(|_| row.is_some()) {
+            batch.object(self.at)?;
+            self.step();
+        }
+        Ok(row)
+    }
+
+    /// The rows up to the end of `stretch`, and whether they are all: of what is certainly not the same no more
+    /// than about `bytes_max`, and at least one row.
+    fn run_to(&mut self, stretch: &Stretch, bytes_max: u64) -> Result<(Run, bool), ReadError> {
+        let mut run = Run::default();
+        while self.peek()?.is_some_and(|(key, _)| key <= stretch.last) {
+            if run.bytes > stretch.bytes && run.bytes >= bytes_max {
+                return Ok((run, false));
+            }
+            let Some((key, row)) = self.verified()? else { break };
+            run.add(&key, &row);
+            run.rows.push((key, row));
+        }
+        Ok((run, true))
+    }
+}

@@ -1,0 +1,156 @@
+//! Rows that become those of a copy: whatever is there before, and wherever it is interrupted.
+
+use std::sync::Arc;
+
+use datum::{KeyRange, PrimaryKey};
+use log::{Durability, GroupId};
+use rekindle_shard::{
+    CopyEnd, Decision, Difference, Direction, RestoreError, Shard, StretchSizes, TableSnapshot,
+};
+
+use crate::bed::{Bed, content, key, put};
+use crate::indexes::{Chance, build, change, check, defs};
+
+const TO: GroupId = GroupId(2);
+
+/// The rows of a shard as they are stored.
+fn stored(shard: &Shard) -> Vec<(PrimaryKey, Vec<u8>)> {
+    let mut scan = shard.snapshot().unwrap().scan(&KeyRange::all(), Direction::Ascending).to_the_end();
+    let mut rows = Vec::new();
+    while let Some(batch) = scan.next_batch().unwrap() {
+        rows.extend((0..batch.len()).map(|i| (batch.key(i), batch.row_bytes(i).to_vec())));
+    }
+    rows
+}
+
+fn end_of(snapshot: &TableSnapshot) -> CopyEnd {
+    let applied = snapshot.applied().unwrap();
+    CopyEnd { at: applied.lsn, progress: applied.progress, builds: snapshot.builds().unwrap() }
+}
+
+/// Gets rows of `from` until that is finished, or for so many pieces; the bytes that were sent, and whether
+/// it is finished.
+fn copy(from: &Shard, to: &Shard, piece_bytes: usize, sizes: StretchSizes, pieces: usize) -> (usize, bool) {
+    let snapshot = from.snapshot().unwrap();
+    let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
+    let mut sent = 0;
+    for _ in 0..pieces {
+        let stretches = restoration.stretches(sizes).unwrap();
+        let piece = Difference::with(&snapshot, restoration.after(), &stretches, piece_bytes).unwrap();
+        sent += piece.rows.iter().map(|(key, row)| key.as_bytes().len() + row.len()).sum::<usize>();
+        let before = restoration.after().cloned();
+        restoration.take(&stretches, piece).unwrap();
+        if restoration.is_whole() {
+            assert_eq!(restoration.rows(), snapshot.count().unwrap());
+            restoration.finish().unwrap();
+            return (sent, true);
+        }
+        assert!(restoration.after() > before.as_ref(), "it goes on with every piece");
+    }
+    (sent, false)
+}
+
+#[test]
+fn a_copy_that_is_interrupted_again_and_again_ends_as_what_it_is_of() {
+    for seed in 0..60 {
+        let mut chance = Chance(seed);
+        let (here, there) = (Bed::running(), Bed::running());
+        let (from, to) = (here.shard(), there.shard_of(TO, KeyRange::all()));
+        from.set_indexes(defs());
+        build(&from);
+        to.set_indexes(defs());
+        if seed % 2 == 0 {
+            // A replica that was away: rows of its own, some as they are there, with entries.
+            build(&to);
+        }
+        let mut same = Chance(seed + 1000);
+        (0..200).for_each(|_| change(&from, &mut chance, 60));
+        (0..50).for_each(|_| change(&to, &mut same, 60));
+        loop {
+            let sizes =
+                StretchSizes { bytes: 1 + chance.below(300) as usize, count: chance.below(6) as usize };
+            let (piece_bytes, pieces) = (1 + chance.below(800) as usize, chance.below(12) as usize);
+            // Somebody writes between the attempts, to what was sent and to what was not.
+            (0..chance.below(4)).for_each(|_| change(&from, &mut chance, 60));
+            if copy(&from, &to, piece_bytes, sizes, pieces).1 {
+                break;
+            }
+        }
+        assert_eq!(stored(&to), stored(&from), "seed {seed}");
+        assert_eq!(to.count(), from.count(), "seed {seed}");
+        check(&to, seed);
+    }
+}
+
+const SIZES: StretchSizes = StretchSizes { bytes: 400, count: 4 };
+
+/// Two shards, one with a thousand rows and one with none.
+fn two() -> (Bed, Arc<Shard>, Bed, Arc<Shard>) {
+    let (here, there) = (Bed::running(), Bed::running());
+    let (from, to) = (here.shard(), there.shard_of(TO, KeyRange::all()));
+    for n in 0..1000_u32 {
+        drop(put(&from, &format!("k{n:04}"), f64::from(n)));
+    }
+    from.sync().wait().unwrap();
+    (here, from, there, to)
+}
+
+#[test]
+fn what_was_sent_before_an_interruption_is_not_sent_again() {
+    let (_here, from, _there, to) = two();
+    let whole: usize = stored(&from).iter().map(|(key, row)| key.as_bytes().len() + row.len()).sum();
+    let (before, is_done) = copy(&from, &to, 2000, SIZES, 10);
+    assert!(!is_done && before > whole / 5);
+    // One that went before the place it was interrupted at, one that changed and one that is new.
+    from.write(&key("k0010"), Durability::Soft, |_| (Decision::Delete, ())).unwrap().1.wait().unwrap();
+    put(&from, "k0100", -1.0).1.wait().unwrap();
+    put(&from, "k0200x", 7.0).1.wait().unwrap();
+    let (after, is_done) = copy(&from, &to, 2000, SIZES, usize::MAX);
+    assert!(is_done);
+    assert_eq!(content(&to), content(&from));
+    assert_eq!(stored(&to), stored(&from));
+    assert!(before + after < whole + 3 * 2000, "{before} bytes and then {after} of {whole}");
+    // Who has all of it gets nothing but what changed since.
+    put(&from, "k0500", -2.0).1.wait().unwrap();
+    let (again, _) = copy(&from, &to, 2000, SIZES, usize::MAX);
+    assert!(again < 1000, "{again} bytes for one row");
+    assert_eq!(stored(&to), stored(&from));
+}
+
+#[test]
+fn rows_that_the_copy_has_not_go_with_their_entries() {
+    let (here, there) = (Bed::running(), Bed::running());
+    let (from, to) = (here.shard(), there.shard_of(TO, KeyRange::all()));
+    from.set_indexes(defs());
+    build(&from);
+    to.set_indexes(defs());
+    build(&to);
+    let mut chance = Chance(5);
+    (0..100).for_each(|_| change(&to, &mut chance, 80));
+    assert!(copy(&from, &to, 1000, SIZES, usize::MAX).1);
+    assert_eq!(stored(&to), []);
+    check(&to, 5);
+}
+
+#[test]
+fn an_answer_to_another_question_is_refused() {
+    let (_here, from, _there, to) = two();
+    let snapshot = from.snapshot().unwrap();
+    let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
+    let stretches = restoration.stretches(SIZES).unwrap();
+    let piece = Difference::with(&snapshot, None, &stretches, 2000).unwrap();
+    let last = piece.reach.clone();
+    restoration.take(&stretches, piece.clone()).unwrap();
+    let misfits = [
+        // The same again; more that is the same than was asked about; rows that do not ascend; beyond its end.
+        piece.clone(),
+        Difference { same: 1, reach: None, rows: Vec::new() },
+        Difference { same: 0, reach: None, rows: piece.rows.iter().rev().cloned().collect() },
+        Difference { same: 0, reach: last, rows: vec![(key("k0999"), bytes::Bytes::new())] },
+    ];
+    for misfit in misfits {
+        let refused = restoration.take(&[], misfit);
+        assert!(matches!(refused, Err(RestoreError::Misfit)), "{refused:?}");
+    }
+    assert!(matches!(restoration.finish(), Err(RestoreError::Misfit)), "not all rows are there");
+}
