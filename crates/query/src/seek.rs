@@ -81,30 +81,31 @@ impl Seeks {
 
     /// Looks for leaders until nobody waits for one.
     fn search(&self) {
-        let _if_it_panics = TellAll(&self.line);
-        // An election takes longer than the first pauses.
-        let mut looks = 3;
-        loop {
-            let wanted = self.line.lock().shards();
-            let Some(shards) = wanted else { return };
-            let unknown: Vec<&ShardHandle> = shards.iter().filter(|shard| !is_known(shard)).collect();
-            // To look may take seconds, which are no concern of those whose leader is known.
-            self.tell_ready();
-            if !unknown.is_empty() {
-                self.node.find_leaders(&unknown);
-                self.tell_ready();
-            }
-            std::thread::sleep(pause_after(looks));
-            looks += 1;
-        }
+        search_in(&self.line, self);
     }
+}
 
-    fn tell_ready(&self) {
-        let ready = self.line.lock().take_ready(Instant::now(), |shard| self.is_worth_a_try(shard));
-        ready.into_iter().for_each(|one| one.tell(()));
-    }
+/// What a search asks of the node.
+trait Sight<S> {
+    /// Whether the leader need not be asked for.
+    fn is_known(&self, shard: &S) -> bool;
 
     /// Whether somebody is known to lead, or the rows of the shard belong to others now.
+    fn is_worth_a_try(&self, shard: &S) -> bool;
+
+    /// Asks who leads those. May take seconds.
+    fn find(&self, shards: &[&S]);
+}
+
+impl Sight<ShardHandle> for Seeks {
+    fn is_known(&self, shard: &ShardHandle) -> bool {
+        is_known(shard)
+    }
+
+    fn find(&self, shards: &[&ShardHandle]) {
+        self.node.find_leaders(shards);
+    }
+
     fn is_worth_a_try(&self, shard: &ShardHandle) -> bool {
         let is_known =
             |table: &Arc<TableHandle>| table.shards().iter().any(|known| known.group() == shard.group());
@@ -113,10 +114,33 @@ impl Seeks {
     }
 }
 
-/// Nobody may wait for a search that a panic has ended.
-struct TellAll<'a>(&'a Mutex<Line<ShardHandle>>);
+fn search_in<S: Clone>(line: &Mutex<Line<S>>, sight: &impl Sight<S>) {
+    let _if_it_panics = TellAll(line);
+    let tell_ready = || {
+        let ready = line.lock().take_ready(Instant::now(), |shard| sight.is_worth_a_try(shard));
+        ready.into_iter().for_each(|one| one.tell(()));
+    };
+    // An election takes longer than the first pauses.
+    let mut looks = 3;
+    loop {
+        let wanted = line.lock().shards();
+        let Some(shards) = wanted else { return };
+        let unknown: Vec<&S> = shards.iter().filter(|shard| !sight.is_known(shard)).collect();
+        // To look may take seconds, which are no concern of those whose leader is known.
+        tell_ready();
+        if !unknown.is_empty() {
+            sight.find(&unknown);
+            tell_ready();
+        }
+        std::thread::sleep(pause_after(looks));
+        looks += 1;
+    }
+}
 
-impl Drop for TellAll<'_> {
+/// Nobody may wait for a search that a panic has ended.
+struct TellAll<'a, S>(&'a Mutex<Line<S>>);
+
+impl<S> Drop for TellAll<'_, S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let left = std::mem::take(&mut *self.0.lock());
@@ -152,6 +176,8 @@ impl<S: Clone> Line<S> {
     fn join(&mut self, group: GroupId, shard: &S, at: Instant, ready: Arc<OneShot<()>>) -> bool {
         let waiting = self.waiting.entry(group);
         let waiting = waiting.or_insert_with(|| Waiting { shard: shard.clone(), ready: Vec::new() });
+        // Whoever comes last has the newest catalog: a replica may have come here since the first one did.
+        waiting.shard = shard.clone();
         waiting.ready.push((at, ready));
         !std::mem::replace(&mut self.is_searched, true)
     }
@@ -180,6 +206,10 @@ impl<S: Clone> Line<S> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+    use std::task::{Context, Waker};
+
     use super::*;
 
     #[test]
@@ -195,6 +225,60 @@ mod tests {
         assert_eq!(line.take_ready(now + PAUSE_MAX + VAIN, |_| false).len(), 1, "not for ever");
         assert_eq!(line.shards(), None);
         assert!(line.join(GroupId(7), &'a', now, Arc::default()), "the next one begins a search anew");
+    }
+
+    fn is_told(one: &OneShot<()>) -> bool {
+        one.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    /// The leader of `a` is known, that of `b` is looked for.
+    struct Looking<F>(F);
+
+    impl<F: Fn()> Sight<char> for Looking<F> {
+        fn is_known(&self, shard: &char) -> bool {
+            *shard == 'a'
+        }
+
+        fn is_worth_a_try(&self, shard: &char) -> bool {
+            *shard == 'a'
+        }
+
+        fn find(&self, shards: &[&char]) {
+            assert_eq!(shards, [&'b']);
+            (self.0)();
+        }
+    }
+
+    #[test]
+    fn whoever_comes_last_tells_how_the_shard_is_now() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        line.join(GroupId(7), &"without a replica here", now, Arc::default());
+        line.join(GroupId(7), &"with one", now, Arc::default());
+        assert_eq!(line.shards(), Some(vec!["with one"]));
+        assert_eq!(line.take_ready(now, |shard| *shard == "with one").len(), 2);
+    }
+
+    #[test]
+    fn those_whose_leader_is_known_do_not_wait_for_the_search_and_its_panic_ends_no_wait() {
+        let (line, now) = (Mutex::new(Line::default()), Instant::now());
+        let [known, unknown, late] = [(); 3].map(|()| Arc::<OneShot<()>>::default());
+        line.lock().join(GroupId(7), &'a', now, known.clone());
+        line.lock().join(GroupId(8), &'b', now, unknown.clone());
+        line.lock().join(GroupId(8), &'b', now + Duration::from_secs(3600), late.clone());
+        let seen = Mutex::new(None);
+        let search = || {
+            search_in(
+                &line,
+                &Looking(|| {
+                    *seen.lock() = Some((is_told(&known), is_told(&unknown)));
+                    panic!("a search that fails, for this test");
+                }),
+            );
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(search)).unwrap_err();
+        assert_eq!(*seen.lock(), Some((true, false)), "one was told before the search, one was not");
+        assert!(is_told(&unknown) && is_told(&late), "nobody waits for a search that has ended");
+        assert!(line.lock().join(GroupId(8), &'b', now, Arc::default()), "the next one begins another");
     }
 
     #[test]

@@ -73,6 +73,19 @@ pub(super) struct Tries {
     until: Option<Instant>,
 }
 
+impl Tries {
+    /// Fails when it has been tried for long enough.
+    fn check(self, shard: &ShardHandle, mode: Option<ReadMode>) -> Result<(), EvalError> {
+        let patience = if shard.leader().is_some() { LAST_TRY } else { Duration::ZERO };
+        match self.until.is_some_and(|until| until + patience <= Instant::now()) {
+            true => {
+                Err(mode.map_or_else(|| unwritable(shard.range()), |mode| unreadable(shard.range(), mode)))
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 impl Again {
     /// The query once more, in full. It is about a row of `shard`, and reads it in `mode` or writes it.
     pub fn new(session: &Session, query: &Query, shard: &ShardHandle, mode: Option<ReadMode>) -> Again {
@@ -112,11 +125,7 @@ impl Again {
 
     /// Begins anew, unless it has been tried for long enough.
     fn begin(&mut self) -> Result<State, Result<Datum, EvalError>> {
-        let patience = if self.shard.leader().is_some() { LAST_TRY } else { Duration::ZERO };
-        if self.tries.until.is_some_and(|until| until + patience <= Instant::now()) {
-            let range = self.shard.range();
-            return Err(Err(self.mode.map_or_else(|| unwritable(range), |mode| unreadable(range, mode))));
-        }
+        self.tries.check(&self.shard, self.mode).map_err(Err)?;
         match self.query.as_ref().and_then(|query| self.session.begin_point(query)) {
             Some(PointAnswer::Read(answer)) => Err(answer),
             Some(PointAnswer::FarRead(point)) => Ok(self.become_of(point)),
@@ -137,8 +146,11 @@ impl Again {
         let sought = Arc::new(OneShot::default());
         let session = Session::new(self.session.service.clone(), self.session.client.clone());
         let (found, query) = (sought.clone(), self.query.take());
+        let (tries, shard, mode) = (self.tries, self.shard.clone(), self.mode);
         self.session.service.seekers.run(move || {
             let query = query.ok_or_else(|| EvalError::internal("a query was looked for twice"));
+            // Others may have kept the threads for so long that it is not worth another search.
+            let query = query.and_then(|query| tries.check(&shard, mode).map(|()| query));
             found.tell(query.and_then(|query| run_long(&session, &query)));
         });
         sought
