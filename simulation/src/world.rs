@@ -203,7 +203,7 @@ impl World {
             machine.plan.join.retain(|address| *address != machine.plan.address);
         }
         // Of a few documents, copies take some pieces.
-        let piece_bytes = [1, 150, 1 << 20][self.random.below(3) as usize];
+        let piece_bytes = [1, 1, 150, 1 << 20][self.random.below(4) as usize];
         let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
         let copy_sizes = CopySizes { piece_bytes, stretches: StretchSizes { bytes, count: 4 } };
         self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use cluster::{GroupId, ShardsWanted, TableChange, places_of};
+use cluster::{GroupId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableConfig, places_of};
 use engine::Engine;
 use io::Nanos;
 use io::sim::{Host, Weather};
@@ -20,106 +20,132 @@ const SLOW: Duration = Duration::from_millis(40);
 
 /// The scheme.
 pub(crate) struct Halt {
+    table: String,
     group: GroupId,
-    to: usize,
-    // So many pieces come in between.
+    // Who gets the copy.
+    to: (usize, ServerId),
+    // One that has a replica loses it first.
+    is_placed: bool,
+    // So often it is still to be interrupted.
     halts_left: u64,
     rows_before: u64,
     pub(super) until: Nanos,
 }
 
+/// A shard of a table, and who leads it.
+struct LedShard {
+    leader: usize,
+    config: TableConfig,
+    at: usize,
+}
+
+impl LedShard {
+    fn has(&self, server: ServerId) -> bool {
+        let shard = &self.config.shards[self.at];
+        shard.replicas.iter().chain(&shard.leaving).any(|replica| replica.server == server)
+    }
+}
+
 impl World {
-    /// Begins to give a shard another replica.
+    /// Begins to give a shard another replica; where every machine has one, one is taken away before.
     pub(crate) fn halt_a_copy(&mut self) {
         let tables = &self.workload.tables;
         let table = tables[self.random.below(tables.len() as u64) as usize].clone();
-        let runs = |nth: &usize| self.machines[*nth].node().is_some() && !self.net.is_stalled(Host(*nth));
-        let leads = |nth: &usize| {
-            let catalog = self.machines[*nth].node()?.catalog();
-            let handle = catalog.table("test", &table)?;
-            let near = handle
-                .shards()
-                .iter()
-                .position(|shard| shard.near().is_some_and(|near| near.is_leader() && near.count() > 1));
-            Some((handle.config.clone(), near?))
-        };
-        let running: Vec<usize> = (0..self.machines.len()).filter(runs).collect();
-        let Some((leader, (config, at))) = running.iter().find_map(|nth| Some((*nth, leads(nth)?))) else {
-            return;
-        };
-        let shard = &config.shards[at];
-        let has = |nth: &usize| {
-            let server = self.machines[*nth].node().map(|node| node.identity().server);
-            shard.replicas.iter().chain(&shard.leaving).any(|replica| Some(replica.server) == server)
-        };
-        let Some(to) = running.iter().copied().find(|nth| !has(nth)) else {
-            return self.make_room(leader, &config, at);
-        };
-        let Some(server) = self.machines[to].node().map(|node| node.identity().server) else { return };
-        let group = shard.group;
-        say!("group {group} is copied to node {to}, which is halted");
-        let mut places = places_of(&config.shards);
-        places[at].replicas.push((server, true));
-        self.clear_up(&[leader, to]);
+        let Some(led) = self.led_shard(&table, None) else { return };
+        let servers: Vec<(usize, ServerId)> = (0..self.machines.len())
+            .filter(|nth| *nth != led.leader && !self.net.is_stalled(Host(*nth)))
+            .filter_map(|nth| Some((nth, self.machines[nth].node()?.identity().server)))
+            .collect();
+        let without = servers.iter().find(|(_, server)| !led.has(*server));
+        let Some(to) = without.or(servers.last()).copied() else { return };
+        let group = led.config.shards[led.at].group;
+        say!("group {group} is copied to node {}, which is halted", to.0);
+        self.clear_up(&[led.leader, to.0]);
         self.net.set_weather(Weather {
             delay_most: SLOW,
             unreachable_after: Duration::from_secs(5),
             ..Weather::default()
         });
-        self.place(leader, &config, places);
+        let is_placed = !led.has(to.1);
+        let mut places = places_of(&led.config.shards);
+        let place = &mut places[led.at];
+        match is_placed {
+            true => place.replicas.push((to.1, true)),
+            false => place.replicas.retain(|(server, _)| *server != to.1),
+        }
+        if let (false, Some((first, _))) = (is_placed, place.replicas.first())
+            && place.primary == to.1
+        {
+            place.primary = *first;
+        }
+        self.place(&led, places);
         let until = self.now().after(PATIENCE);
         let halts_left = 1 + self.random.below(3);
-        self.scheme = Some(Scheme::Halt(Halt { group, to, halts_left, rows_before: 0, until }));
+        let halt = Halt { table, group, to, is_placed, halts_left, rows_before: 0, until };
+        self.scheme = Some(Scheme::Halt(halt));
     }
 
-    /// Takes the last replica of a shard that is on every machine away, so that it can be copied the next time.
-    fn make_room(&mut self, leader: usize, config: &cluster::TableConfig, at: usize) {
-        let own = self.machines[leader].node().map(|node| node.identity().server);
-        let mut places = places_of(&config.shards);
-        let replicas = &mut places[at].replicas;
-        if let Some(place) = replicas.iter().rposition(|(server, _)| Some(*server) != own) {
-            let (gone, _) = replicas.remove(place);
-            if places[at].primary == gone {
-                places[at].primary = places[at].replicas[0].0;
-            }
-            self.place(leader, config, places);
-        }
+    /// A shard with some rows that somebody leads, `group` if that is given.
+    fn led_shard(&self, table: &str, group: Option<GroupId>) -> Option<LedShard> {
+        (0..self.machines.len()).filter(|nth| !self.net.is_stalled(Host(*nth))).find_map(|leader| {
+            let catalog = self.machines[leader].node()?.catalog();
+            let handle = catalog.table("test", table)?;
+            let at = handle.shards().iter().position(|shard| {
+                let is_it = group.is_none_or(|group| group == shard.group());
+                is_it && shard.near().is_some_and(|near| near.is_leader() && near.count() > 1)
+            })?;
+            Some(LedShard { leader, config: handle.config.clone(), at })
+        })
     }
 
-    fn place(&self, nth: usize, config: &cluster::TableConfig, places: Vec<cluster::ShardPlaces>) {
-        let (id, change) =
-            (config.id, TableChange { shards: Some(ShardsWanted::Named(places)), ..TableChange::default() });
-        self.ask_node(nth, "place", move |node| {
+    fn place(&self, led: &LedShard, places: Vec<ShardPlaces>) {
+        let change = TableChange { shards: Some(ShardsWanted::Named(places)), ..TableChange::default() };
+        let id = led.config.id;
+        self.ask_node(led.leader, "place", move |node| {
             if let Err(error) = node.change_table(id, &change) {
                 tracing::info!("the replicas stay: {error}");
             }
         });
     }
 
+    /// Places the replica there again, when the one that was there has gone.
+    fn place_again(&self, halt: &mut Halt) {
+        let Some(led) = self.led_shard(&halt.table, Some(halt.group)) else { return };
+        if !led.has(halt.to.1) {
+            let mut places = places_of(&led.config.shards);
+            places[led.at].replicas.push((halt.to.1, true));
+            self.place(&led, places);
+            halt.is_placed = true;
+        }
+    }
+
     pub(super) fn go_on_with_halt(&mut self, mut halt: Halt) -> Option<Halt> {
-        let copies = self.machines[halt.to].node().map(|node| node.copies_under_way()).unwrap_or_default();
+        if !halt.is_placed {
+            self.place_again(&mut halt);
+        }
+        let copies = self.machines[halt.to.0].node().map(|node| node.copies_under_way()).unwrap_or_default();
         let of_group = copies.into_iter().find(|(group, _)| *group == halt.group);
         if let Some((_, getting)) = of_group
             && getting.rows != halt.rows_before
         {
             halt.rows_before = getting.rows;
-            if getting.rows > 0 && getting.rows < getting.rows_total && self.random.one_in(3) {
+            if getting.rows > 0 && getting.rows < getting.rows_total && self.random.one_in(2) {
                 self.halt_now(&mut halt, getting.source);
             }
         }
         (self.now() < halt.until && halt.halts_left > 0).then_some(halt)
     }
 
-    fn halt_now(&mut self, halt: &mut Halt, source: Option<cluster::ServerId>) {
+    fn halt_now(&mut self, halt: &mut Halt, source: Option<ServerId>) {
         let is_source = |nth: &usize| {
             source.is_some() && self.machines[*nth].node().map(|node| node.identity().server) == source
         };
         let source = (0..self.machines.len()).find(is_source);
         let ends = match self.random.one_in(3) {
-            true => source.unwrap_or(halt.to),
-            false => halt.to,
+            true => source.unwrap_or(halt.to.0),
+            false => halt.to.0,
         };
-        if ends == halt.to && self.random.one_in(2) {
+        if ends == halt.to.0 && self.random.one_in(2) {
             // What came so far is written down.
             drop(self.machines[ends].plan.engine.flush());
         }
