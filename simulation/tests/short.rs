@@ -21,13 +21,3 @@ fn seeds_that_found_faults_find_them_no_more() {
         }
     }
 }
-
-#[test]
-fn copies_are_interrupted_and_go_on() {
-    let halted = |seed: u64| match run(seed, Plot::default()) {
-        Ok(ran) => ran.copies_halted,
-        Err(failure) => panic!("seed {seed} fails: {}", failure.broken.what),
-    };
-    let count: u64 = (400..430).map(halted).sum();
-    assert!(count >= 3, "{count} copies were interrupted in 30 seeds");
-}

@@ -4,6 +4,7 @@
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -70,14 +71,15 @@ impl Core {
     /// whether it does: one that is elected and needs this very copy for a majority is not yet told so.
     pub(crate) fn give_copy(&self, group: GroupId) -> Result<CopyAnswer, String> {
         let shard = self.shard_of(group).ok_or("the group is not here")?;
-        if shard.is_void() {
-            return Err("the rows here are void".to_owned());
-        }
+        let standing = shard.standing();
         // Others may have written to its range since.
         if shard.mark().is_sealed() {
             return Err("the group is sealed".to_owned());
         }
         let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
+        if !shard.stands(standing) {
+            return Err("the rows here are void".to_owned());
+        }
         let applied = snapshot.applied().map_err(|error| error.to_string())?;
         let rows = snapshot.count().map_err(|error| error.to_string())?;
         let builds = snapshot.builds().map_err(|error| error.to_string())?;
@@ -85,11 +87,11 @@ impl Core {
         self.log.origin(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
         let origin =
             receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
-        let copy = self.random.next_u64();
-        self.copies.given.lock().insert(copy, Given { snapshot, used: task::now() });
         if shard.mark().is_sealed() {
             return Err("the group is sealed".to_owned());
         }
+        let copy = self.random.next_u64();
+        self.copies.given.lock().insert(copy, Given { snapshot, used: task::now() });
         Ok(CopyAnswer { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
     }
 
@@ -151,6 +153,9 @@ impl Core {
                 if is_wanted() {
                     core.post.tell(crate::post::Event::NeedsRows(group));
                 }
+                return;
+            }
+            if core.stopping.load(Ordering::Acquire) {
                 return;
             }
             drop(core);
@@ -236,7 +241,8 @@ impl Core {
     fn ask_patiently(&self, group: GroupId, source: ServerId, question: &Bytes) -> Result<Bytes, AskError> {
         let cut_off = task::now() + CUT_OFF;
         let lead = self.post.lead(group);
-        let waits = || task::now() < cut_off && lead.leader().is_none_or(|leader| leader == source);
+        let goes_on = || !self.stopping.load(Ordering::Acquire) && task::now() < cut_off;
+        let waits = || goes_on() && lead.leader().is_none_or(|leader| leader == source);
         loop {
             match self.ask(source, question.clone(), PATIENCE) {
                 Err(AskError::NoAnswer(_) | AskError::NotConnected(_)) if waits() => {

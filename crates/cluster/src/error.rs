@@ -87,6 +87,9 @@ pub enum AdminError {
          or did not agree on a leader meanwhile. No row was changed; try again."
     )]
     NotTogether,
+    /// A group that is to go has not finished what was written to it.
+    #[error("group {0} has not finished what was written to it")]
+    Unfinished(log::GroupId),
     /// A replica is wanted where another of the same shard is on its way out.
     #[error("A replica on server {0} is still being removed; try again when it has gone.")]
     StillLeaving(crate::ServerId),

@@ -87,20 +87,22 @@ impl Core {
         {
             self.discard_earlier(table, config.group, named)?;
         }
-        let mut hosted = io::task::lock(&self.hosted);
-        if let Some(open) = hosted.get_mut(&config.group) {
+        let group = config.group;
+        if let Some(open) = io::task::lock(&self.hosted).get_mut(&group) {
             open.is_named |= named.is_none_or(|named| named == open.own);
             name_old(config, server, open.own);
             return Ok(Some(Arc::clone(&open.shard)));
         }
-        let group = config.group;
+        // Opened outside of the lock, which everybody takes: the log is replayed, and rows are counted where they
+        // were others' before. Whoever opens replicas has `publishing`, so nobody opens this one meanwhile.
         let Some(shard) = self.open_as(table, group, range, birth, opening)? else { return Ok(None) };
         let own = self.log.group_status(group)?.own;
         name_old(config, server, own);
         self.stand_first(config, &shard);
         let (gate, is_named) = (Arc::default(), named.is_none_or(|named| named == own));
         let (near, range) = (Arc::clone(&shard), range.clone());
-        hosted.insert(group, Hosted { shard: near, table, range, own, is_named, gate });
+        let open = Hosted { shard: near, table, range, own, is_named, gate };
+        io::task::lock(&self.hosted).insert(group, open);
         Ok(Some(shard))
     }
 
@@ -144,7 +146,10 @@ impl Core {
                 );
                 Ok(Some(shard))
             }
-            Err(shard::OpenError::Log(LogError::Tombstone(_) | LogError::Gone { .. })) => {
+            Err(shard::OpenError::Log(error @ (LogError::Tombstone(_) | LogError::Gone { .. }))) => {
+                if let LogError::Gone { peer, .. } = error {
+                    self.note_gone(table, group, peer);
+                }
                 let mut batch = Batch::new();
                 storage::forget_group(&mut batch, table, group);
                 self.engine().write(batch)?;

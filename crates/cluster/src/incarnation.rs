@@ -8,6 +8,7 @@
 //! log, so a catalog that has reached the end of the log as it was at the start is new enough.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use engine::Batch;
 use log::{GroupId, LogError, PeerId};
@@ -16,7 +17,12 @@ use storage::TableId;
 use crate::catalog_row::CatalogRow;
 use crate::hosted::Hosted;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::{AdminError, TableConfig};
+use crate::pending::Gone;
+use crate::{AdminError, Catalog, TableConfig};
+
+/// A replica that has left is named for so long before another takes its place: a change of the catalog that
+/// no longer names it may be on its way.
+const STAYS_NAMED: Duration = Duration::from_secs(5);
 
 impl Core {
     /// Whether the catalog here has everything that this node acted on before it was started. Once it
@@ -81,6 +87,39 @@ impl Core {
         let mut batch = Batch::new();
         storage::forget_group(&mut batch, table, group);
         Ok(self.engine().write(batch)?)
+    }
+
+    /// A replica that the catalog names here has left its group for good.
+    pub(crate) fn note_gone(&self, table: TableId, group: GroupId, peer: PeerId) {
+        io::task::lock(&self.pending).gone.insert(group, Gone { table, peer, since: io::task::now() });
+    }
+
+    /// Names replicas on this server anew that have left their groups for good and are named all the same, also
+    /// by the newest catalog: nothing but another one can take their place.
+    pub(crate) fn replace_gone(&self, catalog: &Catalog) {
+        let is_named = |group: &GroupId, gone: &Gone| {
+            let table = catalog.table_by_id(gone.table);
+            let mut shards = table.iter().flat_map(|table| &table.config.shards);
+            shards.any(|shard| {
+                shard.group == *group && shard.replicas.iter().any(|replica| replica.peer == gone.peer)
+            })
+        };
+        let due: Vec<(GroupId, Gone)> = {
+            let mut pending = io::task::lock(&self.pending);
+            pending.gone.retain(|group, gone| is_named(group, gone));
+            let due = pending.gone.iter().filter(|(_, gone)| io::task::now() - gone.since > STAYS_NAMED);
+            due.map(|(group, gone)| (*group, *gone)).collect()
+        };
+        if due.is_empty() || !self.is_newest(catalog.version) {
+            return;
+        }
+        for (group, gone) in due {
+            let of = crate::words::group(catalog, group);
+            tracing::info!("The replica of {of} on this server had left for good; a new one takes its place");
+            if let Err(error) = self.name_anew(gone.table, group, gone.peer) {
+                tracing::warn!("No new replica of {of} for this server, whose old one has left: {error}");
+            }
+        }
     }
 
     /// A replica that the catalog names was removed from its group, by a leader whose catalog was older:

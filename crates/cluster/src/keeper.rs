@@ -98,7 +98,8 @@ impl Core {
         let knows_its_past = self.knows_its_past();
         let mut catalog = Catalog::default();
         catalog.group_next = CATALOG_GROUP.0 + 1;
-        for row in self.catalog_rows()? {
+        let Some(rows) = self.catalog_rows()? else { return Ok(()) };
+        for row in rows {
             match row {
                 CatalogRow::Db(db) => catalog.put_database(db),
                 CatalogRow::Groups(next) => catalog.group_next = next,
@@ -229,52 +230,57 @@ impl Core {
         Ok(Arc::new(TableHandle::new(db, config, shards)))
     }
 
-    /// The rows of the catalog, databases first, so that tables find theirs.
-    fn catalog_rows(&self) -> Result<Vec<CatalogRow>, OpenError> {
+    /// The rows of the catalog, databases first, so that tables find theirs. `None` while they become those of a
+    /// copy, if others are shown: what is not there yet would be taken for deleted. The end of the copy is told.
+    fn catalog_rows(&self) -> Result<Option<Vec<CatalogRow>>, OpenError> {
+        let standing = self.catalog_shard.standing();
         let snapshot = self.catalog_shard.snapshot().map_err(AdminError::from)?;
         let mut scan = snapshot.scan(&KeyRange::all(), storage::Direction::Ascending);
         let mut rows = Vec::new();
         while let Some((_, object)) = scan.next().map_err(AdminError::from)? {
             rows.push(CatalogRow::from_object(&object)?);
         }
+        if !self.catalog_shard.stands(standing) && self.shows_itself() {
+            return Ok(None);
+        }
         rows.sort_by_key(|row| !matches!(row, CatalogRow::Db(_)));
-        Ok(rows)
+        Ok(Some(rows))
     }
 
     /// What a new cluster begins with: the user `admin` and the database `test`.
     pub(crate) fn first_rows(&self, (password, has_password): (Object, bool)) -> Result<(), AdminError> {
         let admin = User { name: Text::from_static("admin"), password, has_password };
         let test = DbConfig { id: DbId(self.new_uuid()), name: Text::from_static("test") };
-        self.change(|_, draft| {
-            draft.put(CatalogRow::User(admin.clone()));
-            draft.put(CatalogRow::Db(test.clone()));
+        self.change(|catalog, draft| {
+            // A node that starts again with less than the cluster has is not the first one.
+            if catalog.user("admin").is_none() {
+                draft.put(CatalogRow::User(admin.clone()));
+                draft.put(CatalogRow::Db(test.clone()));
+            }
             Ok(())
         })
     }
 
-    /// Gives the server that made the cluster its row, and the present addresses to every server's.
+    /// Gives the server that made the cluster its row. A server that joined is described by those who let it
+    /// in; the address book has where it is now.
     pub(crate) fn describe_myself(&self) -> Result<(), AdminError> {
         let own = self.identity.server;
-        let addresses = self.at_start.addresses.clone();
-        match self.catalog().server(own) {
-            Some(server) if server.addresses == addresses || addresses.is_empty() => Ok(()),
-            // A server that joined is described by those who let it in; the address book has the rest.
-            Some(_) => Ok(()),
-            None if self.identity.joined.is_some() => Ok(()),
-            None => self.change(|_, draft| {
-                let catalog = ReplicaConfig { server: own, peer: self.catalog_peer, voting: true };
-                draft.put(CatalogRow::Server(ServerConfig {
-                    id: own,
-                    name: self.at_start.name.clone(),
-                    tags: self.at_start.tags.clone(),
-                    cache_size_mb: self.at_start.cache_size_mb,
-                    addresses: addresses.clone(),
-                    catalog,
-                    is_proxy: false,
-                }));
-                Ok(())
-            }),
-        }
+        self.change(|present, draft| {
+            if present.server(own).is_some() || present.is_removed(own) {
+                return Ok(());
+            }
+            let catalog = ReplicaConfig { server: own, peer: self.catalog_peer, voting: true };
+            draft.put(CatalogRow::Server(ServerConfig {
+                id: own,
+                name: self.at_start.name.clone(),
+                tags: self.at_start.tags.clone(),
+                cache_size_mb: self.at_start.cache_size_mb,
+                addresses: self.at_start.addresses.clone(),
+                catalog,
+                is_proxy: false,
+            }));
+            Ok(())
+        })
     }
 
     fn forget_removed(&self, group: log::GroupId) -> Result<(), AdminError> {

@@ -162,6 +162,7 @@ impl Node {
             catalog.map_or_else(|| CatalogReplica::open(&identity, &replicas, &log, &options.post), Ok)?;
         let catalog_shard = catalog.shard;
         let begun = log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
+        let votes_alone = begun.members.voters == [begun.own] && !begun.needs_rows;
         let post = options.post.clone();
         catalog_shard.on_applied(Box::new(move |_| post.tell(Event::Catalog)));
         let post = options.post.clone();
@@ -208,10 +209,11 @@ impl Node {
         };
         let threads = vec![start("keeper", Core::keep)?, start("tender", |core| core.keep_tending())?];
         let node = Arc::new(Node { core, threads });
-        if node.identity.joined.is_none() && node.catalog().user("admin").is_none() {
+        // Where others vote too, all of this was written before they joined; this one may not have heard it again.
+        if node.identity.joined.is_none() && votes_alone {
             node.first_rows(options.admin_password)?;
+            node.describe_myself()?;
         }
-        node.describe_myself()?;
         if node.catalog().user("admin").is_some() {
             node.sweep_left_behind()?;
         }

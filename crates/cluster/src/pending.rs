@@ -3,8 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use log::GroupId;
+use log::{GroupId, PeerId};
 use storage::TableId;
+
+/// A replica of this server that has left its group for good, and was named when it was to be opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Gone {
+    pub(crate) table: TableId,
+    pub(crate) peer: PeerId,
+    pub(crate) since: Instant,
+}
 
 /// Replicas that come after others.
 #[derive(Default)]
@@ -15,6 +23,8 @@ pub(crate) struct Pending {
     pub(crate) starting: BTreeMap<GroupId, Instant>,
     /// New groups that begin here without their rows, because the ones before do not come to their end here.
     pub(crate) heirs: BTreeSet<GroupId>,
+    /// Replicas that the catalog names and that can never be opened.
+    pub(crate) gone: BTreeMap<GroupId, Gone>,
 }
 
 impl Pending {

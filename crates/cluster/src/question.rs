@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
-use log::{GroupId, Lsn, PeerId, Term};
+use log::{GroupId, Lsn, Members, PeerId, Term};
 use shard::Stretch;
 use storage::{IndexBuild, IndexId};
 use uuid::Uuid;
@@ -337,22 +337,26 @@ pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateAnswer>> {
 }
 
 /// What came of [`Question::End`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct EndAnswer {
     pub(crate) own: PeerId,
     pub(crate) last_term: Term,
     pub(crate) last: Lsn,
+    /// The members, as far as this replica knows.
+    pub(crate) members: Members,
 }
 
 impl EndAnswer {
-    pub(crate) fn encode(self) -> Bytes {
-        [self.own.0, self.last_term.0, self.last.0].map(u64::to_le_bytes).concat().into()
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = [self.own.0, self.last_term.0, self.last.0].map(u64::to_le_bytes).concat();
+        bytes.extend_from_slice(&self.members.encode());
+        bytes.into()
     }
 
     pub(crate) fn decode(mut bytes: Bytes) -> Option<EndAnswer> {
         let mut word = || take_u64(&mut bytes);
         let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
-        bytes.is_empty().then_some(EndAnswer { own, last_term, last })
+        Some(EndAnswer { own, last_term, last, members: Members::decode(&bytes)? })
     }
 }
 
@@ -464,7 +468,8 @@ mod tests {
         assert_eq!(decode_states(encode_states(&states)), Some(states));
         let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
         assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
-        let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5) };
+        let members = Members::first(vec![PeerId(3), PeerId(6)]);
+        let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
         assert_eq!(EndAnswer::decode(end.encode()), Some(end));
         let doubt = CommitAnswer::Doubt("why".to_owned());
         assert_eq!(CommitAnswer::decode(&doubt.encode()), Some(doubt));

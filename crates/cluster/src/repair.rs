@@ -7,14 +7,17 @@
 
 use std::time::Duration;
 
-use log::{GroupId, LogError, Members, PeerId};
+use log::{GroupId, GroupStatus, LogError, Members, PeerId};
 use storage::TableId;
 
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::{EndAnswer, Question};
-use crate::{AdminError, AskError, Catalog, ReplicaConfig, ServerId, ShardConfig, ShardPlaces, TableConfig};
+use crate::{
+    AdminError, AskError, Catalog, ReplicaConfig, ServerId, ShardConfig, ShardPlaces, TableConfig,
+    TableHandle,
+};
 
 /// How long a replica may take to go on alone: it applies all of its log.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -47,9 +50,9 @@ impl Core {
     /// Fails as the repair would, before it begins.
     pub fn plan_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
         let catalog = self.catalog();
-        let config = &crate::admin::table_by_id(&catalog, id)?.config;
-        let fates = self.fates(config, mode)?;
-        self.repaired(&catalog, config, &fates, mode, &mut Draft::of(&catalog))
+        let table = crate::admin::table_by_id(&catalog, id)?;
+        let fates = self.fates(table, mode)?;
+        self.repaired(&catalog, &table.config, &fates, mode, &mut Draft::of(&catalog))
     }
 
     /// Makes shards whose majority is gone for good live again; returns the table as it is then.
@@ -57,13 +60,15 @@ impl Core {
     /// If the catalog has lost its majority as well, the servers that are not connected are removed from
     /// the cluster for good. Interrupted, it can be repeated.
     pub fn emergency_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
-        let config = crate::admin::table_by_id(&self.catalog(), id)?.config.clone();
+        let catalog = self.catalog();
+        let table = crate::admin::table_by_id(&catalog, id)?;
+        let config = table.config.clone();
         if mode != RepairMode::Recommit && self.repair_sealed(&config)? {
             self.repair_catalog()?;
             // What they were needed for goes on by itself.
             return Ok(config);
         }
-        let fates = self.fates(&config, mode)?;
+        let fates = self.fates(table, mode)?;
         self.repair_catalog()?;
         for (shard, fate) in config.shards.iter().zip(&fates) {
             if let Fate::GoesOn(survivor) = fate {
@@ -92,12 +97,10 @@ impl Core {
         }
         let mut is_repaired = false;
         for old in &config.lineage.sealed {
-            let voters = || old.replicas.iter().filter(|replica| replica.voting);
-            let living = || old.replicas.iter().filter(|replica| self.is_connected(replica.server));
-            if living().filter(|replica| replica.voting).count() * 2 > voters().count() {
-                continue;
-            }
-            if let Some(survivor) = self.most_complete(old.group, living()) {
+            let living = old.replicas.iter().filter(|replica| self.is_connected(replica.server));
+            if let Some((survivor, members)) = self.most_complete(old.group, living)
+                && !self.has_majority(&members, &old.replicas)
+            {
                 self.go_on(old.group, survivor, &old.replicas)?;
                 is_repaired = true;
             }
@@ -106,11 +109,14 @@ impl Core {
     }
 
     /// What becomes of each shard; fails if that is nothing, or too much for the mode.
-    fn fates(&self, config: &TableConfig, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
+    fn fates(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
+        let config = &table.config;
         if mode == RepairMode::Recommit {
             return Ok(vec![Fate::Keeps; config.shards.len()]);
         }
-        let fates: Vec<Fate> = config.shards.iter().map(|shard| self.fate(shard)).collect();
+        let led = self.ask_leaders(&table.shards().iter().collect::<Vec<_>>());
+        let shards = config.shards.iter().zip(led);
+        let fates: Vec<Fate> = shards.map(|(shard, led)| self.fate(shard, led.is_some())).collect();
         let goes_on = fates.iter().any(|fate| matches!(fate, Fate::GoesOn(_)));
         let is_lost = fates.contains(&Fate::IsLost);
         if is_lost && !config.lineage.sealed.is_empty() {
@@ -126,37 +132,81 @@ impl Core {
         }
     }
 
-    fn fate(&self, shard: &ShardConfig) -> Fate {
+    /// Those who are to vote need not be those who do: new ones have not joined yet, old ones not gone.
+    fn fate(&self, shard: &ShardConfig, is_led: bool) -> Fate {
         let voters = || shard.replicas.iter().filter(|replica| replica.voting);
         let living = voters().filter(|replica| self.is_connected(replica.server)).count();
-        if living * 2 > voters().count() {
+        let most_live = living * 2 > voters().count();
+        // A leader whose majority went just now has not noticed yet.
+        if is_led && most_live {
             return Fate::Keeps;
         }
-        let living = everyone(shard).filter(|replica| self.is_connected(replica.server));
-        self.most_complete(shard.group, living).map_or(Fate::IsLost, Fate::GoesOn)
+        let everyone: Vec<ReplicaConfig> = everyone(shard).copied().collect();
+        let living = everyone.iter().filter(|replica| self.is_connected(replica.server));
+        match self.most_complete(shard.group, living) {
+            Some((_, members)) if self.has_majority(&members, &everyone) => Fate::Keeps,
+            Some((survivor, _)) => Fate::GoesOn(survivor),
+            // Not begun yet perhaps.
+            None if most_live => Fate::Keeps,
+            None => Fate::IsLost,
+        }
     }
 
-    /// The replica whose log reaches farthest, of those that answer and have rows.
+    /// Whether most who vote in a group are connected, as far as it is known where they are.
+    pub(crate) fn has_majority(&self, members: &Members, known: &[ReplicaConfig]) -> bool {
+        let server_of = |peer: PeerId| {
+            let known = known.iter().find(|replica| replica.peer == peer);
+            known.map(|replica| replica.server).or_else(|| self.post.server_of(peer))
+        };
+        let lives = |peer: &&PeerId| server_of(**peer).is_some_and(|server| self.is_connected(server));
+        members.voters.iter().filter(lives).count() * 2 > members.voters.len()
+    }
+
+    /// Sets the members of a group here because `from` says so, who repairs what has lost its majority.
+    ///
+    /// Refused unless that is so from here too: whoever asks may be cut off from those who live, or be nobody.
+    pub(crate) fn reset_members_here(
+        &self,
+        from: ServerId,
+        group: GroupId,
+        members: Members,
+    ) -> Result<Members, String> {
+        let catalog = self.catalog();
+        if catalog.server(from).is_none() || catalog.is_removed(from) {
+            return Err(format!("server {from} is none of this cluster"));
+        }
+        let present = self.log.group_status(group).map_err(|error| error.to_string())?.members;
+        // What was interrupted is repeated.
+        let is_so_already = present.voters == members.voters;
+        if !is_so_already && self.has_majority(&present, &[]) {
+            return Err("most who vote in the group are connected here".to_owned());
+        }
+        self.log.reset_members(group, members).map_err(|error| error.to_string())
+    }
+
+    /// The replica whose log reaches farthest, of those that answer and have rows, and the members that it knows.
     fn most_complete<'a>(
         &self,
         group: GroupId,
         replicas: impl Iterator<Item = &'a ReplicaConfig>,
-    ) -> Option<ReplicaConfig> {
+    ) -> Option<(ReplicaConfig, Members)> {
         let end = |replica: &ReplicaConfig| {
             let question = Question::End { group };
             let answer = match replica.server == self.identity.server {
                 true => self.end_here(group),
                 false => EndAnswer::decode(self.ask(replica.server, question.encode(), PATIENCE).ok()?),
             };
-            answer.filter(|end| end.own == replica.peer).map(|end| ((end.last_term, end.last), *replica))
+            let answer = answer.filter(|end| end.own == replica.peer);
+            answer.map(|end| ((end.last_term, end.last), (*replica, end.members)))
         };
-        replicas.filter_map(end).max_by_key(|(end, _)| *end).map(|(_, replica)| replica)
+        replicas.filter_map(end).max_by_key(|(end, _)| *end).map(|(_, found)| found)
     }
 
     /// How far the log of this node's replica reaches, if it has rows.
     pub(crate) fn end_here(&self, group: GroupId) -> Option<EndAnswer> {
         let status = self.log.group_status(group).ok().filter(|status| !status.needs_rows)?;
-        Some(EndAnswer { own: status.own, last_term: status.last_term, last: status.last })
+        let GroupStatus { own, last_term, last, members, .. } = status;
+        Some(EndAnswer { own, last_term, last, members })
     }
 
     /// Makes `survivor` the only voter of a group; those of `others` that are connected follow it, and
@@ -172,35 +222,41 @@ impl Core {
         let removed: Vec<PeerId> = lost.iter().map(|replica| replica.peer).collect();
         let members = Members { voters: vec![survivor.peer], removed, ..Members::default() };
         let members = self.reset(survivor.server, group, members)?;
-        let members = members.ok_or_else(|| {
-            AdminError::Refused(format!("server {} does not have the shard any more", survivor.server))
+        let members = members.map_err(|why| {
+            AdminError::Refused(format!(
+                "server {} does not go on with the shard alone: {why}",
+                survivor.server
+            ))
         })?;
         for other in living.iter().filter(|other| other.server != survivor.server) {
             // One that has no replica to follow with joins when the leader and the catalog say so.
-            self.reset(other.server, group, members.clone())?;
+            if let Err(why) = self.reset(other.server, group, members.clone())? {
+                tracing::info!("server {} does not follow the shard yet: {why}", other.server);
+            }
         }
         Ok(())
     }
 
-    /// Sets the members of a group on a server; `None` if it has no such replica.
+    /// Sets the members of a group on a server; or why that one does not, because it has no such replica for
+    /// example.
     fn reset(
         &self,
         server: ServerId,
         group: GroupId,
         members: Members,
-    ) -> Result<Option<Members>, AdminError> {
+    ) -> Result<Result<Members, String>, AdminError> {
         if server == self.identity.server {
             return match self.log.reset_members(group, members) {
-                Ok(members) => Ok(Some(members)),
-                Err(LogError::NotOpen(_)) => Ok(None),
+                Ok(members) => Ok(Ok(members)),
+                Err(error @ LogError::NotOpen(_)) => Ok(Err(error.to_string())),
                 Err(error) => Err(error.into()),
             };
         }
         let failed = |why: &str| AdminError::Refused(format!("server {server} did not take part: {why}"));
         let question = Question::ResetMembers { group, members: members.encode().into() };
         match self.ask(server, question.encode(), PATIENCE) {
-            Ok(bytes) => Members::decode(&bytes).map(Some).ok_or_else(|| failed("its answer makes no sense")),
-            Err(AskError::Refused { .. }) => Ok(None),
+            Ok(bytes) => Members::decode(&bytes).map(Ok).ok_or_else(|| failed("its answer makes no sense")),
+            Err(AskError::Refused { why, .. }) => Ok(Err(why)),
             Err(error) => Err(failed(&error.to_string())),
         }
     }
@@ -215,7 +271,7 @@ impl Core {
             return Ok(());
         }
         let survivor = self.most_complete(CATALOG_GROUP, servers.iter().filter(is_living));
-        let survivor = survivor.ok_or(AdminError::NoCatalog)?;
+        let (survivor, _) = survivor.ok_or(AdminError::NoCatalog)?;
         let lost: Vec<ServerId> =
             servers.iter().filter(|replica| !is_living(replica)).map(|replica| replica.server).collect();
         let names: Vec<String> = lost.iter().map(|id| crate::words::server(&catalog, *id)).collect();

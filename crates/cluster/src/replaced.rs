@@ -2,6 +2,7 @@
 //! before their log goes, since nobody replays it after that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use io::task;
 use log::GroupId;
@@ -10,6 +11,9 @@ use storage::TableId;
 
 use crate::node::Core;
 use crate::{AdminError, Catalog};
+
+/// How long the groups may take to finish what was written to them, before it is tried again.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Core {
     /// Ends the writes of those of `strays` whose table has other shards now, and writes down what they
@@ -34,9 +38,12 @@ impl Core {
             return Ok(());
         }
         replaced.iter().for_each(|shard| shard.retire());
+        let deadline = task::now() + PATIENCE;
         for shard in &replaced {
-            // One that does not lead has acknowledged nothing that it alone has.
-            drop(shard.sync().wait());
+            // One that does not lead has acknowledged nothing that it alone has. Others' disks may take for ever: the
+            // group is kept until the next attempt, and everything else goes on.
+            let synced = shard.sync().wait_for(deadline.saturating_duration_since(task::now()));
+            drop(synced.map_err(|_| AdminError::Unfinished(shard.group()))?);
         }
         Ok(self.engine().flush()?)
     }
@@ -48,7 +55,7 @@ mod tests {
 
     use std::path::PathBuf;
     use std::sync::atomic::Ordering;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use datum::{Bytes, Datum, Object, PrimaryKey, Text};
     use engine::memory::MemoryEngine;
@@ -117,6 +124,21 @@ mod tests {
         let node = open(engine.after_crash(), &files);
         assert_ne!(shard(&node).group(), old);
         assert!(shard(&node).near().unwrap().get(&key).unwrap().is_some(), "an acknowledged row is lost");
+    }
+
+    #[test]
+    fn a_catalog_that_is_being_copied_is_not_acted_on() {
+        let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
+        files.create_dir_all(&PathBuf::from("data")).unwrap();
+        let node = open(MemoryEngine::new(), &files);
+        node.create_table("test", "t", TableOptions::default()).unwrap();
+        let group = node.catalog().table("test", "t").unwrap().shards()[0].group();
+        // As when the copy begins: its rows have gone, and those of the copy have not come.
+        node.replicas().make_void(crate::node::CATALOG_GROUP);
+        node.catalog_shard.clear(&datum::KeyRange::all()).unwrap();
+        node.publish().unwrap();
+        assert!(node.catalog().table("test", "t").is_some(), "everything was taken for deleted");
+        assert!(node.log().group_status(group).is_ok());
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Core {
         self.post.known_leader(group) == Some(self.identity.server)
     }
 
-    fn answer(&self, question: Question) -> Result<Bytes, String> {
+    fn answer(&self, from: ServerId, question: Question) -> Result<Bytes, String> {
         match question {
             Question::Commit { base, rows } => Ok(self.commit_here(base, &rows).encode()),
             Question::Join { server } => {
@@ -92,8 +92,7 @@ impl Core {
             }
             Question::ResetMembers { group, members } => {
                 let members = Members::decode(&members).ok_or("the members make no sense")?;
-                let members = self.log.reset_members(group, members).map_err(|error| error.to_string())?;
-                Ok(members.encode().into())
+                Ok(self.reset_members_here(from, group, members)?.encode().into())
             }
             Question::Cuts { group, parts } => self.cuts_here(group, parts).map(|answer| answer.encode()),
             Question::SetMark { group, mark } => {
@@ -131,7 +130,7 @@ impl Serve for Desk {
                     let leader = |group: &GroupId| StateAnswer::Elsewhere(core.post.known_leader(*group));
                     reply(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
                 }
-                Some(question) => answer_aside(core, question, reply),
+                Some(question) => answer_aside(core, from, question, reply),
                 None => reply(Err("the question makes no sense".to_owned())),
             },
             _ => reply(Err("the question is for nobody here".to_owned())),
@@ -145,8 +144,8 @@ impl Serve for Desk {
 }
 
 /// Answers on a thread of its own: these questions are rare, and wait for the disk.
-fn answer_aside(core: Arc<Core>, question: Question, reply: Reply) {
-    let work = move || reply(core.answer(question));
+fn answer_aside(core: Arc<Core>, from: ServerId, question: Question, reply: Reply) {
+    let work = move || reply(core.answer(from, question));
     if let Err(error) = io::task::spawn("cluster", work) {
         tracing::error!("no thread to answer a server: {error}");
     }

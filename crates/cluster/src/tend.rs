@@ -68,6 +68,7 @@ impl Core {
     pub(crate) fn tend(&self, settled: &mut Settled) {
         let catalog = self.catalog();
         self.end_succession(&catalog);
+        self.replace_gone(&catalog);
         let version = catalog.version;
         // Shown may be less than what is led: a server that was let in just now is no stranger.
         if self.version_led_here() == Some(version) {

@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn is_told(one: &OneShot<()>) -> bool {
-        one.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        one.poll(&Context::from_waker(Waker::noop())).is_ready()
     }
 
     /// The leader of `a` is known, that of `b` is looked for.

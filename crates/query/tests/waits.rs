@@ -100,18 +100,3 @@ fn who_waits_for_a_leader_that_never_comes_is_told() {
         |what: &str| format!("Cannot perform {what}: primary replica for shard [\"\", +inf) not available");
     assert_eq!(errors, [sentence("read"), sentence("write")]);
 }
-
-#[test]
-fn reads_that_run_the_long_way_do_not_wait_for_one_another_beyond_their_time() {
-    let house = house(&[("lost", usize::MAX)]);
-    let began = Instant::now();
-    let read = "r.table(\"t\", {read_mode: \"majority\"}).get(\"lost\")";
-    // Fifteen for each thread that could be kept for as long as a query looks for its shard.
-    let mut reads: Vec<_> = (0..60).map(|_| begin(&house, read)).collect();
-    let mut context = Context::from_waker(Waker::noop());
-    reads.iter_mut().for_each(|one| drop(one.as_mut().poll(&mut context)));
-    for one in reads {
-        block_on(one).unwrap_err();
-    }
-    assert!(began.elapsed() < 4 * PATIENCE, "the last one waited for {:?}", began.elapsed());
-}

@@ -43,7 +43,7 @@ pub use index::{
     RowOrder, ShapeHits, ShapeIndex, Side,
 };
 pub use index_build::{BuildStep, IndexBuilder};
-pub use replica::Forerunner;
+pub use replica::{Forerunner, Standing};
 pub use replicas::Replicas;
 pub use restore::{CopyEnd, Restoration, RestoreError};
 pub use seal::SealMark;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use datum::KeyRange;
 use engine::Batch;
@@ -24,6 +24,16 @@ pub(crate) struct Office {
     pub(crate) leader: Option<PeerId>,
 }
 
+/// Which rows are there. They are others after they were void, and a copy took their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing(u64);
+
+impl Standing {
+    fn is_void(self) -> bool {
+        self.0 % 2 == 1
+    }
+}
+
 /// The applied state of one group.
 pub(crate) struct Replica {
     pub(crate) group: GroupId,
@@ -32,7 +42,8 @@ pub(crate) struct Replica {
     term: AtomicU64,
     // `None` until a part was told.
     leader: Mutex<Option<Option<PeerId>>>,
-    void: AtomicBool,
+    // How often the rows became void, and good again: odd while they are void.
+    standing: AtomicU64,
     mark: AtomicU64,
     told: OnceLock<Box<dyn Fn(Lsn) + Send + Sync>>,
     applied: AtomicU64,
@@ -128,7 +139,7 @@ impl Replica {
             table: table.id(),
             term: AtomicU64::new(0),
             leader: Mutex::new(None),
-            void: AtomicBool::new(false),
+            standing: AtomicU64::new(0),
             mark: AtomicU64::new(behind.progress.mark().number()),
             told: OnceLock::new(),
             applied: AtomicU64::new(behind.lsn.0),
@@ -142,11 +153,27 @@ impl Replica {
     }
 
     pub(crate) fn is_void(&self) -> bool {
-        self.void.load(Ordering::Acquire)
+        self.standing().is_void()
+    }
+
+    /// The rows that are there now.
+    pub(crate) fn standing(&self) -> Standing {
+        Standing(self.standing.load(Ordering::Acquire))
+    }
+
+    /// Whether the rows are good, and have been since they were `standing`.
+    pub(crate) fn stands(&self, standing: Standing) -> bool {
+        !standing.is_void() && self.standing() == standing
     }
 
     pub(crate) fn make_void(&self) {
-        self.void.store(true, Ordering::Release);
+        self.change_standing(|standing| !standing.is_void());
+    }
+
+    fn change_standing(&self, changes: impl Fn(Standing) -> bool) {
+        let next = |number| changes(Standing(number)).then_some(number + 1);
+        // Unchanged where it is so already.
+        let _ = self.standing.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
     }
 
     /// Takes the state that the engine has now: its rows were replaced by a copy.
@@ -163,7 +190,7 @@ impl Replica {
         self.rows.store(behind.rows, Ordering::Release);
         self.applied.store(behind.lsn.0, Ordering::Release);
         *self.behind.lock() = behind;
-        self.void.store(false, Ordering::Release);
+        self.change_standing(Standing::is_void);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::proposal::{Answers, Proposal};
 use crate::replica::{Found, Replica, incarnation};
 use crate::seal::Marking;
 use crate::ticket;
-use crate::{Forerunner, OpenError, Replicas, WriteError, WriteRefusal, WriteTicket};
+use crate::{Forerunner, OpenError, Replicas, Standing, WriteError, WriteRefusal, WriteTicket};
 
 /// One replica of one key range of a table.
 pub struct Shard {
@@ -98,11 +98,12 @@ impl Shard {
             return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
         self.activity.add_read(1);
+        let standing = self.standing();
         let row = self.table.get(key)?;
         // Looked at afterwards: a row that is taken away meanwhile is not missing.
-        match self.is_void() {
-            true => Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group }),
-            false => Ok(row),
+        match self.stands(standing) {
+            true => Ok(row),
+            false => Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group }),
         }
     }
 
@@ -119,9 +120,10 @@ impl Shard {
             return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
         }
         self.activity.add_read(keys.len());
+        let standing = self.standing();
         self.table.get_texts(keys, texts, bytes_max)?;
         match keys.first() {
-            Some(key) if self.is_void() => {
+            Some(key) if !self.stands(standing) => {
                 Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group })
             }
             _ => Ok(()),
@@ -199,8 +201,21 @@ impl Shard {
         self.answers.replica.reload(self.table.store(), &self.table, &self.part)
     }
 
-    /// Whether the rows are void until they are replaced by a copy, or for good: nobody may read them. To
-    /// be asked after a snapshot was taken.
+    /// Which rows are there now. To be asked before they are read, and [`Shard::stands`] afterwards: a copy
+    /// may begin and end in between.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        self.answers.replica.standing()
+    }
+
+    /// Whether what was read, or is in a snapshot that was taken, since the rows were `standing` may be shown:
+    /// they were good then and all the time since.
+    #[must_use]
+    pub fn stands(&self, standing: Standing) -> bool {
+        self.answers.replica.stands(standing)
+    }
+
+    /// Whether the rows are void until they are replaced by a copy, or for good: nobody may read them.
     #[must_use]
     pub fn is_void(&self) -> bool {
         self.answers.replica.is_void()

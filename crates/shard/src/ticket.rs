@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use io::task::Condvar;
 use log::{Doubt, Lsn};
@@ -64,6 +65,25 @@ impl WriteTicket {
             told.blocked = true;
             slot.changed.wait(&mut told);
         }
+    }
+
+    /// As [`WriteTicket::wait`], for `patience` at most: then the ticket again.
+    pub fn wait_for(self, patience: Duration) -> Result<Result<Lsn, WriteError>, WriteTicket> {
+        let slot = match self.0 {
+            State::Known(outcome) => return Ok(outcome),
+            State::Waiting(slot) => slot,
+        };
+        let deadline = io::task::now() + patience;
+        let mut told = slot.told.lock();
+        while told.outcome.is_none() {
+            told.blocked = true;
+            if slot.changed.wait_until(&mut told, deadline).timed_out() {
+                break;
+            }
+        }
+        let known = told.outcome.take();
+        drop(told);
+        known.ok_or(WriteTicket(State::Waiting(slot)))
     }
 
     /// The outcome, if it is known already; else the ticket again.
@@ -139,6 +159,15 @@ mod tests {
         sender.send(Ok(Lsn(7)));
         assert_eq!(ticket.wait().unwrap(), Lsn(7));
         assert_eq!(WriteTicket::known(Ok(Lsn(3))).wait().unwrap(), Lsn(3));
+    }
+
+    #[test]
+    fn who_waits_for_a_while_gets_the_ticket_back() {
+        let (sender, ticket) = pair();
+        let Err(ticket) = ticket.wait_for(Duration::from_millis(1)) else { panic!("nothing was told yet") };
+        let waiter = std::thread::spawn(move || ticket.wait_for(Duration::from_secs(60)));
+        sender.send(Ok(Lsn(7)));
+        assert_eq!(waiter.join().unwrap().ok().unwrap().unwrap(), Lsn(7));
     }
 
     #[test]

@@ -90,3 +90,22 @@ fn what_is_told_of_a_copy_stays_true_when_it_is_offered_again() {
     goes_on(&hub, &nodes);
     wait_until("the end of the job", || progress(&nodes[1]).is_none());
 }
+
+#[test]
+fn the_log_of_a_replica_is_believed_over_a_search_that_ends_later() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: on(&[a.server()]), ..TableOptions::default() };
+    let table = a.node.create_table("test", "t", options).unwrap().id;
+    wait_until("the table", || c.node.catalog().table("test", "t").is_some());
+    // Whoever begins to search has this handle, which knows of no replica.
+    let handle = c.node.catalog().table("test", "t").unwrap().shards()[0].clone();
+    assert!(handle.near().is_none());
+    let all = on(&[a.server(), b.server(), c.server()]);
+    a.node.change_table(table, &TableChange { shards: Some(all), ..TableChange::default() }).unwrap();
+    a.wait_ready("t");
+    wait_until("the leader", || handle.lead().leader() == Some(a.server()));
+    hub.count_answers(c.server(), 0);
+    c.node.find_leaders(&[&handle]);
+    assert_eq!(handle.lead().leader(), Some(a.server()), "nobody answered, and the log knows");
+}

@@ -349,3 +349,50 @@ fn a_table_that_lost_its_majority_in_a_division_is_repaired() {
     settled(&[&a, &b]);
     assert_eq!(missing(&b, 70), []);
 }
+
+#[test]
+fn who_begins_a_shard_without_its_rows_gets_them_although_the_power_goes_everywhere() {
+    let hub = Arc::new(Hub::default());
+    let mut machines = ["a", "b", "c"].map(Weak::new);
+    let a = machines[0].machine.start(&hub, None);
+    let b = machines[1].machine.start(&hub, Some(&a));
+    let c = machines[2].machine.start(&hub, Some(&a));
+    wait_until("three who vote on the catalog", || {
+        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3
+    });
+    create(&a, on(&[&[&a, &b, &c]]));
+    let old = table(&a).shards()[0].group();
+    (0..40).for_each(|n| crate::hub::write_long_until_done(&[&a, &b, &c], n, 100_000));
+    for node in [&a, &b, &c] {
+        assert_eq!(missing(node, 40), []);
+    }
+    machines.iter().for_each(|machine| engine::Engine::flush(&machine.engine).unwrap());
+    // Its rows are void now, and gone; it gets no copy before the shard is sealed, nor after it.
+    hub.count_answers(c.server(), 0);
+    c.node.log().begin_restore(old).unwrap();
+    c.node.replicas().make_void(old);
+    table(&c).shards()[0].near().unwrap().clear(&datum::KeyRange::all()).unwrap();
+    let config = divide(&a, on(&[&[&a, &b, &c], &[&b, &a, &c]]));
+    assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "it founds them: {config:?}");
+    // Then it gets about half.
+    hub.count_answers(c.server(), 2_000_000);
+    wait_until("a copy that is interrupted", || hub.answered(c.server()).1);
+    let news: Vec<GroupId> = config.shards.iter().map(|shard| shard.group).collect();
+    let waits = |group: &&GroupId| c.node.log().group_status(**group).is_ok_and(|status| status.needs_rows);
+    assert!(news.iter().any(|group| waits(&group)), "it has begun without rows");
+    hub.count_answers(c.server(), u64::MAX);
+    let mut nodes = Vec::new();
+    machines = {
+        let [first, second, third] = machines;
+        [first.stop(a), second.stop(b), third.stop(c)]
+    };
+    machines.iter().for_each(|machine| nodes.push(machine.machine.start_unheard(&hub, None)));
+    nodes.iter().for_each(|node| assert!(node.node.await_catalog(PATIENCE)));
+    let all: Vec<&Running> = nodes.iter().collect();
+    settled(&all);
+    for node in &all {
+        assert_eq!(missing(node, 40), []);
+        assert_eq!(crate::hub::stored(node), crate::hub::stored(all[0]));
+        assert_eq!(rows(node), 40);
+    }
+}

@@ -7,4 +7,6 @@ mod copies;
 mod division;
 mod hub;
 mod life;
+mod repair;
 mod restart;
+mod slow;

@@ -6,7 +6,7 @@ use engine::Engine;
 use engine::memory::MemoryEngine;
 use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
-use crate::hub::{Hub, Machine, Running, missing, wait_until, write_until_done};
+use crate::hub::{Hub, Machine, Running, missing, replicated, three, wait_until, write_until_done};
 
 /// One shard with one replica on each of `servers`.
 fn on(servers: &[ServerId]) -> ShardsWanted {
@@ -58,4 +58,77 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     assert_eq!(missing(&a, 60), []);
     let catalog = a.node.catalog();
     assert_eq!(catalog.table("test", "t").unwrap().shards()[0].near().unwrap().count(), 60);
+}
+
+#[test]
+fn the_first_server_does_not_begin_the_cluster_again() {
+    let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
+    // Its engine never wrote anything down: all it has after a power loss is in the log.
+    let first = Machine { engine: Arc::new(memory.clone()), ..Machine::new("a") };
+    let others = [Machine::new("b"), Machine::new("c")];
+    let a = first.start(&hub, None);
+    let b = others[0].start(&hub, Some(&a));
+    let c = others[1].start(&hub, Some(&a));
+    let voters = || a.node.log().group_status(log::GroupId(0)).unwrap().members.voters.len();
+    wait_until("three who vote on the catalog", || voters() == 3);
+    b.node.drop_db("test").unwrap();
+    let admin = |node: &Running| node.node.catalog().user("admin").unwrap().clone();
+    let before = admin(&b);
+    wait_until("the same catalog", || a.node.catalog().database("test").is_none());
+    a.kill();
+    let first = Machine { engine: Arc::new(memory.after_crash()), ..first };
+    let a = first.start(&hub, None);
+    // What it would have written comes before this.
+    a.node.create_db("after").unwrap();
+    wait_until("the catalog", || {
+        [&a, &b, &c].iter().all(|node| node.node.catalog().database("after").is_some())
+    });
+    for node in [&a, &b, &c] {
+        assert!(node.node.catalog().database("test").is_none(), "a database that was dropped is there again");
+        assert_eq!(admin(node), before);
+    }
+}
+
+#[test]
+fn the_first_server_starts_before_the_others() {
+    let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
+    let first = Machine { engine: Arc::new(memory.clone()), ..Machine::new("a") };
+    let others = [Machine::new("b"), Machine::new("c")];
+    let a = first.start(&hub, None);
+    let b = others[0].start(&hub, Some(&a));
+    let c = others[1].start(&hub, Some(&a));
+    let voters = || a.node.log().group_status(log::GroupId(0)).unwrap().members.voters.len();
+    wait_until("three who vote on the catalog", || voters() == 3);
+    [a, b, c].into_iter().for_each(Running::kill);
+    let first = Machine { engine: Arc::new(memory.after_crash()), ..first };
+    let begun = std::time::Instant::now();
+    let a = first.start_unheard(&hub, None);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(8), "it waits for others while it starts");
+    let _b = others[0].start(&hub, None);
+    wait_until("the catalog", || a.node.catalog().user("admin").is_some());
+}
+
+#[test]
+fn a_replica_that_left_for_good_and_is_named_all_the_same_is_replaced() {
+    let hub = Arc::new(Hub::default());
+    let (machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
+    a.node.create_table("test", "t", options).unwrap();
+    a.wait_ready("t");
+    for n in 0..20 {
+        write_until_done(&[&a, &b, &c], n);
+    }
+    let group = groups(&c)[0];
+    let peer = c.node.log().group_status(group).unwrap().own;
+    c.node.log().leave_group(group).unwrap();
+    c.kill();
+    let c = machines[2].start(&hub, None);
+    let named = || {
+        let catalog = a.node.catalog();
+        let replicas = catalog.table("test", "t").unwrap().shards()[0].replicas().to_vec();
+        replicas.into_iter().find(|replica| replica.server == c.server()).unwrap().peer
+    };
+    wait_until("another replica", || named() != peer);
+    a.wait_ready("t");
+    assert_eq!(missing(&c, 20), []);
 }

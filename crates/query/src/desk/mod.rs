@@ -152,12 +152,15 @@ impl Inner {
                     Some(Site::Near(shard)) if part.index.is_some() && range != *shard.range() => {
                         return Outcome::Moved(None);
                     }
-                    Some(Site::Near(shard)) => match make(&table, shard, range) {
-                        // Looked at afterwards: rows that are taken away meanwhile are not missing.
-                        Ok(_) if shard.is_void() => return Outcome::Moved(None),
-                        Ok(part) => parts.push(part),
-                        Err(error) => return Outcome::Failed(error),
-                    },
+                    Some(Site::Near(shard)) => {
+                        let standing = shard.standing();
+                        match make(&table, shard, range) {
+                            // Looked at afterwards: rows that are taken away meanwhile are not missing.
+                            Ok(_) if !shard.stands(standing) => return Outcome::Moved(None),
+                            Ok(part) => parts.push(part),
+                            Err(error) => return Outcome::Failed(error),
+                        }
+                    }
                     Some(Site::Far(server)) => return Outcome::Moved(Some(server)),
                     None => return Outcome::Moved(None),
                 }

@@ -125,8 +125,9 @@ impl Session {
         let mut count = 0;
         for shard in table.shards() {
             let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
+            let standing = shard.standing();
             count += shard.snapshot().ok()?.count().ok()?;
-            if shard.is_void() {
+            if !shard.stands(standing) {
                 return None;
             }
         }

@@ -54,8 +54,9 @@ impl Session {
         // More would be more than one batch.
         let bytes_max = BatchLimits::default().first().bytes_max;
         for (shard, range) in near {
+            let standing = shard.standing();
             let mut scan = shard.snapshot().ok()?.scan(&range, direction).at_most(most - rows.len());
-            if shard.is_void() {
+            if !shard.stands(standing) {
                 return None;
             }
             let before = rows.len();

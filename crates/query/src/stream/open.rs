@@ -85,9 +85,10 @@ impl RowSource {
             match cx.service.reader(shard, table.read_mode) {
                 Some(Site::Near(shard)) if !fitness.allows(shard) => return Ok(Err(range)),
                 Some(Site::Near(shard)) => {
+                    let standing = shard.standing();
                     let part = near(table, shard, range.clone())?;
                     // Looked at afterwards: rows that are taken away meanwhile are not missing.
-                    if shard.is_void() && table.read_mode != ReadMode::DebugDirect {
+                    if !shard.stands(standing) && table.read_mode != ReadMode::DebugDirect {
                         return Ok(Err(range));
                     }
                     parts.push(Found::Near(part));

@@ -154,3 +154,21 @@ fn an_answer_to_another_question_is_refused() {
     }
     assert!(matches!(restoration.finish(), Err(RestoreError::Misfit)), "not all rows are there");
 }
+
+#[test]
+fn a_whole_copy_between_two_looks_is_noticed() {
+    let (_here, from, there, to) = two();
+    let before = to.standing();
+    assert!(to.stands(before));
+    let old = to.snapshot().unwrap();
+    there.replicas.make_void(TO);
+    let between = to.standing();
+    assert!(!to.stands(before) && !to.stands(between));
+    assert!(copy(&from, &to, 2000, SIZES, usize::MAX).1);
+    assert!(
+        !to.is_void() && !to.stands(before) && !to.stands(between),
+        "rows of before the copy may be shown"
+    );
+    assert_eq!(old.count().unwrap(), 0);
+    assert!(to.stands(to.standing()));
+}

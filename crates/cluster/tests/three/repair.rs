@@ -1,0 +1,84 @@
+//! What is done by force, and when it is not.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use log::{GroupId, Members};
+use rekindle_cluster::{
+    AdminError, RepairMode, Serve, ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions,
+};
+
+use crate::hub::{Hub, Running, missing, replicated, stored, three, wait_until, write_until_done};
+
+/// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
+fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
+    let (mut question, members) = (BytesMut::new(), members.encode());
+    question.put_slice(&[0, 3, 8]);
+    question.put_u64_le(group.0);
+    question.put_u32_le(members.len() as u32);
+    question.put_slice(&members);
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    node.node.desk().serve(from, question.freeze(), Box::new(move |reply| drop(sender.send(reply))));
+    receiver.recv().unwrap()
+}
+
+#[test]
+fn nobody_sets_members_by_force_where_most_of_them_live() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
+    a.node.create_table("test", "t", options).unwrap();
+    a.wait_ready("t");
+    let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
+    let members = || a.node.log().group_status(group).unwrap().members;
+    let (before, own) = (members(), a.node.log().group_status(group).unwrap().own);
+    let alone = Members::first(vec![own]);
+    let refused = reset(&a, b.server(), group, &alone).unwrap_err();
+    assert!(refused.contains("connected here"), "{refused}");
+    let stranger = ServerId(uuid::Uuid::from_u128(77));
+    let refused = reset(&a, stranger, group, &alone).unwrap_err();
+    assert!(refused.contains("none of this cluster"), "{refused}");
+    assert_eq!(members(), before);
+    // Of those that are left one is not most.
+    let server = b.server();
+    b.kill();
+    c.kill();
+    reset(&a, server, group, &alone).unwrap();
+    assert_eq!(members().voters, [own]);
+    reset(&a, server, group, &alone).expect("what was interrupted is repeated");
+}
+
+#[test]
+fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let on = |servers: [&Running; 2]| {
+        let replicas = servers.iter().map(|node| (node.server(), true)).collect();
+        ShardsWanted::Named(vec![ShardPlaces { primary: servers[0].server(), replicas }])
+    };
+    let options = TableOptions { shards: on([&a, &b]), ..TableOptions::default() };
+    let table = a.node.create_table("test", "t", options).unwrap().id;
+    a.wait_ready("t");
+    for n in 0..20 {
+        write_until_done(&[&a, &b], n);
+    }
+    wait_until("the rows on b", || stored(&b).len() == 20);
+    assert!(matches!(b.node.plan_repair(table, RepairMode::Rollback), Err(AdminError::NothingToRepair)));
+    a.kill();
+    let change = TableChange { shards: Some(on([&b, &c])), ..TableChange::default() };
+    wait_until("the change", || b.node.change_table(table, &change).is_ok());
+    let leads =
+        || b.node.catalog().table("test", "t").unwrap().shards()[0].near().is_some_and(|near| near.leads());
+    wait_until("the end of its office", || !leads());
+    // Both that are to have it are there, and one of the two who vote is not.
+    wait_until("the repair", || match b.node.emergency_repair(table, RepairMode::Rollback) {
+        Ok(_) => true,
+        Err(AdminError::NothingToRepair) => panic!("it has no leader, and nothing to repair"),
+        Err(_) => false,
+    });
+    for n in 20..30 {
+        write_until_done(&[&b, &c], n);
+    }
+    b.wait_ready("t");
+    assert_eq!(missing(&c, 30), []);
+}
