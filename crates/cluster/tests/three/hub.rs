@@ -206,7 +206,7 @@ impl Machine {
             replicas,
             log,
             post,
-            clock,
+            clock: Arc::new(RealClock::new()),
             files: self.files.clone(),
             random: Arc::new(RealRandom),
             admin_password: (Object::default(), false),
