@@ -21,3 +21,13 @@ fn seeds_that_found_faults_find_them_no_more() {
         }
     }
 }
+
+#[test]
+fn copies_are_interrupted_and_go_on() {
+    let halted = |seed: u64| match run(seed, Plot::default()) {
+        Ok(ran) => ran.copies_halted,
+        Err(failure) => panic!("seed {seed} fails: {}", failure.broken.what),
+    };
+    let count: u64 = (480..500).map(halted).sum();
+    assert!(count >= 2, "{count} copies were interrupted in 20 seeds");
+}

@@ -5,7 +5,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use datum::PrimaryKey;
 use shard::{Difference, Stretch};
 
-use crate::question::{put, take, take_u8, take_u32, take_u64};
+use crate::wire_field::{put, take, take_u8, take_u32, take_u64};
 
 const DIGEST_BYTES: usize = 32;
 

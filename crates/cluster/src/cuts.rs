@@ -3,7 +3,7 @@
 use bytes::{BufMut, BytesMut};
 use datum::Bytes;
 
-use crate::question::{put, take, take_u64};
+use crate::wire_field::{put, take, take_u64};
 
 /// A new shard may be so much smaller or greater than the others, as a share of their size, if that lets it
 /// begin where an old one did: then nobody need bring the rows of two old ones together for it.

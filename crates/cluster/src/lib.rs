@@ -51,6 +51,7 @@ mod state;
 mod succession;
 mod tend;
 mod users;
+mod wire_field;
 mod words;
 
 pub use admin::{ShardsWanted, TableChange, TableOptions};

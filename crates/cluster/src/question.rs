@@ -1,6 +1,6 @@
 //! What nodes ask each other about the cluster itself, as bytes: docs/formats/cluster-question.md.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
 use log::{GroupId, Lsn, Members, PeerId, Term};
 use shard::Stretch;
@@ -9,6 +9,7 @@ use uuid::Uuid;
 
 use crate::ServerId;
 use crate::copy_piece::{put_stretches, take_stretches};
+use crate::wire_field::{put, take, take_u8, take_u32, take_u64};
 
 /// The first byte of a question: whose it is.
 pub(crate) const FOR_CLUSTER: u8 = 0;
@@ -379,28 +380,6 @@ pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
 fn put_words<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
     bytes.put_u8(kind);
     words.into_iter().for_each(|word| bytes.put_u64_le(word));
-}
-
-pub(crate) fn put(bytes: &mut BytesMut, part: &[u8]) {
-    bytes.put_u32_le(part.len() as u32);
-    bytes.put_slice(part);
-}
-
-pub(crate) fn take(bytes: &mut Bytes) -> Option<Bytes> {
-    let len = take_u32(bytes)? as usize;
-    (len <= bytes.len()).then(|| bytes.split_to(len))
-}
-
-pub(crate) fn take_u8(bytes: &mut Bytes) -> Option<u8> {
-    (!bytes.is_empty()).then(|| bytes.get_u8())
-}
-
-pub(crate) fn take_u32(bytes: &mut Bytes) -> Option<u32> {
-    (bytes.len() >= 4).then(|| bytes.get_u32_le())
-}
-
-pub(crate) fn take_u64(bytes: &mut Bytes) -> Option<u64> {
-    (bytes.len() >= 8).then(|| bytes.get_u64_le())
 }
 
 #[cfg(test)]

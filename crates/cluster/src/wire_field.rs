@@ -1,0 +1,30 @@
+//! Fields of questions and answers as bytes: docs/formats/cluster-question.md.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+/// Adds bytes behind their length (4).
+pub(crate) fn put(bytes: &mut BytesMut, part: &[u8]) {
+    bytes.put_u32_le(part.len() as u32);
+    bytes.put_slice(part);
+}
+
+/// What [`put`] has added; `None` where fewer bytes are left.
+pub(crate) fn take(bytes: &mut Bytes) -> Option<Bytes> {
+    let len = take_u32(bytes)? as usize;
+    (len <= bytes.len()).then(|| bytes.split_to(len))
+}
+
+/// The next byte; `None` at the end.
+pub(crate) fn take_u8(bytes: &mut Bytes) -> Option<u8> {
+    (!bytes.is_empty()).then(|| bytes.get_u8())
+}
+
+/// The next four bytes as a number; `None` where fewer are left.
+pub(crate) fn take_u32(bytes: &mut Bytes) -> Option<u32> {
+    (bytes.len() >= 4).then(|| bytes.get_u32_le())
+}
+
+/// The next eight bytes as a number; `None` where fewer are left.
+pub(crate) fn take_u64(bytes: &mut Bytes) -> Option<u64> {
+    (bytes.len() >= 8).then(|| bytes.get_u64_le())
+}
