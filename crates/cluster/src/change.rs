@@ -61,9 +61,9 @@ impl Draft {
         puts.chain(self.delete.into_iter().map(|key| (key, None))).collect()
     }
 
-    /// A server that is to get a replica and is none of the cluster: it was removed since whoever asks for
-    /// that has looked.
-    fn stranger(&self, catalog: &Catalog) -> Option<ServerId> {
+    /// A server other than `own` that is to get a replica and is none of the cluster: it was removed since
+    /// whoever asks for that has looked.
+    fn stranger(&self, catalog: &Catalog, own: ServerId) -> Option<ServerId> {
         let tables = self.put.iter().filter_map(|row| match row {
             CatalogRow::Table(table) => Some(table),
             _ => None,
@@ -73,9 +73,9 @@ impl Draft {
             let had = |server| {
                 before.is_some_and(|old| old.shards.iter().any(|shard| shard.replica_on(server).is_some()))
             };
-            let mut named =
-                table.shards.iter().flat_map(|shard| &shard.replicas).map(|replica| replica.server);
-            named.find(|server| catalog.server(*server).is_none() && !had(*server))
+            let replicas = table.shards.iter().flat_map(|shard| shard.replicas.iter().chain(&shard.leaving));
+            let mut named = replicas.map(|replica| replica.server);
+            named.find(|server| *server != own && catalog.server(*server).is_none() && !had(*server))
         })
     }
 
@@ -119,7 +119,7 @@ impl Core {
             if draft.is_empty() {
                 return Ok(answer);
             }
-            if let Some(server) = draft.stranger(&catalog).filter(|server| *server != self.identity.server) {
+            if let Some(server) = draft.stranger(&catalog, self.identity.server) {
                 return Err(AdminError::ServerMissing(server));
             }
             match self.commit(catalog.version, &draft.into_rows()) {

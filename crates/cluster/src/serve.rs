@@ -8,7 +8,7 @@ use log::{GroupId, Members};
 
 use crate::catalog_row::CatalogRow;
 use crate::copy_piece::encode_difference;
-use crate::node::{Core, Node};
+use crate::node::{CATALOG_GROUP, Core, Node};
 use crate::post::{Event, Post};
 use crate::question::{
     FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_servers, encode_states,
@@ -88,6 +88,8 @@ impl Core {
             }
             Question::End { group } => {
                 let end = self.end_here(group).ok_or("no replica here has rows of the group")?;
+                // Who asks may let go of what these rows came from.
+                self.engine().flush().map_err(|error| error.to_string())?;
                 Ok(end.encode())
             }
             Question::ResetMembers { group, members } => {
@@ -96,6 +98,9 @@ impl Core {
             }
             Question::Cuts { group, parts } => self.cuts_here(group, parts).map(|answer| answer.encode()),
             Question::SetMark { group, mark } => {
+                if group == CATALOG_GROUP || mark > shard::SealMark::NUMBER_MAX {
+                    return Err(format!("group {group} gets no mark {mark}"));
+                }
                 let members = self.set_mark_here(group, shard::SealMark::of_number(mark))?;
                 Ok(members.encode().into())
             }

@@ -5,12 +5,12 @@
 //! of a new group in the engine proves that the rows of those before were there, and the old groups' logs
 //! are needed until the engine has that record durably: the server says so in the catalog then.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use datum::KeyRange;
 use io::task;
-use log::{GroupId, GroupStatus, Lsn};
+use log::{GroupId, GroupStatus, Lsn, PeerId};
 use shard::{Forerunner, Shard};
 use storage::{Applied, TableId};
 
@@ -297,15 +297,6 @@ impl Core {
         if since.is_none_or(|since| task::now() - since < OVERDUE) {
             return Ok(());
         }
-        for old in &config.lineage.sealed {
-            let near = self.shard_of(old.group).map(|near| (near.mark(), near.applied()));
-            let status = self.log.group_status(old.group);
-            tracing::debug!(
-                "group {} before is sealed by {:?}; here {near:?}, {status:?}",
-                old.group,
-                old.mark()
-            );
-        }
         for shard in config.shards.iter().filter(|shard| !hosted.contains(&shard.group)) {
             if shard.founder_on(own).is_some() && self.is_begun_elsewhere(shard) {
                 task::lock(&self.pending).heirs.insert(shard.group);
@@ -324,8 +315,8 @@ impl Core {
         ends.any(|end| end.ok().and_then(EndAnswer::decode).is_some())
     }
 
-    /// Gives servers that have not opened what they found new replicas, which join: where the other founders
-    /// have a leader and so do not need them.
+    /// Gives servers that have not opened what they found new replicas, which join: where a majority of the
+    /// founders is ready without them. Who hears of its new replica leaves the group with the old one at once.
     pub(crate) fn replace_missing_founders(
         &self,
         config: &TableConfig,
@@ -337,10 +328,10 @@ impl Core {
         let missing: Vec<ServerId> =
             config.lineage.waiting.iter().copied().filter(|server| is_missing(*server)).collect();
         let handles: Vec<&ShardHandle> = handle.shards().iter().collect();
-        let led: Vec<GroupId> = handles
+        let led: BTreeMap<GroupId, Vec<PeerId>> = handles
             .iter()
             .zip(self.ask_leaders(&handles))
-            .filter_map(|(shard, led)| led.map(|_| shard.group()))
+            .filter_map(|(shard, led)| led.map(|(_, state)| (shard.group(), state.ready)))
             .collect();
         let is_open_here = |group: &GroupId| task::lock(&self.hosted).contains_key(group);
         self.change(|catalog, draft| {
@@ -351,16 +342,21 @@ impl Core {
             let mut after = present.clone();
             for shard in &mut after.shards {
                 let ShardConfig { group, replicas, leaving, founders, .. } = shard;
-                let goes = |server: ServerId| {
-                    missing.contains(&server)
-                        && led.contains(group)
-                        && !(server == own && is_open_here(group))
+                let Some(ready) = led.get(group) else { continue };
+                let ready_founders = founders.iter().filter(|peer| ready.contains(peer)).count();
+                if ready_founders * 2 <= founders.len() {
+                    continue;
+                }
+                let goes = |replica: &crate::ReplicaConfig| {
+                    missing.contains(&replica.server)
+                        && founders.contains(&replica.peer)
+                        && !ready.contains(&replica.peer)
+                        && !(replica.server == own && is_open_here(group))
                 };
-                let founds = |replica: &crate::ReplicaConfig| founders.contains(&replica.peer);
-                for replica in replicas.iter_mut().filter(|r| founds(r) && goes(r.server)) {
+                for replica in replicas.iter_mut().filter(|replica| goes(replica)) {
                     replica.peer = self.new_peer();
                 }
-                leaving.retain(|replica| !(founds(replica) && goes(replica.server)));
+                leaving.retain(|replica| !goes(replica));
             }
             if after != *present {
                 draft.put(CatalogRow::Table(after));

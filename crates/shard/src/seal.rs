@@ -13,6 +13,9 @@ use log::Term;
 pub struct SealMark(u64);
 
 impl SealMark {
+    /// The greatest number of a mark that an engine can hold: docs/formats/engine-keys.md.
+    pub const NUMBER_MAX: u64 = (1 << 48) - 1;
+
     /// Sealed in `epoch`: no later entry has an effect.
     #[must_use]
     pub fn sealed(epoch: u64) -> SealMark {

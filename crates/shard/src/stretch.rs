@@ -102,7 +102,7 @@ impl Difference {
                 return Ok(found);
             }
         }
-        while theirs.is_empty() && bytes < bytes_max as u64 {
+        while theirs.is_empty() && (found.rows.is_empty() || bytes < bytes_max as u64) {
             let Some((key, row)) = walk.verified()? else { break };
             bytes += (key.as_bytes().len() + row.len()) as u64;
             found.reach = Some(key.clone());

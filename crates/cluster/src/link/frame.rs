@@ -3,7 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 /// The version of the format this program speaks, lowest and highest.
-pub(super) const VERSIONS: Versions = Versions { least: 1, most: 1 };
+pub(super) const VERSIONS: Versions = Versions { least: 2, most: 2 };
 /// Longest payload of a frame that is taken.
 pub(super) const PAYLOAD_BYTES_MAX: usize = 128 << 10;
 /// Longest part of a message that is sent.

@@ -193,7 +193,7 @@ fn another_release_is_told_from_here_and_tells_itself() {
     bench.step(0);
     assert_eq!(bench.notes[0].len(), 1);
     assert!(
-        bench.notes[0][0].starts_with("Refused a server at 10.0.0.5:7: server \"n1\" speaks versions 1 to 1")
+        bench.notes[0][0].starts_with("Refused a server at 10.0.0.5:7: server \"n1\" speaks versions 2 to 2")
     );
     assert!(bench.machines[0].sessions.is_empty());
     // As the one who dialed, this side finds out by itself from the other's preface.
@@ -203,7 +203,7 @@ fn another_release_is_told_from_here_and_tells_itself() {
     bench.happened[0].push(Happening::Arrived(dialed, frame::preface(future, b"")));
     bench.step(0);
     assert!(
-        bench.notes[0][1].contains("Cannot link to the server at n2:1: server \"n1\" speaks versions 1 to 1")
+        bench.notes[0][1].contains("Cannot link to the server at n2:1: server \"n1\" speaks versions 2 to 2")
     );
 }
 
