@@ -318,6 +318,9 @@ fn a_table_whose_writes_wait_for_one_replica_is_divided_under_them() {
     let options =
         TableOptions { shards: replicated(1, 3), write_acks: WriteAcks::Single, ..TableOptions::default() };
     all[0].node.create_table("test", "t", options).unwrap();
+    for node in &all {
+        wait_until("the table", || node.node.catalog().table("test", "t").is_some());
+    }
     (0..50).for_each(|n| write_until_done(&all, n));
     let written = while_writing(&all, 50, || {
         for (turn, shards) in [3, 2, 4, 1].into_iter().enumerate() {
