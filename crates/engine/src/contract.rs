@@ -22,8 +22,16 @@ pub trait Engine: Send + Sync {
 
     /// One consistent view of all spaces: every batch written so far, nothing later.
     ///
-    /// Cheap (about a microsecond). A view held for long keeps overwritten values alive.
+    /// Cheap (about a microsecond), except from an engine that gathers batches: it writes them first (16 MB take
+    /// some 20 ms), or waits for who does, and fails when they cannot be written. A view held for long keeps
+    /// overwritten values alive.
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, EngineError>;
+
+    /// As [`Engine::snapshot`], for who cannot wait: `None` where more than some kilobytes would have to be
+    /// written first.
+    fn snapshot_at_once(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        self.snapshot().map(Some)
+    }
 
     /// Carries out `batch` in the order of its changes, all or nothing, visible on return.
     ///

@@ -12,7 +12,8 @@ pub enum EngineError {
         /// What the engine found, and in which file.
         detail: String,
     },
-    /// The disk is full. Reads go on; the operator makes room.
+    /// The disk is full. Lookups go on, and snapshots once what was gathered before can be written; the operator
+    /// makes room.
     #[error("no space left for the engine: {detail}")]
     Full {
         /// Which file could not grow.

@@ -2,7 +2,8 @@
 //! and again only the last value gets there, and the keys come in their order.
 //!
 //! What is gathered is found by [`Engine::get`], and has been handed over before anybody gets a snapshot or
-//! hears that it is durable, so nobody can tell. Why: `docs/decisions/0031-gathered-batches.md`.
+//! hears that it is durable. After the engine below has failed, a snapshot is to be had once it takes what was
+//! gathered before. Why: `docs/decisions/0031-gathered-batches.md`.
 
 mod held;
 
@@ -19,6 +20,9 @@ use crate::{Batch, Engine, EngineError, EngineStats, Snapshot, Space};
 /// A batch of more than this part of what may be gathered goes straight through: it is no small one.
 const LARGE_BATCH_DIVISOR: usize = 16;
 
+/// So many bytes are handed over while somebody who cannot wait asks for a snapshot.
+const HANDED_OVER_AT_ONCE_BYTES: usize = 16 << 10;
+
 /// Gathers batches for the engine below. Dropping it hands over what it has.
 pub struct GatheringEngine {
     shared: Arc<Shared>,
@@ -30,7 +34,7 @@ struct Shared {
     bytes_max: usize,
     hash: RandomState,
     held: Mutex<Held>,
-    // What was leaving has arrived, or something leaves, or the carrier is to stop.
+    // What was leaving has arrived, or something leaves, or a batch is through, or the carrier is to stop.
     changed: Condvar,
 }
 
@@ -64,7 +68,8 @@ impl Shared {
         self.held.lock().find(hash_of(&self.hash, space, key), space, key)
     }
 
-    /// Returns when the engine below has everything that was gathered before this call.
+    /// Returns when the engine below has everything that was gathered before this call. What it refused before is
+    /// tried again: the disk may have room by now.
     fn hand_over(&self) -> Result<(), EngineError> {
         let mut held = self.held.lock();
         let target = held.last_number();
@@ -74,20 +79,20 @@ impl Shared {
         Ok(())
     }
 
-    /// One step on the way of what is gathered: what is leaving arrives, or what is gathered leaves and arrives.
+    /// One step on the way of what is gathered: it leaves and arrives, or somebody else gets further with it.
     fn go_on<'a>(&'a self, mut held: MutexGuard<'a, Held>) -> Result<MutexGuard<'a, Held>, EngineError> {
-        held.check()?;
-        if held.is_leaving() {
+        let Some(leaving) = held.take_along() else {
             self.changed.wait(&mut held);
             return Ok(held);
-        }
-        let leaving = held.send_off();
+        };
         drop(held);
         self.carry(&leaving)?;
+        // Thousands of values are freed, and not under the lock.
+        drop(leaving);
         Ok(self.held.lock())
     }
 
-    /// Hands over what is leaving. Only for who has sent it off, or has taken that upon itself.
+    /// Hands over what is leaving. Only for who has taken that upon itself.
     fn carry(&self, leaving: &Gathered) -> Result<(), EngineError> {
         let _should_it_panic = FailOnPanic(self);
         let written = self.below.write(leaving.in_key_order());
@@ -96,20 +101,23 @@ impl Shared {
         arrived
     }
 
-    /// Writes a batch that is not gathered, after those that were.
+    /// Writes a batch that is not gathered, after those that were. Other writers wait, readers do not: all that
+    /// went before is below by then.
     fn write_through(&self, batch: Batch) -> Result<(), EngineError> {
+        // While others may still write: the longer part.
+        self.held.lock().check()?;
         self.hand_over()?;
         let mut held = self.held.lock();
-        while held.is_leaving() {
+        while !held.begin_through()? {
             held = self.go_on(held)?;
         }
-        held.check()?;
-        // Locked until the end: nothing smaller may come in between. What has come since is little.
-        if !held.is_empty() {
-            let leaving = held.send_off();
-            held.end_leaving(self.below.write(leaving.in_key_order()))?;
-        }
-        self.below.write(batch)
+        drop(held);
+        let _ends = Through(self);
+        self.hand_over()?;
+        self.held.lock().check()?;
+        let written = self.below.write(batch);
+        self.held.lock().remember(&written);
+        written
     }
 
     fn carry_until_stopped(&self) {
@@ -117,10 +125,8 @@ impl Shared {
         loop {
             if let Some(leaving) = held.take_errand() {
                 drop(held);
-                if self.carry(&leaving).is_err() {
-                    // Whoever writes next is told.
-                    return;
-                }
+                // If it fails, whoever writes next is told.
+                drop(self.carry(&leaving));
                 // Thousands of values are freed, and not under the lock.
                 drop(leaving);
                 held = self.held.lock();
@@ -135,17 +141,35 @@ impl Shared {
     }
 }
 
+fn panicked() -> EngineError {
+    EngineError::Io { detail: "a write to the engine panicked".to_owned() }
+}
+
 /// Nobody may wait for what will never arrive.
 struct FailOnPanic<'a>(&'a Shared);
 
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let detail = "a write of what was gathered panicked".to_owned();
             // The panic is what is reported.
-            drop(self.0.held.lock().end_leaving(Err(EngineError::Io { detail })));
+            drop(self.0.held.lock().end_leaving(Err(panicked())));
             self.0.changed.notify_all();
         }
+    }
+}
+
+/// While it lives, other writers wait for a batch that goes through.
+struct Through<'a>(&'a Shared);
+
+impl Drop for Through<'_> {
+    fn drop(&mut self) {
+        let mut held = self.0.held.lock();
+        if std::thread::panicking() {
+            held.remember(&Err(panicked()));
+        }
+        held.end_through();
+        drop(held);
+        self.0.changed.notify_all();
     }
 }
 
@@ -175,14 +199,22 @@ impl Engine for GatheringEngine {
         self.shared.below.snapshot()
     }
 
+    fn snapshot_at_once(&self) -> Result<Option<Arc<dyn Snapshot>>, EngineError> {
+        let held = self.shared.held.lock();
+        if held.is_leaving() || held.bytes() > HANDED_OVER_AT_ONCE_BYTES {
+            return Ok(None);
+        }
+        drop(held);
+        self.snapshot().map(Some)
+    }
+
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
         let shared = &*self.shared;
         if batch.deletes_ranges() || batch.bytes() > shared.bytes_max / LARGE_BATCH_DIVISOR {
             return shared.write_through(batch);
         }
         let mut held = shared.held.lock();
-        held.check()?;
-        while held.bytes() > shared.bytes_max && held.is_leaving() {
+        while !held.has_room(shared.bytes_max)? {
             held = shared.go_on(held)?;
         }
         held.add(&batch, &shared.hash);
@@ -193,13 +225,14 @@ impl Engine for GatheringEngine {
             drop(held);
             return shared.hand_over();
         }
-        held.send_off_by_carrier();
+        held.send_off();
         shared.changed.notify_all();
         Ok(())
     }
 
     fn flush(&self) -> Result<(), EngineError> {
         self.shared.hand_over()?;
+        self.shared.held.lock().check()?;
         self.shared.below.flush()
     }
 

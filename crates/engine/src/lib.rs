@@ -10,7 +10,7 @@
 //! - [`rocks::RocksEngine`]: on disk (feature `rocks`, which needs a C++ compiler)
 //! - [`GatheringEngine`]: gathers small batches for either
 //! - [`fetch_ahead`]: a hint to the processor, for all who look things up in memory
-//! - [`conformance`]: the suite both pass
+//! - [`conformance`]: the suite that all three pass
 #![deny(unsafe_code)]
 
 mod batch;

@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -18,6 +20,8 @@ struct Spy {
     // For each batch, the keys of the rows that it changes.
     batches: Mutex<Vec<Vec<Vec<u8>>>>,
     fails: AtomicBool,
+    // The next write tells that it has begun, and waits for a word.
+    gate: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
 }
 
 impl Engine for Spy {
@@ -30,6 +34,10 @@ impl Engine for Spy {
     }
 
     fn write(&self, batch: Batch) -> Result<(), EngineError> {
+        if let Some((begun, word)) = self.gate.lock().take() {
+            begun.send(()).unwrap();
+            word.recv_timeout(Duration::from_secs(20)).expect("a word while the write waits");
+        }
         if self.fails.load(Ordering::SeqCst) {
             return Err(EngineError::Io { detail: "told to fail".to_owned() });
         }
@@ -102,7 +110,7 @@ fn what_was_gathered_before_a_large_batch_or_a_deleted_range_arrives_before_it()
 
 #[test]
 fn a_crash_leaves_what_was_written_before_the_last_flush() {
-    for bytes_max in [0, 100, 1 << 20] {
+    for bytes_max in [0, 1000, 1 << 20] {
         let memory = MemoryEngine::new();
         let engine = GatheringEngine::with_carrier(Arc::new(memory.clone()), bytes_max).unwrap();
         for number in 1..=50 {
@@ -119,59 +127,126 @@ fn a_crash_leaves_what_was_written_before_the_last_flush() {
     }
 }
 
+/// Room for some twenty rows of the next two tests, which have more.
+const SOME_ROWS_BYTES: usize = 2000;
+const KEYS: u64 = 64;
+const WRITES: u64 = 20_000;
+
+#[track_caller]
+fn check_was_gathered(spy: &Spy) {
+    let batches = spy.batches.lock().len() as u64;
+    assert!((100..WRITES / 2).contains(&batches), "{WRITES} writes arrived as {batches}");
+}
+
 /// Whatever the engine below makes durable by itself must be whole batches, and all up to the last of them.
 #[test]
 fn the_engine_below_never_has_half_a_batch_nor_one_before_another() {
-    const KEYS: u64 = 7;
-    let memory = MemoryEngine::new();
-    let engine = GatheringEngine::with_carrier(Arc::new(memory.clone()), 400).unwrap();
+    let spy = Arc::new(Spy::default());
+    let engine = GatheringEngine::with_carrier(spy.clone(), SOME_ROWS_BYTES).unwrap();
+    let mut looked = 0;
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
-            for number in 1..=20_000 {
+            for number in 1..=WRITES {
                 engine.write(numbered(&[(number % KEYS) as u8], number)).unwrap();
             }
         });
-        while !writer.is_finished() {
-            let view = memory.snapshot().unwrap();
+        let mut is_over = false;
+        while !is_over {
+            // Looked at once more when all is written.
+            is_over = writer.is_finished();
+            let view = spy.snapshot().unwrap();
             let Some(last) = number(view.get(Space::Meta, b"last").unwrap()) else { continue };
+            looked += 1;
             for newest in last.saturating_sub(KEYS - 1).max(1)..=last {
                 let found = number(view.get(Space::Rows, &[(newest % KEYS) as u8]).unwrap());
                 assert_eq!(found, Some(newest), "of {last} batches");
             }
         }
     });
+    assert!(looked > 0);
+    check_was_gathered(&spy);
 }
 
 #[test]
 fn readers_never_go_back_while_rows_are_on_their_way() {
-    let engine = GatheringEngine::with_carrier(Arc::new(MemoryEngine::new()), 60).unwrap();
+    let spy = Arc::new(Spy::default());
+    let engine = GatheringEngine::with_carrier(spy.clone(), SOME_ROWS_BYTES).unwrap();
     let written = AtomicBool::new(false);
     thread::scope(|scope| {
         for reader in 0..3 {
             let (engine, written) = (&engine, &written);
             scope.spawn(move || {
-                let mut seen = 0;
-                while !written.load(Ordering::Acquire) {
+                let (mut seen, mut is_over) = (0, false);
+                while !is_over {
+                    is_over = written.load(Ordering::Acquire);
                     let found = match reader {
-                        0 => row(engine, b"k").unwrap_or(0),
-                        1 => number(engine.get_many(Space::Rows, &[b"k"]).unwrap()[0].clone()).unwrap_or(0),
-                        _ => number(engine.snapshot().unwrap().get(Space::Rows, b"k").unwrap()).unwrap_or(0),
+                        0 => engine.get(Space::Meta, b"last").unwrap(),
+                        1 => engine.get_many(Space::Meta, &[b"last"]).unwrap()[0].clone(),
+                        _ => engine.snapshot().unwrap().get(Space::Meta, b"last").unwrap(),
                     };
+                    let found = number(found).unwrap_or(0);
                     assert!(found >= seen, "{found} after {seen}");
                     seen = found;
                 }
+                assert_eq!(seen, WRITES);
             });
         }
-        for number in 1..=20_000 {
-            engine.write(numbered(b"k", number)).unwrap();
-            assert_eq!(row(&engine, b"k"), Some(number));
+        for number in 1..=WRITES {
+            let key = [(number % KEYS) as u8];
+            engine.write(numbered(&key, number)).unwrap();
+            assert_eq!(row(&engine, &key), Some(number));
+            // Written before, it may be gathered, on its way or below.
+            let before = number.saturating_sub(KEYS / 2).max(1);
+            assert_eq!(row(&engine, &[(before % KEYS) as u8]), Some(before));
         }
         written.store(true, Ordering::Release);
     });
+    let batches = spy.batches.lock().len() as u64;
+    assert!(batches > 100, "{batches} hand-overs");
 }
 
 #[test]
-fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_more_is_written() {
+fn readers_do_not_wait_for_a_large_batch_and_writers_do() {
+    let spy = Arc::new(Spy::default());
+    let engine = GatheringEngine::with_carrier(spy.clone(), 1 << 16).unwrap();
+    engine.write(numbered(b"a", 1)).unwrap();
+    engine.flush().unwrap();
+    let (begun_sender, begun) = mpsc::channel();
+    let (word, word_receiver) = mpsc::channel();
+    *spy.gate.lock() = Some((begun_sender, word_receiver));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut large = numbered(b"a", 2);
+            large.put(Space::Rows, b"b", Bytes::from(vec![0; 1 << 16]));
+            engine.write(large).unwrap();
+        });
+        begun.recv().unwrap();
+        assert_eq!(row(&engine, b"a"), Some(1));
+        assert_eq!(number(engine.snapshot().unwrap().get(Space::Rows, b"a").unwrap()), Some(1));
+        engine.stats();
+        scope.spawn(|| engine.write(numbered(b"a", 3)).unwrap());
+        word.send(()).unwrap();
+    });
+    assert_eq!(row(&engine, b"a"), Some(3));
+    assert_eq!(row(&*spy, b"a"), Some(2));
+}
+
+#[test]
+fn who_cannot_wait_gets_a_snapshot_only_while_little_is_gathered() {
+    let engine = GatheringEngine::with_carrier(Arc::new(MemoryEngine::new()), 1 << 20).unwrap();
+    engine.write(numbered(b"a", 1)).unwrap();
+    let view = engine.snapshot_at_once().unwrap().expect("little was gathered");
+    assert_eq!(number(view.get(Space::Rows, b"a").unwrap()), Some(1));
+    let mut batch = Batch::new();
+    batch.put(Space::Rows, b"b", Bytes::from(vec![0; 20_000]));
+    engine.write(batch).unwrap();
+    assert!(engine.snapshot_at_once().unwrap().is_none());
+    drop(engine.snapshot().unwrap());
+    assert!(engine.snapshot_at_once().unwrap().is_some());
+}
+
+#[test]
+fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_new_is_written() {
     for has_carrier in [false, true] {
         let spy = Arc::new(Spy::default());
         let engine = match has_carrier {
@@ -180,11 +255,28 @@ fn when_the_engine_below_fails_nothing_is_lost_from_sight_and_nothing_more_is_wr
         };
         engine.write(numbered(b"a", 1)).unwrap();
         spy.fails.store(true, Ordering::SeqCst);
-        assert!(engine.flush().is_err());
-        spy.fails.store(false, Ordering::SeqCst);
-        assert_eq!(row(&engine, b"a"), Some(1));
-        assert!(engine.write(numbered(b"a", 2)).is_err());
         assert!(engine.flush().is_err() && engine.snapshot().is_err());
         assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (Some(1), None));
+        // There is room again.
+        spy.fails.store(false, Ordering::SeqCst);
+        assert!(engine.write(numbered(b"a", 2)).is_err());
+        assert_eq!(number(engine.snapshot().unwrap().get(Space::Rows, b"a").unwrap()), Some(1));
+        assert_eq!((row(&engine, b"a"), row(&*spy, b"a")), (Some(1), Some(1)));
+        assert!(engine.write(numbered(b"a", 3)).is_err() && engine.flush().is_err());
     }
+}
+
+#[test]
+fn after_a_large_batch_that_failed_nothing_is_written() {
+    let spy = Arc::new(Spy::default());
+    let engine = GatheringEngine::with_carrier(spy.clone(), 1 << 16).unwrap();
+    engine.write(numbered(b"a", 1)).unwrap();
+    drop(engine.snapshot().unwrap());
+    spy.fails.store(true, Ordering::SeqCst);
+    let mut range = Batch::new();
+    range.delete_range(Space::Rows, b"a", b"b");
+    assert!(engine.write(range).is_err());
+    spy.fails.store(false, Ordering::SeqCst);
+    assert!(engine.write(numbered(b"a", 2)).is_err() && engine.flush().is_err());
+    assert_eq!(number(engine.snapshot().unwrap().get(Space::Rows, b"a").unwrap()), Some(1));
 }

@@ -17,18 +17,25 @@ pub(super) struct Gathered {
     places: HashTable<u32>,
 }
 
+/// What a change takes besides its key and value: its step in a vector that doubles, its place in a table that
+/// does, and the value's own allocation.
+const CHANGE_BYTES: usize = 80;
+
 /// What the engine below does not have, or may not have yet.
 #[derive(Default)]
 pub(super) struct Held {
     gathered: Gathered,
     // The engine below shows it at one instant; until then it is read here.
     leaving: Option<Arc<Gathered>>,
-    // Whether nobody has begun to carry it.
-    is_errand: bool,
+    // Whether somebody hands it over at this moment.
+    carried: bool,
+    // Whether somebody writes a batch that is not gathered, or is about to: nothing is gathered meanwhile.
+    through: bool,
     // How many have been sent off, and have arrived.
     sent: u64,
     arrived: u64,
-    // The engine below has failed: what was leaving is still read here, and nothing is written any more.
+    // The engine below has failed: what was leaving is still read here and may arrive yet, and nothing new is
+    // written any more.
     failed: Option<EngineError>,
     stopped: bool,
 }
@@ -45,6 +52,31 @@ impl Held {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
+    /// Remembers a failure.
+    pub(super) fn remember(&mut self, written: &Result<(), EngineError>) {
+        if let Err(error) = written {
+            self.failed = Some(error.clone());
+        }
+    }
+
+    /// Whether a batch may be gathered now. Fails if the engine below has.
+    pub(super) fn has_room(&self, bytes_max: usize) -> Result<bool, EngineError> {
+        self.check()?;
+        Ok(!self.through && (self.bytes() <= bytes_max || !self.is_leaving()))
+    }
+
+    /// Whether the caller may now write a batch through, once what is gathered has arrived. Fails if the engine
+    /// below has.
+    pub(super) fn begin_through(&mut self) -> Result<bool, EngineError> {
+        self.check()?;
+        Ok(!std::mem::replace(&mut self.through, true))
+    }
+
+    /// The batch is through, or never will be.
+    pub(super) fn end_through(&mut self) {
+        self.through = false;
+    }
+
     /// What is known of a key of this hash.
     pub(super) fn find(&self, hash: u64, space: Space, key: &[u8]) -> Option<Option<Bytes>> {
         let found = self.gathered.find(hash, space, key);
@@ -58,12 +90,12 @@ impl Held {
 
     /// Bytes gathered that are not leaving.
     pub(super) fn bytes(&self) -> usize {
-        self.gathered.batch.bytes()
+        self.gathered.bytes()
     }
 
     /// Bytes that the engine below does not have.
     pub(super) fn all_bytes(&self) -> usize {
-        self.bytes() + self.leaving.as_ref().map_or(0, |leaving| leaving.batch.bytes())
+        self.bytes() + self.leaving.as_ref().map_or(0, |leaving| leaving.bytes())
     }
 
     /// Whether nothing is gathered but what is leaving.
@@ -86,35 +118,39 @@ impl Held {
         self.leaving.is_some()
     }
 
-    /// What is gathered leaves; its sender carries it. Nothing else may be on its way.
-    pub(super) fn send_off(&mut self) -> Arc<Gathered> {
+    /// What is gathered leaves: who comes first takes it along. Nothing else may be on its way.
+    pub(super) fn send_off(&mut self) {
         debug_assert!(self.leaving.is_none(), "one leaves after the other");
-        let leaving = Arc::new(std::mem::take(&mut self.gathered));
-        self.leaving = Some(Arc::clone(&leaving));
+        self.leaving = Some(Arc::new(std::mem::take(&mut self.gathered)));
         self.sent += 1;
-        leaving
     }
 
-    /// As [`Held::send_off`], carried by who takes the errand.
-    pub(super) fn send_off_by_carrier(&mut self) {
-        self.send_off();
-        self.is_errand = true;
-    }
-
-    /// What is leaving, if nobody carries it yet.
-    pub(super) fn take_errand(&mut self) -> Option<Arc<Gathered>> {
-        if std::mem::take(&mut self.is_errand) { self.leaving.clone() } else { None }
-    }
-
-    /// What was leaving has arrived, or never will.
-    pub(super) fn end_leaving(&mut self, written: Result<(), EngineError>) -> Result<(), EngineError> {
-        match &written {
-            Ok(()) => {
-                self.leaving = None;
-                self.arrived = self.sent;
-            }
-            Err(error) => self.failed = Some(error.clone()),
+    /// What the caller is to carry now: what is leaving, or what is gathered. `None` when somebody carries already,
+    /// or there is nothing.
+    pub(super) fn take_along(&mut self) -> Option<Arc<Gathered>> {
+        if self.carried {
+            return None;
         }
+        if !self.is_leaving() && !self.is_empty() {
+            self.send_off();
+        }
+        self.carried = self.is_leaving();
+        self.leaving.clone()
+    }
+
+    /// What is leaving, if nobody carries it and the engine below has not failed.
+    pub(super) fn take_errand(&mut self) -> Option<Arc<Gathered>> {
+        if self.failed.is_none() && self.is_leaving() { self.take_along() } else { None }
+    }
+
+    /// What was leaving has arrived, or has not: it is left for who tries again.
+    pub(super) fn end_leaving(&mut self, written: Result<(), EngineError>) -> Result<(), EngineError> {
+        self.carried = false;
+        if written.is_ok() {
+            self.leaving = None;
+            self.arrived = self.sent;
+        }
+        self.remember(&written);
         written
     }
 
@@ -130,6 +166,11 @@ impl Held {
 }
 
 impl Gathered {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        self.batch.bytes() + CHANGE_BYTES * self.batch.len()
+    }
+
     /// All of it as the engine below likes it best.
     pub(super) fn in_key_order(&self) -> Batch {
         self.batch.in_key_order()
