@@ -142,6 +142,11 @@ impl Shard {
         self.table.snapshot(self.part.clone())
     }
 
+    /// As [`Shard::snapshot`], for who cannot wait: `None` where much would have to be written first.
+    pub fn snapshot_at_once(&self) -> Result<Option<TableSnapshot>, ReadError> {
+        self.table.snapshot_at_once(self.part.clone())
+    }
+
     /// The number of applied rows.
     #[must_use]
     pub fn count(&self) -> u64 {

@@ -85,4 +85,10 @@ impl Table {
     pub fn snapshot(&self, part: Part) -> Result<TableSnapshot, ReadError> {
         Ok(TableSnapshot::new(self.store.engine().snapshot()?, self.id, part))
     }
+
+    /// As [`Table::snapshot`], for who cannot wait: `None` where much would have to be written first.
+    pub fn snapshot_at_once(&self, part: Part) -> Result<Option<TableSnapshot>, ReadError> {
+        let view = self.store.engine().snapshot_at_once()?;
+        Ok(view.map(|view| TableSnapshot::new(view, self.id, part)))
+    }
 }

@@ -50,8 +50,9 @@ pub enum PointAnswer {
 
 impl Session {
     /// Answers `query` if it is about one row by its primary key (or reads a few), or begins to. `None` means that
-    /// it is not, or not simply: [`Session::run`] answers it then. Never blocks on the disk's
-    /// writes; a read may wait for the disk to read. After a write
+    /// it is not, or not simply: [`Session::run`] answers it then. Does not wait for the disk to write, but some
+    /// kilobytes of rows may have to go to the engine's memory first, as with a write; a read may wait for the disk
+    /// to read. After a write
     /// [`crate::Service::turn`] must be called.
     #[must_use]
     pub fn point(&self, query: &Query) -> Option<PointAnswer> {
@@ -126,7 +127,7 @@ impl Session {
         for shard in table.shards() {
             let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
             let standing = shard.standing();
-            count += shard.snapshot().ok()?.count().ok()?;
+            count += shard.snapshot_at_once().ok()??.count().ok()?;
             if !shard.stands(standing) {
                 return None;
             }

@@ -55,7 +55,7 @@ impl Session {
         let bytes_max = BatchLimits::default().first().bytes_max;
         for (shard, range) in near {
             let standing = shard.standing();
-            let mut scan = shard.snapshot().ok()?.scan(&range, direction).at_most(most - rows.len());
+            let mut scan = shard.snapshot_at_once().ok()??.scan(&range, direction).at_most(most - rows.len());
             if !shard.stands(standing) {
                 return None;
             }
