@@ -10,8 +10,10 @@ const ROW_CACHE_DIVISOR: u64 = 2;
 const WRITE_BUFFER_DIVISOR: u64 = 4;
 const WRITE_BUFFER_BYTES_MIN: u64 = 32 << 20;
 const WRITE_BUFFER_BYTES_MAX: u64 = 256 << 20;
-/// Of those, so much is gathered before the engine on disk gets it; as much again may be on its way.
+/// Of those, so much is gathered before the engine on disk gets it; as much again may be on its way, and be
+/// copied for it.
 const GATHERED_DIVISOR: u64 = 16;
+const GATHERED_COPIES: u64 = 3;
 
 /// What the program itself takes: its code, stacks, readers of tables, buffers of the log.
 const BASE_BYTES: u64 = 96 << 20;
@@ -30,7 +32,7 @@ pub(crate) struct MemoryPlan {
     pub blocks: u64,
     /// Memtables, without what is gathered for them.
     pub write_buffer: u64,
-    /// What is gathered for memtables; there may be twice as much.
+    /// What is gathered for memtables; with what is on its way it may take three times as much.
     pub gathered: u64,
     /// What queries, cursors and connections may take together.
     pub queries: u64,
@@ -62,7 +64,7 @@ impl MemoryPlan {
             _ if is_auto => QUERY_BYTES_MIN,
             _ => return Err(StartError::MemoryLimit { limit_mb: limit >> 20, least_mb: least_mb(taken) }),
         };
-        let write_buffer = write_buffer - 2 * gathered;
+        let write_buffer = write_buffer - GATHERED_COPIES * gathered;
         Ok(MemoryPlan { cache, rows, blocks: cache - rows, write_buffer, gathered, queries })
     }
 }
@@ -88,7 +90,7 @@ mod tests {
     fn queries_get_what_caches_leave() {
         let given = plan(&[("cache-size", "100"), ("memory-limit", "400")], 2000, 4000).unwrap();
         assert_eq!((given.rows, given.blocks), (50 * MB, 50 * MB));
-        assert_eq!((given.write_buffer, given.gathered), (28 * MB, 2 * MB));
+        assert_eq!((given.write_buffer, given.gathered), (26 * MB, 2 * MB));
         assert_eq!(given.queries, (400 - 100 - 32 - 96) * MB);
         let auto = plan(&[], 3024, 4000).unwrap();
         assert_eq!((auto.cache, auto.queries), (1000 * MB, (3200 - 1000 - 250 - 96) * MB));
