@@ -246,7 +246,14 @@ impl Operation {
 pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
     let first = matches!(
         op,
-        Op::Map | Op::ConcatMap | Op::Reduce | Op::Fold | Op::Contains | Op::InnerJoin | Op::OuterJoin
+        Op::Map
+            | Op::ConcatMap
+            | Op::Reduce
+            | Op::Fold
+            | Op::Contains
+            | Op::Difference
+            | Op::InnerJoin
+            | Op::OuterJoin
     );
     match single {
         Datum::Array(_) => Ok(()),

@@ -291,7 +291,6 @@ fn offsets_of(args: &Args<'_>) -> Out<Thing> {
     settled(args.machine, Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
 }
 
-/// Each wanted value and each predicate takes an item of its own.
 /// What the second sequence has goes. Of two arguments that fail either may be told.
 fn difference(args: &Args<'_>) -> Out<Thing> {
     let of_place = |i: usize| args.thing(i).and_then(|thing| of_thing(args.machine, thing));
@@ -300,6 +299,7 @@ fn difference(args: &Args<'_>) -> Out<Thing> {
     settled(args.machine, Seq { items, ..seq }, seq.eager)
 }
 
+/// Each wanted value and each predicate takes an item of its own.
 fn contains(args: &Args<'_>) -> Out<Thing> {
     let seq = of_thing(args.machine, args.thing(0)?)?;
     let (mut values, mut funcs) = (Vec::new(), Vec::new());

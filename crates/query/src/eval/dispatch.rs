@@ -35,7 +35,6 @@ pub(super) fn over_sequence(
         Op::Distinct => by_index::distinct(over),
         Op::Group => by_index::group(over),
         Op::ConcatMap => map::concat_map(over),
-        Op::Difference => sequence::difference(over),
         _ => sequence::apply(over),
     }
 }

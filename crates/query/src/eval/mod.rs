@@ -12,7 +12,7 @@ use reql::{Call, Closure, EvalError, Op, OpenTerms, OpenValue, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
-use crate::term::{insert, order_by, update};
+use crate::term::{insert, order_by, sequence, update};
 use crate::value::Value;
 
 /// Stack that must be left before another level is entered.
@@ -100,6 +100,11 @@ impl Cx {
 
     /// A term over a sequence, whose first argument was evaluated.
     pub(crate) fn apply_to(&self, call: &Call, scope: &Scope<'_>, first: Value) -> Result<Value, EvalError> {
+        let at_hand = match call.op {
+            Op::Difference => Some(sequence::difference_at_hand(self, call, scope, &first)?),
+            _ => None,
+        };
+        let call = at_hand.as_ref().unwrap_or(call);
         match first {
             Value::Grouped(groups) => grouped::apply(self, call, scope, groups),
             first => dispatch::over_sequence(self, call, scope, first),

@@ -79,14 +79,23 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// `difference`, which takes away what any sequence has: one that is not a datum is read before.
-pub(crate) fn difference(over: Over<'_>) -> Result<Value, EvalError> {
-    let Over { cx, call, scope, first } = over;
-    let Some(term @ Term::Call(_)) = call.args.get(1) else { return apply(Over { cx, call, scope, first }) };
-    let unwanted = cx.eval(term, scope).and_then(|value| held(cx, value)).map_err(|error| error.at(1))?;
-    let mut call = call.clone();
-    call.args[1] = Term::Datum(unwanted);
-    apply(Over { cx, call: &call, scope, first })
+/// `difference` with what it takes away at hand: any sequence may stand there, which is read before. The first
+/// argument was evaluated and is not looked at again.
+pub(crate) fn difference_at_hand(
+    cx: &Cx,
+    call: &Call,
+    scope: &Scope<'_>,
+    first: &Value,
+) -> Result<Call, EvalError> {
+    if let Value::Datum(single) = first {
+        reql::check_source(call.op, single)?;
+    }
+    let unwanted = match &call.args[..] {
+        [_, term] => cx.eval(term, scope).and_then(|value| held(cx, value)).map_err(|error| error.at(1))?,
+        _ => return Err(EvalError::internal("difference takes two arguments")),
+    };
+    let args = vec![Term::Datum(Datum::Null), Term::Datum(unwanted)];
+    Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits: call.traits })
 }
 
 /// A value as a datum, a sequence as an array that only memory limits.
