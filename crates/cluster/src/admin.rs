@@ -219,14 +219,14 @@ impl Core {
         outcome
     }
 
-    /// Divides a table anew at evenly spaced keys; returns whether anything changed. Waits as
-    /// [`Core::change_table_while`] does.
+    /// Divides a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than
+    /// shards, or none; one shard alone is as it should be. Waits as [`Core::change_table_while`] does, also
+    /// for who leads each shard.
     pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
         let catalog = self.catalog();
         let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };
         let shards = handle.shards().len();
-        let led = self.ask_leaders(&handle.shards().iter().collect::<Vec<_>>());
-        let rows: u64 = led.iter().flatten().map(|(_, state)| state.rows).sum();
+        let rows = self.rows_led(id, go_on)?;
         if rows < shards as u64 || rows == 0 {
             return Ok(false);
         }

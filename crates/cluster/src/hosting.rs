@@ -103,6 +103,7 @@ impl Core {
         let (near, range) = (Arc::clone(&shard), range.clone());
         let open = Hosted { shard: near, table, range, own, is_named, gate };
         io::task::lock(&self.hosted).insert(group, open);
+        io::task::lock(&self.pending).heirs.remove(&group);
         Ok(Some(shard))
     }
 

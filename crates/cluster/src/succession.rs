@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use datum::KeyRange;
+use datum::{Bytes, KeyRange};
 use io::task;
 use log::{GroupId, GroupStatus, Lsn, PeerId};
 use shard::{Forerunner, Shard};
@@ -297,22 +297,36 @@ impl Core {
         if since.is_none_or(|since| task::now() - since < OVERDUE) {
             return Ok(());
         }
-        for shard in config.shards.iter().filter(|shard| !hosted.contains(&shard.group)) {
-            if shard.founder_on(own).is_some() && self.is_begun_elsewhere(shard) {
-                task::lock(&self.pending).heirs.insert(shard.group);
-            }
-        }
+        let missing = config.shards.iter().filter(|shard| !hosted.contains(&shard.group));
+        let missing = missing.filter(|shard| shard.founder_on(own).is_some());
+        let begun = self.begun_elsewhere(missing);
+        task::lock(&self.pending).heirs.extend(begun);
         Ok(())
     }
 
-    /// Whether another replica has the group with its rows: a founder, or who joined since. Then this one's are
-    /// not missed where they do not come to be: its log was trimmed, or its rows are void.
-    fn is_begun_elsewhere(&self, shard: &ShardConfig) -> bool {
-        let all = shard.replicas.iter().chain(&shard.leaving);
-        let others = all.filter(|replica| replica.server != self.identity.server);
-        let question = Question::End { group: shard.group }.encode();
-        let mut ends = others.map(|replica| self.ask(replica.server, question.clone(), PATIENCE));
-        ends.any(|end| end.ok().and_then(EndAnswer::decode).is_some())
+    /// The groups that another replica has with their rows: a founder, or who joined since. Then this server's
+    /// are not missed where they do not come to be: its log was trimmed, or its rows are void. Everybody is
+    /// asked at the same time.
+    fn begun_elsewhere<'a>(&self, shards: impl Iterator<Item = &'a ShardConfig>) -> BTreeSet<GroupId> {
+        let Some(wire) = self.post.wire() else { return BTreeSet::new() };
+        let (sender, answers) = task::channel();
+        for shard in shards {
+            let group = shard.group;
+            let all = shard.replicas.iter().chain(&shard.leaving);
+            for other in all.filter(|replica| replica.server != self.identity.server) {
+                let sender = sender.clone();
+                let told = Box::new(move |end: Result<Bytes, _>| drop(sender.send((group, end.ok()))));
+                wire.ask(other.server, Question::End { group }.encode(), PATIENCE, told);
+            }
+        }
+        drop(sender);
+        let mut begun = BTreeSet::new();
+        while let Ok((group, end)) = answers.recv() {
+            if end.and_then(EndAnswer::decode).is_some() {
+                begun.insert(group);
+            }
+        }
+        begun
     }
 
     /// Gives servers that have not opened what they found new replicas, which join: where a majority of the

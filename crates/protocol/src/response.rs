@@ -118,6 +118,7 @@ pub fn write_batch(out: &mut Vec<u8>, token: Token, batch: BatchParts<'_>) {
 }
 
 const TEXTS_START: &[u8] = b"{\"t\":2,\"r\":[";
+const TEXTS_END: &[u8] = b"],\"n\":[]}";
 
 /// Bytes of a frame before the items that [`write_texts`] writes.
 pub const TEXTS_ROOM_BYTES: usize = frame::HEADER_BYTES + TEXTS_START.len();
@@ -146,8 +147,6 @@ pub fn write_texts(out: &mut Vec<u8>, token: Token, mut items: Vec<u8>) {
     out.extend_from_slice(TEXTS_END);
     finish(frame, out);
 }
-
-const TEXTS_END: &[u8] = b"],\"n\":[]}";
 
 /// What items that are still stored text will take, with the comma between them.
 fn stored_bytes(items: &[Datum]) -> usize {

@@ -14,7 +14,7 @@ pub(crate) fn change_table(cx: &Cx, id: TableId, change: &TableChange) -> Result
     changed.map(drop).map_err(admin_failed)
 }
 
-/// Makes the shards of a table equal; whether there was anything to do.
+/// Makes the shards of a table equal; whether there are rows enough for that.
 pub(crate) fn rebalance(cx: &Cx, id: TableId) -> Result<bool, EvalError> {
     let changed = cx.node().rebalance(id, &|| cx.check_cancel().is_ok());
     cx.check_cancel()?;

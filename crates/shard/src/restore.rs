@@ -151,7 +151,12 @@ impl Restoration<'_> {
 
     /// Makes the next rows what `difference` says of `stretches`, which are those here.
     pub fn take(&mut self, stretches: &[Stretch], difference: Difference) -> Result<(), RestoreError> {
-        if self.is_whole || !difference.fits(self.after(), stretches) {
+        let belongs = |(key, _): &(PrimaryKey, Bytes)| self.shard.part().range.contains(key);
+        let ends = [difference.rows.first(), difference.rows.last()];
+        if self.is_whole
+            || !difference.fits(self.after(), stretches)
+            || !ends.into_iter().flatten().all(belongs)
+        {
             return Err(RestoreError::Misfit);
         }
         let kept = &stretches[..difference.same];

@@ -28,6 +28,16 @@ fn create(node: &Running, shards: ShardsWanted) {
     node.node.create_table("test", "t", options).unwrap();
 }
 
+/// When all is done, each of `nodes` has the first `written` rows and no others.
+#[track_caller]
+fn everybody_has(nodes: &[&Running], written: u32) {
+    settled(nodes);
+    for node in nodes {
+        assert_eq!(missing(node, written), []);
+        assert_eq!(rows(node), u64::from(written));
+    }
+}
+
 /// Gives the table other shards, as soon as everything is there that this needs.
 fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
@@ -98,11 +108,7 @@ fn shards_come_and_go_and_no_replica_is_copied_or_taken_away() {
         }
         assert!(all[1].node.rebalance(table(all[1]).config.id, &|| true).unwrap());
     });
-    settled(&all);
-    for node in &all {
-        assert_eq!(missing(node, written), []);
-        assert_eq!(rows(node), u64::from(written));
-    }
+    everybody_has(&all, written);
 }
 
 #[test]
@@ -327,11 +333,7 @@ fn a_table_whose_writes_wait_for_one_replica_is_divided_under_them() {
             divide(all[turn % 3], replicated(shards, 3));
         }
     });
-    settled(&all);
-    for node in &all {
-        assert_eq!(missing(node, written), []);
-        assert_eq!(rows(node), u64::from(written));
-    }
+    everybody_has(&all, written);
 }
 
 #[test]

@@ -19,16 +19,25 @@ fn groups(node: &Running) -> Vec<log::GroupId> {
     catalog.table("test", "t").unwrap().shards().iter().map(|shard| shard.group()).collect()
 }
 
+/// The first machine, over `memory`, the two others, and what runs on them.
+fn three_of_which_the_first_has(
+    hub: &Arc<Hub>,
+    memory: &MemoryEngine,
+) -> (Machine, [Machine; 2], [Running; 3]) {
+    let first = Machine { engine: Arc::new(memory.clone()), ..Machine::new("a") };
+    let others = [Machine::new("b"), Machine::new("c")];
+    let a = first.start(hub, None);
+    let b = others[0].start(hub, Some(&a));
+    let c = others[1].start(hub, Some(&a));
+    let voters = || a.node.log().group_status(log::GroupId(0)).unwrap().members.voters.len();
+    wait_until("three who vote on the catalog", || voters() == 3);
+    (first, others, [a, b, c])
+}
+
 #[test]
 fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
-    let first = Machine { engine: Arc::new(memory.clone()), ..Machine::new("a") };
-    let others = [Machine::new("b"), Machine::new("c")];
-    let a = first.start(&hub, None);
-    let b = others[0].start(&hub, Some(&a));
-    let c = others[1].start(&hub, Some(&a));
-    let voters = || a.node.log().group_status(log::GroupId(0)).unwrap().members.voters.len();
-    wait_until("three who vote on the catalog", || voters() == 3);
+    let (first, others, [a, b, c]) = three_of_which_the_first_has(&hub, &memory);
     let (here, there) = (a.server(), b.server());
     let options = TableOptions { shards: on(&[here]), ..TableOptions::default() };
     let table = a.node.create_table("test", "t", options).unwrap().id;
@@ -64,13 +73,7 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
 fn the_first_server_does_not_begin_the_cluster_again() {
     let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
     // Its engine never wrote anything down: all it has after a power loss is in the log.
-    let first = Machine { engine: Arc::new(memory.clone()), ..Machine::new("a") };
-    let others = [Machine::new("b"), Machine::new("c")];
-    let a = first.start(&hub, None);
-    let b = others[0].start(&hub, Some(&a));
-    let c = others[1].start(&hub, Some(&a));
-    let voters = || a.node.log().group_status(log::GroupId(0)).unwrap().members.voters.len();
-    wait_until("three who vote on the catalog", || voters() == 3);
+    let (first, _others, [a, b, c]) = three_of_which_the_first_has(&hub, &memory);
     b.node.drop_db("test").unwrap();
     let admin = |node: &Running| node.node.catalog().user("admin").unwrap().clone();
     let before = admin(&b);
@@ -92,13 +95,7 @@ fn the_first_server_does_not_begin_the_cluster_again() {
 #[test]
 fn the_first_server_starts_before_the_others() {
     let (hub, memory) = (Arc::new(Hub::default()), MemoryEngine::new());
-    let first = Machine { engine: Arc::new(memory.clone()), ..Machine::new("a") };
-    let others = [Machine::new("b"), Machine::new("c")];
-    let a = first.start(&hub, None);
-    let b = others[0].start(&hub, Some(&a));
-    let c = others[1].start(&hub, Some(&a));
-    let voters = || a.node.log().group_status(log::GroupId(0)).unwrap().members.voters.len();
-    wait_until("three who vote on the catalog", || voters() == 3);
+    let (first, others, [a, b, c]) = three_of_which_the_first_has(&hub, &memory);
     [a, b, c].into_iter().for_each(Running::kill);
     let first = Machine { engine: Arc::new(memory.after_crash()), ..first };
     let begun = std::time::Instant::now();

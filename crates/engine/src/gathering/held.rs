@@ -193,7 +193,9 @@ impl Gathered {
             let (space, key, value) = match change {
                 Change::Put { space, key, value } => (space, key, Some(value.clone())),
                 Change::Delete { space, key } => (space, key, None),
-                Change::DeleteRange { .. } => panic!("a deleted range is not gathered"),
+                Change::DeleteRange { .. } => {
+                    unreachable!("invariant: a batch that deletes a range is written through")
+                }
             };
             let key_hash = hash_of(hash, space, key);
             if let Some(place) = self.place(key_hash, space, key) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datum::{KeyRange, PrimaryKey};
+use datum::{KeyBound, KeyRange, PrimaryKey};
 use log::{Durability, GroupId};
 use rekindle_shard::{
     CopyEnd, Decision, Difference, Direction, RestoreError, Shard, StretchSizes, TableSnapshot,
@@ -171,4 +171,22 @@ fn a_whole_copy_between_two_looks_is_noticed() {
     );
     assert_eq!(old.count().unwrap(), 0);
     assert!(to.stands(to.standing()));
+}
+
+#[test]
+fn rows_outside_of_the_range_are_refused() {
+    let (here, there) = (Bed::running(), Bed::running());
+    let from = here.shard();
+    (0..4_u32).for_each(|n| drop(put(&from, &format!("k{n:04}"), f64::from(n))));
+    from.sync().wait().unwrap();
+    let to =
+        there.shard_of(TO, KeyRange { start: KeyBound::Included(key("k0001")), end: KeyBound::Unbounded });
+    let snapshot = from.snapshot().unwrap();
+    let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
+    let all = Difference::with(&snapshot, None, &[], usize::MAX).unwrap();
+    let refused = restoration.take(&[], all.clone());
+    assert!(matches!(refused, Err(RestoreError::Misfit)), "{refused:?}");
+    restoration.take(&[], Difference { rows: all.rows[1..].to_vec(), ..all }).unwrap();
+    restoration.finish().unwrap();
+    assert_eq!(to.count(), 3);
 }
