@@ -12,7 +12,7 @@ ROCKSDB_VERSION := $(shell sed -n '/^name = "librocksdb-sys"/{n;s/version = "\(.
 export ROCKSDB_LIB_DIR ?= $(CACHE)/rocksdb-$(ROCKSDB_VERSION)
 export ROCKSDB_STATIC := 1
 CARGO := cargo
-PROGRAM := $(CARGO_TARGET_DIR)/release/rekindle
+PROGRAM := $(CARGO_TARGET_DIR)/dist/rekindle
 
 .PHONY: help env setup setup-test build run test report crash tidy fmt
 
@@ -30,7 +30,7 @@ setup-test:
 	@tools/setup build test
 
 build: setup
-	@$(CARGO) build --release --package rekindle
+	@$(CARGO) build --profile dist --package rekindle
 
 run: build
 	@exec $(PROGRAM) $(ARGS)
@@ -39,10 +39,10 @@ test: setup-test
 	@$(CARGO) run --release --quiet --package xtask -- test
 
 report: build
-	@$(CARGO) run --release --quiet --package xtask -- report
+	@$(CARGO) run --release --quiet --package xtask -- report --program $(PROGRAM)
 
 crash: build
-	@$(CARGO) run --release --quiet --package xtask -- crash
+	@$(CARGO) run --release --quiet --package xtask -- crash --program $(PROGRAM)
 
 tidy:
 	@$(CARGO) run --release --quiet --package xtask -- tidy

@@ -11,6 +11,9 @@ use crate::node::{Node, Ports, default_program};
 /// How much is measured.
 #[derive(clap::Args)]
 pub(crate) struct Options {
+    /// The program that is measured [default: the one beside this]
+    #[arg(long, default_value_os_t = default_program(), hide_default_value = true)]
+    program: PathBuf,
     /// Length of each run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
@@ -40,16 +43,16 @@ fn measure(options: &Options) -> Result<()> {
         std::fs::remove_dir_all(&results).with_context(|| format!("emptying {}", results.display()))?;
     }
     std::fs::create_dir_all(&results).with_context(|| format!("creating {}", results.display()))?;
-    let program = default_program();
-    let mut node = Node::start(&program, folder.path(), &["--http-port", "0"])?;
+    let program = &options.program;
+    let mut node = Node::start(program, folder.path(), &["--http-port", "0"])?;
     let ports = node.wait_until_ready()?;
     println!("report: node {} on port {}", node.pid(), ports.driver);
     for workload in workloads(options) {
-        bench(&program, &workload, ports, node.pid(), &results)?;
+        bench(program, &workload, ports, node.pid(), &results)?;
     }
     node.kill()?;
-    sweep(&program, options, &results)?;
-    let page = Command::new(&program)
+    sweep(program, options, &results)?;
+    let page = Command::new(program)
         .args(["bench", "report"])
         .arg(&results)
         .arg("-o")

@@ -11,7 +11,7 @@ function program() {
   if (process.env.REKINDLE_PROGRAM) return process.env.REKINDLE_PROGRAM;
   const cache = process.env.REKINDLE_CACHE || path.join(os.homedir(), '.cache', 'rekindle');
   const target = process.env.CARGO_TARGET_DIR || path.join(cache, 'target');
-  return path.join(target, 'release', 'rekindle');
+  return path.join(target, 'dist', 'rekindle');
 }
 
 class Node {

@@ -22,7 +22,7 @@ def program():
         return named
     cache = os.environ.get("REKINDLE_CACHE", str(Path.home() / ".cache" / "rekindle"))
     target = os.environ.get("CARGO_TARGET_DIR", str(Path(cache) / "target"))
-    return str(Path(target) / "release" / "rekindle")
+    return str(Path(target) / "dist" / "rekindle")
 
 
 class Node:

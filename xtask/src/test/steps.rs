@@ -29,8 +29,12 @@ pub(super) fn all() -> Vec<Step> {
         step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
         step(
             "drivers",
-            "the official Python and JavaScript drivers against a real node",
-            [program_in_cache("venv/bin/python", "tests/drivers/python/run.py"), node_tests()],
+            "the official Python and JavaScript drivers against the program as it is handed out",
+            [
+                cargo("build --profile dist --package rekindle"),
+                program_in_cache("venv/bin/python", "tests/drivers/python/run.py"),
+                node_tests(),
+            ],
         ),
         conformance(),
         step(
