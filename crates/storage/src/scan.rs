@@ -14,15 +14,6 @@ const BLOCK_BYTES_MIN: usize = 4 << 10;
 /// stay in a core's cache.
 const BLOCK_BYTES_MAX: usize = 256 << 10;
 
-/// Whose word is enough that bytes are those that were written.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Trust {
-    /// That of an engine that verifies what it reads.
-    Engine,
-    /// A row's own checksum is verified.
-    Nobody,
-}
-
 /// A walk over rows. Owns its snapshot, may be kept for as long as a cursor is open.
 pub struct RowScan {
     scan: Box<dyn Scan>,
@@ -87,29 +78,16 @@ impl RowScan {
     }
 
     /// The next row where it lies, or `None` at the end. Its checksum is verified, unless the engine answers
-    /// for its bytes: of a row that is looked into, the rest need not be read.
+    /// for its bytes (docs/decisions/0023-who-verifies-a-row.md).
     ///
     /// Not to be called after the others, which read ahead; they may be after it.
     #[inline]
     pub fn next_view(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
-        self.next_in_place(Trust::Engine)
-    }
-
-    /// The next row where it lies, its checksum verified whatever the engine answers for: for who reads all
-    /// of it. `None` at the end.
-    ///
-    /// Not to be called after those that read ahead; they may be after it.
-    pub fn next_whole(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
-        self.next_in_place(Trust::Nobody)
-    }
-
-    #[inline]
-    fn next_in_place(&mut self, trust: Trust) -> Result<Option<RowView<'_>>, ReadError> {
         if self.rows_left == 0 {
             return Ok(None);
         }
         self.rows_left -= 1;
-        let is_verified = trust == Trust::Engine && self.scan.is_verified();
+        let is_verified = self.scan.is_verified();
         let Some((key, row)) = self.scan.next()? else { return Ok(None) };
         let view = if is_verified { RowView::of_verified(row) } else { RowView::new(row) };
         match view {

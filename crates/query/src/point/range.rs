@@ -60,7 +60,7 @@ impl Session {
                 return None;
             }
             let before = rows.len();
-            while let Some(row) = scan.next_whole().ok()? {
+            while let Some(row) = scan.next_view().ok()? {
                 rows.push(row.json());
                 if rows.len() == 1 {
                     rows.expect(most - 1);
