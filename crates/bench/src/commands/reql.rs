@@ -167,16 +167,21 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn measure(shape: &'static Shape, args: &ReqlArgs, warmup: Duration, site: &Site) -> anyhow::Result<Cost> {
-    let rest = rest::wait(&site.watched);
-    let plan = match shape.per {
-        Per::Query => plan(args, site, args.connections, args.times, warmup),
+    // Without looking at first, so that nothing is done for the first time: the first scan after a load, for
+    // instance, has rows written to the engine that were gathered, which it flushes and merges then.
+    let (trial, plan) = match shape.per {
+        Per::Query => {
+            let plan = plan(args, site, args.connections, args.times, warmup);
+            (plan.clone(), plan)
+        }
         Per::Row => {
-            // Once without looking, so that nothing is done for the first time.
-            ask(shape, args, &plan(args, site, 1, 1, Duration::ZERO), site)?;
-            plan(args, site, 1, args.scans, Duration::ZERO)
+            let plan = |scans| plan(args, site, 1, scans, Duration::ZERO);
+            (plan(1), plan(args.scans))
         }
     };
-    let driven = ask(shape, args, &plan, site)?;
+    ask(shape, args, &trial, Turn::Trial, site)?;
+    let rest = rest::wait(&site.watched);
+    let driven = ask(shape, args, &plan, Turn::Measured, site)?;
     let used: Option<f64> = driven.server_samples.iter().map(cpu_between).sum();
     let used = used
         .filter(|_| !site.watched.is_empty())
@@ -215,13 +220,45 @@ fn threads(site: &Site, connections: usize) -> usize {
     if site.is_local { cores / 2 } else { cores }.clamp(1, connections)
 }
 
+/// Which time it is that a shape is asked.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// Nobody looks at what it costs.
+    Trial,
+    Measured,
+}
+
+impl Turn {
+    /// Where the numbers of the rows that are inserted begin, so that each turn has its own.
+    fn first_insert(self) -> u64 {
+        match self {
+            Turn::Trial => 0,
+            Turn::Measured => 1 << 39,
+        }
+    }
+
+    /// Which chances its first thread has: the trial must not read the very rows that are read afterwards.
+    fn first_chance(self) -> u64 {
+        match self {
+            Turn::Trial => 8_000_000,
+            Turn::Measured => 7_000_000,
+        }
+    }
+}
+
 /// Asks the queries of `shape`; an answer that is not what it must be ends the run.
-fn ask(shape: &'static Shape, args: &ReqlArgs, plan: &Plan, site: &Site) -> anyhow::Result<Driven> {
+fn ask(
+    shape: &'static Shape,
+    args: &ReqlArgs,
+    plan: &Plan,
+    turn: Turn,
+    site: &Site,
+) -> anyhow::Result<Driven> {
     let workload = |thread: usize, _| -> Box<dyn Workload> {
         let draw = Draw {
-            chance: Chance::new(args.output.seed, 7_000_000 + thread as u64),
+            chance: Chance::new(args.output.seed, turn.first_chance() + thread as u64),
             rows: args.rows,
-            next_insert: thread as u64,
+            next_insert: turn.first_insert() + thread as u64,
             insert_step: plan.threads as u64,
         };
         Box::new(Asker::new(shape, draw))
@@ -263,7 +300,7 @@ fn circumstances(args: &ReqlArgs, costs: &[Cost]) -> [String; CIRCUMSTANCES] {
     };
     let asked = format!(
         "queries about few rows over {} connections, one at a time each, after {} s of the same; those about all \
-         rows over one",
+         rows over one; each shape once before without looking",
         args.connections, args.warmup
     );
     [asked, rest.to_owned()]
