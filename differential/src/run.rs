@@ -190,7 +190,7 @@ impl Bench {
 
     /// Runs a query on both. What it writes is put back.
     pub fn compare(&mut self, query: &Query) -> anyhow::Result<Compared> {
-        let verdict = match verdict::verdict(query, &self.world) {
+        let mut verdict = match verdict::verdict(query, &self.world) {
             Ok(verdict) => verdict,
             Err(why) => return Ok(Compared::Open(why)),
         };
@@ -203,10 +203,15 @@ impl Bench {
                 return Ok(Compared::Refused(format!("{error:#}")));
             }
         };
-        let same = verdict::agrees(&verdict, &answer);
+        let mut same = verdict::agrees(&verdict, &answer);
         let rows = self.compare_rows(&verdict, same)?;
-        if !same && let Err(why) = verdict::verdict_of(query, &self.world, verdict::ORDERS_OF_DOUBT) {
-            return Ok(Compared::Open(why));
+        if !same {
+            // Few orders may have missed the one in which the node found the rows.
+            verdict = match verdict::verdict_of(query, &self.world, verdict::ORDERS_OF_DOUBT) {
+                Ok(verdict) => verdict,
+                Err(why) => return Ok(Compared::Open(why)),
+            };
+            same = verdict::agrees(&verdict, &answer);
         }
         if !same {
             let (expected, got) = (verdict::text(&verdict.answer), verdict::text(&answer));
