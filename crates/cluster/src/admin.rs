@@ -223,10 +223,10 @@ impl Core {
     /// shards, or none; one shard alone is as it should be. Waits as [`Core::change_table_while`] does, also
     /// for who leads each shard.
     pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
-        let catalog = self.catalog();
-        let Some(handle) = catalog.table_by_id(id) else { return Ok(false) };
-        let shards = handle.shards().len();
-        let rows = self.rows_led(id, go_on)?;
+        if self.catalog().table_by_id(id).is_none() {
+            return Ok(false);
+        }
+        let (rows, shards) = self.rows_led(id, go_on)?;
         if rows < shards as u64 || rows == 0 {
             return Ok(false);
         }

@@ -6,13 +6,19 @@ use std::time::Duration;
 
 use io::task;
 use log::GroupId;
+use storage::TableId;
 
+use crate::admin::table_by_id;
 use crate::node::Core;
 use crate::question::{GroupState, Question, StateAnswer, decode_states};
-use crate::{ServerId, ShardHandle};
+use crate::{AdminError, ServerId, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a table may be without a leader of one of its shards before that is an error.
+const LEADERLESS: Duration = Duration::from_secs(30);
+/// Between two searches for them.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How often another is asked because the first was not the leader.
 const HOPS: usize = 3;
 /// One question is about so many shards at most: it is answered in one turn of a log.
@@ -46,6 +52,20 @@ impl Search<'_> {
 }
 
 impl Core {
+    /// How many rows and how many shards a table has, as those say who lead them; waits until somebody leads each.
+    pub(crate) fn rows_led(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<(u64, usize), AdminError> {
+        let deadline = task::now() + LEADERLESS;
+        while go_on() && task::now() < deadline {
+            let catalog = self.catalog();
+            let handles: Vec<_> = table_by_id(&catalog, id)?.shards().iter().collect();
+            if let Some(led) = self.ask_leaders(&handles).into_iter().collect::<Option<Vec<_>>>() {
+                return Ok((led.iter().map(|(_, state)| state.rows).sum(), led.len()));
+            }
+            task::sleep(PAUSE);
+        }
+        Err(AdminError::NotTogether)
+    }
+
     /// Who leads each of the shards; none where nobody says that they do.
     pub(crate) fn ask_leaders(&self, handles: &[&ShardHandle]) -> Vec<Option<Led>> {
         self.ask_leaders_for(handles, PATIENCE)

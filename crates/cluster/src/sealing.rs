@@ -87,20 +87,6 @@ impl Core {
         self.plan(id, Wish::Even, go_on)
     }
 
-    /// How many rows a table has, as those say who lead its shards; waits until somebody leads each of them.
-    pub(crate) fn rows_led(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<u64, AdminError> {
-        let deadline = task::now() + PREPARATION;
-        while go_on() && task::now() < deadline {
-            let catalog = self.catalog();
-            let handles: Vec<_> = table_by_id(&catalog, id)?.shards().iter().collect();
-            if let Some(led) = self.ask_leaders(&handles).into_iter().collect::<Option<Vec<_>>>() {
-                return Ok(led.iter().map(|(_, state)| state.rows).sum());
-            }
-            task::sleep(PAUSE * 5);
-        }
-        Err(AdminError::NotTogether)
-    }
-
     fn plan(
         &self,
         id: TableId,

@@ -29,6 +29,8 @@ const TURN: Duration = Duration::from_millis(250);
 const OVERDUE: Duration = Duration::from_secs(5);
 /// How long another founder may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Groups that a server asks others about at the same time: each that answers flushes its engine for it.
+const ASKED_AT_ONCE: usize = 16;
 
 /// Whether a replica may be opened, and what it begins with.
 pub(crate) enum Opening {
@@ -297,9 +299,10 @@ impl Core {
         if since.is_none_or(|since| task::now() - since < OVERDUE) {
             return Ok(());
         }
-        let missing = config.shards.iter().filter(|shard| !hosted.contains(&shard.group));
-        let missing = missing.filter(|shard| shard.founder_on(own).is_some());
-        let begun = self.begun_elsewhere(missing);
+        let heirs = task::lock(&self.pending).heirs.clone();
+        let missing = config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
+        let missing = missing.filter(|shard| !hosted.contains(&shard.group) && !heirs.contains(&shard.group));
+        let begun = self.begun_elsewhere(missing.take(ASKED_AT_ONCE));
         task::lock(&self.pending).heirs.extend(begun);
         Ok(())
     }

@@ -178,15 +178,17 @@ fn rows_outside_of_the_range_are_refused() {
     let (here, there) = (Bed::running(), Bed::running());
     let from = here.shard();
     (0..4_u32).for_each(|n| drop(put(&from, &format!("k{n:04}"), f64::from(n))));
+    let range = KeyRange { start: KeyBound::Included(key("k0001")), end: KeyBound::Excluded(key("k0003")) };
     from.sync().wait().unwrap();
-    let to =
-        there.shard_of(TO, KeyRange { start: KeyBound::Included(key("k0001")), end: KeyBound::Unbounded });
+    let to = there.shard_of(TO, range);
     let snapshot = from.snapshot().unwrap();
     let mut restoration = to.begin_restore(end_of(&snapshot)).unwrap();
     let all = Difference::with(&snapshot, None, &[], usize::MAX).unwrap();
-    let refused = restoration.take(&[], all.clone());
-    assert!(matches!(refused, Err(RestoreError::Misfit)), "{refused:?}");
-    restoration.take(&[], Difference { rows: all.rows[1..].to_vec(), ..all }).unwrap();
+    for some in [&all.rows[..3], &all.rows[1..]] {
+        let refused = restoration.take(&[], Difference { rows: some.to_vec(), ..all.clone() });
+        assert!(matches!(refused, Err(RestoreError::Misfit)), "{refused:?}");
+    }
+    restoration.take(&[], Difference { rows: all.rows[1..3].to_vec(), ..all }).unwrap();
     restoration.finish().unwrap();
-    assert_eq!(to.count(), 3);
+    assert_eq!(to.count(), 2);
 }
