@@ -31,3 +31,17 @@ fn copies_are_interrupted_and_go_on() {
     let count: u64 = (480..500).map(halted).sum();
     assert!(count >= 2, "{count} copies were interrupted in 20 seeds");
 }
+
+/// Seeds that failed with everything that a seed draws.
+#[test]
+fn stories_that_ended_badly_end_well() {
+    let stories = [
+        (8297, "a swap that its client had given up was done between two reads in peace"),
+        (9611, "writes that a later leader overwrote were never answered, as the group was at rest"),
+    ];
+    for (seed, found) in stories {
+        if let Err(failure) = run(seed, Plot::default()) {
+            panic!("seed {seed} ({found}) fails again: {}", failure.broken.what);
+        }
+    }
+}

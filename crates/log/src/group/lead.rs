@@ -147,7 +147,9 @@ impl Group {
             turn.effects.elected += 1;
             self.lead_from = self.node.store().last() + 1;
             self.fellows.clear();
-            self.deposed_at = None;
+            if self.limbo.is_empty() {
+                self.deposed_at = None;
+            }
         } else if before.1 == StateRole::Leader {
             if before.0 == now.0 {
                 tracing::info!(group = self.id.0, "no majority answers: this replica ceases to lead");
@@ -165,12 +167,15 @@ impl Group {
         }
     }
 
-    /// A leader that lost its office long ago can no longer say what became of its entries.
+    /// A leader that lost its office long ago can no longer say what became of its entries. Elected again
+    /// since, it can of those that its log has.
     pub(super) fn answer_deposed(&mut self, effects: &mut Effects) {
         if self.deposed_at.is_some_and(|since| self.ticks >= since + DEPOSED_TICKS) {
             self.deposed_at = None;
             let limbo = self.limbo.drain(..).map(|limbo| limbo.done);
-            let waiting = self.tail.take_done().chain(limbo);
+            let leads = self.node.raft.state == StateRole::Leader;
+            let held = (!leads).then(|| self.tail.take_done());
+            let waiting = held.into_iter().flatten().chain(limbo);
             effects.answers.done.extend(waiting.map(|done| (done, Err(Doubt::Deposed.into()))));
         }
     }

@@ -33,7 +33,8 @@ impl Group {
     pub fn is_asleep(&self) -> bool {
         // One who is left alone by a leader that went must still elect itself.
         let leads = self.node.raft.state == StateRole::Leader;
-        self.rest.asleep || (leads && self.is_alone() && self.members().learners.is_empty())
+        let is_alone = leads && self.is_alone() && self.members().learners.is_empty();
+        self.rest.asleep || (is_alone && self.limbo.is_empty())
     }
 
     /// Ends a rest. The leader is given as long as after a heartbeat.
@@ -130,6 +131,7 @@ impl Group {
         let (raft, last) = (&self.node.raft, self.node.store().last());
         self.leads().is_some()
             && self.is_idle()
+            && self.limbo.is_empty()
             && !self.is_unsynced()
             && self.reading.is_empty()
             && self.origins.is_empty()
@@ -141,12 +143,13 @@ impl Group {
                 .all(|(_, progress)| progress.matched == last && progress.committed_index >= last)
     }
 
-    /// A leader offers a rest: taken if nothing is missing here.
+    /// A leader offers a rest: taken if nothing is missing here, and nobody waits for what time will tell.
     pub(super) fn rest_with(&mut self, leader: PeerId, term: u64, index: u64, effects: &mut Effects) {
         let raft = &self.node.raft;
         let follows = raft.term == term && raft.leader_id == leader.0 && raft.state == StateRole::Follower;
         let whole = raft.raft_log.committed == index && self.node.store().last() == index;
-        if follows && whole && self.applied == index && !self.is_unsynced() && !self.void {
+        let awaits = self.is_unsynced() || !self.limbo.is_empty();
+        if follows && whole && self.applied == index && !awaits && !self.void {
             self.rest.asleep = true;
             self.mail(leader.0, &Content::Resting { term, index }, effects);
         }
