@@ -302,15 +302,17 @@ impl Core {
         let heirs = task::lock(&self.pending).heirs.clone();
         let missing = config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
         let missing = missing.filter(|shard| !hosted.contains(&shard.group) && !heirs.contains(&shard.group));
-        let begun = self.begun_elsewhere(missing.take(ASKED_AT_ONCE));
-        task::lock(&self.pending).heirs.extend(begun);
+        for some in missing.collect::<Vec<_>>().chunks(ASKED_AT_ONCE) {
+            let begun = self.begun_elsewhere(some);
+            task::lock(&self.pending).heirs.extend(begun);
+        }
         Ok(())
     }
 
     /// The groups that another replica has with their rows: a founder, or who joined since. Then this server's
     /// are not missed where they do not come to be: its log was trimmed, or its rows are void. Everybody is
     /// asked at the same time.
-    fn begun_elsewhere<'a>(&self, shards: impl Iterator<Item = &'a ShardConfig>) -> BTreeSet<GroupId> {
+    fn begun_elsewhere(&self, shards: &[&ShardConfig]) -> BTreeSet<GroupId> {
         let Some(wire) = self.post.wire() else { return BTreeSet::new() };
         let (sender, answers) = task::channel();
         for shard in shards {
