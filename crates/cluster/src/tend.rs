@@ -366,6 +366,8 @@ fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     match stranger {
         Some(own) if own == status.own => return heir().map_or(Step::Wait, Step::Transfer),
         Some(other) => return Step::Change(MemberChange::Remove(other)),
+        // The catalog discards them as soon as it forgets them.
+        None if wanted.is_leaving && !status.removed_may_go => return Step::Wait,
         None => {}
     }
     match wanted.primary {

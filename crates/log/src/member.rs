@@ -122,6 +122,9 @@ pub struct GroupStatus {
     pub needs_rows: bool,
     /// The members it knows.
     pub members: Members,
+    /// Whether it leads and a majority has these members on its disks: nobody needs the votes of those who were
+    /// removed any more, so that they may be discarded.
+    pub removed_may_go: bool,
     /// On the leader, the other replicas, by peer id.
     pub peers: Vec<PeerStatus>,
 }

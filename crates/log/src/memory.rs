@@ -135,6 +135,7 @@ impl Shared {
             applied: self.applier.applied(id),
             needs_rows: false,
             members: Members::first(vec![own]),
+            removed_may_go: true,
             peers: Vec::new(),
         })
     }

@@ -127,7 +127,7 @@ impl Group {
             answers.done.push((done, Ok(Lsn(to))));
         }
         self.reading.answer(self.applied, answers);
-        self.answer_origins();
+        self.answer_origins(synced);
         let alone = self.is_alone() && self.members().learners.is_empty();
         self.tail.shrink(self.applied, if alone { 0 } else { TAIL_BYTES_MAX });
         Ok(())
@@ -252,7 +252,7 @@ mod tests {
         let mut turn =
             Turn { store: &mut store, append: 1, synced: 0, random: &random, effects: &mut effects };
         let group = Group::open(GroupId(4), &stored, Lsn(10), &mut turn).unwrap();
-        assert_eq!(group.status().applied, Lsn(16));
-        assert!(!group.status().needs_rows);
+        assert_eq!(group.status(0).applied, Lsn(16));
+        assert!(!group.status(0).needs_rows);
     }
 }

@@ -1,18 +1,16 @@
-//! Roles, and what is asked of leaders: members, reads, handing over, where a copy begins.
+//! Roles, and what is asked of leaders: reads, handing over, where a copy begins.
 
 use std::collections::VecDeque;
 
-use raft::eraftpb::{ConfChange, ConfChangeType};
 use raft::{ReadState, StateRole};
 
 use super::Group;
 use crate::contract::{Done, OriginDone};
-use crate::error::{Doubt, LogError, Refusal};
+use crate::error::{Doubt, Refusal};
 use crate::lsn::{Lsn, Term};
-use crate::member::{GroupStatus, MemberChange, Origin, PeerId, PeerStatus, Role};
-use crate::record::{EntryKind, Record};
+use crate::member::{GroupStatus, Origin, PeerId, PeerStatus, Role};
 use crate::store::Store;
-use crate::turn::{Answers, Effects, Turn, Waiting};
+use crate::turn::{Answers, Effects, Turn};
 
 /// So long those who wait for an old leader's entries are kept waiting, in ticks.
 const DEPOSED_TICKS: u64 = 50;
@@ -205,103 +203,6 @@ impl Group {
         self.node.read_index(self.reading.asked_last.to_le_bytes().to_vec());
     }
 
-    /// Proposes a change of members.
-    pub fn propose_change<S: Store>(
-        &mut self,
-        change: MemberChange,
-        done: Done,
-        turn: &mut Turn<'_, S>,
-    ) -> Result<(), LogError> {
-        match self.check_change(change) {
-            Ok(true) => {}
-            Ok(false) => {
-                done(Ok(Lsn(self.applied)));
-                return Ok(());
-            }
-            Err(refusal) => {
-                done(Err(refusal.into()));
-                return self.save(turn);
-            }
-        }
-        let (entry, last) = (change.encode(), self.tail.last());
-        self.proposing.push_back(Waiting { entry, kind: EntryKind::Members, done: Some(done) });
-        if self.node.propose_conf_change(Vec::new(), conf_change(change)).is_err() {
-            let refused = self.proposing.drain(..).filter_map(|waiting| waiting.done);
-            refused.for_each(|done| done(Err(Refusal::Busy.into())));
-        }
-        self.save(turn)?;
-        // The change has overtaken what waits to be ordered.
-        let more = self.tail.last() - last;
-        self.syncs.iter_mut().filter(|(to, _)| *to > last).for_each(|(to, _)| *to += more);
-        Ok(())
-    }
-
-    /// Whether the change would change anything; refused if it cannot be made.
-    fn check_change(&mut self, change: MemberChange) -> Result<bool, Refusal> {
-        if self.leads().is_none() {
-            return Err(Refusal::NotLeader { leader: self.leader() });
-        }
-        if self.node.raft.has_pending_conf() || self.node.raft.lead_transferee.is_some() {
-            return Err(Refusal::Busy);
-        }
-        let (own, members) = (PeerId(self.own), self.members());
-        if members.changed(change).is_none() {
-            return Ok(false);
-        }
-        match change {
-            MemberChange::AddLearner(peer) if peer.0 == 0 || self.members().removed.contains(&peer) => {
-                Err(Refusal::Unfit)
-            }
-            MemberChange::Promote(peer) if !members.learners.contains(&peer) => Err(Refusal::Unfit),
-            MemberChange::Remove(peer) if peer == own => {
-                let Some(next) = self.best_follower() else { return Err(Refusal::Unfit) };
-                self.node.transfer_leader(next);
-                Err(Refusal::NotLeader { leader: Some(PeerId(next)) })
-            }
-            _ => Ok(true),
-        }
-    }
-
-    /// The voter that has most of the log, other than this replica.
-    fn best_follower(&self) -> Option<u64> {
-        let raft = &self.node.raft;
-        let others = self.members().voters.iter().map(|peer| peer.0).filter(|peer| *peer != self.own);
-        let progress =
-            |peer: &u64| raft.prs().get(*peer).map_or((false, 0), |it| (it.recent_active, it.matched));
-        others.max_by_key(|peer| (progress(peer), *peer))
-    }
-
-    /// Puts committed changes of members in force; whether there was one.
-    pub(super) fn change_members<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<bool, LogError> {
-        if self.members().voters.is_empty() {
-            // Joined and not restored: to what the changes are to be made comes with the rows.
-            return Ok(false);
-        }
-        let through = self.durable();
-        let Some(at) = self.node.store().next_change(self.members().at.0, through) else { return Ok(false) };
-        let bytes = match self.tail.get(at) {
-            Some(held) => held.payload.clone(),
-            None => turn.store.read(self.id, at - 1, 1)?.pop().map(|entry| entry.payload).unwrap_or_default(),
-        };
-        let fault = |cause: String| LogError::Consensus { group: self.id, cause };
-        let change = MemberChange::decode(&bytes)
-            .ok_or_else(|| fault(format!("entry {at} is no change of members")))?;
-        let mut members = self.members().clone();
-        if let Some(changed) = members.changed(change) {
-            members = changed;
-            self.node.apply_conf_change(&conf_change(change)).map_err(|cause| fault(cause.to_string()))?;
-        }
-        if let MemberChange::Remove(peer) = change {
-            self.removed |= peer.0 == self.own;
-            self.fellows.remove(&peer.0);
-        }
-        members.at = Lsn(at);
-        turn.store.push(&Record::Member { group: self.id, peer: self.own, members: members.clone() });
-        turn.effects.urgent = true;
-        self.node.mut_store().members = members;
-        Ok(true)
-    }
-
     /// Hands leadership over.
     pub fn transfer(&mut self, to: PeerId) {
         if self.node.raft.state == StateRole::Leader && self.members().voters.contains(&to) {
@@ -340,7 +241,7 @@ impl Group {
     /// Takes a question where the log of a copy of the rows at `at` begins.
     ///
     /// Also on one that is elected and not in office yet: it may be that the copy makes the majority.
-    pub fn ask_origin(&mut self, at: Lsn, done: OriginDone) {
+    pub fn ask_origin(&mut self, at: Lsn, done: OriginDone, synced: u64) {
         if self.node.raft.state != StateRole::Leader {
             return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
         }
@@ -348,10 +249,14 @@ impl Group {
             return done(Err(Refusal::Unfit.into()));
         }
         self.origins.push((at.0, done));
-        self.answer_origins();
+        self.answer_origins(synced);
     }
 
-    pub(super) fn answer_origins(&mut self) {
+    pub(super) fn answer_origins(&mut self, synced: u64) {
+        if !self.members_are_kept(synced) {
+            // A copy would make others believe in them at once.
+            return;
+        }
         let committed = self.committed();
         for (at, done) in self.origins.extract_if(.., |(at, _)| *at <= committed) {
             let outline = self.node.store();
@@ -365,8 +270,8 @@ impl Group {
         }
     }
 
-    /// The state of the group.
-    pub fn status(&self) -> GroupStatus {
+    /// The state of the group, when appends up to number `synced` are durable.
+    pub fn status(&self, synced: u64) -> GroupStatus {
         let raft = &self.node.raft;
         let leads = raft.state == StateRole::Leader;
         let others = raft.prs().iter().filter(|(peer, _)| leads && **peer != self.own);
@@ -389,19 +294,8 @@ impl Group {
             applied: Lsn(self.applied),
             needs_rows: self.void,
             members: self.members().clone(),
+            removed_may_go: leads && self.removed_may_go(synced),
             peers,
         }
     }
-}
-
-/// A change as consensus knows it.
-fn conf_change(change: MemberChange) -> ConfChange {
-    let (kind, peer) = match change {
-        MemberChange::AddLearner(peer) => (ConfChangeType::AddLearnerNode, peer),
-        MemberChange::Promote(peer) => (ConfChangeType::AddNode, peer),
-        MemberChange::Remove(peer) => (ConfChangeType::RemoveNode, peer),
-    };
-    let mut change = ConfChange { node_id: peer.0, ..ConfChange::default() };
-    change.set_change_type(kind);
-    change
 }

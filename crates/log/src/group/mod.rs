@@ -9,6 +9,7 @@
 //! what is asked of leaders, `rest` about groups in which nothing happens.
 
 mod apply;
+mod change;
 mod lead;
 mod replicate;
 mod rest;
@@ -91,6 +92,8 @@ pub(crate) struct Group {
     void: bool,
     told_void: bool,
     removed: bool,
+    // The append that makes the members in force durable.
+    members_append: u64,
     election_ticks: usize,
     ticks: u64,
     deposed_at: Option<u64>,
@@ -164,6 +167,7 @@ impl Group {
             void: stored.void,
             told_void: false,
             removed: false,
+            members_append: 0,
             election_ticks: ELECTION_TICKS,
             ticks: 0,
             deposed_at: None,

@@ -66,7 +66,8 @@ impl Group {
         messages: Vec<Message>,
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
-        for message in messages {
+        for mut message in messages {
+            self.withhold_change(&mut message, turn.synced);
             match message.get_msg_type() {
                 MessageType::MsgAppend => self.post_append(message, turn)?,
                 _ if letter::is_sent(&message) => {
@@ -164,7 +165,9 @@ impl Group {
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
         if self.members().removed.contains(&from) {
-            self.mail(from.0, &Content::Gone, turn.effects);
+            if self.members_are_kept(turn.synced) {
+                self.mail(from.0, &Content::Gone, turn.effects);
+            }
             return Ok(());
         }
         let Some(content) = Content::decode(body) else {

@@ -8,6 +8,7 @@
 //! - when all is healed there is a leader, entries are taken, and all replicas hold the same rows.
 
 mod check;
+mod members;
 mod node;
 mod scenario;
 mod world;
@@ -36,12 +37,12 @@ fn found(mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<String> {
 #[cfg(not(feature = "ack-before-append"))]
 fn a_fleet_keeps_its_promises() {
     let mut acknowledged = 0;
-    for seed in seeds(150) {
+    for seed in seeds(1000) {
         acknowledged += World::new(seed)
             .run()
             .unwrap_or_else(|broken| panic!("{broken}; again with LOG_FLEET_START={seed} LOG_FLEET_SEEDS=1"));
     }
-    let count = seeds(150).count() as u64;
+    let count = seeds(1000).count() as u64;
     assert!(acknowledged > 5 * count, "{acknowledged} acknowledged in {count} seeds");
 }
 

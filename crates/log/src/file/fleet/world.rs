@@ -12,7 +12,7 @@ use super::node::{Node, Rows, hold};
 use crate::contract::{Applier, Letter};
 use crate::error::{LogError, ProposeError};
 use crate::lsn::{Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Origin, PeerId, Role};
+use crate::member::{Birth, GroupStatus, Origin, PeerId, Role};
 use crate::mutant::{self, Mutant};
 use crate::proposal::{Ask, Proposal, Work};
 
@@ -47,7 +47,7 @@ pub(super) struct World {
     seed: u64,
     pub(super) nodes: Vec<Node>,
     clock: SimClock,
-    random: SimRandom,
+    pub(super) random: SimRandom,
     pub(super) flying: Vec<Letter>,
     // Pairs of nodes that cannot reach each other, in this direction.
     pub(super) cut: BTreeSet<(usize, usize)>,
@@ -62,7 +62,7 @@ pub(super) struct World {
     next_payload: u64,
     // Time passes by up to so much between two letters.
     tempo_ms: u64,
-    expelled: BTreeSet<PeerId>,
+    pub(super) expelled: BTreeSet<PeerId>,
     // What was acknowledged last before everything was healed.
     pub(super) healed_after: Lsn,
     // Founders whose rows were void.
@@ -104,7 +104,7 @@ impl World {
         world
     }
 
-    fn new_peer(&self) -> PeerId {
+    pub(super) fn new_peer(&self) -> PeerId {
         PeerId(self.random.next_u64() >> 2 | 1)
     }
 
@@ -171,7 +171,7 @@ impl World {
             89 | 90 => self.read(nth),
             99 => self.flush(nth),
             91 => self.cut_or_heal(),
-            92 => self.change_members(),
+            92 => return self.change_members(),
             93 | 94 => return self.carry_copies(),
             95 => self.ask_leader(nth),
             96 | 97 => return self.stop_or_start(nth),
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    fn ask(&mut self, nth: usize, work: Work) -> Option<Answer> {
+    pub(super) fn ask(&mut self, nth: usize, work: Work) -> Option<Answer> {
         let life = self.nodes[nth].life.as_mut()?;
         let answer: Answer = Arc::default();
         let told = Arc::clone(&answer);
@@ -330,58 +330,6 @@ impl World {
                 let leader = (0..self.nodes.len()).find(|nth| self.leads(*nth)).unwrap_or(one);
                 self.cut.extend((0..self.nodes.len()).flat_map(|nth| [(leader, nth), (nth, leader)]));
             }
-        }
-    }
-
-    fn change_members(&mut self) {
-        let Some(leader) = (0..self.nodes.len()).find(|nth| self.leads(*nth)) else { return };
-        let Some(status) = self.status(leader) else { return };
-        let members = status.members;
-        let change = match self.random.below(3) {
-            0 => {
-                let nth = self.random.below(self.nodes.len() as u64) as usize;
-                if self.nodes[nth].peer.is_none() {
-                    self.join(nth);
-                }
-                // Whoever was asked to leave is never asked to come.
-                let peer = self.nodes[nth].peer.filter(|peer| !self.expelled.contains(peer));
-                peer.map(MemberChange::AddLearner)
-            }
-            1 => {
-                let caught_up = |peer: &PeerId| {
-                    status.peers.iter().any(|its| its.peer == *peer && its.matched.0 + 20 > status.last.0)
-                };
-                members.learners.into_iter().find(caught_up).map(MemberChange::Promote)
-            }
-            _ if members.voters.len() > 2 => {
-                let nth = self.random.below(members.voters.len() as u64) as usize;
-                members.voters.get(nth).copied().map(MemberChange::Remove)
-            }
-            _ => None,
-        };
-        if let Some(change) = change {
-            if let MemberChange::Remove(peer) = change
-                && !mutant::is(Mutant::ReusePeer)
-            {
-                self.expelled.insert(peer);
-            }
-            self.ask(leader, Work::Change(change));
-        }
-    }
-
-    /// A new replica on a node that has none.
-    fn join(&mut self, nth: usize) {
-        let own = match (&self.nodes[nth].birth, mutant::is(Mutant::ReusePeer)) {
-            (Birth::Joiner { own }, true) => *own,
-            _ => self.new_peer(),
-        };
-        let node = &mut self.nodes[nth];
-        node.end_sync();
-        let birth = Birth::Joiner { own };
-        node.engine.replace(&Rows::new());
-        let Some(life) = &mut node.life else { return };
-        if life.runner.open_group(GROUP, Lsn(0), &birth).is_ok() {
-            (node.peer, node.birth) = (Some(own), birth);
         }
     }
 

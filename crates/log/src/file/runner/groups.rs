@@ -129,15 +129,12 @@ impl<S: Store> Runner<S> {
 
     /// Closes a group for good. One who votes alone finishes first what was proposed.
     pub fn close_group(&mut self, id: GroupId) -> Result<(), LogError> {
-        if self.driver.group(id).is_none() {
-            return Err(LogError::NotOpen(id));
-        }
         self.settle();
         match self.driver.group(id) {
-            // It was told just now that it was removed, and has left: that is to be durable, too.
-            None => return self.settled(),
+            // It may have left just now, which is to be durable before anybody forgets its rows.
+            None => return self.settled().and(Err(LogError::NotOpen(id))),
             Some(group) if !group.is_alone() || group.is_idle() => {}
-            _ => return Err(LogError::Stopped),
+            Some(_) => return Err(LogError::Stopped),
         }
         self.end_group(id, &Record::Tombstone { group: id })
     }

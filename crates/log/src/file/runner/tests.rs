@@ -11,13 +11,14 @@ use raft::eraftpb::{Message, MessageType};
 use super::{Outside, Pace, Runner};
 use crate::contract::{Applier, Entry, Letter, Mail, Nobody};
 use crate::driver::TICK;
-use crate::error::{ApplyError, ProposeError};
+use crate::error::{ApplyError, LogError, ProposeError};
 use crate::file::store::{FileStore, StoreOptions};
 use crate::letter::{Content, Payload, empty_entry};
 use crate::lsn::{Durability, GroupId, Lsn};
 use crate::member::{Birth, MemberChange, PeerId, Role};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::record::EntryKind;
+use crate::store::Store;
 
 const GROUP: GroupId = GroupId(1);
 const FSYNC: Duration = Duration::from_micros(200);
@@ -60,17 +61,16 @@ fn runner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
     runner_of(files, clock, &Birth::Alone, Arc::new(Nobody))
 }
 
+fn store_of(files: &SimFiles) -> FileStore {
+    let (files, random) = (Arc::new(files.clone()), Arc::new(SimRandom::new(1)));
+    FileStore::open(files, random, Path::new("/log"), StoreOptions::default()).unwrap()
+}
+
 fn runner_of(files: &SimFiles, clock: &SimClock, birth: &Birth, mail: Arc<dyn Mail>) -> Runner<FileStore> {
     let random = Arc::new(SimRandom::new(1));
-    let store = FileStore::open(
-        Arc::new(files.clone()),
-        Arc::clone(&random) as _,
-        Path::new("/log"),
-        StoreOptions::default(),
-    );
     let watch = Arc::new(Nobody);
     let outside = Outside { applier: Arc::new(Nothing), clock: Arc::new(clock.clone()), random, mail, watch };
-    let mut runner = Runner::new(store.unwrap(), outside, PACE);
+    let mut runner = Runner::new(store_of(files), outside, PACE);
     runner.open_group(GROUP, Lsn(0), birth).unwrap();
     runner.settle();
     runner
@@ -187,17 +187,18 @@ fn a_founder_whose_engine_lost_its_rows_is_an_heir_without_them() {
 }
 
 #[test]
-fn who_hears_while_it_is_closed_that_it_was_removed_is_closed() {
+fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
     let (leader, own) = (PeerId(1), PeerId(2));
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
     let birth = Birth::Founder { own, voters: vec![leader, own] };
-    let mut runner = runner_of(&SimFiles::new(1), &SimClock::new(), &birth, Arc::new(Nobody));
+    let mut runner = runner_of(&files, &clock, &birth, Arc::new(Nobody));
     let change = (EntryKind::Members, MemberChange::Remove(own).encode());
-    // Not durable here before the group is closed.
     runner.receive(&mut vec![letter(leader, own, MessageType::MsgAppend, 0, vec![change])]);
     runner.receive(&mut vec![letter(leader, own, MessageType::MsgHeartbeat, 1, Vec::new())]);
-    assert!(runner.group_status(GROUP).is_ok());
-    runner.close_group(GROUP).unwrap();
-    assert!(runner.group_status(GROUP).is_err());
+    assert!(matches!(runner.close_group(GROUP), Err(LogError::NotOpen(_))));
+    drop(runner);
+    files.crash();
+    assert!(store_of(&files).is_gone(GROUP, own.0), "it would be opened again, without its rows");
 }
 
 #[test]
