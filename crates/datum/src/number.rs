@@ -8,10 +8,11 @@ const EXACT_POWERS: [f64; 23] = [
     1e19, 1e20, 1e21, 1e22,
 ];
 
-/// The text of a finite double: an integer up to 2^53, `-0.0`, else the shortest digits that
-/// read back as the same double, in positional form from 1e-6 to below 1e21.
+/// The text of a finite double: an integer up to 2^53, `-0.0`, else digits that read back as the same
+/// double, in positional form from 1e-6 to below 1e21.
 ///
-/// Source: reql reference section 3, "NUMBER".
+/// Source: reql reference section 3, "NUMBER". The digits are those of Grisu2 as RapidJSON has it, which
+/// prints for RethinkDB: nearly always the shortest, not always the nearest of these.
 #[must_use]
 pub fn format_number(number: f64) -> String {
     let mut out = Vec::with_capacity(24);
@@ -28,7 +29,7 @@ pub(crate) fn write_number(number: f64, out: &mut Vec<u8>) {
             write_integer(number as i64, out);
         }
     } else if number.is_finite() {
-        write_shortest(number, out);
+        write_fraction(number, out);
     } else {
         // No datum holds one; whatever made it is told apart from a number.
         out.extend_from_slice(b"null");
@@ -53,9 +54,9 @@ fn write_integer(integer: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Lays out the shortest digits: `d` digits with the decimal point `point` places from their start.
-fn write_shortest(number: f64, out: &mut Vec<u8>) {
-    let (digits, point) = shortest_digits(number.abs());
+/// Lays out the digits: `d` digits with the decimal point `point` places from their start.
+fn write_fraction(number: f64, out: &mut Vec<u8>) {
+    let (digits, point) = digits_of(number.abs());
     let count = digits.len as i32;
     let digits = &digits.bytes[..digits.len];
     if number < 0.0 {
@@ -90,10 +91,10 @@ struct Digits {
     len: usize,
 }
 
-/// The shortest decimal digits of a positive double, without leading or trailing zeros, and the
+/// The decimal digits of a positive double, without leading or trailing zeros, and the
 /// place of the decimal point counted from the first digit.
-fn shortest_digits(number: f64) -> (Digits, i32) {
-    let mut buffer = ryu::Buffer::new();
+fn digits_of(number: f64) -> (Digits, i32) {
+    let mut buffer = dtoa::Buffer::new();
     let text = buffer.format_finite(number).as_bytes();
     let mut digits = Digits { bytes: [0; 24], len: 0 };
     let mut point = 0;
@@ -242,6 +243,8 @@ mod tests {
             (123456.789, "123456.789"),
             (1375147296.681, "1375147296.681"),
             (1.23456789e17, "123456789000000000.0"),
+            // Not the nearest of the shortest: that would end in 4.
+            (40_007_862.917_250_894, "40007862.917250897"),
         ] {
             assert_eq!(format_number(number), text);
             assert_eq!(text.parse::<f64>().map(f64::to_bits), Ok(number.to_bits()));
