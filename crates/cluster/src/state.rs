@@ -195,7 +195,8 @@ fn group_state(shard: &Shard, status: &GroupStatus) -> Option<GroupState> {
     let close = status
         .peers
         .iter()
-        .filter(|peer| peer.active && peer.matched > Lsn(0) && peer.matched.0 + CLOSE >= status.last.0);
+        .filter(|peer| peer.active && !peer.needs_rows && peer.matched > Lsn(0))
+        .filter(|peer| peer.matched.0 + CLOSE >= status.last.0);
     let ready = std::iter::once(status.own).chain(close.map(|peer| peer.peer)).collect();
     let build = |index: &Arc<IndexDef>| (index.id(), shard.index_build(index.id()));
     let builds = shard.indexes().iter().map(build).collect();

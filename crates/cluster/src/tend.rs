@@ -326,7 +326,8 @@ enum Step {
 fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let members = &status.members;
     if let Some(gone) = wanted.replicas.iter().find(|replica| members.removed.contains(&replica.peer)) {
-        return Step::NameAnew(gone.peer);
+        // Its server discards the old one then, which those who stay may still need.
+        return if status.removed_may_go { Step::NameAnew(gone.peer) } else { Step::Wait };
     }
     let may_join = |peer: PeerId| !members.contains(peer);
     if let Some(new) = wanted.replicas.iter().find(|replica| may_join(replica.peer)) {
@@ -337,6 +338,7 @@ fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
             || status.peers.iter().any(|known| {
                 known.peer == peer
                     && known.active
+                    && !known.needs_rows
                     && known.matched > Lsn(0)
                     && known.matched.0 + distance >= status.last.0
             })

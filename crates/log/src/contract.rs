@@ -61,7 +61,7 @@ pub trait Watch: Send + Sync {
     fn needs_rows(&self, id: GroupId);
 
     /// This node's replica is no longer a member: a tombstone is durable, its entries are gone, and
-    /// the group is closed here.
+    /// the group is closed here. Not all that are removed hear of it: the owner discards them as well.
     fn removed(&self, id: GroupId);
 }
 
@@ -124,6 +124,8 @@ pub trait Log: Send + Sync {
 
     /// Closes the group for good, on this node: its entries go, a durable tombstone stays, and it can
     /// never be opened again. A group of one finishes first what was proposed. Blocks.
+    ///
+    /// Fails with [`LogError::NotOpen`] if it is not open, also when it was removed just now: that is durable then.
     fn close_group(&self, id: GroupId) -> Result<(), LogError>;
 
     /// Removes this node's replica, and its entries, leaving a durable tombstone of its peer id. The

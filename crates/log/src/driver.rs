@@ -231,7 +231,7 @@ impl Driver {
             }
             Ask::Origin(id, at, done) => {
                 match self.groups.get_mut(&id) {
-                    Some(group) => group.ask_origin(at, done, self.synced),
+                    Some(group) => group.ask_origin(at, done),
                     None => done(Err(Refusal::NotOpen(id).into())),
                 }
                 id
@@ -459,7 +459,7 @@ impl Driver {
 
     /// The state of a group.
     pub fn status(&self, id: GroupId) -> Option<GroupStatus> {
-        self.groups.get(&id).map(|group| group.status(self.synced))
+        self.groups.get(&id).map(Group::status)
     }
 
     /// Up to where each group is applied and durable in the log.

@@ -101,6 +101,8 @@ pub struct PeerStatus {
     pub matched: Lsn,
     /// Whether it answered lately.
     pub active: bool,
+    /// Whether it said lately that its rows are void.
+    pub needs_rows: bool,
 }
 
 /// The state of a group on this node.

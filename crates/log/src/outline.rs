@@ -71,6 +71,11 @@ impl Outline {
         self.changes.iter().copied().find(|index| *index > after && *index <= through)
     }
 
+    /// The last change of members but one; zero if there are not two.
+    pub fn change_before_last(&self) -> u64 {
+        self.changes.iter().nth_back(1).copied().unwrap_or(0)
+    }
+
     /// Replicas that need a copy of the rows, as consensus found since the last call.
     pub fn take_wanted(&self) -> BTreeSet<u64> {
         std::mem::take(&mut *self.wanted.borrow_mut())
@@ -300,7 +305,7 @@ mod tests {
         assert!(outline.append(6, 4, EntryKind::Members));
         assert!(outline.append(7, 4, PROPOSED));
         assert_eq!((outline.next_change(0, 7), outline.next_change(0, 5)), (Some(6), None));
-        assert_eq!(outline.next_change(6, 7), None);
+        assert_eq!((outline.next_change(6, 7), outline.change_before_last()), (None, 0));
         let entries = outline.entries(5, 8, None, GetEntriesContext::empty(false)).unwrap();
         let changes: Vec<_> = entries.iter().map(|entry| entry.entry_type).collect();
         assert_eq!(changes, [0, 1, 0]);

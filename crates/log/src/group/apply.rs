@@ -126,10 +126,12 @@ impl Group {
         for (to, done) in self.syncs.extract_if(.., |(to, _)| *to <= reached) {
             answers.done.push((done, Ok(Lsn(to))));
         }
+        if self.members_are_kept() {
+            answers.done.extend(self.changing.drain(..).map(|(at, done)| (done, Ok(Lsn(at)))));
+        }
         self.reading.answer(self.applied, answers);
-        self.answer_origins(synced);
-        let alone = self.is_alone() && self.members().learners.is_empty();
-        self.tail.shrink(self.applied, if alone { 0 } else { TAIL_BYTES_MAX });
+        self.answer_origins();
+        self.tail.shrink(self.applied, if self.is_solitary() { 0 } else { TAIL_BYTES_MAX });
         Ok(())
     }
 
@@ -149,9 +151,7 @@ impl Group {
                 EntryKind::Election => continue,
                 EntryKind::Members => {
                     // In force already: members change with the committed position.
-                    if let Some(done) = done {
-                        answers.done.push((done, Ok(Lsn(index))));
-                    }
+                    self.changing.extend(done.map(|done| (index, done)));
                     continue;
                 }
                 EntryKind::Proposed(Durability::Hard) => answers.hard += u64::from(done.is_some()),
@@ -252,7 +252,7 @@ mod tests {
         let mut turn =
             Turn { store: &mut store, append: 1, synced: 0, random: &random, effects: &mut effects };
         let group = Group::open(GroupId(4), &stored, Lsn(10), &mut turn).unwrap();
-        assert_eq!(group.status(0).applied, Lsn(16));
-        assert!(!group.status(0).needs_rows);
+        assert_eq!(group.status().applied, Lsn(16));
+        assert!(!group.status().needs_rows);
     }
 }

@@ -1,7 +1,7 @@
 //! Changes of members: how they are proposed, when they are in force, and who may hear of it.
 //!
-//! A change is in force here once it is committed, and its members are a record of the log then. Nobody
-//! is told that it is committed before that record is durable: whoever was removed leaves for good when
+//! A change is in force here once it is committed, and its members are a record of the log then. No other
+//! replica is told that it is committed before that record is durable: whoever was removed leaves for good when
 //! it hears so, and a replica that lost the record with its power would wait for its vote for ever.
 
 use raft::StateRole;
@@ -16,6 +16,14 @@ use crate::record::{EntryKind, Record};
 use crate::store::Store;
 use crate::turn::{Turn, Waiting};
 
+/// Changes of members that are in force and not durable.
+pub(super) struct Untold {
+    /// The append that makes them durable.
+    pub append: u64,
+    /// The first of them.
+    pub from: u64,
+}
+
 impl Group {
     /// Proposes a change of members.
     pub fn propose_change<S: Store>(
@@ -24,7 +32,7 @@ impl Group {
         done: Done,
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
-        match self.check_change(change, turn.synced) {
+        match self.check_change(change) {
             Ok(true) => {}
             Ok(false) => {
                 done(Ok(Lsn(self.applied)));
@@ -49,12 +57,12 @@ impl Group {
     }
 
     /// Whether the change would change anything; refused if it cannot be made.
-    fn check_change(&mut self, change: MemberChange, synced: u64) -> Result<bool, Refusal> {
+    fn check_change(&mut self, change: MemberChange) -> Result<bool, Refusal> {
         if self.leads().is_none() {
             return Err(Refusal::NotLeader { leader: self.leader() });
         }
         // Until the members of the last change may be told, others would take this one on top of those before.
-        let is_changing = self.node.raft.has_pending_conf() || !self.members_are_kept(synced);
+        let is_changing = self.node.raft.has_pending_conf() || !self.members_are_kept();
         if is_changing || self.node.raft.lead_transferee.is_some() {
             return Err(Refusal::Busy);
         }
@@ -122,23 +130,22 @@ impl Group {
         members.at = Lsn(at);
         turn.store.push(&Record::Member { group: self.id, peer: self.own, members: members.clone() });
         turn.effects.urgent = true;
-        self.members_append = turn.append;
+        let from = self.untold.as_ref().map_or(at, |untold| untold.from);
+        self.untold = Some(Untold { append: turn.append, from });
         self.node.mut_store().members = members;
         Ok(true)
     }
 
-    /// Whether the record of the members in force is durable, when appends up to number `synced` are.
-    pub(super) fn members_are_kept(&self, synced: u64) -> bool {
-        self.members_append <= synced
+    /// Whether the record of the members in force is durable.
+    pub(super) fn members_are_kept(&self) -> bool {
+        self.untold.is_none()
     }
 
     /// Takes back of `message` what it says to be committed, from a change of members on that a power loss
     /// could undo here.
-    pub(super) fn withhold_change(&self, message: &mut Message, synced: u64) {
-        let at = match self.members_are_kept(synced) {
-            true => self.node.store().next_change(self.members().at.0, u64::MAX),
-            false => Some(self.members().at.0),
-        };
+    pub(super) fn withhold_change(&self, message: &mut Message) {
+        let next = || self.node.store().next_change(self.members().at.0, u64::MAX);
+        let at = self.untold.as_ref().map(|untold| untold.from).or_else(next);
         let Some(at) = at.filter(|at| message.commit >= *at) else { return };
         match message.commit_term {
             0 => message.commit = at - 1,
@@ -149,15 +156,14 @@ impl Group {
 
     /// Whether a majority has the members in force on its disks, as far as this leader was told: from then on
     /// nobody needs those who were removed.
-    pub(super) fn removed_may_go(&self, synced: u64) -> bool {
+    pub(super) fn removed_may_go(&self) -> bool {
         let (raft, members) = (&self.node.raft, self.members());
         let has_it = |peer: &&PeerId| match peer.0 == self.own {
-            true => self.members_are_kept(synced),
+            true => self.members_are_kept(),
             // Others do not say either what is committed before they have the members of then.
             false => raft.prs().get(peer.0).is_some_and(|known| known.committed_index >= members.at.0),
         };
-        self.members_are_kept(synced)
-            && members.voters.iter().filter(has_it).count() * 2 > members.voters.len()
+        self.members_are_kept() && members.voters.iter().filter(has_it).count() * 2 > members.voters.len()
     }
 }
 

@@ -149,7 +149,8 @@ impl Group {
                 self.deposed_at = None;
             }
         } else if before.1 == StateRole::Leader {
-            if before.0 == now.0 {
+            let was_removed = self.members().removed.contains(&PeerId(self.own));
+            if before.0 == now.0 && !was_removed {
                 tracing::info!(group = self.id.0, "no majority answers: this replica ceases to lead");
             }
             turn.effects.deposed += 1;
@@ -241,7 +242,7 @@ impl Group {
     /// Takes a question where the log of a copy of the rows at `at` begins.
     ///
     /// Also on one that is elected and not in office yet: it may be that the copy makes the majority.
-    pub fn ask_origin(&mut self, at: Lsn, done: OriginDone, synced: u64) {
+    pub fn ask_origin(&mut self, at: Lsn, done: OriginDone) {
         if self.node.raft.state != StateRole::Leader {
             return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
         }
@@ -249,11 +250,11 @@ impl Group {
             return done(Err(Refusal::Unfit.into()));
         }
         self.origins.push((at.0, done));
-        self.answer_origins(synced);
+        self.answer_origins();
     }
 
-    pub(super) fn answer_origins(&mut self, synced: u64) {
-        if !self.members_are_kept(synced) {
+    pub(super) fn answer_origins(&mut self) {
+        if !self.members_are_kept() {
             // A copy would make others believe in them at once.
             return;
         }
@@ -270,8 +271,8 @@ impl Group {
         }
     }
 
-    /// The state of the group, when appends up to number `synced` are durable.
-    pub fn status(&self, synced: u64) -> GroupStatus {
+    /// The state of the group.
+    pub fn status(&self) -> GroupStatus {
         let raft = &self.node.raft;
         let leads = raft.state == StateRole::Leader;
         let others = raft.prs().iter().filter(|(peer, _)| leads && **peer != self.own);
@@ -282,6 +283,7 @@ impl Group {
                 peer: PeerId(*peer),
                 matched: Lsn(progress.matched),
                 active: rests || progress.recent_active,
+                needs_rows: self.fellows.get(peer).is_some_and(|flight| flight.is_void(self.ticks)),
             })
             .collect();
         peers.sort_unstable_by_key(|status| status.peer);
@@ -294,7 +296,7 @@ impl Group {
             applied: Lsn(self.applied),
             needs_rows: self.void,
             members: self.members().clone(),
-            removed_may_go: leads && self.removed_may_go(synced),
+            removed_may_go: leads && self.removed_may_go(),
             peers,
         }
     }

@@ -6,7 +6,7 @@
 //! applied from there, a hard one when it is committed, and neither overtakes the other.
 //!
 //! `replicate` writes letters and reads them, `apply` moves the watermarks, `lead` is about roles and
-//! what is asked of leaders, `rest` about groups in which nothing happens.
+//! what is asked of leaders, `change` about members, `rest` about groups in which nothing happens.
 
 mod apply;
 mod change;
@@ -30,6 +30,7 @@ use crate::store::{Forgotten, Store, StoredGroup};
 use crate::tail::{Held, Tail};
 use crate::turn::{Effects, Turn, Waiting};
 
+use change::Untold;
 use lead::{Limbo, Reading};
 use replicate::Flight;
 use rest::Rest;
@@ -92,8 +93,9 @@ pub(crate) struct Group {
     void: bool,
     told_void: bool,
     removed: bool,
-    // The append that makes the members in force durable.
-    members_append: u64,
+    // A change that is in force and not durable, and who waits for that.
+    untold: Option<Untold>,
+    changing: Vec<(u64, Done)>,
     election_ticks: usize,
     ticks: u64,
     deposed_at: Option<u64>,
@@ -130,7 +132,9 @@ impl Group {
         let (start, last) = (outline.start(), outline.last());
         let alone = outline.members.voters == [PeerId(stored.peer)] && !stored.void;
         // One who votes alone has committed whatever it finds durable in its log.
-        let known = outline.hard.commit.max(start).max(outline.members.at.0).min(last);
+        // So is every change of members that another follows: a leader orders it when it has applied those before.
+        let changed = outline.members.at.0.max(outline.change_before_last());
+        let known = outline.hard.commit.max(start).max(changed).min(last);
         outline.hard.commit = if alone { last } else { known };
         // What has left the log after the last row that changed was not about rows: nothing is missing.
         let applied = if alone { last } else { applied.0.max(start) };
@@ -167,7 +171,8 @@ impl Group {
             void: stored.void,
             told_void: false,
             removed: false,
-            members_append: 0,
+            untold: None,
+            changing: Vec::new(),
             election_ticks: ELECTION_TICKS,
             ticks: 0,
             deposed_at: None,
@@ -268,7 +273,7 @@ impl Group {
                 #[cfg(any(test, feature = "mutants"))]
                 let vote = if crate::mutant::is(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
                 turn.store.push(&Record::Vote { group, term, vote, commit });
-                turn.effects.urgent |= !self.is_alone();
+                turn.effects.urgent |= !self.is_solitary();
                 self.node.mut_store().hard = hard.clone();
             }
         }
@@ -320,7 +325,7 @@ impl Group {
                 turn.effects.hard += u64::from(durability == Durability::Hard);
                 self.owes_received |= durability == Durability::Soft;
             }
-            EntryKind::Election | EntryKind::Members => turn.effects.urgent |= !self.is_alone(),
+            EntryKind::Election | EntryKind::Members => turn.effects.urgent |= !self.is_solitary(),
         }
         turn.store.push(&Record::Entry { group, index, term, kind, payload: &payload });
         let fits = self.node.mut_store().append(index, term, kind);
@@ -350,12 +355,17 @@ impl Group {
             self.node.on_persist_ready(ready);
             self.post(messages, turn)?;
         }
+        let is_kept = self.untold.take_if(|untold| untold.append <= turn.synced).is_some();
+        if is_kept && self.node.raft.state == StateRole::Leader {
+            // Until the others know, they would need those of before to elect another leader.
+            self.node.raft.bcast_append();
+        }
         Ok(())
     }
 
     /// Whether something appended is not durable yet.
     pub fn is_unsynced(&self) -> bool {
-        !self.unsynced.is_empty()
+        !self.unsynced.is_empty() || !self.members_are_kept()
     }
 
     /// The replica.
@@ -371,6 +381,11 @@ impl Group {
     /// Whether this replica votes alone.
     pub fn is_alone(&self) -> bool {
         self.members().voters == [PeerId(self.own)]
+    }
+
+    /// Whether there is no other replica at all.
+    pub fn is_solitary(&self) -> bool {
+        self.is_alone() && self.members().learners.is_empty()
     }
 
     /// The members in force.
@@ -412,7 +427,7 @@ impl Group {
             done(Err(Refusal::Stopped.into()));
         }
         let limbo = self.limbo.drain(..).map(|limbo| limbo.done);
-        let syncs = self.syncs.drain(..).map(|(_, done)| done);
+        let syncs = self.syncs.drain(..).chain(self.changing.drain(..)).map(|(_, done)| done);
         for done in self.tail.take_done().chain(limbo).chain(syncs) {
             done(Err(doubt.clone().into()));
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use raft::StateRole;
 use raft::eraftpb::{Message, MessageType};
 
-use super::Group;
+use super::{ELECTION_TICKS, Group};
 use crate::contract::Letter;
 use crate::error::LogError;
 use crate::letter::{self, Content, ENTRY_HEAD_BYTES, Payload};
@@ -30,6 +30,8 @@ pub(super) struct Flight {
     bytes: usize,
     // Of the messages consensus made, nothing after this position was sent.
     held_back: Option<u64>,
+    // The tick at which the other last said that its rows are void.
+    void_at: Option<u64>,
 }
 
 impl Flight {
@@ -46,6 +48,11 @@ impl Flight {
     fn admits(&mut self, index: u64, matched: u64) -> bool {
         let is_over = |held_back: &mut u64| index <= *held_back || matched >= *held_back;
         self.held_back.take_if(is_over).is_some() || self.held_back.is_none()
+    }
+
+    /// Whether the other said lately that its rows are void. It does so whenever it hears its leader.
+    pub fn is_void(&self, ticks: u64) -> bool {
+        self.void_at.is_some_and(|at| ticks < at + ELECTION_TICKS as u64)
     }
 
     fn send(&mut self, last: u64, bytes: usize) {
@@ -66,8 +73,13 @@ impl Group {
         messages: Vec<Message>,
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
+        if self.node.raft.state == StateRole::Leader && self.term_append > turn.synced {
+            // Who votes alone leads at once, and after a power loss perhaps in the same term again, with other
+            // entries. Consensus takes it for lost and repeats it.
+            return Ok(());
+        }
         for mut message in messages {
-            self.withhold_change(&mut message, turn.synced);
+            self.withhold_change(&mut message);
             match message.get_msg_type() {
                 MessageType::MsgAppend => self.post_append(message, turn)?,
                 _ if letter::is_sent(&message) => {
@@ -165,7 +177,7 @@ impl Group {
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
         if self.members().removed.contains(&from) {
-            if self.members_are_kept(turn.synced) {
+            if self.node.raft.state == StateRole::Leader && self.removed_may_go() {
                 self.mail(from.0, &Content::Gone, turn.effects);
             }
             return Ok(());
@@ -185,7 +197,10 @@ impl Group {
                 let flight = self.fellows.entry(from.0).or_default();
                 flight.received = flight.received.max(index);
             }
-            Content::NeedsRows { term } if leads_in(term) => self.want_copy(from.0, turn.effects),
+            Content::NeedsRows { term } if leads_in(term) => {
+                self.fellows.entry(from.0).or_default().void_at = Some(self.ticks);
+                self.want_copy(from.0, turn.effects);
+            }
             Content::Gone => self.removed |= self.members().contains(from),
             Content::Rest { term, index } => self.rest_with(from, term, index, turn.effects),
             Content::Resting { term, index } if leads_in(term) => self.rests(from, index),
@@ -218,6 +233,10 @@ impl Group {
         if is_from_leader && matches!(kind, MessageType::MsgAppend | MessageType::MsgHeartbeat) {
             let known = if self.told.0 == term { self.told.1 } else { 0 };
             self.told = (term, soft.max(known));
+            if self.void && kind == MessageType::MsgAppend {
+                // Before it confirms: who has the log and not the rows is not ready.
+                self.mail(from.0, &Content::NeedsRows { term }, turn.effects);
+            }
         }
         self.save(turn)?;
         self.received.clear();

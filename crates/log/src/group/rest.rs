@@ -33,8 +33,7 @@ impl Group {
     pub fn is_asleep(&self) -> bool {
         // One who is left alone by a leader that went must still elect itself.
         let leads = self.node.raft.state == StateRole::Leader;
-        let is_alone = leads && self.is_alone() && self.members().learners.is_empty();
-        self.rest.asleep || (is_alone && self.limbo.is_empty())
+        self.rest.asleep || (leads && self.is_solitary() && self.limbo.is_empty())
     }
 
     /// Ends a rest. The leader is given as long as after a heartbeat.
