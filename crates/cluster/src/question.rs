@@ -33,6 +33,8 @@ pub(crate) enum Question {
     CopyBegin { group: GroupId },
     /// How far does the log of your replica of a group reach?
     End { group: GroupId },
+    /// Of which of these groups do you have a replica with its rows, durably?
+    Begun { groups: Vec<GroupId> },
     /// Make these (`log::Members`) the members of a group, by force.
     ResetMembers { group: GroupId, members: Bytes },
     /// Which servers are you connected to?
@@ -103,11 +105,8 @@ impl Question {
             }
             Question::CopyBegin { group } => put_words(&mut bytes, 3, [group.0]),
             Question::CopyWanted { group } => put_words(&mut bytes, 12, [group.0]),
-            Question::States { groups } => {
-                bytes.put_u8(15);
-                bytes.put_u32_le(groups.len() as u32);
-                groups.iter().for_each(|group| bytes.put_u64_le(group.0));
-            }
+            Question::States { groups } => put_groups(&mut bytes, 15, groups),
+            Question::Begun { groups } => put_groups(&mut bytes, 16, groups),
             Question::End { group } => put_words(&mut bytes, 7, [group.0]),
             Question::ResetMembers { group, members } => {
                 bytes.put_u8(8);
@@ -163,11 +162,8 @@ impl Question {
             13 => Question::Cuts { group: GroupId(take_u64(&mut bytes)?), parts: take_u64(&mut bytes)? },
             14 => Question::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
             12 => Question::CopyWanted { group: GroupId(take_u64(&mut bytes)?) },
-            15 => {
-                let count = take_u32(&mut bytes)?;
-                let group = |_| take_u64(&mut bytes).map(GroupId);
-                Question::States { groups: (0..count).map(group).collect::<Option<_>>()? }
-            }
+            15 => Question::States { groups: take_groups(&mut bytes)? },
+            16 => Question::Begun { groups: take_groups(&mut bytes)? },
             5 => Question::HandOver {
                 group: GroupId(take_u64(&mut bytes)?),
                 to: PeerId(take_u64(&mut bytes)?),
@@ -377,6 +373,28 @@ pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
     rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
 }
 
+/// What came of [`Question::Begun`].
+pub(crate) fn encode_begun(groups: &[GroupId]) -> Bytes {
+    groups.iter().flat_map(|group| group.0.to_le_bytes()).collect()
+}
+
+/// Reads what [`encode_begun`] wrote.
+pub(crate) fn decode_begun(bytes: &Bytes) -> Option<Vec<GroupId>> {
+    let (groups, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| groups.iter().map(|group| GroupId(u64::from_le_bytes(*group))).collect())
+}
+
+fn put_groups(bytes: &mut BytesMut, kind: u8, groups: &[GroupId]) {
+    bytes.put_u8(kind);
+    bytes.put_u32_le(groups.len() as u32);
+    groups.iter().for_each(|group| bytes.put_u64_le(group.0));
+}
+
+fn take_groups(bytes: &mut Bytes) -> Option<Vec<GroupId>> {
+    let count = take_u32(bytes)?;
+    (0..count).map(|_| take_u64(bytes).map(GroupId)).collect()
+}
+
 fn put_words<const N: usize>(bytes: &mut BytesMut, kind: u8, words: [u64; N]) {
     bytes.put_u8(kind);
     words.into_iter().for_each(|word| bytes.put_u64_le(word));
@@ -403,6 +421,7 @@ mod tests {
             Question::HandOver { group: GroupId(3), to: PeerId(4) },
             Question::States { groups: vec![GroupId(3), GroupId(4)] },
             Question::States { groups: Vec::new() },
+            Question::Begun { groups: vec![GroupId(3), GroupId(4)] },
             Question::End { group: GroupId(3) },
             Question::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
             Question::Version,
@@ -447,6 +466,9 @@ mod tests {
         assert_eq!(decode_states(encode_states(&states)), Some(states));
         let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
         assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
+        let begun = vec![GroupId(3), GroupId(u64::MAX)];
+        assert_eq!(decode_begun(&encode_begun(&begun)), Some(begun.clone()));
+        assert_eq!(decode_begun(&encode_begun(&begun).slice(1..)), None);
         let members = Members::first(vec![PeerId(3), PeerId(6)]);
         let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
         assert_eq!(EndAnswer::decode(end.encode()), Some(end));

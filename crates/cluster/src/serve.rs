@@ -11,7 +11,7 @@ use crate::copy_piece::encode_difference;
 use crate::node::{CATALOG_GROUP, Core, Node};
 use crate::post::{Event, Post};
 use crate::question::{
-    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_servers, encode_states,
+    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_begun, encode_servers, encode_states,
 };
 use crate::servers::VOTERS_MAX;
 use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
@@ -88,9 +88,13 @@ impl Core {
             }
             Question::End { group } => {
                 let end = self.end_here(group).ok_or("no replica here has rows of the group")?;
-                // Who asks may let go of what these rows came from.
+                // Servers of before ask this where others ask for `Begun`.
                 self.engine().flush().map_err(|error| error.to_string())?;
                 Ok(end.encode())
+            }
+            Question::Begun { groups } => {
+                let begun = self.begun_here(&groups).map_err(|error| error.to_string())?;
+                Ok(encode_begun(&begun))
             }
             Question::ResetMembers { group, members } => {
                 let members = Members::decode(&members).ok_or("the members make no sense")?;

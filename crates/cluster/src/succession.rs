@@ -17,7 +17,7 @@ use storage::{Applied, TableId};
 use crate::admin::table_by_id;
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
-use crate::question::{EndAnswer, Question};
+use crate::question::{Question, decode_begun};
 use crate::router::shard_range;
 use crate::{AdminError, Catalog, SealedShard, ServerId, ShardConfig, ShardHandle, TableConfig};
 
@@ -29,8 +29,6 @@ const TURN: Duration = Duration::from_millis(250);
 const OVERDUE: Duration = Duration::from_secs(5);
 /// How long another founder may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Groups that a server asks others about at the same time: each that answers flushes its engine for it.
-const ASKED_AT_ONCE: usize = 16;
 
 /// Whether a replica may be opened, and what it begins with.
 pub(crate) enum Opening {
@@ -270,68 +268,93 @@ impl Core {
     /// Says in the catalog that this server has what it founds shards with; and where it cannot get that, lets
     /// it begin without. Waits for the disk.
     pub(crate) fn end_succession(&self, catalog: &Catalog) {
+        let mut overdue = Vec::new();
         for table in catalog.tables() {
             if !table.config.lineage.waiting.contains(&self.identity.server) {
                 continue;
             }
-            if let Err(error) = self.end_succession_of(&table.config) {
-                tracing::debug!("table {}: the shards before are still needed: {error}", table.config.id);
+            match self.end_succession_of(&table.config) {
+                Ok(more) => overdue.extend(more),
+                Err(error) => {
+                    tracing::debug!("table {}: the shards before are still needed: {error}", table.config.id);
+                }
             }
         }
+        self.find_heirs(&overdue);
     }
 
-    fn end_succession_of(&self, config: &TableConfig) -> Result<(), AdminError> {
+    /// The shards that this server founds, could not open for too long, and may not begin without rows yet.
+    fn end_succession_of<'a>(&self, config: &'a TableConfig) -> Result<Vec<&'a ShardConfig>, AdminError> {
         let own = self.identity.server;
+        // First those: a group that is opened meanwhile is in one or the other.
+        let heirs = task::lock(&self.pending).heirs.clone();
         let hosted: BTreeSet<GroupId> = task::lock(&self.hosted).keys().copied().collect();
-        let mut founded = config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
-        if founded.all(|shard| hosted.contains(&shard.group)) {
+        let founded = || config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
+        if founded().all(|shard| hosted.contains(&shard.group)) {
             self.engine().flush()?;
-            return self.change(|catalog, draft| {
+            self.change(|catalog, draft| {
                 let mut after = table_by_id(catalog, config.id)?.config.clone();
                 if after.lineage.sealed == config.lineage.sealed {
                     after.lineage.waiting.retain(|server| *server != own);
                     draft.put(CatalogRow::Table(after));
                 }
                 Ok(())
-            });
+            })?;
+            return Ok(Vec::new());
         }
         let since = task::lock(&self.pending).put_off.get(&config.id).copied();
         if since.is_none_or(|since| task::now() - since < OVERDUE) {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let heirs = task::lock(&self.pending).heirs.clone();
-        let missing = config.shards.iter().filter(|shard| shard.founder_on(own).is_some());
-        let missing = missing.filter(|shard| !hosted.contains(&shard.group) && !heirs.contains(&shard.group));
-        for some in missing.collect::<Vec<_>>().chunks(ASKED_AT_ONCE) {
-            let begun = self.begun_elsewhere(some);
-            task::lock(&self.pending).heirs.extend(begun);
-        }
-        Ok(())
+        let is_missing =
+            |shard: &&ShardConfig| !hosted.contains(&shard.group) && !heirs.contains(&shard.group);
+        Ok(founded().filter(is_missing).collect())
     }
 
-    /// The groups that another replica has with their rows: a founder, or who joined since. Then this server's
-    /// are not missed where they do not come to be: its log was trimmed, or its rows are void. Everybody is
-    /// asked at the same time.
-    fn begun_elsewhere(&self, shards: &[&ShardConfig]) -> BTreeSet<GroupId> {
-        let Some(wire) = self.post.wire() else { return BTreeSet::new() };
-        let (sender, answers) = task::channel();
+    /// Lets this server begin those shards without their rows that another replica has with them: a founder,
+    /// or who joined since. Then this server's are not missed where they do not come to be: its log was
+    /// trimmed, or its rows are void.
+    ///
+    /// Each server is asked once about all of them, everybody at the same time. Who says nothing is waited for
+    /// only while something is left that nobody has allowed.
+    fn find_heirs(&self, shards: &[&ShardConfig]) {
+        let Some(wire) = self.post.wire() else { return };
+        let mut places: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
         for shard in shards {
-            let group = shard.group;
             let all = shard.replicas.iter().chain(&shard.leaving);
             for other in all.filter(|replica| replica.server != self.identity.server) {
-                let sender = sender.clone();
-                let told = Box::new(move |end: Result<Bytes, _>| drop(sender.send((group, end.ok()))));
-                wire.ask(other.server, Question::End { group }.encode(), PATIENCE, told);
+                places.entry(other.server).or_default().push(shard.group);
             }
+        }
+        let (sender, answers) = task::channel();
+        for (server, groups) in places {
+            let sender = sender.clone();
+            let told = Box::new(move |begun: Result<Bytes, _>| drop(sender.send(begun.ok())));
+            wire.ask(server, Question::Begun { groups }.encode(), PATIENCE, told);
         }
         drop(sender);
-        let mut begun = BTreeSet::new();
-        while let Ok((group, end)) = answers.recv() {
-            if end.and_then(EndAnswer::decode).is_some() {
-                begun.insert(group);
-            }
+        let mut left: BTreeSet<GroupId> = shards.iter().map(|shard| shard.group).collect();
+        while !left.is_empty()
+            && let Ok(begun) = answers.recv()
+        {
+            let begun = begun.as_ref().and_then(decode_begun).unwrap_or_default();
+            // Nobody allows what was not asked about.
+            let allowed = begun.into_iter().filter(|group| left.remove(group));
+            task::lock(&self.pending).heirs.extend(allowed);
         }
-        begun
+    }
+
+    /// Those of the groups that this server has with their rows, which its engine has durably then: who asks may
+    /// let go of what the rows came from.
+    pub(crate) fn begun_here(&self, groups: &[GroupId]) -> Result<Vec<GroupId>, AdminError> {
+        let statuses = self.log.group_statuses(groups)?;
+        let has_rows = |status: &Option<GroupStatus>| status.as_ref().is_some_and(|is| !is.needs_rows);
+        let begun = groups.iter().zip(statuses).filter(|(_, status)| has_rows(status));
+        let begun: Vec<GroupId> = begun.map(|(group, _)| *group).collect();
+        if !begun.is_empty() {
+            self.engine().flush()?;
+        }
+        Ok(begun)
     }
 
     /// Gives servers that have not opened what they found new replicas, which join: where a majority of the

@@ -19,11 +19,11 @@ use crate::hub::{
     Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write, write_until_done,
 };
 
-fn table(node: &Running) -> Arc<TableHandle> {
+pub fn table(node: &Running) -> Arc<TableHandle> {
     node.node.catalog().table("test", "t").unwrap().clone()
 }
 
-fn create(node: &Running, shards: ShardsWanted) {
+pub fn create(node: &Running, shards: ShardsWanted) {
     let options = TableOptions { shards, ..TableOptions::default() };
     node.node.create_table("test", "t", options).unwrap();
 }
@@ -39,12 +39,12 @@ fn everybody_has(nodes: &[&Running], written: u32) {
 }
 
 /// Gives the table other shards, as soon as everything is there that this needs.
-fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
+pub fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
     let change = TableChange { shards: Some(shards), ..TableChange::default() };
     node.node.change_table(table(node).config.id, &change).unwrap().1
 }
 
-fn on(shards: &[&[&Running]]) -> ShardsWanted {
+pub fn on(shards: &[&[&Running]]) -> ShardsWanted {
     let place = |servers: &&[&Running]| ShardPlaces {
         primary: servers[0].server(),
         replicas: servers.iter().map(|node| (node.server(), true)).collect(),
@@ -53,7 +53,7 @@ fn on(shards: &[&[&Running]]) -> ShardsWanted {
 }
 
 /// Waits until nothing of the shards before is left on any node.
-fn settled(nodes: &[&Running]) {
+pub fn settled(nodes: &[&Running]) {
     for node in nodes {
         wait_until("the end of the groups before", || {
             let table = table(node);
@@ -67,7 +67,7 @@ fn settled(nodes: &[&Running]) {
     }
 }
 
-fn rows(node: &Running) -> u64 {
+pub fn rows(node: &Running) -> u64 {
     table(node).shards().iter().map(|shard| shard.near().map_or(0, |near| near.count())).sum()
 }
 

@@ -29,7 +29,22 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Hub {
     pub ends: RwLock<HashMap<ServerId, Arc<End>>>,
     tolls: Mutex<HashMap<ServerId, Toll>>,
+    meddler: RwLock<Option<Box<Meddler>>>,
 }
+
+/// An answer on its way to whoever asked.
+pub struct Passing {
+    pub asked_by: ServerId,
+    pub answered_by: ServerId,
+    /// The kind of the question (docs/formats/cluster-question.md); none of a query's.
+    pub kind: Option<u8>,
+    /// The group that it is about, where it is about one.
+    pub group: Option<GroupId>,
+    pub bytes: Bytes,
+}
+
+/// What becomes of an answer; who gets none waits as long as it has patience.
+type Meddler = dyn Fn(Passing) -> Option<Bytes> + Send + Sync;
 
 /// The bytes of answers that a server got, and how many it gets at most: the rest is lost on the way.
 #[derive(Clone, Copy)]
@@ -50,6 +65,18 @@ impl Hub {
             .lock()
             .get(&server)
             .map_or((0, false), |toll| (toll.bytes.min(toll.most), toll.bytes > toll.most))
+    }
+
+    /// From now on answers become what `meddler` makes of them.
+    pub fn meddle(&self, meddler: impl Fn(Passing) -> Option<Bytes> + Send + Sync + 'static) {
+        *self.meddler.write() = Some(Box::new(meddler));
+    }
+
+    fn meddled(&self, passing: Passing) -> Option<Bytes> {
+        match &*self.meddler.read() {
+            Some(meddler) => meddler(passing),
+            None => Some(passing.bytes),
+        }
     }
 
     fn passes(&self, server: ServerId, bytes: usize) -> bool {
@@ -82,16 +109,29 @@ impl Line {
 }
 
 impl Ask for Line {
-    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
         let Some(end) = self.to(server) else { return answered(Err(AskError::NotConnected(server))) };
         let (own, hub) = (self.own, Arc::clone(&self.hub));
+        let kind = question.get(2).copied().filter(|_| question[0] == 0);
+        let group = question.get(3..11).map(|bytes| GroupId(u64::from_le_bytes(bytes.try_into().unwrap())));
         std::thread::spawn(move || {
             let (sender, receiver) = std::sync::mpsc::sync_channel(1);
             match &*end.desk.read() {
                 Some(desk) => desk.serve(own, question, Box::new(move |reply| drop(sender.send(reply)))),
                 None => drop(sender),
             }
-            answered(match receiver.recv() {
+            let passing = |bytes| Passing { asked_by: own, answered_by: server, kind, group, bytes };
+            let reply = receiver.recv().map(|reply| reply.map(|bytes| hub.meddled(passing(bytes))));
+            let reply = match reply {
+                Ok(Ok(None)) => {
+                    std::thread::sleep(patience);
+                    return answered(Err(AskError::NoAnswer(server)));
+                }
+                Ok(Ok(Some(bytes))) => Ok(Ok(bytes)),
+                Ok(Err(why)) => Ok(Err(why)),
+                Err(gone) => Err(gone),
+            };
+            answered(match reply {
                 Ok(Ok(reply)) if !hub.passes(own, reply.len()) => Err(AskError::NoAnswer(server)),
                 Ok(reply) => reply.map_err(|why| AskError::Refused { server, why }),
                 Err(_) => Err(AskError::NoAnswer(server)),

@@ -5,6 +5,7 @@
 mod administration;
 mod copies;
 mod division;
+mod heirs;
 mod hub;
 mod life;
 mod repair;

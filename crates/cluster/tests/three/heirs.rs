@@ -1,0 +1,58 @@
+//! Founders of new shards that have lost the rows of the old ones, and begin without.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use log::GroupId;
+
+use crate::division::{create, divide, on, rows, settled, table};
+use crate::hub::{Hub, Running, missing, three, wait_until, write_until_done};
+
+const SHARDS: usize = 20;
+const ROWS: u32 = 60;
+/// How far a log reaches, and which groups are there with their rows: after both the engine is flushed.
+const FLUSHING: [u8; 2] = [7, 16];
+
+#[test]
+fn a_founder_without_rows_asks_each_server_once_about_all_shards_and_does_not_wait_for_who_is_silent() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b, &c]]));
+    let old = table(&a).shards()[0].group();
+    (0..ROWS).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    [&a, &b, &c].iter().for_each(|node| assert_eq!(missing(node, ROWS), []));
+    let (asked, told, speaks) =
+        (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (asked_a, told_by_a, a_speaks) = (Arc::clone(&asked), Arc::clone(&told), Arc::clone(&speaks));
+    let (first, last) = (a.server(), c.server());
+    hub.meddle(move |answer| {
+        if answer.asked_by != last || !answer.kind.is_some_and(|kind| FLUSHING.contains(&kind)) {
+            return Some(answer.bytes);
+        }
+        if answer.answered_by != first {
+            return None;
+        }
+        asked_a.fetch_add(1, Ordering::AcqRel);
+        a_speaks.load(Ordering::Acquire).then(|| {
+            told_by_a.fetch_add(1, Ordering::AcqRel);
+            answer.bytes
+        })
+    });
+    // Its rows are void now; it gets no copy before the shard is sealed, nor after it.
+    hub.count_answers(c.server(), 0);
+    c.node.log().begin_restore(old).unwrap();
+    c.node.replicas().make_void(old);
+    let place: &[&Running] = &[&a, &b, &c];
+    let config = divide(&a, on(&[place; SHARDS]));
+    assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "it founds them: {config:?}");
+    hub.count_answers(c.server(), u64::MAX);
+    let news: Vec<GroupId> = config.shards.iter().map(|shard| shard.group).collect();
+    let is_open = |node: &Running, group: &GroupId| node.node.log().group_status(*group).is_ok();
+    wait_until("the new shards", || news.iter().all(|group| is_open(&a, group)));
+    wait_until("questions that nobody answers", || asked.load(Ordering::Acquire) > 2);
+    assert!(!news.iter().any(|group| is_open(&c, group)), "nobody has allowed it");
+    speaks.store(true, Ordering::Release);
+    settled(&[&a, &b, &c]);
+    assert_eq!(told.load(Ordering::Acquire), 1, "each makes {first} flush its engine");
+    assert_eq!((missing(&c, ROWS), rows(&c)), (vec![], u64::from(ROWS)));
+}
