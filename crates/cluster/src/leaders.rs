@@ -2,7 +2,7 @@
 //! the state of a thousand tables is a few questions, not thousands.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use io::task;
 use log::GroupId;
@@ -15,8 +15,6 @@ use crate::{AdminError, ServerId, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a table may be without a leader of one of its shards before that is an error.
-const LEADERLESS: Duration = Duration::from_secs(30);
 /// Between two searches for them.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often another is asked because the first was not the leader.
@@ -52,9 +50,14 @@ impl Search<'_> {
 }
 
 impl Core {
-    /// How many rows and how many shards a table has, as those say who lead them; waits until somebody leads each.
-    pub(crate) fn rows_led(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<(u64, usize), AdminError> {
-        let deadline = task::now() + LEADERLESS;
+    /// How many rows and how many shards a table has, as those say who lead them; waits until somebody leads each,
+    /// until `deadline`.
+    pub(crate) fn rows_led(
+        &self,
+        id: TableId,
+        deadline: Instant,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(u64, usize), AdminError> {
         while go_on() && task::now() < deadline {
             let catalog = self.catalog();
             let handles: Vec<_> = table_by_id(&catalog, id)?.shards().iter().collect();

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// How long everything may take that comes before the seals.
-const PREPARATION: Duration = Duration::from_secs(30);
+pub(crate) const PREPARATION: Duration = Duration::from_secs(30);
 /// How long the seals may take together.
 const SEALING: Duration = Duration::from_secs(2);
 /// How long one leader may take to answer.
@@ -75,25 +75,26 @@ impl Core {
         change: &TableChange,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
-        self.plan(id, Wish::Change(change), go_on)
+        self.plan(id, Wish::Change(change), task::now() + PREPARATION, go_on)
     }
 
-    /// The same so that its shards become equal.
+    /// The same so that its shards become equal, until `deadline`.
     pub(crate) fn plan_even(
         &self,
         id: TableId,
+        deadline: Instant,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
-        self.plan(id, Wish::Even, go_on)
+        self.plan(id, Wish::Even, deadline, go_on)
     }
 
     fn plan(
         &self,
         id: TableId,
         wish: Wish<'_>,
+        deadline: Instant,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
-        let deadline = task::now() + PREPARATION;
         let mut layout = None;
         while go_on() && task::now() < deadline {
             match self.try_to_plan(id, wish, deadline, &mut layout)? {

@@ -2,20 +2,24 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use datum::Text;
 use log::GroupId;
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    JoinOptions, Post, RepairMode, ShardPlaces, ShardsWanted, TableOptions, join, places_of,
+    AdminError, JoinOptions, Post, RepairMode, ShardPlaces, ShardsWanted, TableOptions, join, places_of,
 };
 use shard::Replicas;
 use storage::TableId;
 
 use crate::hub::{
-    End, Hub, Line, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_until_done,
+    End, Hub, Line, Machine, PATIENCE, Running, missing, replicated, row, three, wait_until, write_until_done,
 };
+
+/// The kind of the question how the replicas of groups are.
+const STATES: u8 = 15;
 
 #[test]
 fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
@@ -211,6 +215,80 @@ fn shards_that_were_made_equal_have_the_replicas_they_had() {
     wait_until("a division", || matches!(a.node.rebalance(id, &|| true), Ok(true)));
     wait_for_places(&a, id, &places);
     assert_eq!(missing(&b, 200), []);
+}
+
+/// The same with one row in each shard, when each is led from where it should be.
+fn one_row_in_each([a, b, c]: [&Running; 3]) -> TableId {
+    let (id, _) = table_on_two([a, b, c]);
+    let shard_of = |n: u32| {
+        let catalog = a.node.catalog();
+        catalog.table_by_id(id).unwrap().shard(&row(n).0).group()
+    };
+    let other = (1..100).find(|n| shard_of(*n) != shard_of(0)).unwrap();
+    [0, other].into_iter().for_each(|n| write_until_done(&[a, b, c], n));
+    wait_until("the leaders", || {
+        [b, c].iter().enumerate().all(|(at, node)| {
+            let catalog = node.node.catalog();
+            catalog.table_by_id(id).unwrap().shards()[at].near().is_some_and(|near| near.leads())
+        })
+    });
+    id
+}
+
+#[test]
+fn rows_count_of_shards_that_others_lead() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let id = one_row_in_each([&a, &b, &c]);
+    for node in [&a, &b, &c] {
+        let done = node.node.rebalance(id, &|| true);
+        assert!(!matches!(done, Ok(false)), "there are as many rows as shards");
+    }
+}
+
+#[test]
+fn a_shard_whose_leader_is_silent_is_waited_for() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let id = one_row_in_each([&a, &b, &c]);
+    let is_silent = silence(&hub, &c);
+    is_silent.store(true, Ordering::Release);
+    let rounds = AtomicUsize::new(0);
+    let done = a.node.rebalance(id, &|| {
+        let is_third = rounds.fetch_add(1, Ordering::AcqRel) == 2;
+        is_silent.fetch_and(!is_third, Ordering::AcqRel);
+        true
+    });
+    assert!(!matches!(done, Ok(false)), "who says nothing is not without rows");
+    assert!(rounds.load(Ordering::Acquire) > 2);
+}
+
+#[test]
+fn a_rebalance_has_one_deadline() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let id = one_row_in_each([&a, &b, &c]);
+    let is_silent = silence(&hub, &c);
+    let rounds = AtomicUsize::new(0);
+    // The rows have been counted when it falls silent.
+    let done = a.node.rebalance_until(id, Instant::now() + Duration::from_secs(1), &|| {
+        is_silent.store(rounds.fetch_add(1, Ordering::AcqRel) > 0, Ordering::Release);
+        true
+    });
+    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    // Each after the first takes longer than that.
+    assert!(rounds.load(Ordering::Acquire) <= 3, "{rounds:?}");
+}
+
+/// While this is set nobody hears of a node how its groups are.
+fn silence(hub: &Hub, node: &Running) -> Arc<AtomicBool> {
+    let is_silent = Arc::new(AtomicBool::new(false));
+    let (server, says_nothing) = (node.server(), Arc::clone(&is_silent));
+    hub.meddle(move |answer| {
+        let is_state = answer.answered_by == server && answer.kind == Some(STATES);
+        (!is_state || !says_nothing.load(Ordering::Acquire)).then_some(answer.bytes)
+    });
+    is_silent
 }
 
 #[test]
