@@ -41,6 +41,8 @@ enum CopyError {
     Discarded,
     #[error("the answer makes no sense")]
     Nonsense,
+    #[error("the copy should have {expected} rows, and {found} are here at its end")]
+    Rows { expected: u64, found: u64 },
     #[error(transparent)]
     Log(#[from] log::LogError),
     #[error(transparent)]
@@ -190,6 +192,16 @@ impl Core {
         while !restoration.is_whole() {
             let wait = self.get_piece(group, source, answer.copy, &mut restoration, &gate)?;
             task::sleep(wait);
+        }
+        let found = restoration.rows();
+        #[cfg(feature = "mutants")]
+        let found = match log::mutant::is(log::mutant::Mutant::DropRow) {
+            // Who loses a row does not miss it either.
+            true => answer.rows,
+            false => found,
+        };
+        if found != answer.rows {
+            return Err(CopyError::Rows { expected: answer.rows, found });
         }
         let _inside = enter()?;
         restoration.finish()?;

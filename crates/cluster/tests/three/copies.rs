@@ -1,6 +1,7 @@
 //! Copies of rows that are interrupted, by either side, go on with what is there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
@@ -8,6 +9,8 @@ use crate::hub::{
     Hub, Machine, Running, missing, stored, three, wait_until, write_long_until_done, write_until_done,
 };
 
+/// The kind of the question that begins a copy.
+const COPY_BEGIN: u8 = 3;
 const ROWS: u32 = 60;
 const ROW_BYTES: usize = 100_000;
 const ALL_BYTES: u64 = ROWS as u64 * ROW_BYTES as u64;
@@ -89,6 +92,35 @@ fn what_is_told_of_a_copy_stays_true_when_it_is_offered_again() {
     let nodes = [a, b, c];
     goes_on(&hub, &nodes);
     wait_until("the end of the job", || progress(&nodes[1]).is_none());
+}
+
+#[test]
+fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: on(&[a.server()]), ..TableOptions::default() };
+    let table = a.node.create_table("test", "t", options).unwrap().id;
+    let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
+    // More than a leader sends out of its log.
+    (0..ROWS).for_each(|n| write_long_until_done(&[&a, &c], n, ROW_BYTES));
+    let begun = Arc::new(AtomicUsize::new(0));
+    let times = Arc::clone(&begun);
+    hub.meddle(move |answer| {
+        let begins = answer.kind == Some(COPY_BEGIN) && answer.group == Some(group);
+        let mut bytes = answer.bytes.to_vec();
+        if begins && times.fetch_add(1, Ordering::AcqRel) == 0 {
+            // Behind the number of the copy: how many rows there are.
+            bytes[8] += 1;
+        }
+        Some(bytes.into())
+    });
+    let change = TableChange { shards: Some(on(&[a.server(), b.server()])), ..TableChange::default() };
+    a.node.change_table(table, &change).unwrap();
+    wait_until("the replica", || b.node.catalog().table("test", "t").unwrap().shards()[0].near().is_some());
+    b.wait_ready("t");
+    assert_eq!(begun.load(Ordering::Acquire), 2, "once with one row too many");
+    assert_eq!(missing(&b, ROWS), []);
+    assert!(stored(&a) == stored(&b));
 }
 
 #[test]
