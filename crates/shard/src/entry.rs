@@ -151,6 +151,8 @@ pub(crate) enum BadEntry {
     Flags(u8),
     #[error("entry has an index entry of no row, or a record of a build that is none")]
     Index,
+    #[error("entry has mark {0}, the greatest there is is {max}", max = SealMark::NUMBER_MAX)]
+    Mark(u64),
 }
 
 impl Entry {
@@ -172,7 +174,10 @@ impl Entry {
         let dependencies = bytes.split_to(dependency_bytes);
         let mark = match kind {
             KIND_SEAL if items != 0 || bytes.len() != 8 => return Err(BadEntry::Length),
-            KIND_SEAL => Some(SealMark::of_number(bytes.get_u64_le())),
+            KIND_SEAL => match bytes.get_u64_le() {
+                number if number > SealMark::NUMBER_MAX => return Err(BadEntry::Mark(number)),
+                number => Some(SealMark::of_number(number)),
+            },
             _ => None,
         };
         Ok(Entry { incarnation, sequence, mark, version, dependencies, items, rest: bytes })
@@ -365,6 +370,16 @@ mod tests {
             let mut changed = whole.to_vec();
             changed[at] = byte;
             assert!(Entry::parse(Bytes::from(changed)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_mark_that_no_engine_can_hold_is_no_mark() {
+        let entry = |number| EntryWriter::seal(7, 9, SealMark::of_number(number));
+        let greatest = Entry::parse(entry(SealMark::NUMBER_MAX)).unwrap();
+        assert_eq!(greatest.mark.map(SealMark::number), Some(SealMark::NUMBER_MAX));
+        for number in [SealMark::NUMBER_MAX + 1, u64::MAX] {
+            assert_eq!(Entry::parse(entry(number)).err(), Some(BadEntry::Mark(number)));
         }
     }
 
