@@ -133,6 +133,15 @@ pub enum AdminError {
     /// Nobody leads the catalog: fewer than half of its voters are connected.
     #[error("The server(s) hosting the catalog have no majority; nothing was changed.")]
     NoCatalog,
+    /// Servers that are away may have begun new shards of the table with rows that nobody else has.
+    #[error(
+        "the last rows of this table may be with {servers} alone, in shards that have just begun; connect them, or if \
+         they are gone for good, delete their rows from `server_config`, and repair again"
+    )]
+    RowsAway {
+        /// Their names.
+        servers: String,
+    },
     /// The leader of the catalog did not take the change.
     #[error("the catalog could not be written: {0}")]
     Refused(String),

@@ -15,7 +15,7 @@ use storage::TableId;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
 use crate::post::Event;
-use crate::question::{Question, decode_version};
+use crate::question::{Question, decode_word};
 use crate::tend::Settled;
 use crate::{
     AdminError, Catalog, DbConfig, DbId, OpenError, ReplicaConfig, ServerConfig, TableConfig, TableHandle,
@@ -155,7 +155,7 @@ impl Core {
             let lead = self.post.lead(CATALOG_GROUP).leader();
             let other = lead.filter(|leader| *leader != self.identity.server);
             let asked = other.and_then(|leader| self.ask(leader, Question::Version.encode(), patience).ok());
-            if let Some(version) = self.version_led_here().or(asked.and_then(decode_version)) {
+            if let Some(version) = self.version_led_here().or(asked.and_then(decode_word)) {
                 return version > before && self.await_version(version, patience);
             }
             if task::now() > deadline {

@@ -35,6 +35,8 @@ pub(crate) enum Question {
     End { group: GroupId },
     /// Of which of these groups do you have a replica with its rows, durably?
     Begun { groups: Vec<GroupId> },
+    /// Which mark has your replica of a group, as far as it was applied (`shard::SealMark`)?
+    Mark { group: GroupId },
     /// Make these (`log::Members`) the members of a group, by force.
     ResetMembers { group: GroupId, members: Bytes },
     /// Which servers are you connected to?
@@ -108,6 +110,7 @@ impl Question {
             Question::States { groups } => put_groups(&mut bytes, 15, groups),
             Question::Begun { groups } => put_groups(&mut bytes, 16, groups),
             Question::End { group } => put_words(&mut bytes, 7, [group.0]),
+            Question::Mark { group } => put_words(&mut bytes, 17, [group.0]),
             Question::ResetMembers { group, members } => {
                 bytes.put_u8(8);
                 bytes.put_u64_le(group.0);
@@ -163,6 +166,7 @@ impl Question {
             14 => Question::SetMark { group: GroupId(take_u64(&mut bytes)?), mark: take_u64(&mut bytes)? },
             12 => Question::CopyWanted { group: GroupId(take_u64(&mut bytes)?) },
             15 => Question::States { groups: take_groups(&mut bytes)? },
+            17 => Question::Mark { group: GroupId(take_u64(&mut bytes)?) },
             16 => Question::Begun { groups: take_groups(&mut bytes)? },
             5 => Question::HandOver {
                 group: GroupId(take_u64(&mut bytes)?),
@@ -357,8 +361,8 @@ impl EndAnswer {
     }
 }
 
-/// What came of [`Question::Version`].
-pub(crate) fn decode_version(mut bytes: Bytes) -> Option<u64> {
+/// What came of [`Question::Version`], or of [`Question::Mark`].
+pub(crate) fn decode_word(mut bytes: Bytes) -> Option<u64> {
     take_u64(&mut bytes)
 }
 
@@ -423,6 +427,7 @@ mod tests {
             Question::States { groups: Vec::new() },
             Question::Begun { groups: vec![GroupId(3), GroupId(4)] },
             Question::End { group: GroupId(3) },
+            Question::Mark { group: GroupId(3) },
             Question::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
             Question::Version,
             Question::Sees,

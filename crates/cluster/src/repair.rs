@@ -8,15 +8,16 @@
 use std::time::Duration;
 
 use log::{GroupId, GroupStatus, LogError, Members, PeerId};
+use shard::SealMark;
 use storage::TableId;
 
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::{EndAnswer, Question};
+use crate::question::{EndAnswer, Question, decode_word};
 use crate::{
-    AdminError, AskError, Catalog, ReplicaConfig, ServerId, ShardConfig, ShardPlaces, TableConfig,
-    TableHandle,
+    AdminError, AskError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces,
+    TableConfig, TableHandle,
 };
 
 /// How long a replica may take to go on alone: it applies all of its log.
@@ -31,6 +32,15 @@ pub enum RepairMode {
     RollbackOrErase,
     /// Nothing is given up: the configuration is written again as it is.
     Recommit,
+}
+
+/// The replica of a group whose log reaches farthest, of those that answer and have rows.
+struct MostComplete {
+    replica: ReplicaConfig,
+    /// The members that it knows.
+    members: Members,
+    /// How many of those who vote then answered.
+    voters_heard: usize,
 }
 
 /// What becomes of one shard.
@@ -51,6 +61,9 @@ impl Core {
     pub fn plan_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
         let catalog = self.catalog();
         let table = crate::admin::table_by_id(&catalog, id)?;
+        if mode != RepairMode::Recommit && !self.sealed_to_repair(&table.config)?.is_empty() {
+            return Ok(table.config.clone());
+        }
         let fates = self.fates(table, mode)?;
         self.repaired(&catalog, &table.config, &fates, mode, &mut Draft::of(&catalog))
     }
@@ -64,7 +77,6 @@ impl Core {
         let table = crate::admin::table_by_id(&catalog, id)?;
         let config = table.config.clone();
         if mode != RepairMode::Recommit && self.repair_sealed(&config)? {
-            self.repair_catalog()?;
             // What they were needed for goes on by itself.
             return Ok(config);
         }
@@ -90,22 +102,80 @@ impl Core {
     /// Gives groups before the present shards a majority again, which lack one and are still needed; whether
     /// there were any.
     fn repair_sealed(&self, config: &TableConfig) -> Result<bool, AdminError> {
+        let lacking = self.sealed_to_repair(config)?;
+        if !lacking.is_empty() {
+            self.repair_catalog()?;
+        }
+        for (old, survivor) in &lacking {
+            self.go_on(old.group, *survivor, &old.replicas)?;
+        }
+        Ok(!lacking.is_empty())
+    }
+
+    /// The groups before the present shards that lack a majority and are still needed, and who goes on with each.
+    ///
+    /// Fails if one may end earlier so than it did for somebody who can come back: decision 0024.
+    fn sealed_to_repair<'a>(
+        &self,
+        config: &'a TableConfig,
+    ) -> Result<Vec<(&'a SealedShard, ReplicaConfig)>, AdminError> {
         // Where only those wait who are gone, nobody needs them who is left.
         let waits_here = |server: &ServerId| self.is_connected(*server);
+        let mut lacking = Vec::new();
         if !config.lineage.waiting.iter().any(waits_here) {
-            return Ok(false);
+            return Ok(lacking);
         }
-        let mut is_repaired = false;
         for old in &config.lineage.sealed {
             let living = old.replicas.iter().filter(|replica| self.is_connected(replica.server));
-            if let Some((survivor, members)) = self.most_complete(old.group, living)
-                && !self.has_majority(&members, &old.replicas)
+            if let Some(found) = self.most_complete(old.group, living)
+                && !self.has_majority(&found.members, &old.replicas)
             {
-                self.go_on(old.group, survivor, &old.replicas)?;
-                is_repaired = true;
+                self.keeps_end(config, old, &found)?;
+                lacking.push((old, found.replica));
             }
         }
-        Ok(is_repaired)
+        Ok(lacking)
+    }
+
+    /// Fails unless a group goes on with its seal where it was, or nobody can come back for whom it was there.
+    fn keeps_end(
+        &self,
+        config: &TableConfig,
+        old: &SealedShard,
+        found: &MostComplete,
+    ) -> Result<(), AdminError> {
+        let catalog = self.catalog();
+        if !self.catalog_has_majority(&catalog) {
+            // Whoever is away is removed from the cluster for good, before anything goes on.
+            return Ok(());
+        }
+        // A majority has the seal, and so has one of any half.
+        let voters = old.replicas.iter().filter(|replica| replica.voting).count();
+        if found.voters_heard * 2 >= voters.max(found.members.voters.len())
+            || self.mark_on(found.replica.server, old.group) == Some(old.mark())
+        {
+            return Ok(());
+        }
+        let may_come_back =
+            |server: &&ServerId| !self.is_connected(**server) && catalog.server(**server).is_some();
+        // Also one that waits no more: it has the new shards.
+        let founders =
+            old.replicas.iter().map(|replica| &replica.server).filter(|server| config.founds(**server));
+        let away: Vec<String> =
+            founders.filter(may_come_back).map(|server| crate::words::server(&catalog, *server)).collect();
+        match away.is_empty() {
+            true => Ok(()),
+            false => Err(AdminError::RowsAway { servers: away.join(", ") }),
+        }
+    }
+
+    /// The mark of a group as far as it was applied on a server; none if that does not say.
+    fn mark_on(&self, server: ServerId, group: GroupId) -> Option<SealMark> {
+        if server == self.identity.server {
+            return self.shard_of(group).map(|shard| shard.mark());
+        }
+        let answer = self.ask(server, Question::Mark { group }.encode(), PATIENCE).ok()?;
+        decode_word(answer).map(SealMark::of_number)
     }
 
     /// What becomes of each shard; fails if that is nothing, or too much for the mode.
@@ -144,8 +214,8 @@ impl Core {
         let everyone: Vec<ReplicaConfig> = everyone(shard).copied().collect();
         let living = everyone.iter().filter(|replica| self.is_connected(replica.server));
         match self.most_complete(shard.group, living) {
-            Some((_, members)) if self.has_majority(&members, &everyone) => Fate::Keeps,
-            Some((survivor, _)) => Fate::GoesOn(survivor),
+            Some(found) if self.has_majority(&found.members, &everyone) => Fate::Keeps,
+            Some(found) => Fate::GoesOn(found.replica),
             // Not begun yet perhaps.
             None if most_live => Fate::Keeps,
             None => Fate::IsLost,
@@ -184,22 +254,25 @@ impl Core {
         self.log.reset_members(group, members).map_err(|error| error.to_string())
     }
 
-    /// The replica whose log reaches farthest, of those that answer and have rows, and the members that it knows.
+    /// Asks each of `replicas` how far its log of a group reaches.
     fn most_complete<'a>(
         &self,
         group: GroupId,
         replicas: impl Iterator<Item = &'a ReplicaConfig>,
-    ) -> Option<(ReplicaConfig, Members)> {
-        let end = |replica: &ReplicaConfig| {
+    ) -> Option<MostComplete> {
+        let end = |replica: &'a ReplicaConfig| {
             let question = Question::End { group };
             let answer = match replica.server == self.identity.server {
                 true => self.end_here(group),
                 false => EndAnswer::decode(self.ask(replica.server, question.encode(), PATIENCE).ok()?),
             };
-            let answer = answer.filter(|end| end.own == replica.peer);
-            answer.map(|end| ((end.last_term, end.last), (*replica, end.members)))
+            answer.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
         };
-        replicas.filter_map(end).max_by_key(|(end, _)| *end).map(|(_, found)| found)
+        let ends: Vec<(ReplicaConfig, EndAnswer)> = replicas.filter_map(end).collect();
+        let (replica, farthest) = ends.iter().max_by_key(|(_, end)| (end.last_term, end.last))?;
+        let members = farthest.members.clone();
+        let voters_heard = ends.iter().filter(|(replica, _)| members.voters.contains(&replica.peer)).count();
+        Some(MostComplete { replica: *replica, members, voters_heard })
     }
 
     /// How far the log of this node's replica reaches, if it has rows.
@@ -261,17 +334,22 @@ impl Core {
         }
     }
 
+    fn catalog_has_majority(&self, catalog: &Catalog) -> bool {
+        let servers = catalog.servers();
+        let voters = || servers.iter().filter(|server| server.catalog.voting);
+        voters().filter(|server| self.is_connected(server.id)).count() * 2 > voters().count()
+    }
+
     /// Gives the catalog a majority again, if it has none.
     fn repair_catalog(&self) -> Result<(), AdminError> {
         let catalog = self.catalog();
-        let servers: Vec<ReplicaConfig> = catalog.servers().iter().map(|server| server.catalog).collect();
-        let voters = || servers.iter().filter(|replica| replica.voting);
-        let is_living = |replica: &&ReplicaConfig| self.is_connected(replica.server);
-        if voters().filter(is_living).count() * 2 > voters().count() {
+        if self.catalog_has_majority(&catalog) {
             return Ok(());
         }
-        let survivor = self.most_complete(CATALOG_GROUP, servers.iter().filter(is_living));
-        let (survivor, _) = survivor.ok_or(AdminError::NoCatalog)?;
+        let servers: Vec<ReplicaConfig> = catalog.servers().iter().map(|server| server.catalog).collect();
+        let is_living = |replica: &&ReplicaConfig| self.is_connected(replica.server);
+        let found = self.most_complete(CATALOG_GROUP, servers.iter().filter(is_living));
+        let survivor = found.ok_or(AdminError::NoCatalog)?.replica;
         let lost: Vec<ServerId> =
             servers.iter().filter(|replica| !is_living(replica)).map(|replica| replica.server).collect();
         let names: Vec<String> = lost.iter().map(|id| crate::words::server(&catalog, *id)).collect();

@@ -96,6 +96,10 @@ impl Core {
                 let begun = self.begun_here(&groups).map_err(|error| error.to_string())?;
                 Ok(encode_begun(&begun))
             }
+            Question::Mark { group } => {
+                let mark = self.shard_of(group).ok_or("the group is not here")?.mark();
+                Ok(Bytes::copy_from_slice(&mark.number().to_le_bytes()))
+            }
             Question::ResetMembers { group, members } => {
                 let members = Members::decode(&members).ok_or("the members make no sense")?;
                 Ok(self.reset_members_here(from, group, members)?.encode().into())

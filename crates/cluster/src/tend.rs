@@ -14,7 +14,7 @@ use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::{Question, decode_version};
+use crate::question::{Question, decode_word};
 use crate::sealing::put_next_epoch;
 use crate::words;
 use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig};
@@ -267,7 +267,7 @@ impl Core {
         let leader = self.post.lead(CATALOG_GROUP).leader();
         let other = leader.filter(|leader| *leader != self.identity.server);
         let asked = other.and_then(|leader| self.ask(leader, Question::Version.encode(), STEP).ok());
-        self.version_led_here().or(asked.and_then(decode_version)) == Some(version)
+        self.version_led_here().or(asked.and_then(decode_word)) == Some(version)
     }
 
     /// A group of one that should be one needs no look into the log.

@@ -29,6 +29,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Hub {
     pub ends: RwLock<HashMap<ServerId, Arc<End>>>,
     tolls: Mutex<HashMap<ServerId, Toll>>,
+    deaf: Mutex<Vec<(ServerId, GroupId)>>,
     meddler: RwLock<Option<Box<Meddler>>>,
 }
 
@@ -65,6 +66,11 @@ impl Hub {
             .lock()
             .get(&server)
             .map_or((0, false), |toll| (toll.bytes.min(toll.most), toll.bytes > toll.most))
+    }
+
+    /// From now on no letters of a group come to `server`.
+    pub fn deafen(&self, server: ServerId, group: GroupId) {
+        self.deaf.lock().push((server, group));
     }
 
     /// From now on answers become what `meddler` makes of them.
@@ -145,7 +151,9 @@ impl Ask for Line {
 }
 
 impl Wire for Line {
-    fn mail(&self, to: ServerId, letters: Vec<Letter>) {
+    fn mail(&self, to: ServerId, mut letters: Vec<Letter>) {
+        let deaf = self.hub.deaf.lock().clone();
+        letters.retain(|letter| !deaf.contains(&(to, letter.group)));
         if let Some(end) = self.to(to) {
             end.post.arrived(self.own, letters, &*end.log);
         }

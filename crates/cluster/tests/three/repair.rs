@@ -8,7 +8,10 @@ use rekindle_cluster::{
     AdminError, RepairMode, Serve, ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions,
 };
 
-use crate::hub::{Hub, Running, missing, replicated, stored, three, wait_until, write_until_done};
+use crate::division::{create, divide, on, settled, table};
+use crate::hub::{
+    Hub, Machine, Running, missing, replicated, stored, three, wait_until, write, write_until_done,
+};
 
 /// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
 fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
@@ -46,6 +49,45 @@ fn nobody_sets_members_by_force_where_most_of_them_live() {
     reset(&a, server, group, &alone).unwrap();
     assert_eq!(members().voters, [own]);
     reset(&a, server, group, &alone).expect("what was interrupted is repeated");
+}
+
+#[test]
+fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
+    wait_until("five who vote on the catalog", || {
+        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
+    });
+    create(&a, on(&[&[&b, &a, &c]]));
+    let (id, old) = (table(&a).config.id, table(&a).shards()[0].group());
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    assert_eq!(missing(&a, 20), []);
+    hub.deafen(a.server(), old);
+    let config = divide(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
+    assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "{config:?}");
+    wait_until("the news on a", || table(&a).shards().len() == 2);
+    let gone = [b.server(), c.server()];
+    [b, c].into_iter().for_each(Running::kill);
+    wait_until("the news on e", || table(&e).shards().len() == 2);
+    for refused in
+        [d.node.emergency_repair(id, RepairMode::Rollback), e.node.plan_repair(id, RepairMode::Rollback)]
+    {
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, AdminError::RowsAway { .. }), "{refused}");
+        assert!(refused.to_string().contains("server_config"), "{refused}");
+    }
+    assert_eq!(a.node.log().group_status(old).unwrap().members.voters.len(), 3);
+    for server in gone {
+        wait_until("the removal", || d.node.remove_server(server).is_ok());
+    }
+    wait_until("the repair", || {
+        drop(d.node.emergency_repair(id, RepairMode::Rollback));
+        (20..30).all(|n| write(&[&a], n))
+    });
+    settled(&[&a, &d, &e]);
+    assert_eq!(missing(&a, 30), []);
 }
 
 #[test]
