@@ -12,7 +12,7 @@ use crate::change::Draft;
 use crate::index_config::TableIndexes;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
-use crate::sealing::PREPARATION;
+use crate::plan::PREPARATION;
 use crate::{AdminError, Catalog, DbConfig, DbId, Lineage, Scope, TableConfig, TableHandle, WriteAcks};
 
 /// What a new table may be given.

@@ -38,6 +38,7 @@ mod news;
 mod node;
 mod pending;
 mod placement;
+mod plan;
 mod post;
 mod question;
 mod repair;

@@ -1,0 +1,304 @@
+//! What is to be done so that a table gets other shards: where they are cut, which servers have everything of
+//! each already, and who must get something first. What comes of it is done in `sealing`. Decision 0024.
+
+use std::time::{Duration, Instant};
+
+use datum::Bytes;
+use io::task;
+use log::{GroupId, Members};
+use storage::TableId;
+
+use crate::admin::table_by_id;
+use crate::catalog_row::CatalogRow;
+use crate::cuts::{Cut, CutsAnswer, even_cuts};
+use crate::node::Core;
+use crate::placement::ShardPlaces;
+use crate::question::Question;
+use crate::starts::even_starts;
+use crate::{
+    AdminError, ReplicaConfig, ServerId, ShardConfig, ShardHandle, TableChange, TableConfig, TableHandle,
+    places_of,
+};
+
+/// How long everything may take that comes before the seals.
+pub(crate) const PREPARATION: Duration = Duration::from_secs(30);
+/// How long one leader may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks at what is still missing.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a table's shards are to be, worked out on its present ones.
+pub(crate) struct Plan {
+    pub(crate) old: Vec<GroupId>,
+    pub(crate) epoch: u64,
+    pub(crate) starts: Vec<Bytes>,
+    pub(crate) places: Vec<ShardPlaces>,
+    /// For each new shard the servers that have all of its rows already.
+    pub(crate) founders: Vec<Vec<ServerId>>,
+}
+
+/// What a table is to become.
+#[derive(Clone, Copy)]
+enum Wish<'a> {
+    /// What the change says, if that is another number of shards.
+    Change(&'a TableChange),
+    /// As many shards, of equal size.
+    Even,
+}
+
+/// Which shards there are to be over those groups.
+struct Layout {
+    old: Vec<GroupId>,
+    starts: Vec<Bytes>,
+    places: Vec<ShardPlaces>,
+}
+
+/// One attempt to plan.
+enum Planned {
+    Nothing,
+    NotYet,
+    Done(Plan),
+}
+
+impl Core {
+    /// What is to be done so that the table gets as many shards as `change` says; nothing if it has them. Waits
+    /// until replicas are where they must be for that, while `go_on` says so.
+    pub(crate) fn plan_change(
+        &self,
+        id: TableId,
+        change: &TableChange,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Plan>, AdminError> {
+        self.plan(id, Wish::Change(change), task::now() + PREPARATION, go_on)
+    }
+
+    /// The same so that its shards become equal, until `deadline`.
+    pub(crate) fn plan_even(
+        &self,
+        id: TableId,
+        deadline: Instant,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Plan>, AdminError> {
+        self.plan(id, Wish::Even, deadline, go_on)
+    }
+
+    fn plan(
+        &self,
+        id: TableId,
+        wish: Wish<'_>,
+        deadline: Instant,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Plan>, AdminError> {
+        let mut layout = None;
+        while go_on() && task::now() < deadline {
+            match self.try_to_plan(id, wish, deadline, &mut layout)? {
+                Planned::Nothing => return Ok(None),
+                Planned::Done(plan) => return Ok(Some(plan)),
+                Planned::NotYet => task::sleep(PAUSE),
+            }
+        }
+        Err(AdminError::NotTogether)
+    }
+
+    /// `layout` stays as it was made: replicas that are added for it must not change it.
+    fn try_to_plan(
+        &self,
+        id: TableId,
+        wish: Wish<'_>,
+        deadline: Instant,
+        layout: &mut Option<Layout>,
+    ) -> Result<Planned, AdminError> {
+        let catalog = self.catalog();
+        let handle = table_by_id(&catalog, id)?;
+        let old = &handle.config.shards;
+        let places = match wish {
+            Wish::Even => places_of(old),
+            Wish::Change(TableChange { shards: Some(wanted), .. }) => {
+                self.places(&catalog, wanted, Some(handle))?
+            }
+            Wish::Change(_) => return Ok(Planned::Nothing),
+        };
+        if matches!(wish, Wish::Change(_)) && places.len() == old.len() {
+            return Ok(Planned::Nothing);
+        }
+        // One after the other: until then what the groups before have is needed.
+        if !handle.config.lineage.sealed.is_empty() {
+            let is_late = deadline - task::now() < PREPARATION / 2;
+            if is_late {
+                self.replace_missing_founders(&handle.config, |server| !self.is_connected(server))?;
+            }
+            return Ok(Planned::NotYet);
+        }
+        let groups: Vec<GroupId> = old.iter().map(|shard| shard.group).collect();
+        let Some(ready) = self.ready_servers(handle) else { return Ok(Planned::NotYet) };
+        if layout.as_ref().is_none_or(|layout| layout.old != groups) {
+            let Some(starts) = self.new_starts(handle, places.len()) else { return Ok(Planned::NotYet) };
+            *layout = Some(Layout { old: groups, starts, places });
+        }
+        let Some(Layout { old: groups, starts, places }) = layout else { return Ok(Planned::NotYet) };
+        let mut founders = Vec::with_capacity(starts.len());
+        let mut missing: Vec<(usize, ServerId)> = Vec::new();
+        for (new, place) in places.iter().enumerate() {
+            let (everywhere, lacking) = founders_of(place, &feeders(old, starts, new), &ready);
+            missing.extend(lacking.into_iter().filter(|(_, server)| self.is_connected(*server)));
+            founders.push(everywhere);
+        }
+        if !missing.is_empty() {
+            self.add_replicas(id, &missing)?;
+            return Ok(Planned::NotYet);
+        }
+        if founders.iter().any(Vec::is_empty) {
+            return Ok(Planned::NotYet);
+        }
+        let epoch = handle.config.lineage.epoch;
+        let (old, starts, places) = (groups.clone(), starts.clone(), places.clone());
+        Ok(Planned::Done(Plan { old, epoch, starts, places, founders }))
+    }
+
+    /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
+    fn ready_servers(&self, handle: &TableHandle) -> Option<Vec<Vec<ServerId>>> {
+        let shards: Vec<&ShardHandle> = handle.shards().iter().collect();
+        let led = self.ask_leaders(&shards);
+        let ready = |(config, led): (&ShardConfig, Option<(ServerId, crate::question::GroupState)>)| {
+            let (_, state) = led?;
+            let is_ready = |r: &&ReplicaConfig| r.voting && state.ready.contains(&r.peer);
+            let there = config.replicas.iter().chain(&config.leaving).filter(is_ready);
+            let there = there.map(|replica| replica.server);
+            Some(there.filter(|server| self.is_connected(*server)).collect())
+        };
+        handle.config.shards.iter().zip(led).map(ready).collect()
+    }
+
+    /// Gives the shards of those numbers voting replicas on those servers too, for as long as it takes to
+    /// put others in their place.
+    fn add_replicas(&self, id: TableId, missing: &[(usize, ServerId)]) -> Result<(), AdminError> {
+        self.change(|catalog, draft| {
+            let mut config = table_by_id(catalog, id)?.config.clone();
+            for (at, server) in missing {
+                let Some(shard) = config.shards.get_mut(*at) else { continue };
+                if shard.leaving.iter().any(|replica| replica.server == *server) {
+                    continue;
+                }
+                match shard.replicas.iter_mut().find(|replica| replica.server == *server) {
+                    Some(replica) => replica.voting = true,
+                    None => {
+                        let peer = self.new_peer();
+                        shard.replicas.push(ReplicaConfig { server: *server, peer, voting: true });
+                    }
+                }
+            }
+            if config != table_by_id(catalog, id)?.config {
+                draft.put(CatalogRow::Table(config));
+            }
+            Ok(())
+        })
+    }
+
+    /// Start keys that divide the table's present rows evenly, or the space of generated keys when there
+    /// are too few rows to learn from; `None` if a leader does not answer.
+    fn new_starts(&self, handle: &TableHandle, shards: usize) -> Option<Vec<Bytes>> {
+        // One shard is cut where its leader says; of several, smaller pieces are put together.
+        let parts = if handle.shards().len() == 1 { shards } else { 8 * shards };
+        let mut cuts: Vec<Cut> = Vec::new();
+        for (shard, config) in handle.shards().iter().zip(&handle.config.shards) {
+            let answer = self.cuts_of(shard, parts as u64)?;
+            let keys = std::iter::once(config.start.clone()).chain(answer.keys);
+            let pieces: Vec<Bytes> = keys.collect();
+            let rows = answer.rows as f64 / pieces.len() as f64;
+            let cut = |(i, start): (usize, Bytes)| Cut { start, rows, is_old: i == 0 };
+            cuts.extend(pieces.into_iter().enumerate().map(cut));
+        }
+        Some(even_cuts(&cuts, shards).unwrap_or_else(|| even_starts(shards)))
+    }
+
+    fn cuts_of(&self, shard: &ShardHandle, parts: u64) -> Option<CutsAnswer> {
+        let group = shard.group();
+        if shard.near().is_some_and(|near| near.is_leader()) {
+            return self.cuts_here(group, parts).ok();
+        }
+        let leader = shard.lead().leader().filter(|leader| *leader != self.identity.server)?;
+        CutsAnswer::decode(self.ask(leader, Question::Cuts { group, parts }.encode(), PATIENCE).ok()?)
+    }
+
+    /// Where a shard that is led from here may be cut into about so many parts.
+    pub(crate) fn cuts_here(&self, group: GroupId, parts: u64) -> Result<CutsAnswer, String> {
+        let shard =
+            self.shard_of(group).filter(|shard| shard.is_leader()).ok_or("it is not led from here")?;
+        let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, 8 * crate::starts::SHARDS_MAX);
+        let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
+        let pieces = snapshot.split(shard.range(), parts).map_err(|error| error.to_string())?;
+        let start = |piece: &datum::KeyRange| match &piece.start {
+            datum::KeyBound::Included(key) | datum::KeyBound::Excluded(key) => {
+                Some(Bytes::copy_from_slice(key.as_bytes()))
+            }
+            datum::KeyBound::Unbounded => None,
+        };
+        Ok(CutsAnswer { rows: shard.count(), keys: pieces.iter().skip(1).filter_map(start).collect() })
+    }
+}
+
+impl Plan {
+    /// Leaves those as founders who are members of all groups that they need.
+    pub(crate) fn keep_members(
+        &mut self,
+        config: &TableConfig,
+        members: &[Members],
+    ) -> Result<(), AdminError> {
+        let is_member = |feeder: usize, server: ServerId| {
+            let replica = config.shards[feeder].replica_on(server);
+            replica.is_some_and(|replica| members[feeder].contains(replica.peer))
+        };
+        for (new, founders) in self.founders.iter_mut().enumerate() {
+            let feeders = feeders(&config.shards, &self.starts, new);
+            founders.retain(|server| feeders.iter().all(|feeder| is_member(*feeder, *server)));
+            if founders.is_empty() {
+                return Err(AdminError::NotTogether);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it can be carried out on the table as it is.
+    pub(crate) fn fits(&self, config: &TableConfig) -> bool {
+        config.lineage.epoch == self.epoch
+            && config.lineage.sealed.is_empty()
+            && config.shards.iter().map(|shard| shard.group).eq(self.old.iter().copied())
+    }
+}
+
+/// The old shards that have keys of new shard `new`.
+fn feeders(old: &[ShardConfig], starts: &[Bytes], new: usize) -> Vec<usize> {
+    let (start, end) = (&starts[new], starts.get(new + 1));
+    let has_keys = |i: &usize| {
+        end.is_none_or(|end| old[*i].start < *end) && old.get(i + 1).is_none_or(|next| next.start > *start)
+    };
+    (0..old.len()).filter(has_keys).collect()
+}
+
+/// Who can found a shard at `place` over those of `feeders`, of which `ready` tells who has everything;
+/// and which replicas of those are missing so that more can.
+///
+/// Where all feeders have the same replicas, nobody need copy anything first. Where they have not, those who
+/// are to have the new shard get all of it before.
+fn founders_of(
+    place: &ShardPlaces,
+    feeders: &[usize],
+    ready: &[Vec<ServerId>],
+) -> (Vec<ServerId>, Vec<(usize, ServerId)>) {
+    let Some((first, others)) = feeders.split_first() else { return (Vec::new(), Vec::new()) };
+    let has = |feeder: &usize, server: &ServerId| ready[*feeder].contains(server);
+    let placed_without_vote = |server: &ServerId| place.replicas.contains(&(*server, false));
+    let everywhere = ready[*first].iter().filter(|server| others.iter().all(|other| has(other, server)));
+    let everywhere: Vec<ServerId> =
+        everywhere.filter(|server| !placed_without_vote(server)).copied().collect();
+    let same = others.iter().all(|other| {
+        ready[*other].len() == ready[*first].len() && ready[*other].iter().all(|server| has(first, server))
+    });
+    let voters = place.replicas.iter().filter(|(_, voting)| *voting).map(|(server, _)| *server);
+    let lacking = voters.flat_map(|server| feeders.iter().map(move |feeder| (*feeder, server)));
+    let missing = match same && !everywhere.is_empty() {
+        true => Vec::new(),
+        false => lacking.filter(|(feeder, server)| !has(feeder, server)).collect(),
+    };
+    (everywhere, missing)
+}
