@@ -35,6 +35,8 @@ pub(crate) struct Plan {
     pub(crate) places: Vec<ShardPlaces>,
     /// For each new shard the servers that have all of its rows already.
     pub(crate) founders: Vec<Vec<ServerId>>,
+    /// For each group before its members at the seal; none before it is sealed.
+    pub(crate) members: Vec<Members>,
 }
 
 /// What a table is to become.
@@ -152,7 +154,7 @@ impl Core {
         }
         let epoch = handle.config.lineage.epoch;
         let (old, starts, places) = (groups.clone(), starts.clone(), places.clone());
-        Ok(Planned::Done(Plan { old, epoch, starts, places, founders }))
+        Ok(Planned::Done(Plan { old, epoch, starts, places, founders, members: Vec::new() }))
     }
 
     /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
@@ -242,7 +244,7 @@ impl Plan {
     pub(crate) fn keep_members(
         &mut self,
         config: &TableConfig,
-        members: &[Members],
+        members: Vec<Members>,
     ) -> Result<(), AdminError> {
         let is_member = |feeder: usize, server: ServerId| {
             let replica = config.shards[feeder].replica_on(server);
@@ -255,6 +257,7 @@ impl Plan {
                 return Err(AdminError::NotTogether);
             }
         }
+        self.members = members;
         Ok(())
     }
 

@@ -102,9 +102,11 @@ impl Core {
     /// Gives groups before the present shards a majority again, which lack one and are still needed; whether
     /// there were any.
     fn repair_sealed(&self, config: &TableConfig) -> Result<bool, AdminError> {
-        let lacking = self.sealed_to_repair(config)?;
+        let mut lacking = self.sealed_to_repair(config)?;
         if !lacking.is_empty() {
             self.repair_catalog()?;
+            // Somebody may have come back before anybody was removed.
+            lacking = self.sealed_to_repair(config)?;
         }
         for (old, survivor) in &lacking {
             self.go_on(old.group, *survivor, &old.replicas)?;

@@ -47,7 +47,7 @@ impl Core {
             return Err(AdminError::NotTogether);
         }
         let sealed = self.set_marks(handle, SealMark::sealed(plan.epoch), task::now() + SEALING);
-        let sealed = sealed.and_then(|members| plan.keep_members(&handle.config, &members));
+        let sealed = sealed.and_then(|members| plan.keep_members(&handle.config, members));
         if sealed.is_err() {
             self.give_up(id, plan);
         }
@@ -161,12 +161,11 @@ impl Core {
         waiting.sort_unstable();
         waiting.dedup();
         let ends = config.shards.iter().skip(1).map(|next| Some(next.start.clone())).chain([None]);
-        let sealed = config.shards.iter().zip(ends).map(|(old, end)| SealedShard {
-            group: old.group,
-            start: old.start.clone(),
-            end,
-            replicas: old.replicas.iter().chain(&old.leaving).copied().collect(),
-            epoch: plan.epoch,
+        let sealed = config.shards.iter().zip(ends).zip(&plan.members).map(|((old, end), members)| {
+            // Who was removed before, or never came to be a member, has no part of it.
+            let named = old.replicas.iter().chain(&old.leaving);
+            let replicas = named.filter(|replica| members.contains(replica.peer)).copied().collect();
+            SealedShard { group: old.group, start: old.start.clone(), end, replicas, epoch: plan.epoch }
         });
         config.lineage.sealed = sealed.collect();
         config.lineage.waiting = waiting;

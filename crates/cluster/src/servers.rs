@@ -120,6 +120,11 @@ impl Core {
                 for shard in &mut config.shards {
                     shard.replicas.retain(|replica| replica.server != id);
                     shard.leaving.retain(|replica| replica.server != id);
+                    // Of a shard that is on its way elsewhere, one that was to leave may be all that is left.
+                    let has_voter = shard.replicas.iter().any(|replica| replica.voting);
+                    if let Some(at) = shard.leaving.iter().position(|replica| !has_voter && replica.voting) {
+                        shard.replicas.push(shard.leaving.remove(at));
+                    }
                     let Some(first) = shard.replicas.iter().find(|replica| replica.voting) else {
                         return Err(AdminError::OnlyReplica { server: id, table: config.name });
                     };

@@ -194,7 +194,8 @@ impl Core {
                 let heirs = status
                     .peers
                     .iter()
-                    .filter(|peer| peer.active && status.members.voters.contains(&peer.peer));
+                    .filter(|peer| peer.active && !peer.needs_rows)
+                    .filter(|peer| status.members.voters.contains(&peer.peer));
                 if let Some(heir) = heirs.max_by_key(|peer| peer.matched) {
                     waits = true;
                     self.log.transfer(group, heir.peer);

@@ -306,6 +306,9 @@ mod tests {
         assert!(outline.append(7, 4, PROPOSED));
         assert_eq!((outline.next_change(0, 7), outline.next_change(0, 5)), (Some(6), None));
         assert_eq!((outline.next_change(6, 7), outline.change_before_last()), (None, 0));
+        let mut two = outline.clone();
+        assert!(two.append(8, 4, EntryKind::Members));
+        assert_eq!(two.change_before_last(), 6, "known to be committed");
         let entries = outline.entries(5, 8, None, GetEntriesContext::empty(false)).unwrap();
         let changes: Vec<_> = entries.iter().map(|entry| entry.entry_type).collect();
         assert_eq!(changes, [0, 1, 0]);

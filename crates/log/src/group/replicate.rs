@@ -52,7 +52,8 @@ impl Flight {
 
     /// Whether the other said lately that its rows are void. It does so whenever it hears its leader.
     pub fn is_void(&self, ticks: u64) -> bool {
-        self.void_at.is_some_and(|at| ticks < at + ELECTION_TICKS as u64)
+        // For as long as one that went silent may pass for active.
+        self.void_at.is_some_and(|at| ticks <= at + 2 * ELECTION_TICKS as u64)
     }
 
     fn send(&mut self, last: u64, bytes: usize) {
@@ -176,10 +177,10 @@ impl Group {
         body: &Bytes,
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
-        if self.members().removed.contains(&from) {
-            if self.node.raft.state == StateRole::Leader && self.removed_may_go() {
-                self.mail(from.0, &Content::Gone, turn.effects);
-            }
+        // Until it may go its letters are like all others: it can even lead, elected by those who do not know.
+        let may_go = || self.node.raft.state == StateRole::Leader && self.removed_may_go();
+        if self.members().removed.contains(&from) && may_go() {
+            self.mail(from.0, &Content::Gone, turn.effects);
             return Ok(());
         }
         let Some(content) = Content::decode(body) else {

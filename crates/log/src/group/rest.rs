@@ -39,6 +39,7 @@ impl Group {
     /// Ends a rest. The leader is given as long as after a heartbeat.
     pub fn wake(&mut self) {
         self.rest.quiet_ticks = 0;
+        self.rest.taken.clear();
         if std::mem::take(&mut self.rest.asleep) {
             self.node.raft.election_elapsed = 0;
         }
