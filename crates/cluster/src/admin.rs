@@ -1,7 +1,5 @@
 //! Changes to databases and tables. Each is one entry of the catalog's log.
 
-use std::time::Instant;
-
 use datum::{PrimaryKey, Text};
 use log::Durability;
 use reql::StoredFunc;
@@ -12,7 +10,6 @@ use crate::change::Draft;
 use crate::index_config::TableIndexes;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
-use crate::plan::PREPARATION;
 use crate::{AdminError, Catalog, DbConfig, DbId, Lineage, Scope, TableConfig, TableHandle, WriteAcks};
 
 /// What a new table may be given.
@@ -220,45 +217,6 @@ impl Core {
             self.give_up(id, plan);
         }
         outcome
-    }
-
-    /// Divides a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than
-    /// shards, or none; one shard alone is as it should be. Waits as [`Core::change_table_while`] does, also
-    /// for who leads each shard, half a minute for everything.
-    pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
-        self.rebalance_until(id, io::task::now() + PREPARATION, go_on)
-    }
-
-    /// The same; what is not ready for the seals at `deadline` is an error.
-    pub fn rebalance_until(
-        &self,
-        id: TableId,
-        deadline: Instant,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<bool, AdminError> {
-        if self.catalog().table_by_id(id).is_none() {
-            return Ok(false);
-        }
-        let (rows, shards) = self.rows_led(id, deadline, go_on)?;
-        if rows < shards as u64 || rows == 0 {
-            return Ok(false);
-        }
-        if shards == 1 {
-            return Ok(true);
-        }
-        let Some(mut plan) = self.plan_even(id, deadline, go_on)? else { return Ok(true) };
-        let _one_at_a_time = io::task::lock(&self.changing);
-        self.seal(id, &mut plan)?;
-        let outcome = self.change_held(|catalog, draft| {
-            let mut after = table_by_id(catalog, id)?.config.clone();
-            self.put_plan(draft, &plan, &mut after)?;
-            draft.put(CatalogRow::Table(after));
-            Ok(())
-        });
-        if outcome.as_ref().is_err_and(|error| !error.is_indeterminate()) {
-            self.give_up(id, &plan);
-        }
-        outcome.map(|()| true)
     }
 }
 

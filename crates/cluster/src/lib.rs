@@ -41,6 +41,7 @@ mod placement;
 mod plan;
 mod post;
 mod question;
+mod rebalance;
 mod repair;
 mod replaced;
 mod router;

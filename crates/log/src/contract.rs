@@ -210,7 +210,8 @@ pub trait Log: Send + Sync {
     /// removed are answered with that. Returns the members in force.
     ///
     /// Where this replica is their only voter, its log becomes the whole truth: everything in it is
-    /// applied, `at` is set to its end, and it leads. Fails if its rows are void. Blocks.
+    /// applied, `at` is set to its end, and it leads. Fails if its rows are void. Anywhere else the rows become void:
+    /// what the log ends in there may be what the survivor never had. Blocks.
     fn reset_members(&self, id: GroupId, members: Members) -> Result<Members, LogError>;
 
     /// The states of these groups on this node, in the order in which they are asked for; none of one that

@@ -215,7 +215,8 @@ impl<S: Store> Runner<S> {
         self.settled_well()
     }
 
-    /// Makes `members` the members, unsafely. One who votes alone then applies all of its log.
+    /// Makes `members` the members, unsafely. One who votes alone then applies all of its log; anybody else takes
+    /// a copy of that one's rows, as its own log may end in what that one never had.
     pub fn reset_members(&mut self, id: GroupId, mut members: Members) -> Result<(), LogError> {
         self.driver.group(id).ok_or(LogError::NotOpen(id))?;
         self.settled_well()?;
@@ -235,6 +236,9 @@ impl<S: Store> Runner<S> {
         }
         tracing::warn!(group = id.0, ?members, "the members of the group are set by force");
         self.store.push(&Record::Member { group: id, peer, members });
+        if !is_alone {
+            self.store.push(&Record::Rows { group: id, void: true });
+        }
         self.driver.close(id, &Doubt::Deposed);
         self.settled_well()?;
         let applied = self.outside.applier.applied(id);

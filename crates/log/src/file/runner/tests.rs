@@ -15,7 +15,7 @@ use crate::error::{ApplyError, LogError, ProposeError};
 use crate::file::store::{FileStore, StoreOptions};
 use crate::letter::{Content, Payload, empty_entry};
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::{Birth, MemberChange, PeerId, Role};
+use crate::member::{Birth, MemberChange, Members, PeerId, Role};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::record::EntryKind;
 use crate::store::Store;
@@ -199,6 +199,20 @@ fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
     drop(runner);
     files.crash();
     assert!(store_of(&files).is_gone(GROUP, own.0), "it would be opened again, without its rows");
+}
+
+#[test]
+fn who_follows_one_that_goes_on_alone_believes_nothing_of_its_own_log() {
+    let (survivor, own) = (PeerId(1), PeerId(2));
+    let birth = Birth::Founder { own, voters: vec![survivor, own, PeerId(3)] };
+    let mut runner = runner_of(&SimFiles::new(1), &SimClock::new(), &birth, Arc::new(Nobody));
+    let entry = (EntryKind::Proposed(Durability::Hard), Bytes::from_static(b"of a leader before"));
+    runner.receive(&mut vec![letter(PeerId(3), own, MessageType::MsgAppend, 0, vec![entry])]);
+    let members =
+        Members { at: Lsn(9), voters: vec![survivor], removed: vec![PeerId(3)], ..Members::default() };
+    runner.reset_members(GROUP, members).unwrap();
+    let status = runner.group_status(GROUP).unwrap();
+    assert_eq!((status.last, status.applied, status.needs_rows), (Lsn(1), Lsn(0), true));
 }
 
 #[test]
