@@ -87,9 +87,8 @@ impl Group {
     /// The voter that has most of the log, other than this replica.
     fn best_follower(&self) -> Option<u64> {
         let raft = &self.node.raft;
-        let has_rows = |peer: &u64| self.fellows.get(peer).is_none_or(|flight| !flight.is_void(self.ticks));
         let others = self.members().voters.iter().map(|peer| peer.0);
-        let others = others.filter(|peer| *peer != self.own && has_rows(peer));
+        let others = others.filter(|peer| *peer != self.own && !self.lacks_rows(*peer));
         let progress =
             |peer: &u64| raft.prs().get(*peer).map_or((false, 0), |it| (it.recent_active, it.matched));
         others.max_by_key(|peer| (progress(peer), *peer))

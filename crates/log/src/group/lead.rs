@@ -271,6 +271,12 @@ impl Group {
         }
     }
 
+    /// Whether another replica said lately that its rows are void. Nobody's are where all have taken a rest, in
+    /// which no time passes.
+    pub(super) fn lacks_rows(&self, peer: u64) -> bool {
+        !self.is_asleep() && self.fellows.get(&peer).is_some_and(|flight| flight.is_void(self.ticks))
+    }
+
     /// The state of the group.
     pub fn status(&self) -> GroupStatus {
         let raft = &self.node.raft;
@@ -283,7 +289,7 @@ impl Group {
                 peer: PeerId(*peer),
                 matched: Lsn(progress.matched),
                 active: rests || progress.recent_active,
-                needs_rows: self.fellows.get(peer).is_some_and(|flight| flight.is_void(self.ticks)),
+                needs_rows: self.lacks_rows(*peer),
             })
             .collect();
         peers.sort_unstable_by_key(|status| status.peer);
