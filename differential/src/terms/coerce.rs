@@ -144,21 +144,32 @@ fn has_computed_shape(value: &Val) -> bool {
     }
 }
 
-/// JSON whose numbers are written as RethinkDB writes them.
-fn plain_exponents(json: &str) -> String {
+/// JSON whose numbers are written as RethinkDB writes them. Which digits a fraction has is a matter of Grisu2, of which there
+/// is no second implementation here.
+fn with_its_digits(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
-    let (mut quoted, mut before) = (false, [' '; 2]);
+    let mut number = String::new();
+    let (mut quoted, mut before) = (false, ' ');
     for c in json.chars() {
-        if c == '"' && before[1] != '\\' {
-            quoted = !quoted;
-        }
-        let is_plus = c == '+' && before[1] == 'e' && before[0].is_ascii_digit();
-        if quoted || !is_plus {
+        quoted ^= c == '"' && before != '\\';
+        if !quoted
+            && matches!(c, '0'..='9' | '+' | '-' | '.' | 'e')
+            && (!number.is_empty() || !c.is_ascii_alphabetic())
+        {
+            number.push(c);
+        } else {
+            out.push_str(&its_digits(&std::mem::take(&mut number)));
             out.push(c);
         }
-        before = [before[1], c];
+        before = c;
     }
-    out
+    out + &its_digits(&number)
+}
+
+fn its_digits(number: &str) -> String {
+    let is_whole = number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
+    let value = number.parse::<f64>().ok().filter(|_| !is_whole);
+    value.map_or_else(|| number.to_owned(), datum::format_number)
 }
 
 /// Compact JSON.
@@ -169,6 +180,5 @@ pub(super) fn json_text(value: &Val) -> Out<String> {
     if has_computed_shape(value) {
         return Err(Fault::unsaid("the digits of a computed shape"));
     }
-    // An exponent has no plus.
-    Ok(plain_exponents(&value.to_json().to_string()))
+    Ok(with_its_digits(&value.to_json().to_string()))
 }
