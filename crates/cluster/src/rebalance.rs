@@ -14,7 +14,7 @@ use crate::plan::PREPARATION;
 impl Core {
     /// Divides a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than
     /// shards, or none; one shard alone is as it should be. Waits as [`Core::change_table_while`] does, also
-    /// for who leads each shard, half a minute for everything.
+    /// for who leads each shard, about half a minute for everything.
     pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
         self.rebalance_until(id, task::now() + PREPARATION, go_on)
     }

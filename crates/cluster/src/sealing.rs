@@ -140,7 +140,8 @@ impl Core {
         plan: &Plan,
         config: &mut TableConfig,
     ) -> Result<(), AdminError> {
-        if !plan.fits(config) {
+        // What was not sealed has no members, and would be listed nowhere.
+        if !plan.fits(config) || plan.members.len() != plan.old.len() {
             return Err(AdminError::NotTogether);
         }
         let mut shards = self.founded(draft, plan.starts.clone(), &plan.places);

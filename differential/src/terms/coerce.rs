@@ -149,9 +149,10 @@ fn has_computed_shape(value: &Val) -> bool {
 fn with_its_digits(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let mut number = String::new();
-    let (mut quoted, mut before) = (false, ' ');
+    let (mut quoted, mut escaped) = (false, false);
     for c in json.chars() {
-        quoted ^= c == '"' && before != '\\';
+        quoted ^= c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
         if !quoted
             && matches!(c, '0'..='9' | '+' | '-' | '.' | 'e')
             && (!number.is_empty() || !c.is_ascii_alphabetic())
@@ -161,7 +162,6 @@ fn with_its_digits(json: &str) -> String {
             out.push_str(&its_digits(&std::mem::take(&mut number)));
             out.push(c);
         }
-        before = c;
     }
     out + &its_digits(&number)
 }
@@ -181,4 +181,16 @@ pub(super) fn json_text(value: &Val) -> Out<String> {
         return Err(Fault::unsaid("the digits of a computed shape"));
     }
     Ok(with_its_digits(&value.to_json().to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_get_their_digits_and_texts_stay() {
+        let json = r#"{"a\\":"1.50","b\"1.50":[1e+21,0.00001,-7,true,40007862.917250894]}"#;
+        let same = r#"{"a\\":"1.50","b\"1.50":[1e21,0.00001,-7,true,40007862.917250897]}"#;
+        assert_eq!(with_its_digits(json), same);
+    }
 }
