@@ -101,7 +101,8 @@ pub struct PeerStatus {
     pub matched: Lsn,
     /// Whether it answered lately.
     pub active: bool,
-    /// Whether it said lately that its rows are void.
+    /// Whether it needs a copy of the rows: it said lately that its own are void, or what it lacks is no longer
+    /// in the leader's log.
     pub needs_rows: bool,
 }
 
@@ -112,6 +113,8 @@ pub struct GroupStatus {
     pub own: PeerId,
     /// Its part.
     pub role: Role,
+    /// The position before the first entry in its log.
+    pub start: Lsn,
     /// The last position in its log.
     pub last: Lsn,
     /// The term of the entry there.

@@ -129,6 +129,7 @@ impl Shared {
         Some(GroupStatus {
             own,
             role: Role::Leader { term: TERM },
+            start: Lsn(0),
             last,
             last_term: TERM,
             committed: last,

@@ -271,10 +271,12 @@ impl Group {
         }
     }
 
-    /// Whether another replica said lately that its rows are void. Nobody's are where all have taken a rest, in
-    /// which no time passes.
+    /// Whether another replica needs a copy of the rows: it said lately that its own are void, or what it lacks is
+    /// no longer in the log here. Nobody does where all have taken a rest, in which no time passes.
     pub(super) fn lacks_rows(&self, peer: u64) -> bool {
-        !self.is_asleep() && self.fellows.get(&peer).is_some_and(|flight| flight.is_void(self.ticks))
+        let is_void = || self.fellows.get(&peer).is_some_and(|flight| flight.is_void(self.ticks));
+        let matched = self.node.raft.prs().get(peer).map_or(0, |progress| progress.matched);
+        !self.is_asleep() && (matched < self.node.store().start() || is_void())
     }
 
     /// The state of the group.
@@ -296,6 +298,7 @@ impl Group {
         GroupStatus {
             own: PeerId(self.own),
             role: self.role,
+            start: Lsn(self.node.store().start()),
             last: Lsn(self.node.store().last()),
             last_term: Term(self.node.store().last_term()),
             committed: Lsn(self.committed()),

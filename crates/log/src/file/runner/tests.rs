@@ -61,16 +61,26 @@ fn runner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
     runner_of(files, clock, &Birth::Alone, Arc::new(Nobody))
 }
 
-fn store_of(files: &SimFiles) -> FileStore {
+fn store_of(files: &SimFiles, options: StoreOptions) -> FileStore {
     let (files, random) = (Arc::new(files.clone()), Arc::new(SimRandom::new(1)));
-    FileStore::open(files, random, Path::new("/log"), StoreOptions::default()).unwrap()
+    FileStore::open(files, random, Path::new("/log"), options).unwrap()
 }
 
 fn runner_of(files: &SimFiles, clock: &SimClock, birth: &Birth, mail: Arc<dyn Mail>) -> Runner<FileStore> {
+    runner_on(store_of(files, StoreOptions::default()), clock, birth, mail, PACE)
+}
+
+fn runner_on(
+    store: FileStore,
+    clock: &SimClock,
+    birth: &Birth,
+    mail: Arc<dyn Mail>,
+    pace: Pace,
+) -> Runner<FileStore> {
     let random = Arc::new(SimRandom::new(1));
     let watch = Arc::new(Nobody);
     let outside = Outside { applier: Arc::new(Nothing), clock: Arc::new(clock.clone()), random, mail, watch };
-    let mut runner = Runner::new(store_of(files), outside, PACE);
+    let mut runner = Runner::new(store, outside, pace);
     runner.open_group(GROUP, Lsn(0), birth).unwrap();
     runner.settle();
     runner
@@ -198,7 +208,10 @@ fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
     assert!(matches!(runner.close_group(GROUP), Err(LogError::NotOpen(_))));
     drop(runner);
     files.crash();
-    assert!(store_of(&files).is_gone(GROUP, own.0), "it would be opened again, without its rows");
+    assert!(
+        store_of(&files, StoreOptions::default()).is_gone(GROUP, own.0),
+        "it would be opened again, without its rows"
+    );
 }
 
 #[test]
@@ -226,6 +239,66 @@ fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
     mail.take();
     pass(&mut runner, &clock, 3);
     assert!(mail.take().iter().any(|letter| letter.to == learner), "its first letter was lost");
+}
+
+#[test]
+fn who_votes_alone_tells_nobody_of_a_term_that_a_power_loss_could_take_back() {
+    let (files, clock, learner) = (SimFiles::new(1), SimClock::new(), PeerId(9));
+    let mut runner = runner(&files, &clock);
+    let work = Work::Change(MemberChange::AddLearner(learner));
+    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
+    pass(&mut runner, &clock, 3);
+    drop(runner);
+    let mail = Arc::new(Unsent::default());
+    let store = store_of(&files, StoreOptions::default());
+    let (random, watch) = (Arc::new(SimRandom::new(1)), Arc::new(Nobody));
+    let outside = Outside {
+        applier: Arc::new(Nothing),
+        clock: Arc::new(clock.clone()),
+        random,
+        mail: Arc::clone(&mail) as _,
+        watch,
+    };
+    let mut runner = Runner::new(store, outside, PACE);
+    runner.open_group(GROUP, Lsn(0), &Birth::Alone).unwrap();
+    propose(&mut runner, 1);
+    for _ in 0..20 {
+        clock.advance(TICK);
+        runner.tick();
+    }
+    let told = |mail: &Unsent| mail.take().iter().any(|letter| letter.to == learner);
+    assert!(matches!(runner.group_status(GROUP).unwrap().role, Role::Leader { .. }));
+    assert!(!told(&mail), "its term is not durable yet");
+    pass(&mut runner, &clock, 3);
+    assert!(told(&mail), "it is now");
+}
+
+#[test]
+fn a_learner_that_lacks_what_has_left_the_log_needs_a_copy() {
+    let (clock, learner) = (SimClock::new(), PeerId(9));
+    let store = store_of(&SimFiles::new(1), StoreOptions { segment_bytes: 4096 });
+    let pace = Pace { log_bytes_max: 4096, ..PACE };
+    let mut runner = runner_on(store, &clock, &Birth::Alone, Arc::new(Nobody), pace);
+    let work = Work::Change(MemberChange::AddLearner(learner));
+    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
+    let status = |runner: &Runner<FileStore>| runner.group_status(GROUP).unwrap();
+    propose(&mut runner, 200);
+    pass(&mut runner, &clock, 1);
+    propose(&mut runner, 1);
+    pass(&mut runner, &clock, 1);
+    let flushing = runner.begin_flush().expect("the log has grown");
+    runner.end_flush(&flushing, Ok(()));
+    assert!(status(&runner).start > Lsn(1), "{:?}", status(&runner));
+    let Role::Leader { term } = status(&runner).role else { panic!("it votes alone") };
+    let start = status(&runner).start.0;
+    for (index, needs_rows) in [(start - 1, true), (start, false)] {
+        let mut message = Message { term: term.0, index, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppendResponse);
+        let body = Content::Consensus { message, payloads: Vec::new(), soft: 0 }.encode();
+        runner.receive(&mut vec![Letter { group: GROUP, from: learner, to: status(&runner).own, body }]);
+        let peers = status(&runner).peers;
+        assert_eq!((peers[0].matched, peers[0].needs_rows), (Lsn(index), needs_rows));
+    }
 }
 
 /// What was answered, by number.
