@@ -4,6 +4,7 @@
 use datum::{Bytes, Datum, Object, PrimaryKey, Text};
 use log::{Durability, GroupId};
 use reql::StoredFunc;
+use shard::SealMark;
 use storage::TableId;
 use uuid::Uuid;
 
@@ -263,7 +264,7 @@ fn lineage_from(row: &Fields<'_>) -> Result<Lineage, OpenError> {
         other => Err(row.wrong(format!("{} is no server", other.to_json_string()))),
     };
     let waiting = fields.array("waiting")?.iter().map(server).collect::<Result<_, _>>()?;
-    Ok(Lineage { epoch: fields.number("epoch")?, sealed, waiting })
+    Ok(Lineage { epoch: epoch(row, &fields)?, sealed, waiting })
 }
 
 fn sealed_from(row: &Fields<'_>, old: &Datum) -> Result<SealedShard, OpenError> {
@@ -280,7 +281,7 @@ fn sealed_from(row: &Fields<'_>, old: &Datum) -> Result<SealedShard, OpenError> 
         start,
         end: key(old.get("end")),
         replicas: fields.array("replicas")?.iter().map(|r| replica_from(row, r)).collect::<Result<_, _>>()?,
-        epoch: fields.number("epoch")?,
+        epoch: epoch(row, &fields)?,
     })
 }
 
@@ -402,6 +403,16 @@ fn count(row: &Fields<'_>, datum: &Datum) -> Result<u64, OpenError> {
     match datum {
         Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n < 9e15 => Ok(*n as u64),
         other => Err(row.wrong(format!("{} is not a count", other.to_json_string()))),
+    }
+}
+
+/// The epoch of a table or of a seal; one that no mark can name would seal nothing.
+fn epoch(row: &Fields<'_>, of: &Fields<'_>) -> Result<u64, OpenError> {
+    match of.number("epoch")? {
+        epoch if epoch > SealMark::EPOCH_MAX => {
+            Err(row.wrong(format!("{epoch} is no epoch, the last one is {}", SealMark::EPOCH_MAX)))
+        }
+        epoch => Ok(epoch),
     }
 }
 

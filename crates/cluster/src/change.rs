@@ -9,9 +9,10 @@ use io::task;
 use log::{Doubt, Durability, GroupId, Refusal};
 use shard::{Decision, WriteError, WriteRefusal};
 
+use crate::answer::CommitAnswer;
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
-use crate::question::{CommitAnswer, Question};
+use crate::question::Question;
 use crate::{AdminError, AskError, Catalog, ServerId};
 
 /// How long a change looks for the leader of the catalog.

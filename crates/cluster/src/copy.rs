@@ -10,14 +10,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey};
 use io::task;
-use log::{GroupId, Origin, PeerId};
+use log::{GroupId, GroupStatus, Lsn, Origin, PeerId};
 use shard::{CopyEnd, Difference, Restoration, RestoreError, Shard, Stretch};
 
+use crate::answer::CopyAnswer;
 use crate::copies::{CopySizes, Getting, Given, cost};
 use crate::copy_piece::decode_difference;
 use crate::hosted::Gate;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::{CopyAnswer, Question};
+use crate::question::Question;
 use crate::{AskError, ServerId};
 
 /// A copy that nobody asked for during this time is forgotten.
@@ -64,8 +65,9 @@ impl Core {
     /// Tells the server of a replica that has fallen behind what the log has to ask for a copy. It is
     /// told again for as long as it needs one.
     pub(crate) fn offer_copy(&self, group: GroupId, to: PeerId) {
+        let Ok(GroupStatus { start, .. }) = self.log.group_status(group) else { return };
         if let (Some(server), Some(wire)) = (self.post.server_of(to), self.post.wire()) {
-            wire.ask(server, Question::CopyWanted { group }.encode(), PATIENCE, Box::new(|_| {}));
+            wire.ask(server, Question::CopyWanted { group, start }.encode(), PATIENCE, Box::new(|_| {}));
         }
     }
 
@@ -123,15 +125,21 @@ impl Core {
         self.copies.given.lock().retain(|_, given| task::now() - given.used < COPY_LIFE);
     }
 
-    /// Gets the rows of a group whose own are void, on a thread of its own.
+    /// A leader whose log begins after `start` says that the replica here needs a copy. Perhaps it said so before
+    /// it heard that the last one is complete; it offers again.
+    pub(crate) fn take_offer(self: &Arc<Self>, group: GroupId, start: Lsn) {
+        let got_lately =
+            || self.copies.got.lock().get(&group).is_some_and(|at| task::now() - *at < LATE_OFFER);
+        let is_needed = |status: GroupStatus| status.needs_rows || status.committed < start;
+        if self.log.group_status(group).is_ok_and(is_needed) || !got_lately() {
+            self.begin_copy(group);
+        }
+    }
+
+    /// Gets the rows of a group, on a thread of its own.
     pub(crate) fn begin_copy(self: &Arc<Self>, group: GroupId) {
         // One whose rows belong to others by now stays without.
         if self.copied_to(group).is_some_and(|(_, gate)| gate.enter().is_none()) {
-            return;
-        }
-        // A leader may have offered this copy before it heard that the last one is complete; it offers again.
-        let is_void = self.log.group_status(group).is_ok_and(|status| status.needs_rows);
-        if !is_void && self.copies.got.lock().get(&group).is_some_and(|at| task::now() - *at < LATE_OFFER) {
             return;
         }
         let begun = Getting { source: None, begun: self.clock().now(), rows: 0, rows_total: 0 };

@@ -12,10 +12,11 @@ use datum::{KeyRange, Object, Text};
 use io::task;
 use storage::TableId;
 
+use crate::answer::decode_word;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
 use crate::post::Event;
-use crate::question::{Question, decode_word};
+use crate::question::Question;
 use crate::tend::Settled;
 use crate::{
     AdminError, Catalog, DbConfig, DbId, OpenError, ReplicaConfig, ServerConfig, TableConfig, TableHandle,
@@ -52,6 +53,10 @@ impl Core {
                     Event::Removed(group) => self.forget_removed(group).map_err(OpenError::from),
                     Event::NeedsRows(group) => {
                         self.begin_copy(group);
+                        Ok(())
+                    }
+                    Event::CopyOffered(group, start) => {
+                        self.take_offer(group, start);
                         Ok(())
                     }
                     Event::Behind(group, to) => {

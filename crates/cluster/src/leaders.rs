@@ -9,8 +9,9 @@ use log::GroupId;
 use storage::TableId;
 
 use crate::admin::table_by_id;
+use crate::answer::{GroupState, StateAnswer, decode_states};
 use crate::node::Core;
-use crate::question::{GroupState, Question, StateAnswer, decode_states};
+use crate::question::Question;
 use crate::{AdminError, ServerId, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.

@@ -7,6 +7,7 @@
 
 mod accounts;
 mod admin;
+mod answer;
 mod ask;
 mod catalog;
 mod catalog_replica;

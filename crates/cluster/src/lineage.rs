@@ -57,6 +57,7 @@ mod tests {
     use log::{GroupId, PeerId};
 
     use super::*;
+    use crate::catalog_row::CatalogRow;
     use crate::{Lineage, ShardConfig};
 
     fn server(n: u64) -> ServerId {
@@ -102,5 +103,15 @@ mod tests {
         after.lineage.waiting.clear();
         after.settle();
         assert_eq!(after.lineage, Lineage { epoch: 1, ..Lineage::default() });
+    }
+
+    #[test]
+    fn an_epoch_that_no_mark_can_name_is_refused() {
+        let mut table = table_on(&[1]);
+        for epoch in [SealMark::EPOCH_MAX, SealMark::EPOCH_MAX + 1] {
+            table.lineage.epoch = epoch;
+            let read = CatalogRow::from_object(&CatalogRow::Table(table.clone()).to_object());
+            assert_eq!(read.is_ok(), epoch == SealMark::EPOCH_MAX, "{read:?}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use log::{GroupId, Members};
 use storage::TableId;
 
 use crate::admin::table_by_id;
+use crate::answer::MarkAnswer;
 use crate::catalog_row::CatalogRow;
 use crate::cuts::{Cut, CutsAnswer, even_cuts};
 use crate::node::Core;
@@ -161,7 +162,7 @@ impl Core {
     fn ready_servers(&self, handle: &TableHandle) -> Option<Vec<Vec<ServerId>>> {
         let shards: Vec<&ShardHandle> = handle.shards().iter().collect();
         let led = self.ask_leaders(&shards);
-        let ready = |(config, led): (&ShardConfig, Option<(ServerId, crate::question::GroupState)>)| {
+        let ready = |(config, led): (&ShardConfig, Option<(ServerId, crate::answer::GroupState)>)| {
             let (_, state) = led?;
             let is_ready = |r: &&ReplicaConfig| r.voting && state.ready.contains(&r.peer);
             let there = config.replicas.iter().chain(&config.leaving).filter(is_ready);
@@ -240,12 +241,20 @@ impl Core {
 }
 
 impl Plan {
+    /// Whether each new shard has a founder that holds the seals of all groups that it needs.
+    pub(crate) fn can_begin(&self, config: &TableConfig, sealed: &[MarkAnswer]) -> bool {
+        let holds = |feeder: usize, server: ServerId| {
+            let replica = config.shards[feeder].replica_on(server);
+            replica.is_some_and(|replica| sealed[feeder].holders.contains(&replica.peer))
+        };
+        self.founders.iter().enumerate().all(|(new, founders)| {
+            let feeders = feeders(&config.shards, &self.starts, new);
+            founders.iter().any(|server| feeders.iter().all(|feeder| holds(*feeder, *server)))
+        })
+    }
+
     /// Leaves those as founders who are members of all groups that they need.
-    pub(crate) fn keep_members(
-        &mut self,
-        config: &TableConfig,
-        members: Vec<Members>,
-    ) -> Result<(), AdminError> {
+    pub(crate) fn keep_members(&mut self, config: &TableConfig, members: Vec<Members>) {
         let is_member = |feeder: usize, server: ServerId| {
             let replica = config.shards[feeder].replica_on(server);
             replica.is_some_and(|replica| members[feeder].contains(replica.peer))
@@ -253,12 +262,8 @@ impl Plan {
         for (new, founders) in self.founders.iter_mut().enumerate() {
             let feeders = feeders(&config.shards, &self.starts, new);
             founders.retain(|server| feeders.iter().all(|feeder| is_member(*feeder, *server)));
-            if founders.is_empty() {
-                return Err(AdminError::NotTogether);
-            }
         }
         self.members = members;
-        Ok(())
     }
 
     /// Whether it can be carried out on the table as it is.
@@ -304,4 +309,94 @@ fn founders_of(
         false => lacking.filter(|(feeder, server)| !has(feeder, server)).collect(),
     };
     (everywhere, missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use log::{Lsn, PeerId};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn server(n: u64) -> ServerId {
+        ServerId(Uuid::from_u128(n.into()))
+    }
+
+    /// Of a replica by the number of its group and of its server.
+    fn peer(group: u64, server: u64) -> PeerId {
+        PeerId(10 * group + server)
+    }
+
+    fn shard(group: u64, start: &'static [u8], servers: &[u64]) -> ShardConfig {
+        let replica = |n: &u64| ReplicaConfig { server: server(*n), peer: peer(group, *n), voting: true };
+        ShardConfig {
+            group: GroupId(group),
+            start: Bytes::from_static(start),
+            replicas: servers.iter().map(replica).collect(),
+            leaving: Vec::new(),
+            primary: server(servers[0]),
+            founders: Vec::new(),
+        }
+    }
+
+    fn table(shards: Vec<ShardConfig>) -> TableConfig {
+        TableConfig {
+            id: TableId::from_uuid(Uuid::from_u128(7)),
+            db: crate::DbId(Uuid::nil()),
+            name: "t".into(),
+            primary_key: "id".into(),
+            durability: log::Durability::Hard,
+            write_acks: crate::WriteAcks::Majority,
+            indexes: crate::TableIndexes::default(),
+            write_hook: None,
+            shards,
+            lineage: crate::Lineage::default(),
+        }
+    }
+
+    fn answer(group: u64, members: &[u64], holders: &[u64]) -> MarkAnswer {
+        let peers = |servers: &[u64]| servers.iter().map(|n| peer(group, *n)).collect();
+        let members = Members { at: Lsn(1), voters: peers(members), ..Members::default() };
+        MarkAnswer { members, holders: peers(holders) }
+    }
+
+    fn plan(starts: &[&'static [u8]], founders: &[&[u64]]) -> Plan {
+        Plan {
+            old: vec![GroupId(3), GroupId(4)],
+            epoch: 0,
+            starts: starts.iter().map(|start| Bytes::from_static(start)).collect(),
+            places: Vec::new(),
+            founders: founders.iter().map(|those| those.iter().map(|n| server(*n)).collect()).collect(),
+            members: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_new_shard_needs_a_founder_with_the_seals_of_all_groups_that_have_keys_of_it() {
+        let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[1, 2, 3])]);
+        let merged = plan(&[b""], &[&[1, 2]]);
+        let all = answer(3, &[1, 2], &[1, 2]);
+        for (holders, can_begin) in [(&[1_u64, 3][..], true), (&[3, 2], true), (&[3], false)] {
+            let sealed = [all.clone(), answer(4, &[1, 2, 3], holders)];
+            assert_eq!(merged.can_begin(&config, &sealed), can_begin, "{holders:?}");
+        }
+        // One has the first, the other the second.
+        assert!(!merged.can_begin(&config, &[answer(3, &[1, 2], &[1]), answer(4, &[1, 2, 3], &[2, 3])]));
+        // Of three shards each needs what has keys of it.
+        let split = plan(&[b"", b"c", b"p"], &[&[1], &[1, 2], &[3]]);
+        let sealed = |holders: &[u64]| [answer(3, &[1, 2], &[1]), answer(4, &[1, 2, 3], holders)];
+        assert!(split.can_begin(&config, &sealed(&[1, 3])));
+        assert!(!split.can_begin(&config, &sealed(&[1, 2])), "nobody begins the last");
+        assert!(!split.can_begin(&config, &sealed(&[3])), "nobody begins the second");
+    }
+
+    #[test]
+    fn who_is_no_member_at_the_seal_founds_nothing() {
+        let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[1, 2])]);
+        let mut split = plan(&[b"", b"c", b"p"], &[&[1, 2], &[1, 2], &[1, 2]]);
+        let members = [answer(3, &[1, 2], &[]), answer(4, &[1], &[])].map(|answer| answer.members);
+        split.keep_members(&config, members.to_vec());
+        let (one, both) = (vec![server(1)], vec![server(1), server(2)]);
+        assert_eq!((split.founders, split.members), (vec![both, one.clone(), one], members.to_vec()));
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use io::task::Condvar;
-use log::{GroupId, Letter, Log, Mail, PeerId, Role, Watch};
+use log::{GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Watch};
 use parking_lot::{Mutex, RwLock};
 use shard::Replicas;
 
@@ -38,6 +38,8 @@ pub(crate) enum Event {
     NeedsRows(GroupId),
     /// It is led from here, and the log no longer has what that replica needs.
     Behind(GroupId, PeerId),
+    /// The leader of this group, whose log begins after that position, says that the replica here needs a copy.
+    CopyOffered(GroupId, Lsn),
     /// It is no longer a member, and closed.
     Removed(GroupId),
     /// It was sealed here, or opened again.

@@ -11,10 +11,11 @@ use log::{GroupId, GroupStatus, LogError, Members, PeerId};
 use shard::SealMark;
 use storage::TableId;
 
+use crate::answer::{EndAnswer, decode_word};
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::{EndAnswer, Question, decode_word};
+use crate::question::Question;
 use crate::{
     AdminError, AskError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces,
     TableConfig, TableHandle,

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use datum::Bytes;
 use io::task;
-use log::{GroupId, Members};
+use log::{GroupId, PeerStatus, Role};
 use shard::{SealMark, WriteTicket};
 use storage::TableId;
 
 use crate::admin::table_by_id;
+use crate::answer::MarkAnswer;
 use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
 use crate::node::Core;
@@ -30,7 +31,8 @@ impl Core {
     /// Seals the groups before. When this succeeds nothing is acknowledged in them any more, and
     /// [`Core::put_plan`] is next; else it is given up.
     ///
-    /// Who is no member at the seal never has it, and founds nothing: `plan` is told.
+    /// Who is no member at the seal never has it, and founds nothing: `plan` is told. Each new shard has a founder
+    /// that needs nothing more of anybody, so that it can begin whatever becomes of the others.
     pub(crate) fn seal(&self, id: TableId, plan: &mut Plan) -> Result<(), AdminError> {
         let asked_until = task::now() + SEALING;
         // Without the catalog nothing will come of it, and writers need not wait for that.
@@ -46,79 +48,114 @@ impl Core {
         if !plan.fits(&handle.config) {
             return Err(AdminError::NotTogether);
         }
-        let sealed = self.set_marks(handle, SealMark::sealed(plan.epoch), task::now() + SEALING);
-        let sealed = sealed.and_then(|members| plan.keep_members(&handle.config, members));
-        if sealed.is_err() {
-            self.give_up(id, plan);
+        let enough = |marked: &[MarkAnswer]| plan.can_begin(&handle.config, marked);
+        let sealed = self.set_marks(handle, SealMark::sealed(plan.epoch), task::now() + SEALING, enough);
+        match sealed {
+            Ok(marked) => {
+                let members = marked.into_iter().map(|answer| answer.members).collect();
+                plan.keep_members(&handle.config, members);
+                Ok(())
+            }
+            Err(error) => {
+                self.give_up(id, plan);
+                Err(error)
+            }
         }
-        sealed
     }
 
-    /// Has the leaders of all shards set a mark, and returns when majorities have it: the members of each
-    /// then.
+    /// Has the leaders of all shards set a mark, and returns when majorities have it, and what they say of their
+    /// replicas is `enough`.
     fn set_marks(
         &self,
         handle: &TableHandle,
         mark: SealMark,
         deadline: Instant,
-    ) -> Result<Vec<Members>, AdminError> {
+        enough: impl Fn(&[MarkAnswer]) -> bool,
+    ) -> Result<Vec<MarkAnswer>, AdminError> {
         let shards = handle.shards();
-        let mut members: Vec<Option<Members>> = vec![None; shards.len()];
+        let mut marked: Vec<Option<MarkAnswer>> = vec![None; shards.len()];
         loop {
-            let open = || shards.iter().enumerate().filter(|(at, _)| members[*at].is_none());
-            let leads = |shard: &ShardHandle| shard.near().is_some_and(|near| near.leads());
-            let here = open().filter(|(_, shard)| leads(shard));
-            let tickets: Vec<_> =
-                here.map(|(at, shard)| (at, shard.group(), self.propose_mark(shard.group(), mark))).collect();
-            let (sender, answers) = task::channel();
-            for (at, shard) in open().filter(|(_, shard)| !leads(shard)) {
-                let Some(wire) = self.post.wire() else { continue };
-                let Some(leader) = shard.lead().leader() else { continue };
-                let question = Question::SetMark { group: shard.group(), mark: mark.number() }.encode();
-                let sender = sender.clone();
-                let told = Box::new(move |answer: Result<Bytes, _>| drop(sender.send((at, answer.ok()))));
-                wire.ask(leader, question, PATIENCE, told);
+            let open: Vec<usize> = (0..shards.len()).filter(|at| marked[*at].is_none()).collect();
+            for (at, answer) in self.ask_for_marks(shards, &open, mark) {
+                marked[at] = answer;
             }
-            drop(sender);
-            let mut told: Vec<(usize, Option<Members>)> = Vec::new();
-            for (at, group, ticket) in tickets {
-                told.push((at, ticket.and_then(|ticket| self.marked(group, mark, ticket)).ok()));
-            }
-            while let Ok((at, answer)) = answers.recv() {
-                told.push((at, answer.and_then(|bytes| Members::decode(&bytes))));
-            }
-            told.into_iter().for_each(|(at, those)| members[at] = those);
-            if members.iter().all(Option::is_some) {
-                return Ok(members.into_iter().flatten().collect());
+            if marked.iter().all(Option::is_some) {
+                let all: Vec<MarkAnswer> = marked.iter().flatten().cloned().collect();
+                if enough(&all) {
+                    return Ok(all);
+                }
+                // Others will have it soon.
+                marked.fill(None);
+            } else {
+                // Another leads perhaps.
+                let left = open.iter().filter(|at| marked[**at].is_none());
+                self.ask_leaders(&left.map(|at| &shards[*at]).collect::<Vec<_>>());
             }
             if task::now() > deadline {
                 return Err(AdminError::NotTogether);
             }
-            // Another leads perhaps.
-            let left = shards.iter().enumerate().filter(|(at, _)| members[*at].is_none());
-            self.ask_leaders(&left.map(|(_, shard)| shard).collect::<Vec<_>>());
             task::sleep(PAUSE);
         }
     }
 
-    /// Sets the mark of a group that is led from here; its members then.
-    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealMark) -> Result<Members, String> {
+    /// Asks the leaders of those of the shards once; by the shards' numbers what they answer.
+    fn ask_for_marks(
+        &self,
+        shards: &[ShardHandle],
+        open: &[usize],
+        mark: SealMark,
+    ) -> Vec<(usize, Option<MarkAnswer>)> {
+        let leads = |at: &usize| shards[*at].near().is_some_and(|near| near.leads());
+        let (here, elsewhere): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(leads);
+        let tickets: Vec<_> =
+            here.into_iter().map(|at| (at, self.propose_mark(shards[at].group(), mark))).collect();
+        let (sender, answers) = task::channel();
+        for at in elsewhere {
+            let Some(wire) = self.post.wire() else { continue };
+            let Some(leader) = shards[at].lead().leader() else { continue };
+            let question = Question::SetMark { group: shards[at].group(), mark: mark.number() }.encode();
+            let sender = sender.clone();
+            let told = Box::new(move |answer: Result<Bytes, _>| drop(sender.send((at, answer.ok()))));
+            wire.ask(leader, question, PATIENCE, told);
+        }
+        drop(sender);
+        let mut told = Vec::with_capacity(open.len());
+        for (at, ticket) in tickets {
+            told.push((at, ticket.and_then(|ticket| self.marked(shards[at].group(), mark, ticket)).ok()));
+        }
+        while let Ok((at, answer)) = answers.recv() {
+            told.push((at, answer.and_then(MarkAnswer::decode)));
+        }
+        told
+    }
+
+    /// Sets the mark of a group that is led from here; what its replicas are then.
+    pub(crate) fn set_mark_here(&self, group: GroupId, mark: SealMark) -> Result<MarkAnswer, String> {
         self.marked(group, mark, self.propose_mark(group, mark)?)
     }
 
-    fn propose_mark(&self, group: GroupId, mark: SealMark) -> Result<WriteTicket, String> {
+    /// Nothing to wait for if the group has it already.
+    fn propose_mark(&self, group: GroupId, mark: SealMark) -> Result<Option<WriteTicket>, String> {
         let shard = self.shard_of(group).ok_or("the group is not here")?;
+        if shard.mark() == mark && shard.leads() {
+            return Ok(None);
+        }
         if mark.is_sealed() {
             // Nobody's write is refused behind the seal, when it is too late to make it elsewhere.
             shard.hold_back(mark);
         }
         // No change of its members is proposed between this and the end of the seal.
         let _one_at_a_time = task::lock(&self.members_or_marks);
-        Ok(shard.set_mark(mark))
+        Ok(Some(shard.set_mark(mark)))
     }
 
-    fn marked(&self, group: GroupId, mark: SealMark, ticket: WriteTicket) -> Result<Members, String> {
-        let set = ticket.wait();
+    fn marked(
+        &self,
+        group: GroupId,
+        mark: SealMark,
+        ticket: Option<WriteTicket>,
+    ) -> Result<MarkAnswer, String> {
+        let set = ticket.map_or(Ok(()), |ticket| ticket.wait().map(drop));
         let shard = self.shard_of(group).ok_or("the group is not here")?;
         if let Err(error) = set {
             shard.end_sealing(mark);
@@ -129,7 +166,14 @@ impl Core {
             return Err("the group has a later mark".to_owned());
         }
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
-        Ok(status.members)
+        if !matches!(status.role, Role::Leader { .. }) {
+            return Err("the group is led from elsewhere by now".to_owned());
+        }
+        // The mark is applied here.
+        let has_it = |peer: &&PeerStatus| peer.matched >= status.applied && !peer.needs_rows;
+        let others = status.peers.iter().filter(has_it).map(|peer| peer.peer);
+        let holders = std::iter::once(status.own).chain(others).collect();
+        Ok(MarkAnswer { members: status.members, holders })
     }
 
     /// Puts the new shards into `config`. Whoever has all rows of one founds it together with the others who
@@ -194,7 +238,7 @@ impl Core {
             && handle.config.shards.iter().map(|shard| shard.group).eq(plan.old.iter().copied())
         {
             let open = SealMark::open(handle.config.lineage.epoch);
-            drop(self.set_marks(handle, open, task::now() + PATIENCE));
+            drop(self.set_marks(handle, open, task::now() + PATIENCE, |_| true));
         }
     }
 }

@@ -6,13 +6,12 @@ use std::sync::{Arc, Weak};
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
 
+use crate::answer::{JoinAnswer, StateAnswer, encode_begun, encode_servers, encode_states};
 use crate::catalog_row::CatalogRow;
 use crate::copy_piece::encode_difference;
 use crate::node::{CATALOG_GROUP, Core, Node};
 use crate::post::{Event, Post};
-use crate::question::{
-    FOR_CLUSTER, FOR_QUERIES, JoinAnswer, Question, StateAnswer, encode_begun, encode_servers, encode_states,
-};
+use crate::question::{FOR_CLUSTER, FOR_QUERIES, Question};
 use crate::servers::VOTERS_MAX;
 use crate::{AdminError, Answered, Ask, OpenError, ReplicaConfig, Reply, Serve, ServerConfig, ServerId};
 
@@ -109,16 +108,15 @@ impl Core {
                 if group == CATALOG_GROUP || mark > shard::SealMark::NUMBER_MAX {
                     return Err(format!("group {group} gets no mark {mark}"));
                 }
-                let members = self.set_mark_here(group, shard::SealMark::of_number(mark))?;
-                Ok(members.encode().into())
+                Ok(self.set_mark_here(group, shard::SealMark::of_number(mark))?.encode())
             }
             Question::Sees => Ok(encode_servers(&self.sees())),
             Question::Version => {
                 let version = self.version_led_here().ok_or("this server does not lead the catalog")?;
                 Ok(Bytes::copy_from_slice(&version.to_le_bytes()))
             }
-            Question::CopyWanted { group } => {
-                self.post.tell(Event::NeedsRows(group));
+            Question::CopyWanted { group, start } => {
+                self.post.tell(Event::CopyOffered(group, start));
                 Ok(Bytes::new())
             }
             Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use datum::Text;
 
+use crate::answer::decode_servers;
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
 use crate::node::Core;
-use crate::question::{Question, decode_servers};
+use crate::question::Question;
 use crate::{AdminError, Catalog, ServerId};
 
 /// How long a server may take to say whom it sees.

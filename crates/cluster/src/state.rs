@@ -6,10 +6,10 @@ use std::time::Duration;
 use log::{GroupId, GroupStatus, Lsn, Role};
 use shard::{IndexDef, Shard};
 
+use crate::answer::{GroupState, StateAnswer};
 use crate::leaders::Led;
 use crate::news::News;
 use crate::node::Core;
-use crate::question::{GroupState, StateAnswer};
 use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
 
 /// A replica this close to the end of the log is ready.

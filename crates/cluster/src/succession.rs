@@ -15,9 +15,10 @@ use shard::{Forerunner, Shard};
 use storage::{Applied, TableId};
 
 use crate::admin::table_by_id;
+use crate::answer::decode_begun;
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
-use crate::question::{Question, decode_begun};
+use crate::question::Question;
 use crate::router::shard_range;
 use crate::{AdminError, Catalog, SealedShard, ServerId, ShardConfig, ShardHandle, TableConfig};
 

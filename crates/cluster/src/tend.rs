@@ -12,9 +12,10 @@ use log::{GroupId, GroupStatus, Lsn, MemberChange, PeerId, Role};
 use shard::SealMark;
 use storage::TableId;
 
+use crate::answer::decode_word;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::question::{Question, decode_word};
+use crate::question::Question;
 use crate::sealing::put_next_epoch;
 use crate::words;
 use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig};

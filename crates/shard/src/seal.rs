@@ -16,6 +16,9 @@ impl SealMark {
     /// The greatest number of a mark that an engine can hold: docs/formats/engine-keys.md.
     pub const NUMBER_MAX: u64 = (1 << 48) - 1;
 
+    /// The greatest epoch that a mark can name.
+    pub const EPOCH_MAX: u64 = SealMark::NUMBER_MAX / 2;
+
     /// Sealed in `epoch`: no later entry has an effect.
     #[must_use]
     pub fn sealed(epoch: u64) -> SealMark {

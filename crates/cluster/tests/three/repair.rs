@@ -5,7 +5,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
 use rekindle_cluster::{
-    AdminError, RepairMode, Serve, ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions,
+    AdminError, RepairMode, Serve, ServerId, ShardConfig, ShardPlaces, ShardsWanted, TableChange,
+    TableOptions,
 };
 
 use crate::division::{create, divide, on, settled, table};
@@ -87,6 +88,35 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
         (20..30).all(|n| write(&[&a], n))
     });
     settled(&[&a, &d, &e]);
+    assert_eq!(missing(&a, 30), []);
+}
+
+#[test]
+fn who_has_the_end_goes_on_while_founders_are_away() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
+    wait_until("five who vote on the catalog", || {
+        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
+    });
+    create(&a, on(&[&[&b, &a, &c]]));
+    let (id, old) = (table(&a).config.id, table(&a).shards()[0].group());
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    // It never hears of the seal, so that the group before is not forgotten.
+    hub.deafen(c.server(), old);
+    let config = divide(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
+    let is_open = |shard: &ShardConfig| a.node.log().group_status(shard.group).is_ok();
+    wait_until("the new shards on a", || config.shards.iter().all(is_open));
+    [b, c].into_iter().for_each(Running::kill);
+    for node in [&d, &e] {
+        let sealed = || table(node).config.lineage.sealed.iter().any(|sealed| sealed.group == old);
+        wait_until("the news of the division", sealed);
+    }
+    wait_until("the repair", || match d.node.emergency_repair(id, RepairMode::Rollback) {
+        Err(error @ AdminError::RowsAway { .. }) => panic!("{error}"),
+        _ => (20..30).all(|n| write(&[&a], n)),
+    });
     assert_eq!(missing(&a, 30), []);
 }
 

@@ -1,0 +1,322 @@
+//! What nodes answer to questions about the cluster: `docs/formats/cluster-question.md`.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use log::{GroupId, Lsn, Members, PeerId, Term};
+use storage::{IndexBuild, IndexId};
+use uuid::Uuid;
+
+use crate::ServerId;
+#[cfg(doc)]
+use crate::question::Question;
+use crate::wire_field::{put, take, take_u8, take_u32, take_u64};
+
+/// What came of [`Question::Commit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CommitAnswer {
+    Done,
+    Stale,
+    NotLeader,
+    Refused(String),
+    Doubt(String),
+}
+
+/// What came of [`Question::Join`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JoinAnswer {
+    /// The replica of the catalog on the new server.
+    pub(crate) own: PeerId,
+    /// Where the others are.
+    pub(crate) places: Vec<(PeerId, ServerId)>,
+}
+
+/// What came of [`Question::CopyBegin`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopyAnswer {
+    pub(crate) copy: u64,
+    pub(crate) rows: u64,
+    pub(crate) origin: Bytes,
+    pub(crate) progress: Bytes,
+    pub(crate) builds: Vec<(IndexId, IndexBuild)>,
+}
+
+impl CommitAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let (kind, why) = match self {
+            CommitAnswer::Done => (0, ""),
+            CommitAnswer::Stale => (1, ""),
+            CommitAnswer::NotLeader => (2, ""),
+            CommitAnswer::Refused(why) => (3, why.as_str()),
+            CommitAnswer::Doubt(why) => (4, why.as_str()),
+        };
+        [&[kind], why.as_bytes()].concat().into()
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<CommitAnswer> {
+        let (kind, why) = bytes.split_first()?;
+        let why = String::from_utf8_lossy(why).into_owned();
+        Some(match kind {
+            0 => CommitAnswer::Done,
+            1 => CommitAnswer::Stale,
+            2 => CommitAnswer::NotLeader,
+            3 => CommitAnswer::Refused(why),
+            4 => CommitAnswer::Doubt(why),
+            _ => return None,
+        })
+    }
+}
+
+impl JoinAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64_le(self.own.0);
+        for (peer, server) in &self.places {
+            bytes.put_u64_le(peer.0);
+            bytes.put_slice(server.0.as_bytes());
+        }
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<JoinAnswer> {
+        let own = PeerId(take_u64(&mut bytes)?);
+        let mut places = Vec::new();
+        while !bytes.is_empty() {
+            let peer = PeerId(take_u64(&mut bytes)?);
+            if bytes.len() < 16 {
+                return None;
+            }
+            let server = Uuid::from_slice(&bytes.split_to(16)).ok()?;
+            places.push((peer, ServerId(server)));
+        }
+        Some(JoinAnswer { own, places })
+    }
+}
+
+impl CopyAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        bytes.put_u64_le(self.copy);
+        bytes.put_u64_le(self.rows);
+        put(&mut bytes, &self.origin);
+        put(&mut bytes, &self.progress);
+        put_builds(&mut bytes, &self.builds);
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<CopyAnswer> {
+        let (copy, rows) = (take_u64(&mut bytes)?, take_u64(&mut bytes)?);
+        let (origin, progress) = (take(&mut bytes)?, take(&mut bytes)?);
+        Some(CopyAnswer { copy, rows, origin, progress, builds: take_builds(bytes)? })
+    }
+}
+
+fn put_builds(bytes: &mut BytesMut, builds: &[(IndexId, IndexBuild)]) {
+    for (index, build) in builds {
+        bytes.put_u32_le(index.0);
+        put(bytes, &build.encode());
+    }
+}
+
+/// All that is left.
+fn take_builds(mut bytes: Bytes) -> Option<Vec<(IndexId, IndexBuild)>> {
+    let mut builds = Vec::new();
+    while !bytes.is_empty() {
+        let index = IndexId(take_u32(&mut bytes)?);
+        builds.push((index, IndexBuild::decode(&take(&mut bytes)?)?));
+    }
+    Some(builds)
+}
+
+/// What came of [`Question::States`] for one group: who leads, when it is another; else how it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StateAnswer {
+    Elsewhere(Option<ServerId>),
+    Led(GroupState),
+}
+
+/// What came of [`Question::SetMark`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MarkAnswer {
+    /// The group's members then.
+    pub(crate) members: Members,
+    /// Those that have the mark durably in their logs, and the rows of before: they need nothing more of anybody.
+    pub(crate) holders: Vec<PeerId>,
+}
+
+impl MarkAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        put(&mut bytes, &self.members.encode());
+        self.holders.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+        bytes.freeze()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<MarkAnswer> {
+        let members = Members::decode(&take(&mut bytes)?)?;
+        let (holders, rest) = bytes.as_chunks::<8>();
+        let holders = holders.iter().map(|peer| PeerId(u64::from_le_bytes(*peer))).collect();
+        rest.is_empty().then_some(MarkAnswer { members, holders })
+    }
+}
+
+/// What the leader of a group knows of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GroupState {
+    /// The replicas that are ready.
+    pub(crate) ready: Vec<PeerId>,
+    /// How many rows there are.
+    pub(crate) rows: u64,
+    /// How far each index is built.
+    pub(crate) builds: Vec<(IndexId, IndexBuild)>,
+}
+
+impl StateAnswer {
+    fn encode(&self) -> Bytes {
+        let mut bytes = BytesMut::new();
+        match self {
+            StateAnswer::Elsewhere(leader) => {
+                bytes.put_u8(0);
+                bytes.put_slice(
+                    leader.map(|leader| leader.0.into_bytes()).as_ref().map_or(&[][..], |id| &id[..]),
+                );
+            }
+            StateAnswer::Led(GroupState { ready, rows, builds }) => {
+                bytes.put_u8(1);
+                bytes.put_u32_le(ready.len() as u32);
+                ready.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+                bytes.put_u64_le(*rows);
+                put_builds(&mut bytes, builds);
+            }
+        }
+        bytes.freeze()
+    }
+
+    fn decode(mut bytes: Bytes) -> Option<StateAnswer> {
+        match take_u8(&mut bytes)? {
+            0 if bytes.is_empty() => Some(StateAnswer::Elsewhere(None)),
+            0 => Some(StateAnswer::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
+            1 => {
+                let mut ready = Vec::new();
+                for _ in 0..take_u32(&mut bytes)? {
+                    ready.push(PeerId(take_u64(&mut bytes)?));
+                }
+                let (rows, builds) = (take_u64(&mut bytes)?, take_builds(bytes)?);
+                Some(StateAnswer::Led(GroupState { ready, rows, builds }))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What came of [`Question::States`], one for each group.
+pub(crate) fn encode_states(states: &[StateAnswer]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    states.iter().for_each(|state| put(&mut bytes, &state.encode()));
+    bytes.freeze()
+}
+
+/// Reads what [`encode_states`] wrote.
+pub(crate) fn decode_states(mut bytes: Bytes) -> Option<Vec<StateAnswer>> {
+    let mut states = Vec::new();
+    while !bytes.is_empty() {
+        states.push(StateAnswer::decode(take(&mut bytes)?)?);
+    }
+    Some(states)
+}
+
+/// What came of [`Question::End`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EndAnswer {
+    pub(crate) own: PeerId,
+    pub(crate) last_term: Term,
+    pub(crate) last: Lsn,
+    /// The members, as far as this replica knows.
+    pub(crate) members: Members,
+}
+
+impl EndAnswer {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut bytes = [self.own.0, self.last_term.0, self.last.0].map(u64::to_le_bytes).concat();
+        bytes.extend_from_slice(&self.members.encode());
+        bytes.into()
+    }
+
+    pub(crate) fn decode(mut bytes: Bytes) -> Option<EndAnswer> {
+        let mut word = || take_u64(&mut bytes);
+        let (own, last_term, last) = (PeerId(word()?), Term(word()?), Lsn(word()?));
+        Some(EndAnswer { own, last_term, last, members: Members::decode(&bytes)? })
+    }
+}
+
+/// What came of [`Question::Version`], or of [`Question::Mark`].
+pub(crate) fn decode_word(mut bytes: Bytes) -> Option<u64> {
+    take_u64(&mut bytes)
+}
+
+/// What came of [`Question::Sees`].
+pub(crate) fn encode_servers(servers: &[ServerId]) -> Bytes {
+    servers.iter().flat_map(|server| *server.0.as_bytes()).collect()
+}
+
+/// Reads what [`encode_servers`] wrote.
+pub(crate) fn decode_servers(bytes: &Bytes) -> Option<Vec<ServerId>> {
+    let (ids, rest) = bytes.as_chunks::<16>();
+    rest.is_empty().then(|| ids.iter().map(|id| ServerId(Uuid::from_bytes(*id))).collect())
+}
+
+/// What came of [`Question::Begun`].
+pub(crate) fn encode_begun(groups: &[GroupId]) -> Bytes {
+    groups.iter().flat_map(|group| group.0.to_le_bytes()).collect()
+}
+
+/// Reads what [`encode_begun`] wrote.
+pub(crate) fn decode_begun(bytes: &Bytes) -> Option<Vec<GroupId>> {
+    let (groups, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| groups.iter().map(|group| GroupId(u64::from_le_bytes(*group))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_of_a_mark_reads_back_and_nothing_else_does() {
+        let members = Members { at: Lsn(3), voters: vec![PeerId(1), PeerId(2)], ..Members::default() };
+        let answer = MarkAnswer { members, holders: vec![PeerId(2)] };
+        let bytes = answer.encode();
+        assert_eq!(MarkAnswer::decode(bytes.clone()), Some(answer));
+        for len in 0..bytes.len() - 8 {
+            assert_eq!(MarkAnswer::decode(bytes.slice(..len)), None);
+        }
+    }
+
+    #[test]
+    fn answers_read_back() {
+        let join = JoinAnswer { own: PeerId(5), places: vec![(PeerId(7), ServerId(Uuid::from_u128(9)))] };
+        assert_eq!(JoinAnswer::decode(join.encode()), Some(join));
+        let (origin, progress) = (Bytes::from_static(b"o"), Bytes::from_static(b"p"));
+        let builds = vec![(IndexId(1), IndexBuild::Ready)];
+        let copy = CopyAnswer { copy: 1, rows: 2, origin, progress, builds };
+        assert_eq!(CopyAnswer::decode(copy.encode()), Some(copy));
+        let states = vec![
+            StateAnswer::Elsewhere(None),
+            StateAnswer::Elsewhere(Some(ServerId(Uuid::from_u128(9)))),
+            StateAnswer::Led(GroupState::default()),
+            StateAnswer::Led(GroupState {
+                ready: vec![PeerId(3), PeerId(4)],
+                rows: 5,
+                builds: vec![(IndexId(1), IndexBuild::Ready)],
+            }),
+        ];
+        assert_eq!(decode_states(encode_states(&states)), Some(states));
+        let servers = vec![ServerId(Uuid::from_u128(9)), ServerId(Uuid::from_u128(10))];
+        assert_eq!(decode_servers(&encode_servers(&servers)), Some(servers));
+        let begun = vec![GroupId(3), GroupId(u64::MAX)];
+        assert_eq!(decode_begun(&encode_begun(&begun)), Some(begun.clone()));
+        assert_eq!(decode_begun(&encode_begun(&begun).slice(1..)), None);
+        let members = Members::first(vec![PeerId(3), PeerId(6)]);
+        let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
+        assert_eq!(EndAnswer::decode(end.encode()), Some(end));
+        let doubt = CommitAnswer::Doubt("why".to_owned());
+        assert_eq!(CommitAnswer::decode(&doubt.encode()), Some(doubt));
+    }
+}
