@@ -136,6 +136,11 @@ impl Core {
         }
     }
 
+    /// Whether the rows of the replica here are void.
+    pub(crate) fn needs_rows(&self, group: GroupId) -> bool {
+        self.log.group_status(group).is_ok_and(|status| status.needs_rows)
+    }
+
     /// Gets the rows of a group, on a thread of its own.
     pub(crate) fn begin_copy(self: &Arc<Self>, group: GroupId) {
         // One whose rows belong to others by now stays without.
@@ -155,12 +160,11 @@ impl Core {
                 let of = crate::words::group(&core.catalog(), group);
                 tracing::warn!("The rows of {of} could not be copied to this server yet: {error}");
             }
-            let is_wanted = || core.log.group_status(group).is_ok_and(|status| status.needs_rows);
-            if !is_wanted() {
+            if !core.needs_rows(group) {
                 core.copies.getting.lock().remove(&group);
                 core.post.news().tell();
                 // Whoever wanted one until just now was told that it is under way.
-                if is_wanted() {
+                if core.needs_rows(group) {
                     core.post.tell(crate::post::Event::NeedsRows(group));
                 }
                 return;

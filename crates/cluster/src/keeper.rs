@@ -52,7 +52,10 @@ impl Core {
                     Event::Catalog => self.publish(),
                     Event::Removed(group) => self.forget_removed(group).map_err(OpenError::from),
                     Event::NeedsRows(group) => {
-                        self.begin_copy(group);
+                        // Perhaps a copy that was offered is complete by now.
+                        if self.needs_rows(group) {
+                            self.begin_copy(group);
+                        }
                         Ok(())
                     }
                     Event::CopyOffered(group, start) => {

@@ -51,6 +51,7 @@ mod serve;
 mod servers;
 mod starts;
 mod state;
+mod step;
 mod succession;
 mod tend;
 mod users;

@@ -9,7 +9,7 @@ use log::{GroupId, Members};
 use storage::TableId;
 
 use crate::admin::table_by_id;
-use crate::answer::MarkAnswer;
+use crate::answer::{GroupState, MarkAnswer};
 use crate::catalog_row::CatalogRow;
 use crate::cuts::{Cut, CutsAnswer, even_cuts};
 use crate::node::Core;
@@ -162,7 +162,7 @@ impl Core {
     fn ready_servers(&self, handle: &TableHandle) -> Option<Vec<Vec<ServerId>>> {
         let shards: Vec<&ShardHandle> = handle.shards().iter().collect();
         let led = self.ask_leaders(&shards);
-        let ready = |(config, led): (&ShardConfig, Option<(ServerId, crate::answer::GroupState)>)| {
+        let ready = |(config, led): (&ShardConfig, Option<(ServerId, GroupState)>)| {
             let (_, state) = led?;
             let is_ready = |r: &&ReplicaConfig| r.voting && state.ready.contains(&r.peer);
             let there = config.replicas.iter().chain(&config.leaving).filter(is_ready);

@@ -34,7 +34,7 @@ pub trait Wire: Ask {
 pub(crate) enum Event {
     /// Its part changed.
     Role(GroupId),
-    /// Its rows are void, or too old for the log to bring them up to date.
+    /// Its rows are void.
     NeedsRows(GroupId),
     /// It is led from here, and the log no longer has what that replica needs.
     Behind(GroupId, PeerId),

@@ -32,7 +32,7 @@ impl Core {
     /// [`Core::put_plan`] is next; else it is given up.
     ///
     /// Who is no member at the seal never has it, and founds nothing: `plan` is told. Each new shard has a founder
-    /// that needs nothing more of anybody, so that it can begin whatever becomes of the others.
+    /// that holds all seals it needs: to begin it needs only hear that they are committed.
     pub(crate) fn seal(&self, id: TableId, plan: &mut Plan) -> Result<(), AdminError> {
         let asked_until = task::now() + SEALING;
         // Without the catalog nothing will come of it, and writers need not wait for that.
@@ -74,9 +74,17 @@ impl Core {
     ) -> Result<Vec<MarkAnswer>, AdminError> {
         let shards = handle.shards();
         let mut marked: Vec<Option<MarkAnswer>> = vec![None; shards.len()];
+        // Whoever has the mark of a group is asked again: as its leader nobody finds it any more.
+        let mut leaders: Vec<Option<ServerId>> = vec![None; shards.len()];
         loop {
             let open: Vec<usize> = (0..shards.len()).filter(|at| marked[*at].is_none()).collect();
-            for (at, answer) in self.ask_for_marks(shards, &open, mark) {
+            for at in &open {
+                leaders[*at] = leaders[*at].or(self.leader_of(&shards[*at]));
+            }
+            for (at, answer) in self.ask_for_marks(shards, &open, &leaders, mark) {
+                if answer.is_none() {
+                    leaders[at] = None;
+                }
                 marked[at] = answer;
             }
             if marked.iter().all(Option::is_some) {
@@ -98,21 +106,30 @@ impl Core {
         }
     }
 
+    /// The server that leads a shard, sealed or not, as far as is known here.
+    fn leader_of(&self, shard: &ShardHandle) -> Option<ServerId> {
+        match shard.near().is_some_and(|near| near.leads()) {
+            true => Some(self.identity.server),
+            false => shard.lead().leader(),
+        }
+    }
+
     /// Asks the leaders of those of the shards once; by the shards' numbers what they answer.
     fn ask_for_marks(
         &self,
         shards: &[ShardHandle],
         open: &[usize],
+        leaders: &[Option<ServerId>],
         mark: SealMark,
     ) -> Vec<(usize, Option<MarkAnswer>)> {
-        let leads = |at: &usize| shards[*at].near().is_some_and(|near| near.leads());
-        let (here, elsewhere): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(leads);
+        let is_here = |at: &usize| leaders[*at] == Some(self.identity.server);
+        let (here, elsewhere): (Vec<usize>, Vec<usize>) = open.iter().copied().partition(is_here);
         let tickets: Vec<_> =
             here.into_iter().map(|at| (at, self.propose_mark(shards[at].group(), mark))).collect();
         let (sender, answers) = task::channel();
         for at in elsewhere {
             let Some(wire) = self.post.wire() else { continue };
-            let Some(leader) = shards[at].lead().leader() else { continue };
+            let Some(leader) = leaders[at] else { continue };
             let question = Question::SetMark { group: shards[at].group(), mark: mark.number() }.encode();
             let sender = sender.clone();
             let told = Box::new(move |answer: Result<Bytes, _>| drop(sender.send((at, answer.ok()))));
@@ -166,14 +183,15 @@ impl Core {
             return Err("the group has a later mark".to_owned());
         }
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
-        if !matches!(status.role, Role::Leader { .. }) {
-            return Err("the group is led from elsewhere by now".to_owned());
+        let status = self.heard(status);
+        // The mark is applied here. Where one replica is enough for an acknowledgement a majority need not have it.
+        if !matches!(status.role, Role::Leader { .. }) || status.committed < status.applied {
+            return Err("no majority has the mark, or the group is led from elsewhere by now".to_owned());
         }
-        // The mark is applied here.
-        let has_it = |peer: &&PeerStatus| peer.matched >= status.applied && !peer.needs_rows;
+        let has_it = |peer: &&PeerStatus| peer.active && !peer.needs_rows && peer.matched >= status.applied;
         let others = status.peers.iter().filter(has_it).map(|peer| peer.peer);
-        let holders = std::iter::once(status.own).chain(others).collect();
-        Ok(MarkAnswer { members: status.members, holders })
+        let own = Some(status.own).filter(|_| status.durable >= status.applied);
+        Ok(MarkAnswer { holders: own.into_iter().chain(others).collect(), members: status.members })
     }
 
     /// Puts the new shards into `config`. Whoever has all rows of one founds it together with the others who

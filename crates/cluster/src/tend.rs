@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use io::task;
-use log::{GroupId, GroupStatus, Lsn, MemberChange, PeerId, Role};
+use log::{GroupId, GroupStatus, MemberChange, Role};
 use shard::SealMark;
 use storage::TableId;
 
@@ -17,14 +17,12 @@ use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::Question;
 use crate::sealing::put_next_epoch;
+use crate::step::{Step, Wanted, next_step};
 use crate::words;
 use crate::{AdminError, Catalog, ReplicaConfig, ServerConfig, ServerId, ShardConfig, TableConfig};
 
 /// How long one step may take before it is tried again.
 const STEP: Duration = Duration::from_secs(5);
-/// A learner this close to the end of the log may vote.
-const CLOSE: u64 = 256;
-
 /// A group that was as it should be is looked at again after this long.
 const AGAIN: Duration = Duration::from_secs(10);
 
@@ -52,17 +50,6 @@ const SEALED: Duration = Duration::from_secs(3);
 
 /// How long a replica leads before it hands over to the preferred one.
 const SETTLE: Duration = Duration::from_secs(3);
-
-/// Who should be in a group.
-struct Wanted {
-    /// `None` for the catalog.
-    table: Option<TableId>,
-    /// The version of the catalog that says so.
-    version: u64,
-    replicas: Vec<ReplicaConfig>,
-    primary: Option<PeerId>,
-    is_leaving: bool,
-}
 
 impl Core {
     /// Takes one step for each group that this node leads and whose members are not as they should be.
@@ -312,74 +299,5 @@ impl Core {
             }
             Ok(())
         })
-    }
-}
-
-enum Step {
-    Nothing,
-    /// Something must happen elsewhere first.
-    Wait,
-    Change(MemberChange),
-    /// This one was removed, for good, and is wanted all the same.
-    NameAnew(PeerId),
-    Transfer(PeerId),
-}
-
-fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
-    let members = &status.members;
-    if let Some(gone) = wanted.replicas.iter().find(|replica| members.removed.contains(&replica.peer)) {
-        // Its server discards the old one then, which those who stay may still need.
-        return if status.removed_may_go { Step::NameAnew(gone.peer) } else { Step::Wait };
-    }
-    let may_join = |peer: PeerId| !members.contains(peer);
-    if let Some(new) = wanted.replicas.iter().find(|replica| may_join(replica.peer)) {
-        return Step::Change(MemberChange::AddLearner(new.peer));
-    }
-    let is_close = |peer: PeerId, distance: u64| {
-        peer == status.own
-            || status.peers.iter().any(|known| {
-                known.peer == peer
-                    && known.active
-                    && !known.needs_rows
-                    && known.matched > Lsn(0)
-                    && known.matched.0 + distance >= status.last.0
-            })
-    };
-    let mut waits = false;
-    for replica in wanted.replicas.iter().filter(|replica| replica.voting) {
-        if members.learners.contains(&replica.peer) {
-            if is_close(replica.peer, CLOSE) {
-                return Step::Change(MemberChange::Promote(replica.peer));
-            }
-            waits = true;
-        }
-    }
-    if waits {
-        return Step::Wait;
-    }
-    let is_wanted = |peer: PeerId| wanted.replicas.iter().any(|replica| replica.peer == peer);
-    let strangers = members.voters.iter().chain(&members.learners).copied().filter(|peer| !is_wanted(*peer));
-    // Who does not answer goes first: without those who do it could be half of what is left.
-    let answers = |peer: PeerId| status.peers.iter().any(|known| known.peer == peer && known.active);
-    let stranger = strangers.min_by_key(|peer| *peer == status.own || answers(*peer));
-    let heir = || {
-        let voters = wanted.replicas.iter().filter(|r| r.voting && r.peer != status.own);
-        let preferred = voters.clone().find(|replica| Some(replica.peer) == wanted.primary);
-        preferred.into_iter().chain(voters).find(|replica| is_close(replica.peer, CLOSE)).map(|r| r.peer)
-    };
-    match stranger {
-        Some(own) if own == status.own => return heir().map_or(Step::Wait, Step::Transfer),
-        Some(other) => return Step::Change(MemberChange::Remove(other)),
-        // The catalog discards them as soon as it forgets them.
-        None if wanted.is_leaving && !status.removed_may_go => return Step::Wait,
-        None => {}
-    }
-    match wanted.primary {
-        Some(primary)
-            if primary != status.own && members.voters.contains(&primary) && is_close(primary, CLOSE) =>
-        {
-            Step::Transfer(primary)
-        }
-        _ => Step::Nothing,
     }
 }

@@ -121,6 +121,8 @@ pub struct GroupStatus {
     pub last_term: Term,
     /// The last position known to be durable on a majority.
     pub committed: Lsn,
+    /// The last position that is durable on a majority and here.
+    pub durable: Lsn,
     /// The last position handed to the applier.
     pub applied: Lsn,
     /// Whether the rows are void until [`Log::finish_restore`](crate::Log::finish_restore).

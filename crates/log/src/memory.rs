@@ -133,6 +133,7 @@ impl Shared {
             last,
             last_term: TERM,
             committed: last,
+            durable: last,
             applied: self.applier.applied(id),
             needs_rows: false,
             members: Members::first(vec![own]),

@@ -10,8 +10,8 @@ use engine::memory::MemoryEngine;
 use log::GroupId;
 use parking_lot::Mutex;
 use rekindle_cluster::{
-    RepairMode, Route, ServerId, ShardPlaces, ShardsWanted, TableChange, TableConfig, TableHandle,
-    TableOptions, WriteAcks,
+    AdminError, RepairMode, Route, ServerId, ShardPlaces, ShardsWanted, TableChange, TableConfig,
+    TableHandle, TableOptions, WriteAcks,
 };
 use shard::SealMark;
 
@@ -314,6 +314,31 @@ fn a_seal_that_comes_too_late_does_not_keep_members_from_changing() {
     divide(a, on(&[&[a, b, c]]));
     settled(&all);
     assert_eq!(missing(c, 21), []);
+}
+
+#[test]
+fn a_division_that_nobody_could_begin_is_given_up() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
+    // Only b has all rows.
+    create(&a, on(&[&[&a, &b, &d], &[&c, &b]]));
+    for node in [&a, &b, &c, &d, &e] {
+        wait_until("the table", || node.node.catalog().table("test", "t").is_some());
+        node.wait_ready("t");
+    }
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c, &d], n));
+    let first = table(&e).shards()[0].group();
+    let one = TableChange { shards: Some(on(&[&[&b]])), ..TableChange::default() };
+    // The others seal that shard without it.
+    hub.deafen(b.server(), first);
+    let refused = e.node.change_table(table(&e).config.id, &one).unwrap_err();
+    assert!(matches!(refused, AdminError::NotTogether), "{refused}");
+    assert_eq!(table(&e).shards().len(), 2);
+    (20..40).for_each(|n| write_until_done(&[&a, &b, &c, &d], n));
+    hub.let_all_hear();
+    wait_until("the division", || e.node.change_table(table(&e).config.id, &one).is_ok());
+    everybody_has(&[&b], 40);
 }
 
 #[test]

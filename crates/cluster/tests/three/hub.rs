@@ -73,6 +73,11 @@ impl Hub {
         self.deaf.lock().push((server, group));
     }
 
+    /// All letters come to everybody again.
+    pub fn let_all_hear(&self) {
+        self.deaf.lock().clear();
+    }
+
     /// From now on answers become what `meddler` makes of them.
     pub fn meddle(&self, meddler: impl Fn(Passing) -> Option<Bytes> + Send + Sync + 'static) {
         *self.meddler.write() = Some(Box::new(meddler));

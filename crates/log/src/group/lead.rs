@@ -302,6 +302,7 @@ impl Group {
             last: Lsn(self.node.store().last()),
             last_term: Term(self.node.store().last_term()),
             committed: Lsn(self.committed()),
+            durable: Lsn(self.durable()),
             applied: Lsn(self.applied),
             needs_rows: self.void,
             members: self.members().clone(),
