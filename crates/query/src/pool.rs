@@ -30,7 +30,7 @@ impl ScanPool {
         ScanPool { tasks, threads: started }
     }
 
-    /// How many tasks can run at once beside the caller.
+    /// How many threads there are: one for each core.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -41,8 +41,8 @@ impl ScanPool {
         let _ = self.tasks.send(Box::new(task));
     }
 
-    /// Runs `work` on every item, on the pool and on this thread, and returns the results in the
-    /// order of the items. What it allocates goes on the account this thread works for.
+    /// Runs `work` on every item, on this thread and on so many of the pool that there is one for each core, and
+    /// returns the results in the order of the items. What it allocates goes on the account this thread works for.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,
@@ -51,7 +51,7 @@ impl ScanPool {
     {
         let count = items.len();
         let shared = Arc::new(Shared::new(items, work));
-        for _ in 1..count.min(self.threads + 1) {
+        for _ in 1..count.min(self.threads) {
             let (shared, account) = (shared.clone(), Account::current());
             // The channel is open as long as the pool lives.
             let _ = self.tasks.send(Box::new(move || {
