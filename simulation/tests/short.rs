@@ -36,8 +36,13 @@ fn copies_are_interrupted_and_go_on() {
 #[test]
 fn stories_that_ended_badly_end_well() {
     let stories = [
+        (
+            365,
+            "the one voter up to date was removed, and who stayed needed a copy that its own vote had to commit",
+        ),
         (1894, "a leader that did not know of its removal was not heard by who knew, and neither led again"),
         (2571, "founders without rows counted as ready, and a sealed group gives no copies"),
+        (5494, "who lacked what had left its leader's log counted as ready, and founded a shard alone"),
         (7969, "a group that became one replica waited for the vote of the one that was discarded"),
         (8947, "the same, with the power gone as soon as the catalog had heard of the change"),
         (8297, "a swap that its client had given up was done between two reads in peace"),
