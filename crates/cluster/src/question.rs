@@ -13,7 +13,7 @@ pub(crate) const FOR_CLUSTER: u8 = 0;
 /// The same, for the questions of queries.
 pub(crate) const FOR_QUERIES: u8 = 1;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// A question about the cluster.
 #[derive(Clone, Debug, PartialEq)]

@@ -184,8 +184,10 @@ impl Core {
         }
         let status = self.log.group_status(group).map_err(|error| error.to_string())?;
         let status = self.heard(status);
-        // The mark is applied here. Where one replica is enough for an acknowledgement a majority need not have it.
-        if !matches!(status.role, Role::Leader { .. }) || status.committed < status.applied {
+        // It is applied here, and writers are held back. Where one replica is enough for an acknowledgement a majority
+        // need not have it.
+        let is_known = !mark.is_sealed() || status.committed >= status.applied;
+        if !matches!(status.role, Role::Leader { .. }) || !is_known {
             return Err("no majority has the mark, or the group is led from elsewhere by now".to_owned());
         }
         let has_it = |peer: &&PeerStatus| peer.active && !peer.needs_rows && peer.matched >= status.applied;

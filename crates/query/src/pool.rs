@@ -30,7 +30,7 @@ impl ScanPool {
         ScanPool { tasks, threads: started }
     }
 
-    /// How many threads there are: one for each core.
+    /// How many threads there are.
     pub fn threads(&self) -> usize {
         self.threads
     }
@@ -41,8 +41,8 @@ impl ScanPool {
         let _ = self.tasks.send(Box::new(task));
     }
 
-    /// Runs `work` on every item, on this thread and on so many of the pool that there is one for each core, and
-    /// returns the results in the order of the items. What it allocates goes on the account this thread works for.
+    /// Runs `work` on every item, on this thread and all but one of the pool, and returns the results in the
+    /// order of the items. What it allocates goes on the account this thread works for.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,
@@ -143,12 +143,17 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_query_and_leaves_the_pool_working() {
-        let pool = ScanPool::new("test", 1);
+        let pool = ScanPool::new("test", 2);
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             pool.map((0..50).collect(), |n: u32| assert_ne!(n, 33, "on purpose"))
         }));
         assert!(broken.is_err());
         assert_eq!(pool.map(vec![1, 2, 3], |n| n + 1), [2, 3, 4]);
+        // Perhaps it was this thread that did it.
+        let (sender, receiver) = std::sync::mpsc::channel();
+        (0..pool.threads()).for_each(|_| pool.run(|| panic!("on purpose")));
+        pool.run(move || sender.send(7).unwrap());
+        assert_eq!(receiver.recv(), Ok(7));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// The kernel grants no less than a millisecond per period.
 const QUOTA_US_MIN: u64 = 1_000;
 /// A node that has used its share waits at most this long for the next, when its share allows it. Each time it begins
-/// with caches that others have filled: in twice as long a stretch that costs half as much.
+/// with caches that others have filled: the longer the stretch, the less that costs.
 const PERIOD_US_MIN: u64 = 40_000;
 /// The kernel knows no longer period.
 const PERIOD_US_MAX: u64 = 1_000_000;

@@ -17,7 +17,7 @@ use crate::hub::{
 /// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
 fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
     let (mut question, members) = (BytesMut::new(), members.encode());
-    question.put_slice(&[0, 3, 8]);
+    question.put_slice(&[0, 4, 8]);
     question.put_u64_le(group.0);
     question.put_u32_le(members.len() as u32);
     question.put_slice(&members);
