@@ -116,7 +116,10 @@ fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
     });
     let change = TableChange { shards: Some(on(&[a.server(), b.server()])), ..TableChange::default() };
     a.node.change_table(table, &change).unwrap();
-    wait_until("the replica", || b.node.catalog().table("test", "t").unwrap().shards()[0].near().is_some());
+    wait_until("the replica", || {
+        let catalog = b.node.catalog();
+        catalog.table("test", "t").is_some_and(|table| table.shards()[0].near().is_some())
+    });
     b.wait_ready("t");
     assert_eq!(begun.load(Ordering::Acquire), 2, "once with one row too many");
     assert_eq!(missing(&b, ROWS), []);
