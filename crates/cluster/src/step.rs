@@ -67,10 +67,8 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
         return Step::Wait;
     }
     let is_wanted = |peer: PeerId| wanted.replicas.iter().any(|replica| replica.peer == peer);
-    let strangers = members.learners.iter().chain(&members.voters).copied().filter(|peer| !is_wanted(*peer));
-    // Who is of no use goes first, who leads last: one of those who stay could need them.
-    let use_of = |peer: PeerId| u8::from(is_close(peer, NEAR)) + u8::from(peer == status.own);
-    let stranger = strangers.min_by_key(|peer| use_of(*peer));
+    let mut strangers =
+        members.learners.iter().chain(&members.voters).copied().filter(|peer| !is_wanted(*peer));
     // Of those who stay most must be ready, or nearly: or the group would wait for one that needs a copy first. Whether
     // the one who goes answers says nothing, as consensus forgets now and then who did.
     let can_go = |peer: PeerId| {
@@ -83,13 +81,20 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
         let preferred = voters.clone().find(|replica| Some(replica.peer) == wanted.primary);
         preferred.into_iter().chain(voters).find(|replica| is_close(replica.peer, CLOSE)).map(|r| r.peer)
     };
-    match stranger {
-        Some(own) if own == status.own => return heir().map_or(Step::Wait, Step::Transfer),
-        Some(other) if !can_go(other) => return Step::Wait,
-        Some(other) => return Step::Change(MemberChange::Remove(other)),
+    // Who is of no use goes first, who leads last: one of those who stay could need them.
+    let others = strangers.clone().filter(|peer| *peer != status.own);
+    if let Some(next) = others.clone().filter(|peer| can_go(*peer)).min_by_key(|peer| is_close(*peer, NEAR)) {
+        return Step::Change(MemberChange::Remove(next));
+    }
+    if others.count() > 0 {
+        return Step::Wait;
+    }
+    if strangers.next().is_some() {
+        return heir().map_or(Step::Wait, Step::Transfer);
+    }
+    if wanted.is_leaving && !status.removed_may_go {
         // The catalog discards them as soon as it forgets them.
-        None if wanted.is_leaving && !status.removed_may_go => return Step::Wait,
-        None => {}
+        return Step::Wait;
     }
     match wanted.primary {
         Some(primary)
@@ -179,6 +184,10 @@ mod tests {
         let mut learns = led(&[1, 2], &[peer(2, 17, true), here(9)]);
         learns.members.learners = vec![PeerId(9)];
         assert_eq!(next_step(&learns, &wanted(&[1, 2])), remove(9));
+        // It does not wait for a voter that may not go yet.
+        let mut waits = led(&[1, 2, 3], &[peer(2, 17, true), peer(3, LAST, false), here(9)]);
+        waits.members.learners = vec![PeerId(9)];
+        assert_eq!(next_step(&waits, &wanted(&[1, 2])), remove(9));
         // The leader hands over before it goes, to one who can.
         assert_eq!(next_step(&led(&[1, 2], &[here(2)]), &wanted(&[2])), Step::Transfer(PeerId(2)));
         assert_eq!(next_step(&led(&[1, 2], &[peer(2, 17, true)]), &wanted(&[2])), Step::Wait);

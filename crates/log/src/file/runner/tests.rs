@@ -77,12 +77,23 @@ fn runner_on(
     mail: Arc<dyn Mail>,
     pace: Pace,
 ) -> Runner<FileStore> {
+    let mut runner = unsettled_runner_on(store, clock, birth, mail, pace);
+    runner.settle();
+    runner
+}
+
+fn unsettled_runner_on(
+    store: FileStore,
+    clock: &SimClock,
+    birth: &Birth,
+    mail: Arc<dyn Mail>,
+    pace: Pace,
+) -> Runner<FileStore> {
     let random = Arc::new(SimRandom::new(1));
     let watch = Arc::new(Nobody);
     let outside = Outside { applier: Arc::new(Nothing), clock: Arc::new(clock.clone()), random, mail, watch };
     let mut runner = Runner::new(store, outside, pace);
     runner.open_group(GROUP, Lsn(0), birth).unwrap();
-    runner.settle();
     runner
 }
 
@@ -251,16 +262,7 @@ fn who_votes_alone_tells_nobody_of_a_term_that_a_power_loss_could_take_back() {
     drop(runner);
     let mail = Arc::new(Unsent::default());
     let store = store_of(&files, StoreOptions::default());
-    let (random, watch) = (Arc::new(SimRandom::new(1)), Arc::new(Nobody));
-    let outside = Outside {
-        applier: Arc::new(Nothing),
-        clock: Arc::new(clock.clone()),
-        random,
-        mail: Arc::clone(&mail) as _,
-        watch,
-    };
-    let mut runner = Runner::new(store, outside, PACE);
-    runner.open_group(GROUP, Lsn(0), &Birth::Alone).unwrap();
+    let mut runner = unsettled_runner_on(store, &clock, &Birth::Alone, Arc::clone(&mail) as _, PACE);
     propose(&mut runner, 1);
     for _ in 0..20 {
         clock.advance(TICK);
