@@ -52,18 +52,24 @@ fn nobody_sets_members_by_force_where_most_of_them_live() {
     reset(&a, server, group, &alone).expect("what was interrupted is repeated");
 }
 
-#[test]
-fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
-    let hub = Arc::new(Hub::default());
-    let (_machines, [a, b, c]) = three(&hub);
-    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
+/// Five who vote on the catalog, and a table of twenty rows with replicas on the first three of them.
+fn five_and_a_table_on_three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 5]) {
+    let (machines, [a, b, c]) = three(hub);
+    let (d, e) = (Machine::new("d").start(hub, Some(&a)), Machine::new("e").start(hub, Some(&a)));
     wait_until("five who vote on the catalog", || {
         a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
     });
     create(&a, on(&[&[&b, &a, &c]]));
-    let (id, old) = (table(&a).config.id, table(&a).shards()[0].group());
     a.wait_ready("t");
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    (machines, [a, b, c, d, e])
+}
+
+#[test]
+fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c, d, e]) = five_and_a_table_on_three(&hub);
+    let (id, old) = (table(&a).config.id, table(&a).shards()[0].group());
     assert_eq!(missing(&a, 20), []);
     hub.deafen(a.server(), old);
     let config = divide(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
@@ -94,15 +100,8 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
 #[test]
 fn who_has_the_end_goes_on_while_founders_are_away() {
     let hub = Arc::new(Hub::default());
-    let (_machines, [a, b, c]) = three(&hub);
-    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
-    wait_until("five who vote on the catalog", || {
-        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
-    });
-    create(&a, on(&[&[&b, &a, &c]]));
+    let (_machines, [a, b, c, d, e]) = five_and_a_table_on_three(&hub);
     let (id, old) = (table(&a).config.id, table(&a).shards()[0].group());
-    a.wait_ready("t");
-    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
     // It never hears of the seal, so that the group before is not forgotten.
     hub.deafen(c.server(), old);
     let config = divide(&d, on(&[&[&b, &a, &c], &[&c, &b, &a]]));
