@@ -44,16 +44,7 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     if let Some(new) = wanted.replicas.iter().find(|replica| may_join(replica.peer)) {
         return Step::Change(MemberChange::AddLearner(new.peer));
     }
-    let is_close = |peer: PeerId, distance: u64| {
-        peer == status.own
-            || status.peers.iter().any(|known| {
-                known.peer == peer
-                    && known.active
-                    && !known.needs_rows
-                    && known.matched > Lsn(0)
-                    && known.matched.0 + distance >= status.last.0
-            })
-    };
+    let is_close = |peer: PeerId, distance: u64| reaches(status, peer, distance);
     let mut waits = false;
     for replica in wanted.replicas.iter().filter(|replica| replica.voting) {
         if members.learners.contains(&replica.peer) {
@@ -104,6 +95,18 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
         }
         _ => Step::Nothing,
     }
+}
+
+/// Whether a replica answers, has rows, and lacks no more than `distance` entries of the leader's log.
+fn reaches(status: &GroupStatus, peer: PeerId, distance: u64) -> bool {
+    peer == status.own
+        || status.peers.iter().any(|known| {
+            known.peer == peer
+                && known.active
+                && !known.needs_rows
+                && known.matched > Lsn(0)
+                && known.matched.0 + distance >= status.last.0
+        })
 }
 
 #[cfg(test)]
