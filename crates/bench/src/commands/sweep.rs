@@ -381,7 +381,7 @@ fn settings(args: &SweepArgs) -> Map<String, Value> {
         "connections": args.connections,
         "client-threads": args.client_threads,
         "cache-size": args.fleet.cache_size,
-        "node-flag": args.fleet.node_flag,
+        "node-flag": args.fleet.node_flags(),
         "seed": args.seed.to_string(),
     });
     described.as_object().cloned().unwrap_or_default()

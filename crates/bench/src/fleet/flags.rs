@@ -42,8 +42,21 @@ impl FleetFlags {
             nodes,
             port_offset: self.port_offset,
             cache_mb: self.cache_size,
-            flags: self.node_flag.clone(),
+            flags: self.node_flags(),
         })
+    }
+
+    /// Flags of every node. One that gets less than the machine has is told so, unless the user says how many
+    /// cores it has: with a thread for each core of the machine it would spend its share on waking them.
+    pub fn node_flags(&self) -> Vec<String> {
+        let says_cores = |flag: &String| flag.starts_with("--cores") || flag.starts_with("-c");
+        let told = match self.share() {
+            Some(share) if !self.node_flag.iter().any(says_cores) => {
+                vec!["--cores".to_owned(), format!("{}", share.ceil())]
+            }
+            _ => Vec::new(),
+        };
+        [told, self.node_flag.clone()].concat()
     }
 
     /// Control groups for the nodes, or why there are none.
@@ -59,5 +72,38 @@ impl FleetFlags {
     /// That share as the kernel takes it.
     pub fn quota(&self) -> Option<Quota> {
         self.share().map(Quota::of_core)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        fleet: FleetFlags,
+    }
+
+    fn flags_of(line: &[&str]) -> Vec<String> {
+        let line = Line::parse_from([&["bench"], line].concat());
+        line.fleet.plan(1, Path::new("data")).unwrap().flags
+    }
+
+    #[test]
+    fn a_node_is_told_how_many_cores_its_share_fills() {
+        assert_eq!(flags_of(&[]), ["--cores", "1"]);
+        assert_eq!(flags_of(&["--core-share", "1.5"]), ["--cores", "2"]);
+        assert_eq!(flags_of(&["--no-quota"]), [""; 0]);
+    }
+
+    #[test]
+    fn what_the_user_says_of_cores_holds() {
+        for flag in ["--cores=3", "-c3"] {
+            let flag = format!("--node-flag={flag}");
+            assert_eq!(flags_of(&[&flag]), [flag.trim_start_matches("--node-flag=")]);
+        }
     }
 }
