@@ -194,7 +194,7 @@ impl Sweep<'_> {
         mut groups: Option<&mut CpuGroups>,
     ) -> anyhow::Result<()> {
         eprintln!("sweep: starting {nodes} {}", if nodes == 1 { "node" } else { "nodes" });
-        let plan = self.args.fleet.plan(nodes, folder)?;
+        let plan = self.args.fleet.limited_plan(nodes, folder)?;
         let mut fleet = Fleet::start(&plan, groups.as_deref_mut())?;
         let addresses = fleet.addresses();
         let pages = fleet.metrics_urls();

@@ -123,7 +123,7 @@ impl Units<'_> {
     ) -> anyhow::Result<()> {
         eprintln!("units: starting {nodes} nodes");
         let folder = self.args.output.join("nodes");
-        let fleet = Fleet::start(&self.args.fleet.plan(nodes, &folder)?, groups.as_deref_mut())?;
+        let fleet = Fleet::start(&self.args.fleet.limited_plan(nodes, &folder)?, groups.as_deref_mut())?;
         let login = Login { user: "admin".to_owned(), password: String::new() };
         let first = fleet.addresses().swap_remove(0);
         let admin = Admin::connect(&first, &login, &mut Chance::new(self.args.seed, 8_000_000))?;

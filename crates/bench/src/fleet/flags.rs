@@ -42,11 +42,16 @@ impl FleetFlags {
             nodes,
             port_offset: self.port_offset,
             cache_mb: self.cache_size,
-            flags: self.node_flags(),
+            flags: self.node_flag.clone(),
         })
     }
 
-    /// Flags of every node. One that gets less than the machine has is told so, unless the user says how many
+    /// The same for nodes that will be limited to their share.
+    pub fn limited_plan(&self, nodes: usize, folder: &Path) -> anyhow::Result<FleetPlan> {
+        Ok(FleetPlan { flags: self.node_flags(), ..self.plan(nodes, folder)? })
+    }
+
+    /// Flags of every node that will be limited. One that gets less than the machine has is told so, unless the user says how many
     /// cores it has: with a thread for each core of the machine it would spend its share on waking them.
     pub fn node_flags(&self) -> Vec<String> {
         let says_cores = |flag: &String| flag.starts_with("--cores") || flag.starts_with("-c");
@@ -89,7 +94,7 @@ mod tests {
 
     fn flags_of(line: &[&str]) -> Vec<String> {
         let line = Line::parse_from([&["bench"], line].concat());
-        line.fleet.plan(1, Path::new("data")).unwrap().flags
+        line.fleet.limited_plan(1, Path::new("data")).unwrap().flags
     }
 
     #[test]
