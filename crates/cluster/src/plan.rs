@@ -25,6 +25,9 @@ use crate::{
 pub(crate) const PREPARATION: Duration = Duration::from_secs(30);
 /// How long one leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long replicas that lag are waited for. After that the others begin the new shards without them, and they
+/// copy what they had all the time.
+const LAG: Duration = Duration::from_secs(5);
 /// Between two looks at what is still missing.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -60,6 +63,8 @@ struct Layout {
 enum Planned {
     Nothing,
     NotYet,
+    /// It can be carried out, but some that have the rows lag and would copy them.
+    WithoutSome(Plan),
     Done(Plan),
 }
 
@@ -93,12 +98,19 @@ impl Core {
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
         let mut layout = None;
+        let mut lags_until = None;
         while go_on() && task::now() < deadline {
             match self.try_to_plan(id, wish, deadline, &mut layout)? {
                 Planned::Nothing => return Ok(None),
                 Planned::Done(plan) => return Ok(Some(plan)),
-                Planned::NotYet => task::sleep(PAUSE),
+                Planned::WithoutSome(plan) => {
+                    if task::now() >= *lags_until.get_or_insert_with(|| task::now() + LAG) {
+                        return Ok(Some(plan));
+                    }
+                }
+                Planned::NotYet => {}
             }
+            task::sleep(PAUSE);
         }
         Err(AdminError::NotTogether)
     }
@@ -141,8 +153,12 @@ impl Core {
         let Some(Layout { old: groups, starts, places }) = layout else { return Ok(Planned::NotYet) };
         let mut founders = Vec::with_capacity(starts.len());
         let mut missing: Vec<(usize, ServerId)> = Vec::new();
+        let mut lags = false;
         for (new, place) in places.iter().enumerate() {
-            let (everywhere, lacking) = founders_of(place, &feeders(old, starts, new), &ready);
+            let feeders = feeders(old, starts, new);
+            let (everywhere, lacking) = founders_of(place, &feeders, &ready);
+            let late = laggards(place, &feeders, old, &everywhere);
+            lags |= late.into_iter().any(|server| self.is_connected(server));
             missing.extend(lacking.into_iter().filter(|(_, server)| self.is_connected(*server)));
             founders.push(everywhere);
         }
@@ -155,7 +171,8 @@ impl Core {
         }
         let epoch = handle.config.lineage.epoch;
         let (old, starts, places) = (groups.clone(), starts.clone(), places.clone());
-        Ok(Planned::Done(Plan { old, epoch, starts, places, founders, members: Vec::new() }))
+        let plan = Plan { old, epoch, starts, places, founders, members: Vec::new() };
+        Ok(if lags { Planned::WithoutSome(plan) } else { Planned::Done(plan) })
     }
 
     /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
@@ -311,6 +328,21 @@ fn founders_of(
     (everywhere, missing)
 }
 
+/// The voters of `place` that vote in all `feeders` already, and are not in `everywhere`: they have the rows,
+/// or will have them soon.
+fn laggards(
+    place: &ShardPlaces,
+    feeders: &[usize],
+    old: &[ShardConfig],
+    everywhere: &[ServerId],
+) -> Vec<ServerId> {
+    let votes =
+        |feeder: &usize, server| old[*feeder].replica_on(server).is_some_and(|replica| replica.voting);
+    let voters = place.replicas.iter().filter(|(_, voting)| *voting).map(|(server, _)| *server);
+    let members = voters.filter(|server| feeders.iter().all(|feeder| votes(feeder, *server)));
+    members.filter(|server| !everywhere.contains(server)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use log::{Lsn, PeerId};
@@ -398,5 +430,24 @@ mod tests {
         split.keep_members(&config, members.to_vec());
         let (one, both) = (vec![server(1)], vec![server(1), server(2)]);
         assert_eq!((split.founders, split.members), (vec![both, one.clone(), one], members.to_vec()));
+    }
+    #[test]
+    fn a_voter_that_lags_is_waited_for_and_who_has_no_rows_yet_is_not() {
+        let place = |voters: &[u64]| ShardPlaces {
+            primary: server(voters[0]),
+            replicas: voters.iter().map(|n| (server(*n), true)).collect(),
+        };
+        let mut old = [shard(3, b"", &[1, 2, 3]), shard(4, b"m", &[1, 2])];
+        let late = |old: &[ShardConfig], feeders: &[usize], wanted: &[u64], everywhere: &[u64]| {
+            let everywhere: Vec<ServerId> = everywhere.iter().map(|n| server(*n)).collect();
+            laggards(&place(wanted), feeders, old, &everywhere)
+        };
+        assert_eq!(late(&old, &[0], &[1, 2, 3], &[1, 3]), [server(2)]);
+        assert_eq!(late(&old, &[0], &[1, 2, 3], &[3, 2, 1]), []);
+        assert_eq!(late(&old, &[0], &[1, 2], &[1, 2]), [], "3 is not wanted");
+        assert_eq!(late(&old, &[0, 1], &[1, 2, 3], &[1]), [server(2)], "3 never had the second");
+        assert_eq!(late(&old, &[0], &[1, 2, 4], &[1, 2]), [], "4 copies in any case");
+        old[0].replicas[1].voting = false;
+        assert_eq!(late(&old, &[0], &[1, 2, 3], &[1, 3]), [], "whoever does not vote yet copies");
     }
 }

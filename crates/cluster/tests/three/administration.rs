@@ -15,11 +15,9 @@ use shard::Replicas;
 use storage::TableId;
 
 use crate::hub::{
-    End, Hub, Line, Machine, PATIENCE, Running, missing, replicated, row, three, wait_until, write_until_done,
+    End, Hub, Line, Machine, PATIENCE, Running, STATES, missing, replicated, row, three, wait_until,
+    write_until_done,
 };
-
-/// The kind of the question how the replicas of groups are.
-const STATES: u8 = 15;
 
 #[test]
 fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {

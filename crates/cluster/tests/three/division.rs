@@ -10,13 +10,13 @@ use engine::memory::MemoryEngine;
 use log::GroupId;
 use parking_lot::Mutex;
 use rekindle_cluster::{
-    AdminError, RepairMode, Route, ServerId, ShardPlaces, ShardsWanted, TableChange, TableConfig,
-    TableHandle, TableOptions, WriteAcks,
+    AdminError, RepairMode, ReplicaState, Route, ServerId, ShardPlaces, ShardsWanted, TableChange,
+    TableConfig, TableHandle, TableOptions, WriteAcks,
 };
 use shard::SealMark;
 
 use crate::hub::{
-    Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write, write_until_done,
+    Hub, Machine, PATIENCE, Running, STATES, missing, replicated, three, wait_until, write, write_until_done,
 };
 
 pub fn table(node: &Running) -> Arc<TableHandle> {
@@ -339,6 +339,36 @@ fn a_division_that_nobody_could_begin_is_given_up() {
     hub.let_all_hear();
     wait_until("the division", || e.node.change_table(table(&e).config.id, &one).is_ok());
     everybody_has(&[&b], 40);
+}
+
+#[test]
+fn a_replica_that_lags_for_a_moment_begins_the_new_shards_with_the_others() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let d = Machine::new("d").start(&hub, Some(&a));
+    create(&a, on(&[&[&a, &b, &c]]));
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    wait_until("the table", || d.node.catalog().table("test", "t").is_some());
+    a.wait_ready("t");
+    hub.deafen(c.server(), table(&a).shards()[0].group());
+    wait_until("the replica that lags", || {
+        let states = a.node.table_state(&table(&a));
+        states[0].replicas.contains(&(c.server(), ReplicaState::Backfilling))
+    });
+    // It hears again once the division has been put off.
+    let (asked, looks, its_hub) = (d.server(), AtomicU32::new(0), Arc::downgrade(&hub));
+    hub.meddle(move |answer| {
+        if answer.kind == Some(STATES)
+            && answer.asked_by == asked
+            && looks.fetch_add(1, Ordering::AcqRel) == 2
+        {
+            its_hub.upgrade().unwrap().let_all_hear();
+        }
+        Some(answer.bytes)
+    });
+    let config = divide(&d, on(&[&[&a, &b, &c], &[&b, &c, &a]]));
+    assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "{config:?}");
+    everybody_has(&[&a, &b, &c], 20);
 }
 
 #[test]

@@ -23,6 +23,8 @@ use rekindle_cluster::{
 use shard::{Decision, Replicas, WriteError};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// The kind of the question how the replicas of groups are.
+pub const STATES: u8 = 15;
 
 /// The network: who is there, and how to reach them.
 #[derive(Default)]
