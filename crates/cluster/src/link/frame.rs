@@ -10,6 +10,8 @@ pub(super) const PAYLOAD_BYTES_MAX: usize = 128 << 10;
 pub(super) const PART_BYTES: usize = 64 << 10;
 const HELLO_BYTES_MAX: usize = 64 << 10;
 const HEADER_BYTES: usize = 20;
+/// A header and the length of a message before its first part.
+pub(super) const HEAD_BYTES_MAX: usize = HEADER_BYTES + 8;
 const PREFACE_BYTES: usize = 24;
 const MAGIC: &[u8; 8] = b"RKNDLINK";
 

@@ -185,7 +185,7 @@ impl Outbox {
     /// of each.
     pub(super) fn take(&mut self, budget: usize) -> Batch {
         let mut batch = Batch::default();
-        let mut small = BytesMut::new();
+        let mut small = BytesMut::with_capacity(self.room().min(budget));
         while let Some(Control { kind, flags, number }) = self.control.pop_front() {
             frame::put(&mut small, kind, flags, number, &[]);
             batch.frames += 1;
@@ -198,8 +198,14 @@ impl Outbox {
         batch
     }
 
+    /// About as many bytes as one batch needs for what it copies.
+    fn room(&self) -> usize {
+        let frames = self.control.len() + self.messages.len() + usize::from(!self.letters.is_empty());
+        frames * frame::HEAD_BYTES_MAX + self.bytes().min(PART_BYTES)
+    }
+
     fn take_letters(&mut self, small: &mut BytesMut, batch: &mut Batch) {
-        let mut payload = BytesMut::new();
+        let mut payload = BytesMut::with_capacity(self.letters_bytes.min(PART_BYTES));
         while let Some(letter) = self.letters.front() {
             let bytes = ENVELOPE_BYTES + letter.body.len();
             if payload.len() + bytes > PART_BYTES {
