@@ -128,10 +128,8 @@ impl Core {
     /// A leader whose log begins after `start` says that the replica here needs a copy. Perhaps it said so before
     /// it heard that the last one is complete; it offers again.
     pub(crate) fn take_offer(self: &Arc<Self>, group: GroupId, start: Lsn) {
-        let got_lately =
-            || self.copies.got.lock().get(&group).is_some_and(|at| task::now() - *at < LATE_OFFER);
-        let is_needed = |status: GroupStatus| status.needs_rows || status.committed < start;
-        if self.log.group_status(group).is_ok_and(is_needed) || !got_lately() {
+        let got_lately = self.copies.got.lock().get(&group).is_some_and(|at| task::now() - *at < LATE_OFFER);
+        if takes_offer(self.log.group_status(group).ok().as_ref(), start, got_lately) {
             self.begin_copy(group);
         }
     }
@@ -316,5 +314,50 @@ impl Core {
             return Some(Arc::clone(&self.catalog_shard));
         }
         task::lock(&self.hosted).get(&group).map(|open| Arc::clone(&open.shard))
+    }
+}
+
+/// Whether an offer is taken of a leader whose log begins after `start`: one that comes late, when the replica has
+/// just got a copy from which it can go on, is not.
+fn takes_offer(status: Option<&GroupStatus>, start: Lsn, got_lately: bool) -> bool {
+    !got_lately || status.is_some_and(|status| status.needs_rows || status.committed < start)
+}
+
+#[cfg(test)]
+mod tests {
+    use log::{Members, Role, Term};
+
+    use super::*;
+
+    #[test]
+    fn an_offer_that_comes_late_is_taken_only_by_who_cannot_go_on_without() {
+        let status = |committed: u64, needs_rows: bool| GroupStatus {
+            own: PeerId(2),
+            role: Role::Follower { term: Term(3), leader: Some(PeerId(1)) },
+            start: Lsn(0),
+            last: Lsn(committed),
+            last_term: Term(3),
+            committed: Lsn(committed),
+            durable: Lsn(committed),
+            applied: Lsn(committed),
+            needs_rows,
+            members: Members::default(),
+            removed_may_go: false,
+            peers: Vec::new(),
+        };
+        for (committed, needs_rows, wanted) in [
+            (99, false, true),
+            (100, false, false),
+            (100, true, true),
+            (500, false, false),
+            (500, true, true),
+        ] {
+            let status = status(committed, needs_rows);
+            assert_eq!(takes_offer(Some(&status), Lsn(100), true), wanted, "{committed} {needs_rows}");
+            assert!(takes_offer(Some(&status), Lsn(100), false), "nothing came lately");
+        }
+        // Of a replica that is not here any more, or not yet, nothing is known.
+        assert!(!takes_offer(None, Lsn(100), true));
+        assert!(takes_offer(None, Lsn(100), false));
     }
 }

@@ -20,6 +20,8 @@ mod copy_piece;
 mod cuts;
 mod division;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod handle;
 mod hosted;
 mod hosting;

@@ -57,39 +57,13 @@ mod tests {
     use log::{GroupId, PeerId};
 
     use super::*;
+    use crate::Lineage;
     use crate::catalog_row::CatalogRow;
-    use crate::{Lineage, ShardConfig};
-
-    fn server(n: u64) -> ServerId {
-        ServerId(uuid::Uuid::from_u128(n.into()))
-    }
-
-    fn table_on(servers: &[u64]) -> TableConfig {
-        let replica = |n: &u64| ReplicaConfig { server: server(*n), peer: PeerId(*n), voting: true };
-        TableConfig {
-            id: storage::TableId::from_uuid(uuid::Uuid::from_u128(7)),
-            db: crate::DbId(uuid::Uuid::nil()),
-            name: "t".into(),
-            primary_key: "id".into(),
-            durability: log::Durability::Hard,
-            write_acks: crate::WriteAcks::Majority,
-            indexes: crate::TableIndexes::default(),
-            write_hook: None,
-            shards: vec![ShardConfig {
-                group: GroupId(9),
-                start: Bytes::new(),
-                replicas: servers.iter().map(replica).collect(),
-                leaving: Vec::new(),
-                primary: server(servers[0]),
-                founders: servers.iter().map(|n| PeerId(*n)).collect(),
-            }],
-            lineage: Lineage::default(),
-        }
-    }
+    use crate::fixture::{server, shard, table};
 
     #[test]
     fn the_groups_before_are_forgotten_when_nobody_waits() {
-        let mut table = table_on(&[1, 2]);
+        let mut table = table(vec![shard(9, b"", &[1, 2])]);
         let old =
             SealedShard { group: GroupId(3), start: Bytes::new(), end: None, replicas: Vec::new(), epoch: 0 };
         table.lineage = Lineage { epoch: 1, sealed: vec![old], waiting: vec![server(1), server(2)] };
@@ -107,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_epoch_that_no_mark_can_name_is_refused() {
-        let mut table = table_on(&[1]);
+        let mut table = table(vec![shard(9, b"", &[1])]);
         for epoch in [SealMark::EPOCH_MAX, SealMark::EPOCH_MAX + 1] {
             table.lineage.epoch = epoch;
             let read = CatalogRow::from_object(&CatalogRow::Table(table.clone()).to_object());

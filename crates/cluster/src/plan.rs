@@ -345,46 +345,10 @@ fn laggards(
 
 #[cfg(test)]
 mod tests {
-    use log::{Lsn, PeerId};
-    use uuid::Uuid;
+    use log::Lsn;
 
     use super::*;
-
-    fn server(n: u64) -> ServerId {
-        ServerId(Uuid::from_u128(n.into()))
-    }
-
-    /// Of a replica by the number of its group and of its server.
-    fn peer(group: u64, server: u64) -> PeerId {
-        PeerId(10 * group + server)
-    }
-
-    fn shard(group: u64, start: &'static [u8], servers: &[u64]) -> ShardConfig {
-        let replica = |n: &u64| ReplicaConfig { server: server(*n), peer: peer(group, *n), voting: true };
-        ShardConfig {
-            group: GroupId(group),
-            start: Bytes::from_static(start),
-            replicas: servers.iter().map(replica).collect(),
-            leaving: Vec::new(),
-            primary: server(servers[0]),
-            founders: Vec::new(),
-        }
-    }
-
-    fn table(shards: Vec<ShardConfig>) -> TableConfig {
-        TableConfig {
-            id: TableId::from_uuid(Uuid::from_u128(7)),
-            db: crate::DbId(Uuid::nil()),
-            name: "t".into(),
-            primary_key: "id".into(),
-            durability: log::Durability::Hard,
-            write_acks: crate::WriteAcks::Majority,
-            indexes: crate::TableIndexes::default(),
-            write_hook: None,
-            shards,
-            lineage: crate::Lineage::default(),
-        }
-    }
+    use crate::fixture::{peer, server, shard, table};
 
     fn answer(group: u64, members: &[u64], holders: &[u64]) -> MarkAnswer {
         let peers = |servers: &[u64]| servers.iter().map(|n| peer(group, *n)).collect();
