@@ -44,7 +44,7 @@ fn a_sweep_measures_clusters_of_another_program_and_reports_them() {
         folder.path(),
         &format!(
             "sweep --nodes 1,2 --records 400 --seconds 1 --warmup 0 --runs 1 --connections 4 \
-             --core-share 0.2 --port-offset 7100 --cache-size 100 -o out --target-binary {}",
+             --core-share 0.2 --port-offset 2100 --cache-size 100 -o out --target-binary {}",
             target.display()
         ),
     );
@@ -75,7 +75,7 @@ fn a_sweep_measures_clusters_of_another_program_and_reports_them() {
     let lines: Vec<&str> = flags.lines().collect();
     assert_eq!(lines.len(), 3, "{flags}");
     assert!(lines.iter().all(|line| line.starts_with("--directory ") && line.contains("--cache-size 100")));
-    assert!(lines[2].contains("--server-name node1 --port-offset 7101") && lines[2].contains("--join"));
+    assert!(lines[2].contains("--server-name node1 --port-offset 2101") && lines[2].contains("--join"));
     assert!(!folder.path().join("out/nodes").exists());
 }
 
@@ -83,7 +83,7 @@ fn a_sweep_measures_clusters_of_another_program_and_reports_them() {
 fn write_units_keep_their_promises_on_small_clusters() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = "units --factor 32 --seconds 1 --block-bytes 20000 --overload 4 --no-quota \
-                 --port-offset 7200 --cache-size 100 -o out";
+                 --port-offset 2200 --cache-size 100 -o out";
     let output = bench(folder.path(), words);
     assert!(output.status.success(), "{}", said(&output));
     let tests = documents(&folder.path().join("out"), "rekindle-bench-result");
@@ -104,7 +104,7 @@ fn write_units_keep_their_promises_on_small_clusters() {
 fn an_idle_cluster_says_what_it_costs() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = "idle --nodes 2 --tables 2 --shards 2 --replicas 2 --settle 0 --seconds 0.5 \
-                 --port-offset 7300 --cache-size 100 --json out/";
+                 --port-offset 2300 --cache-size 100 --json out/";
     let output = bench(folder.path(), words);
     assert!(output.status.success(), "{}", said(&output));
     let found = documents(&folder.path().join("out"), "rekindle-bench-result");
@@ -117,7 +117,7 @@ fn an_idle_cluster_says_what_it_costs() {
 fn a_program_that_is_no_server_is_quoted() {
     let folder = tempfile::tempdir().expect("a folder");
     let words =
-        "sweep --nodes 1 --records 10 --no-quota --port-offset 7400 -o out --target-binary /bin/false";
+        "sweep --nodes 1 --records 10 --no-quota --port-offset 2400 -o out --target-binary /bin/false";
     let output = bench(folder.path(), words);
     assert!(!output.status.success() && said(&output).contains("node0 ended with"), "{}", said(&output));
 }
