@@ -25,8 +25,8 @@ use crate::{
 pub(crate) const PREPARATION: Duration = Duration::from_secs(30);
 /// How long one leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long replicas that lag are waited for. After that the others begin the new shards without them, and they
-/// copy what they had all the time.
+/// How long voters that lag are waited for, if there is as much time. After that the others begin the new shards
+/// without them, and they copy what they may well have.
 const LAG: Duration = Duration::from_secs(5);
 /// Between two looks at what is still missing.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,14 +57,18 @@ struct Layout {
     old: Vec<GroupId>,
     starts: Vec<Bytes>,
     places: Vec<ShardPlaces>,
+    /// Where the replicas were when it was made.
+    before: Vec<ShardPlaces>,
+    /// The same with those that were added for it: who finds others had somebody change the table meanwhile.
+    expected: Vec<ShardPlaces>,
+    /// Until then voters that lag are waited for.
+    lag_until: Instant,
 }
 
 /// One attempt to plan.
 enum Planned {
     Nothing,
     NotYet,
-    /// It can be carried out, but some that have the rows lag and would copy them.
-    WithoutSome(Plan),
     Done(Plan),
 }
 
@@ -98,24 +102,18 @@ impl Core {
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
         let mut layout = None;
-        let mut lags_until = None;
         while go_on() && task::now() < deadline {
             match self.try_to_plan(id, wish, deadline, &mut layout)? {
                 Planned::Nothing => return Ok(None),
                 Planned::Done(plan) => return Ok(Some(plan)),
-                Planned::WithoutSome(plan) => {
-                    if task::now() >= *lags_until.get_or_insert_with(|| task::now() + LAG) {
-                        return Ok(Some(plan));
-                    }
-                }
-                Planned::NotYet => {}
+                Planned::NotYet => task::sleep(PAUSE),
             }
-            task::sleep(PAUSE);
         }
         Err(AdminError::NotTogether)
     }
 
-    /// `layout` stays as it was made: replicas that are added for it must not change it.
+    /// `layout` stays as it was made, unless somebody else moves replicas: those that are added for it must not
+    /// change it.
     fn try_to_plan(
         &self,
         id: TableId,
@@ -126,12 +124,16 @@ impl Core {
         let catalog = self.catalog();
         let handle = table_by_id(&catalog, id)?;
         let old = &handle.config.shards;
-        let places = match wish {
-            Wish::Even => places_of(old),
-            Wish::Change(TableChange { shards: Some(wanted), .. }) => {
+        if layout.as_ref().is_some_and(|layout| !layout.is_of(old)) {
+            *layout = None;
+        }
+        let places = match (layout.as_ref(), wish) {
+            (Some(layout), _) => layout.places.clone(),
+            (None, Wish::Even) => places_of(old),
+            (None, Wish::Change(TableChange { shards: Some(wanted), .. })) => {
                 self.places(&catalog, wanted, Some(handle))?
             }
-            Wish::Change(_) => return Ok(Planned::Nothing),
+            (None, Wish::Change(_)) => return Ok(Planned::Nothing),
         };
         if matches!(wish, Wish::Change(_)) && places.len() == old.len() {
             return Ok(Planned::Nothing);
@@ -144,35 +146,29 @@ impl Core {
             }
             return Ok(Planned::NotYet);
         }
-        let groups: Vec<GroupId> = old.iter().map(|shard| shard.group).collect();
         let Some(ready) = self.ready_servers(handle) else { return Ok(Planned::NotYet) };
-        if layout.as_ref().is_none_or(|layout| layout.old != groups) {
-            let Some(starts) = self.new_starts(handle, places.len()) else { return Ok(Planned::NotYet) };
-            *layout = Some(Layout { old: groups, starts, places });
-        }
-        let Some(Layout { old: groups, starts, places }) = layout else { return Ok(Planned::NotYet) };
-        let mut founders = Vec::with_capacity(starts.len());
-        let mut missing: Vec<(usize, ServerId)> = Vec::new();
-        let mut lags = false;
-        for (new, place) in places.iter().enumerate() {
-            let feeders = feeders(old, starts, new);
-            let (everywhere, lacking) = founders_of(place, &feeders, &ready);
-            let late = laggards(place, &feeders, old, &everywhere);
-            lags |= late.into_iter().any(|server| self.is_connected(server));
-            missing.extend(lacking.into_iter().filter(|(_, server)| self.is_connected(*server)));
-            founders.push(everywhere);
-        }
-        if !missing.is_empty() {
-            self.add_replicas(id, &missing)?;
+        let layout = match layout {
+            Some(layout) => layout,
+            None => {
+                let Some(starts) = self.new_starts(handle, places.len()) else { return Ok(Planned::NotYet) };
+                layout.insert(Layout::new(old, starts, places, deadline))
+            }
+        };
+        let work = layout.work(old, &ready, |server| self.is_connected(server));
+        if work.lags && task::now() < layout.lag_until {
             return Ok(Planned::NotYet);
         }
-        if founders.iter().any(Vec::is_empty) {
+        if !work.missing.is_empty() {
+            layout.expected = self.add_replicas(id, &work.missing, &layout.expected)?;
+            return Ok(Planned::NotYet);
+        }
+        if work.founders.iter().any(Vec::is_empty) {
             return Ok(Planned::NotYet);
         }
         let epoch = handle.config.lineage.epoch;
-        let (old, starts, places) = (groups.clone(), starts.clone(), places.clone());
-        let plan = Plan { old, epoch, starts, places, founders, members: Vec::new() };
-        Ok(if lags { Planned::WithoutSome(plan) } else { Planned::Done(plan) })
+        let Layout { old, starts, places, .. } = layout;
+        let (old, starts, places) = (old.clone(), starts.clone(), places.clone());
+        Ok(Planned::Done(Plan { old, epoch, starts, places, founders: work.founders, members: Vec::new() }))
     }
 
     /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
@@ -190,10 +186,19 @@ impl Core {
     }
 
     /// Gives the shards of those numbers voting replicas on those servers too, for as long as it takes to
-    /// put others in their place.
-    fn add_replicas(&self, id: TableId, missing: &[(usize, ServerId)]) -> Result<(), AdminError> {
+    /// put others in their place; where all replicas are then. Does nothing if they are not where they were
+    /// `expected`.
+    fn add_replicas(
+        &self,
+        id: TableId,
+        missing: &[(usize, ServerId)],
+        expected: &[ShardPlaces],
+    ) -> Result<Vec<ShardPlaces>, AdminError> {
         self.change(|catalog, draft| {
             let mut config = table_by_id(catalog, id)?.config.clone();
+            if places_of(&config.shards) != expected {
+                return Ok(expected.to_vec());
+            }
             for (at, server) in missing {
                 let Some(shard) = config.shards.get_mut(*at) else { continue };
                 if shard.leaving.iter().any(|replica| replica.server == *server) {
@@ -207,10 +212,11 @@ impl Core {
                     }
                 }
             }
+            let places = places_of(&config.shards);
             if config != table_by_id(catalog, id)?.config {
                 draft.put(CatalogRow::Table(config));
             }
-            Ok(())
+            Ok(places)
         })
     }
 
@@ -254,6 +260,59 @@ impl Core {
             datum::KeyBound::Unbounded => None,
         };
         Ok(CutsAnswer { rows: shard.count(), keys: pieces.iter().skip(1).filter_map(start).collect() })
+    }
+}
+
+/// What is still missing for a layout.
+#[derive(Debug, PartialEq, Eq)]
+struct Work {
+    /// For each new shard who can begin it.
+    founders: Vec<Vec<ServerId>>,
+    /// By the numbers of old shards, servers that need a replica of them, or that the one they get becomes ready.
+    missing: Vec<(usize, ServerId)>,
+    /// Whether somebody who is to have a shard has voted on its rows all the time and is not ready.
+    lags: bool,
+}
+
+impl Layout {
+    fn new(old: &[ShardConfig], starts: Vec<Bytes>, places: Vec<ShardPlaces>, deadline: Instant) -> Layout {
+        let (before, now) = (places_of(old), task::now());
+        // Short of the deadline, so that something comes of it.
+        let lag_until = now + LAG.min(deadline.saturating_duration_since(now) / 2);
+        let groups = old.iter().map(|shard| shard.group).collect();
+        Layout { old: groups, starts, places, expected: before.clone(), before, lag_until }
+    }
+
+    /// Whether it was made on these shards, and nobody else has moved their replicas.
+    fn is_of(&self, old: &[ShardConfig]) -> bool {
+        old.iter().map(|shard| shard.group).eq(self.old.iter().copied()) && places_of(old) == self.expected
+    }
+
+    fn work(
+        &self,
+        old: &[ShardConfig],
+        ready: &[Vec<ServerId>],
+        is_connected: impl Fn(ServerId) -> bool,
+    ) -> Work {
+        let mut work = Work { founders: Vec::new(), missing: Vec::new(), lags: false };
+        for (new, place) in self.places.iter().enumerate() {
+            let feeders = feeders(old, &self.starts, new);
+            let (everywhere, missing) = founders_of(place, &feeders, ready);
+            let voted = |feeder: usize, server| self.before[feeder].replicas.contains(&(server, true));
+            let late = |feeder: usize, server| {
+                voted(feeder, server) && !ready[feeder].contains(&server) && is_connected(server)
+            };
+            let mut voters = place.replicas.iter().filter(|(_, voting)| *voting);
+            work.lags |= voters.any(|(server, _)| feeders.iter().any(|feeder| late(*feeder, *server)));
+            // With others to begin it, nobody waits for long for who votes already.
+            let can_begin = !everywhere.is_empty();
+            let is_wanted = |(feeder, server): &(usize, ServerId)| {
+                is_connected(*server) && !(can_begin && voted(*feeder, *server))
+            };
+            work.missing.extend(missing.into_iter().filter(is_wanted));
+            work.founders.push(everywhere);
+        }
+        work
     }
 }
 
@@ -328,21 +387,6 @@ fn founders_of(
     (everywhere, missing)
 }
 
-/// The voters of `place` that vote in all `feeders` already, and are not in `everywhere`: they have the rows,
-/// or will have them soon.
-fn laggards(
-    place: &ShardPlaces,
-    feeders: &[usize],
-    old: &[ShardConfig],
-    everywhere: &[ServerId],
-) -> Vec<ServerId> {
-    let votes =
-        |feeder: &usize, server| old[*feeder].replica_on(server).is_some_and(|replica| replica.voting);
-    let voters = place.replicas.iter().filter(|(_, voting)| *voting).map(|(server, _)| *server);
-    let members = voters.filter(|server| feeders.iter().all(|feeder| votes(feeder, *server)));
-    members.filter(|server| !everywhere.contains(server)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use log::Lsn;
@@ -395,23 +439,40 @@ mod tests {
         let (one, both) = (vec![server(1)], vec![server(1), server(2)]);
         assert_eq!((split.founders, split.members), (vec![both, one.clone(), one], members.to_vec()));
     }
+
     #[test]
-    fn a_voter_that_lags_is_waited_for_and_who_has_no_rows_yet_is_not() {
+    fn voters_that_lag_are_waited_for_and_hold_nobody_up_for_long() {
         let place = |voters: &[u64]| ShardPlaces {
             primary: server(voters[0]),
             replicas: voters.iter().map(|n| (server(*n), true)).collect(),
         };
-        let mut old = [shard(3, b"", &[1, 2, 3]), shard(4, b"m", &[1, 2])];
-        let late = |old: &[ShardConfig], feeders: &[usize], wanted: &[u64], everywhere: &[u64]| {
-            let everywhere: Vec<ServerId> = everywhere.iter().map(|n| server(*n)).collect();
-            laggards(&place(wanted), feeders, old, &everywhere)
+        let servers = |those: &[u64]| those.iter().map(|n| server(*n)).collect::<Vec<_>>();
+        let mut old = [shard(3, b"", &[1, 2, 3]), shard(4, b"m", &[1, 2, 3])];
+        old[1].replicas[2].voting = false;
+        // Of one new shard for both: who is to have it, who is ready in each, who is connected.
+        let work = |old: &[ShardConfig], wanted: &[u64], ready: [&[u64]; 2], connected: &[u64]| {
+            let layout = Layout::new(old, vec![Bytes::new()], vec![place(wanted)], task::now());
+            let connected = servers(connected);
+            layout.work(old, &ready.map(servers), |server| connected.contains(&server))
         };
-        assert_eq!(late(&old, &[0], &[1, 2, 3], &[1, 3]), [server(2)]);
-        assert_eq!(late(&old, &[0], &[1, 2, 3], &[3, 2, 1]), []);
-        assert_eq!(late(&old, &[0], &[1, 2], &[1, 2]), [], "3 is not wanted");
-        assert_eq!(late(&old, &[0, 1], &[1, 2, 3], &[1]), [server(2)], "3 never had the second");
-        assert_eq!(late(&old, &[0], &[1, 2, 4], &[1, 2]), [], "4 copies in any case");
-        old[0].replicas[1].voting = false;
-        assert_eq!(late(&old, &[0], &[1, 2, 3], &[1, 3]), [], "whoever does not vote yet copies");
+        let done = |founders: &[u64], missing: &[(usize, u64)], lags: bool| Work {
+            founders: vec![servers(founders)],
+            missing: missing.iter().map(|(feeder, n)| (*feeder, server(*n))).collect(),
+            lags,
+        };
+        let all = [1, 2, 3];
+        assert_eq!(work(&old, &[1, 2], [&all, &all], &all), done(&all, &[], false));
+        assert_eq!(work(&old, &[1, 2], [&[1], &[1]], &all), done(&[1], &[], true), "2 lags in both");
+        assert_eq!(work(&old, &[1, 2], [&[1, 2], &[1]], &all), done(&[1], &[], true), "2 lags in one");
+        assert_eq!(work(&old, &[1, 2], [&[1, 2], &[1]], &[1, 3]), done(&[1], &[], false), "2 is away");
+        assert_eq!(work(&old, &[1], [&[1, 2], &[1]], &all), done(&[1], &[], false), "2 is not wanted");
+        assert_eq!(
+            work(&old, &[1, 2], [&[1], &[2]], &all),
+            done(&[], &[(1, 1), (0, 2)], true),
+            "nobody has both"
+        );
+        // 3 does not vote on the second yet, nor 4 on anything.
+        assert_eq!(work(&old, &[1, 3], [&all, &[1, 2]], &all), done(&[1, 2], &[(1, 3)], false));
+        assert_eq!(work(&old, &[1, 4], [&all, &all], &[1, 4]), done(&all, &[], false), "4 copies later");
     }
 }

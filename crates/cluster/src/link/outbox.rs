@@ -185,7 +185,7 @@ impl Outbox {
     /// of each.
     pub(super) fn take(&mut self, budget: usize) -> Batch {
         let mut batch = Batch::default();
-        let mut small = BytesMut::with_capacity(self.room().min(budget));
+        let mut small = BytesMut::with_capacity(self.room(budget));
         while let Some(Control { kind, flags, number }) = self.control.pop_front() {
             frame::put(&mut small, kind, flags, number, &[]);
             batch.frames += 1;
@@ -198,13 +198,25 @@ impl Outbox {
         batch
     }
 
-    /// About as many bytes as one batch needs for what it copies.
-    fn room(&self) -> usize {
-        let frames = self.control.len() + self.messages.len() + usize::from(!self.letters.is_empty());
-        frames * frame::HEAD_BYTES_MAX + self.bytes().min(PART_BYTES)
+    /// About as many bytes as a batch of up to `budget` copies.
+    fn room(&self, budget: usize) -> usize {
+        let copied = |message: &Outgoing| Some(message.body.len()).filter(|bytes| *bytes <= COPY_BYTES_MAX);
+        let steering = self.control.len() * frame::HEAD_BYTES_MAX;
+        let letters = frame::HEAD_BYTES_MAX + self.letters_bytes.min(COPY_BYTES_MAX);
+        let mut room = steering + letters;
+        for message in &self.messages {
+            if room >= budget {
+                return budget;
+            }
+            room += frame::HEAD_BYTES_MAX + copied(message).unwrap_or(0);
+        }
+        room
     }
 
     fn take_letters(&mut self, small: &mut BytesMut, batch: &mut Batch) {
+        if self.letters.is_empty() {
+            return;
+        }
         let mut payload = BytesMut::with_capacity(self.letters_bytes.min(PART_BYTES));
         while let Some(letter) = self.letters.front() {
             let bytes = ENVELOPE_BYTES + letter.body.len();
@@ -216,10 +228,8 @@ impl Outbox {
             self.letters.pop_front();
             batch.letters += 1;
         }
-        if !payload.is_empty() {
-            self.letters_number += 1;
-            batch.frame(small, Kind::Letters, flag::WHOLE, self.letters_number, &[], payload.freeze());
-        }
+        self.letters_number += 1;
+        batch.frame(small, Kind::Letters, flag::WHOLE, self.letters_number, &[], payload.freeze());
     }
 
     fn take_part(&mut self, small: &mut BytesMut, batch: &mut Batch) {

@@ -350,11 +350,7 @@ fn a_replica_that_lags_for_a_moment_begins_the_new_shards_with_the_others() {
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
     wait_until("the table", || d.node.catalog().table("test", "t").is_some());
     a.wait_ready("t");
-    hub.deafen(c.server(), table(&a).shards()[0].group());
-    wait_until("the replica that lags", || {
-        let states = a.node.table_state(&table(&a));
-        states[0].replicas.contains(&(c.server(), ReplicaState::Backfilling))
-    });
+    fall_behind(&hub, &c, &[&a, &b, &c], 20);
     // It hears again once the division has been put off.
     let (asked, looks, its_hub) = (d.server(), AtomicU32::new(0), Arc::downgrade(&hub));
     hub.meddle(move |answer| {
@@ -368,7 +364,41 @@ fn a_replica_that_lags_for_a_moment_begins_the_new_shards_with_the_others() {
     });
     let config = divide(&d, on(&[&[&a, &b, &c], &[&b, &c, &a]]));
     assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "{config:?}");
-    everybody_has(&[&a, &b, &c], 20);
+    everybody_has(&[&a, &b, &c], 21);
+}
+
+#[test]
+fn a_replica_that_lags_for_long_holds_no_division_up() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b, &c], &[&b, &c, &a]]));
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    a.wait_ready("t");
+    let founders = |config: &TableConfig| config.shards.iter().map(|s| s.founders.len()).collect::<Vec<_>>();
+    // Less time than it would be waited for: the rows are to lie evenly before it is over.
+    fall_behind(&hub, &c, &[&a, &b, &c], 20);
+    let id = table(&a).config.id;
+    let deadline = std::time::Instant::now() + Duration::from_secs(3);
+    assert!(a.node.rebalance_until(id, deadline, &|| true).unwrap());
+    assert_eq!(founders(&table(&a).config).iter().min(), Some(&2));
+    hub.let_all_hear();
+    everybody_has(&[&a, &b, &c], 21);
+    // It has all that one of the shards has that are put together.
+    fall_behind(&hub, &c, &[&a, &b, &c], 21);
+    assert_eq!(founders(&divide(&a, on(&[&[&a, &b, &c]]))), [2]);
+    hub.let_all_hear();
+    everybody_has(&[&a, &b, &c], 22);
+}
+
+/// The first shard's log does not reach `node` any more, and its leader has noticed. Writes row number `n`.
+fn fall_behind(hub: &Hub, node: &Running, all: &[&Running], n: u32) {
+    hub.deafen(node.server(), table(all[0]).shards()[0].group());
+    // A group at rest notices nothing.
+    write_until_done(all, n);
+    wait_until("the replica that lags", || {
+        let states = all[0].node.table_state(&table(all[0]));
+        states[0].replicas.contains(&(node.server(), ReplicaState::Backfilling))
+    });
 }
 
 #[test]
