@@ -35,8 +35,8 @@ fn document(number: u64) -> Object {
     row
 }
 
-fn parsed(term: &str) -> Query {
-    parse_query(format!("[1,{term},{{\"db\":[14,[\"test\"]]}}]").as_bytes()).expect("a query")
+fn parsed(term: &str) -> Arc<Query> {
+    Arc::new(parse_query(format!("[1,{term},{{\"db\":[14,[\"test\"]]}}]").as_bytes()).expect("a query"))
 }
 
 /// Time this thread spent on a processor, so that a busy machine does not blur the figures.
@@ -73,7 +73,7 @@ fn near(shard: &ShardHandle) -> &Shard {
 
 fn points(house: &House) {
     let session = house.session("admin");
-    let gets: Vec<Query> =
+    let gets: Vec<Arc<Query>> =
         (0..ROWS).map(|n| parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n)))).collect();
     measure("wire::parse_query of a get", ROWS, || {
         (0..ROWS).for_each(|n| {
@@ -98,7 +98,7 @@ fn points(house: &House) {
         let value = "x".repeat(100);
         parsed(&format!("[53,[[16,[[15,[\"t\"]],\"{}\"]],{{\"field3\":\"{value}\"}}]]", name(n)))
     };
-    let updates: Vec<Query> = (0..ROWS).map(update).collect();
+    let updates: Vec<Arc<Query>> = (0..ROWS).map(update).collect();
     measure("shard.write of a row that is at hand", ROWS, || {
         for key in &keys {
             let decide = |old: Option<&Object>| {
@@ -119,7 +119,7 @@ fn points(house: &House) {
 /// Point queries that another service answers: both sides together, on this thread, without the link.
 fn far_points(house: &House) {
     let session = house.session("admin");
-    let gets: Vec<Query> =
+    let gets: Vec<Arc<Query>> =
         (0..ROWS).map(|n| parsed(&format!("[16,[[15,[\"t\"]],\"{}\"]]", name(n)))).collect();
     measure("Session::point get, asked of another service", ROWS, || {
         for query in &gets {
@@ -130,7 +130,7 @@ fn far_points(house: &House) {
     let value = "x".repeat(100);
     let update =
         |n: u64| parsed(&format!("[53,[[16,[[15,[\"t\"]],\"{}\"]],{{\"field3\":\"{value}\"}}]]", name(n)));
-    let updates: Vec<Query> = (0..ROWS).map(update).collect();
+    let updates: Vec<Arc<Query>> = (0..ROWS).map(update).collect();
     measure("Session::point update, asked of another service", ROWS, || {
         for query in &updates {
             let Some(PointAnswer::Write(write)) = session.point(query) else { panic!("not the fast path") };

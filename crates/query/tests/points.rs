@@ -9,6 +9,8 @@ mod support;
 #[path = "../../reql/tests/data/syntax.rs"]
 mod syntax;
 
+use std::sync::Arc;
+
 use datum::Datum;
 use rekindle_query::PointAnswer;
 use serde_json::{Map, Value, json};
@@ -45,7 +47,7 @@ fn long(house: &House, term: &str) -> String {
 
 /// What is answered at once, if it is.
 fn at_once(house: &House, term: &str) -> Option<String> {
-    match house.session("admin").point(&query(wire(term), Map::new()).unwrap())? {
+    match house.session("admin").point(&Arc::new(query(wire(term), Map::new()).unwrap()))? {
         PointAnswer::Count(value) => Some(format!("{value:?}")),
         PointAnswer::Rows(rows) => Some(format!("[{}]", std::str::from_utf8(rows.json()).unwrap())),
         _ => panic!("{term}: another kind of answer"),

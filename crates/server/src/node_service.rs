@@ -66,7 +66,7 @@ struct NodeSession {
 impl Session for NodeSession {
     fn begin(&self, body: Bytes) -> Begun {
         let query = match reql::wire::parse_shared_query(body.clone()) {
-            Ok(query) => query,
+            Ok(query) => Arc::new(query),
             Err(error) => {
                 let work = Work::Done(Err(error.into()));
                 return Begun { noreply: request::asks_for_noreply(&body), kind: QueryKind::Malformed, work };
@@ -101,7 +101,7 @@ impl Session for NodeSession {
 
 impl NodeSession {
     /// Runs the query to its answer, or to the first batch of its stream.
-    fn blocking(&self, query: Query) -> Work {
+    fn blocking(&self, query: Arc<Query>) -> Work {
         let session = self.session.clone();
         Work::Blocking(Box::new(move |cancel: Arc<Cancel>| {
             let answered = session.run(&query, cancel).map_err(failure)?;

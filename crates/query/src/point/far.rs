@@ -59,7 +59,7 @@ pub(super) enum Anew {
 /// What is needed to begin anew.
 pub(super) struct Again {
     session: Session,
-    query: Option<Query>,
+    query: Option<Arc<Query>>,
     shard: ShardHandle,
     /// How a read wants its row; none for a write.
     mode: Option<ReadMode>,
@@ -87,12 +87,10 @@ impl Tries {
 }
 
 impl Again {
-    /// The query once more, in full. It is about a row of `shard`, and reads it in `mode` or writes it.
-    pub fn new(session: &Session, query: &Query, shard: &ShardHandle, mode: Option<ReadMode>) -> Again {
-        let Query { kind, term, optargs } = query;
-        let query = Query { kind: *kind, term: term.clone(), optargs: optargs.clone() };
+    /// The query once more. It is about a row of `shard`, and reads it in `mode` or writes it.
+    pub fn new(session: &Session, query: &Arc<Query>, shard: &ShardHandle, mode: Option<ReadMode>) -> Again {
         let session = Session::new(session.service.clone(), session.client.clone());
-        Again { session, query: Some(query), shard: shard.clone(), mode, tries: Tries::default() }
+        Again { session, query: Some(query.clone()), shard: shard.clone(), mode, tries: Tries::default() }
     }
 
     /// Goes on counting where an earlier try was.

@@ -10,6 +10,7 @@ mod range;
 mod shape;
 mod write;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::{Catalog, TableHandle};
@@ -55,14 +56,14 @@ impl Session {
     /// to read. After a write
     /// [`crate::Service::turn`] must be called.
     #[must_use]
-    pub fn point(&self, query: &Query) -> Option<PointAnswer> {
+    pub fn point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
         let answer = self.begin_point(query)?;
         self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
         Some(answer)
     }
 
     /// The same for a query that was counted already.
-    fn begin_point(&self, query: &Query) -> Option<PointAnswer> {
+    fn begin_point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
         let Some(Term::Call(call)) = &query.term else { return None };
         Some(match (call.op, call.args.as_slice()) {
             (Op::Get, _) => self.get(query)?,
@@ -135,7 +136,7 @@ impl Session {
         Some(Datum::Number(count as f64))
     }
 
-    fn get(&self, query: &Query) -> Option<PointAnswer> {
+    fn get(&self, query: &Arc<Query>) -> Option<PointAnswer> {
         let row = Row::of(query.term.as_ref()?)?;
         let key = PrimaryKey::encode(row.key).ok()?;
         let catalog = self.service.node().catalog_guard();

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
@@ -91,7 +92,7 @@ struct WriteOptions {
 }
 
 impl Session {
-    pub(super) fn begin_write(&self, query: &Query, call: &Call) -> Option<PointWrite> {
+    pub(super) fn begin_write(&self, query: &Arc<Query>, call: &Call) -> Option<PointWrite> {
         let global = Options::of(query)?;
         let options = WriteOptions::of(call, global.durability)?;
         let plan = Plan::of(call)?;

@@ -135,7 +135,7 @@ impl House {
 
     /// Runs a term with options of the whole query, by the fast path if it takes it.
     pub fn run(&self, user: &str, term: Value, options: Map<String, Value>) -> Result<Outcome, QueryError> {
-        let query = query(term, options)?;
+        let query = Arc::new(query(term, options)?);
         let session = self.session(user);
         match session.point(&query) {
             Some(PointAnswer::Read(answer)) => Ok(Outcome::Atom(answer?)),
