@@ -51,8 +51,8 @@ impl FleetFlags {
         Ok(FleetPlan { flags: self.node_flags(), ..self.plan(nodes, folder)? })
     }
 
-    /// Flags of every node that will be limited. One that gets less than the machine has is told so, unless the user says how many
-    /// cores it has: with a thread for each core of the machine it would spend its share on waking them.
+    /// Flags of every node that will be limited. One that gets less than the machine has is told so, unless the user
+    /// says how many cores it has: otherwise it has a thread for each core of the machine.
     pub fn node_flags(&self) -> Vec<String> {
         let says_cores = |flag: &String| flag.starts_with("--cores") || flag.starts_with("-c");
         let told = match self.share() {
