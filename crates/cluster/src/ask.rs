@@ -39,6 +39,15 @@ pub trait Ask: Send + Sync {
     /// is not connected. Never blocks.
     fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered);
 
+    /// [`Ask::ask`] for somebody who comes back with [`Ask::turn`] once all who are ready have asked: the
+    /// more questions leave together, the less each costs. They may leave before that.
+    fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+        self.ask(server, question, patience, answered);
+    }
+
+    /// Whoever asked aside has come back: those questions leave. Costs next to nothing if there are none.
+    fn turn(&self) {}
+
     /// Whether `server` is connected now. It may not be a moment later.
     fn is_connected(&self, server: ServerId) -> bool;
 }

@@ -2,6 +2,7 @@
 //! on.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
@@ -166,19 +167,34 @@ fn answer_aside(core: Arc<Core>, from: ServerId, question: Question, reply: Repl
 struct QueryWire(Arc<Post>);
 
 impl Ask for QueryWire {
-    fn ask(&self, server: ServerId, question: Bytes, patience: std::time::Duration, answered: Answered) {
-        let Some(wire) = self.0.wire() else {
-            return answered(Err(crate::AskError::NotConnected(server)));
-        };
-        let mut marked = BytesMut::with_capacity(1 + question.len());
-        marked.put_u8(FOR_QUERIES);
-        marked.put_slice(&question);
-        wire.ask(server, marked.freeze(), patience, answered);
+    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+        match self.0.wire() {
+            Some(wire) => wire.ask(server, marked(&question), patience, answered),
+            None => answered(Err(crate::AskError::NotConnected(server))),
+        }
+    }
+
+    fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+        match self.0.wire() {
+            Some(wire) => wire.ask_aside(server, marked(&question), patience, answered),
+            None => answered(Err(crate::AskError::NotConnected(server))),
+        }
+    }
+
+    fn turn(&self) {
+        self.0.wire().into_iter().for_each(|wire| wire.turn());
     }
 
     fn is_connected(&self, server: ServerId) -> bool {
         self.0.wire().is_some_and(|wire| wire.is_connected(server))
     }
+}
+
+fn marked(question: &[u8]) -> Bytes {
+    let mut marked = BytesMut::with_capacity(1 + question.len());
+    marked.put_u8(FOR_QUERIES);
+    marked.put_slice(question);
+    marked.freeze()
 }
 
 /// The row with which a new server asks to be let in.

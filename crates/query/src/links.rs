@@ -95,6 +95,22 @@ impl Links {
         slot
     }
 
+    /// [`Links::ask`] for whoever sees to it that [`Links::turn`] is called.
+    pub(crate) fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration) -> Arc<Slot> {
+        let slot = Arc::new(Slot::default());
+        let tell = slot.clone();
+        match self.ask.get() {
+            Some(ask) => ask.ask_aside(server, question, patience, Box::new(move |a| tell.tell(a))),
+            None => slot.tell(Err(AskError::NotConnected(server))),
+        }
+        slot
+    }
+
+    /// What was asked aside leaves.
+    pub(crate) fn turn(&self) {
+        self.ask.get().into_iter().for_each(|ask| ask.turn());
+    }
+
     /// Tells something that needs no answer.
     pub(crate) fn tell(&self, server: ServerId, question: Bytes) {
         if let Some(ask) = self.ask.get() {

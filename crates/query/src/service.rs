@@ -148,9 +148,11 @@ impl Service {
         &self.node
     }
 
-    /// Sees to it that point writes that were begun come to the log; once for as many as there are at the
-    /// moment. May be held up by the disk now and then. See [`log::Log::turn`].
+    /// Sees to it that what queries about one row have begun is carried out, once for as many as there are at
+    /// the moment: questions leave for other nodes ([`cluster::Ask::turn`]), writes come to the log ([`log::Log::turn`]).
+    /// May be held up by the disk now and then.
     pub fn turn(&self) {
+        self.links.turn();
         self.node.log().turn();
     }
 

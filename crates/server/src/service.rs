@@ -63,8 +63,8 @@ pub struct Begun {
 pub enum Work {
     /// It is here.
     Done(Result<Answer, Failure>),
-    /// It comes without anybody waiting for it: a write on its way to the log. [`QueryService::turn`]
-    /// is to be called.
+    /// It comes without anybody waiting for it: a write on its way to the log, or a question to another
+    /// node. [`QueryService::turn`] is to be called.
     Pending(PendingAnswer),
     /// Somebody must work for it: runs on a thread of the pool.
     Blocking(BlockingWork),

@@ -178,8 +178,8 @@ async fn wake_connections(worker: Rc<WorkerState>) {
     }
 }
 
-/// Takes the log's turn for the writes that connections have begun, after all that are ready have had
-/// theirs: the more there are, the less each costs.
+/// Takes the service's turn for what connections have begun, after all that are ready have had theirs: the
+/// more there is, the less each costs.
 async fn take_turns(worker: Rc<WorkerState>) {
     loop {
         std::future::poll_fn(|cx| worker.poll_turn(cx)).await;

@@ -96,7 +96,7 @@ pub struct WorkerState {
     pub wakes: Arc<WakeQueue>,
     /// Set when running queries have had long enough to end by themselves.
     pub interrupting: Cell<bool>,
-    /// Whether writes were begun since the last turn of the log, and who takes the next one.
+    /// Whether something was begun since the last turn of the service, and who takes the next one.
     owes_turn: Cell<bool>,
     turner: Cell<Option<Waker>>,
     slots: RefCell<Vec<Option<Waker>>>,
@@ -124,7 +124,7 @@ impl WorkerState {
         }
     }
 
-    /// A write was begun that needs a turn of the log. Its taker is the last of those who are ready now.
+    /// Something was begun that needs a turn of the service. Its taker is the last of those who are ready now.
     pub fn owe_turn(&self) {
         self.owes_turn.set(true);
         if let Some(turner) = self.turner.take() {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -24,6 +25,8 @@ struct Shared {
     bell: Arc<Bell>,
     /// `None` once the party is gone.
     inbox: Mutex<Option<Vec<Command>>>,
+    /// Whether questions may lie in the inbox for which nobody has rung.
+    lies_aside: AtomicBool,
     linked: ArcSwap<BTreeMap<ServerId, Linked>>,
     /// The figures of every server that was ever linked.
     stats: Mutex<BTreeMap<ServerId, (String, Arc<PeerStats>)>>,
@@ -49,6 +52,7 @@ impl Links {
         Links(Arc::new(Shared {
             bell: Arc::default(),
             inbox: Mutex::new(Some(Vec::new())),
+            lies_aside: AtomicBool::new(false),
             linked: ArcSwap::default(),
             stats: Mutex::default(),
             begin: Mutex::new(Some(machine)),
@@ -128,6 +132,18 @@ impl Ask for Links {
         self.0.hand_in(Command::Ask { to: server, question, patience, answered });
     }
 
+    fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+        if self.0.lay_in(Command::Ask { to: server, question, patience, answered }) {
+            self.0.lies_aside.store(true, Ordering::Release);
+        }
+    }
+
+    fn turn(&self) {
+        if self.0.lies_aside.swap(false, Ordering::AcqRel) {
+            self.0.bell.ring();
+        }
+    }
+
     fn is_connected(&self, server: ServerId) -> bool {
         self.0.linked.load().contains_key(&server)
     }
@@ -135,14 +151,22 @@ impl Ask for Links {
 
 impl Shared {
     fn hand_in(&self, command: Command) {
+        if self.lay_in(command) {
+            self.bell.ring();
+        }
+    }
+
+    /// Puts it where the party takes it from when it is stepped; false if there is no party any more, and a question has
+    /// been answered.
+    fn lay_in(&self, command: Command) -> bool {
         if let Some(inbox) = &mut *self.inbox.lock() {
             inbox.push(command);
-        } else if let Command::Ask { to, answered, .. } = command {
-            return answered(Err(AskError::NotConnected(to)));
-        } else {
-            return;
+            return true;
         }
-        self.bell.ring();
+        if let Command::Ask { to, answered, .. } = command {
+            answered(Err(AskError::NotConnected(to)));
+        }
+        false
     }
 
     fn change(&self, change: impl FnOnce(&mut BTreeMap<ServerId, Linked>)) {

@@ -109,27 +109,31 @@ fn wish(number: u128) -> Wish<'static> {
     Wish { number, cluster: Some(1), join: &[], tls: None, timings, thread: "links" }
 }
 
-fn node(wish: Wish<'_>) -> Node {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = listener.local_addr().unwrap();
-    let server = ServerId(Uuid::from_u128(wish.number));
-    let clock = Arc::new(RealClock::new());
-    let links = Links::new(LinkOptions {
+fn links(wish: &Wish<'_>, port: u16) -> Links {
+    Links::new(LinkOptions {
         me: Me {
             cluster: wish.cluster.map(Uuid::from_u128),
-            server,
+            server: ServerId(Uuid::from_u128(wish.number)),
             name: format!("n{}", wish.number),
             tags: Vec::new(),
             addresses: Vec::new(),
-            port: place.port(),
+            port,
         },
         join: wish.join.iter().map(|address| (*address).to_owned()).collect(),
         book: Book::default(),
         timings: wish.timings,
         limits: QueueLimits::default(),
-        clock: clock.clone(),
+        clock: Arc::new(RealClock::new()),
         random: Arc::new(RealRandom),
-    });
+    })
+}
+
+fn node(wish: Wish<'_>) -> Node {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap();
+    let server = ServerId(Uuid::from_u128(wish.number));
+    let links = links(&wish, place.port());
+    let clock = Arc::new(RealClock::new());
     let hall = Arc::new(Hall::default());
     let party = links.party(hall.clone()).unwrap();
     let thread =
@@ -175,6 +179,49 @@ fn two_servers_talk() {
     talk(&first, &second);
     let stats = &first.links.stats()[0].2;
     assert!(stats.bytes_out.load(std::sync::atomic::Ordering::Relaxed) > 300_000);
+}
+
+#[test]
+fn what_is_asked_aside_leaves_with_the_turn() {
+    let first = node(wish(1));
+    let second = node(Wish { join: &[&first.address], ..wish(2) });
+    first.meets(&second);
+    let (sender, receiver) = channel();
+    for _ in 0..3 {
+        let sender = sender.clone();
+        let answered = Box::new(move |result| drop(sender.send(result)));
+        first.links.ask_aside(second.server, Bytes::from("7"), LONG, answered);
+    }
+    first.links.turn();
+    for _ in 0..3 {
+        assert_eq!(receiver.recv_timeout(LONG * 2).unwrap().unwrap(), vec![7; 7]);
+    }
+}
+
+#[test]
+fn the_bell_is_rung_once_for_what_was_asked_aside() {
+    let (links, nobody) = (links(&wish(1), 1), ServerId(Uuid::from_u128(2)));
+    let (sender, receiver) = channel();
+    let ask_aside = || {
+        let sender = sender.clone();
+        links.ask_aside(nobody, Bytes::new(), LONG, Box::new(move |result| drop(sender.send(result))));
+    };
+    let bell = links.bell();
+    links.turn();
+    ask_aside();
+    ask_aside();
+    assert!(!bell.was_rung(), "rung before the turn");
+    links.turn();
+    assert!(bell.was_rung());
+    links.turn();
+    assert!(!bell.was_rung(), "nothing lies aside any more");
+    drop(links.party(Arc::new(Hall::default())));
+    ask_aside();
+    for _ in 0..3 {
+        assert!(matches!(receiver.try_recv().unwrap(), Err(AskError::NotConnected(_))));
+    }
+    links.turn();
+    assert!(!bell.was_rung(), "there is no party any more");
 }
 
 #[test]

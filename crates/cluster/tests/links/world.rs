@@ -283,7 +283,13 @@ impl World {
             ledger.note(&[kind, number]);
         };
         let question = Bytes::from(filling(number, len));
-        self.nodes[from].links.ask(to, question, patience, Box::new(answered));
+        let links = &self.nodes[from].links;
+        if self.random.one_in(3) {
+            links.ask_aside(to, question, patience, Box::new(answered));
+            links.turn();
+        } else {
+            links.ask(to, question, patience, Box::new(answered));
+        }
         number
     }
 

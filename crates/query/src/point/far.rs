@@ -112,6 +112,13 @@ impl Again {
         state
     }
 
+    /// Becomes that of `point`, whose question leaves now: nobody comes back for the links' turn.
+    fn leaves_as(&mut self, point: FarPoint) -> State {
+        let state = self.become_of(point);
+        self.session.service.links().turn();
+        state
+    }
+
     /// Waits until another try is worth it.
     fn wait(&mut self) -> State {
         let failed = self.tries.failed;
@@ -126,9 +133,9 @@ impl Again {
         self.tries.check(&self.shard, self.mode).map_err(Err)?;
         match self.query.as_ref().and_then(|query| self.session.begin_point(query)) {
             Some(PointAnswer::Read(answer)) => Err(answer),
-            Some(PointAnswer::FarRead(point)) => Ok(self.become_of(point)),
+            Some(PointAnswer::FarRead(point)) => Ok(self.leaves_as(point)),
             Some(PointAnswer::Write(write)) => match write.anew(self.tries) {
-                Anew::Far(point) => Ok(self.become_of(*point)),
+                Anew::Far(point) => Ok(self.leaves_as(*point)),
                 Anew::Near(write) => {
                     // Nobody comes back for the log's turn.
                     self.session.service.turn();
@@ -172,14 +179,15 @@ impl FarPoint {
         FarPoint { state: State::Lost, again }
     }
 
-    /// Asks `server`; for a write `result` is what its report is added to.
+    /// Asks `server`; for a write `result` is what its report is added to. The question leaves with
+    /// [`crate::Service::turn`] at the latest.
     pub(super) fn ask(
         again: Again,
         server: ServerId,
         question: &Question,
         result: Option<WriteResult>,
     ) -> FarPoint {
-        let slot = again.session.service.links().ask(server, question.to_bytes(), SHORT);
+        let slot = again.session.service.links().ask_aside(server, question.to_bytes(), SHORT);
         FarPoint { state: State::Asked(server, slot, result), again }
     }
 }
