@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::drive::arrivals::Spacing;
 use crate::drive::session::{LoopKind, Plan};
 use crate::limits::{above_zero, at_least_one};
-use crate::machine::facts;
+use crate::machine::{facts, holdings};
 use crate::result::RunResult;
 use crate::site::{Site, SiteRequest};
 use crate::terminal::{self, Goal};
@@ -242,11 +242,13 @@ fn file_for(path: &Path, id: &str) -> PathBuf {
     if is_folder { path.join(format!("{id}.json")) } else { path.to_owned() }
 }
 
-/// Writes a document as JSON for people, with the folder it goes to.
+/// Writes a document as JSON for people, with the folder it goes to. Nothing is written once a signal ends the program:
+/// servers that went with it would be in what was measured.
 pub fn write(path: &Path, document: &impl Serialize) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(document)? + "\n";
     let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-    folder.and_then(|()| std::fs::write(path, text)).with_context(|| format!("writing {}", path.display()))
+    holdings::unless_ending(|| folder.and_then(|()| std::fs::write(path, text)))
+        .with_context(|| format!("writing {}", path.display()))
 }
 
 /// So many seconds; fails below 0.

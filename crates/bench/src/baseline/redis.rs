@@ -4,9 +4,10 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use crate::machine::leash::Leashed;
 use crate::machine::process;
 use crate::result::Latency;
 
@@ -90,15 +91,15 @@ pub fn compare(plan: &RedisPlan) -> Result<RedisComparison, RedisError> {
     }
     Ok(RedisComparison {
         version: server.version.clone(),
-        pid: server.child.id(),
+        pid: server.process.id(),
         address: format!("127.0.0.1:{}", server.port),
-        peak_memory_bytes: process::memory(server.child.id()).and_then(|m| m.peak_bytes),
+        peak_memory_bytes: process::memory(server.process.id()).and_then(|m| m.peak_bytes),
         costs,
     })
 }
 
 struct Server {
-    child: Child,
+    process: Leashed,
     port: u16,
     version: String,
 }
@@ -112,20 +113,19 @@ impl Server {
         let version = version.unwrap_or("unknown").to_owned();
         // The port is free a moment before redis takes it; nobody else hands out ports here.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        let mut child = Command::new(path)
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = child.stdout.take();
-        let server = Server { child, port, version };
+        let process = Leashed::start(&path, None, |command| {
+            command.args(["--port", &port.to_string(), "--bind", "127.0.0.1"]);
+            command.args(["--save", "", "--appendonly", "no", "--daemonize", "no"]).stdout(Stdio::piped());
+        })?;
+        let output = process.take_output();
+        let server = Server { process, port, version };
         wait_until_ready(output.ok_or_else(|| broken(SERVER, "it has no output"))?)?;
         Ok(server)
     }
 
     fn measure(&self, plan: &RedisPlan, name: &'static str) -> Result<RedisCost, RedisError> {
         let cpu_of = |pid| process::cpu(pid).map_or(0.0, |c| c.user_seconds + c.system_seconds);
-        let before = (cpu_of(self.child.id()), children_cpu_seconds(), Instant::now());
+        let before = (cpu_of(self.process.id()), children_cpu_seconds(), Instant::now());
         let output = Command::new(CLIENT)
             .args(["-p", &self.port.to_string(), "-t", &name.to_lowercase(), "--csv"])
             .args(["-c", &plan.connections.to_string(), "-d", &plan.value_bytes.to_string()])
@@ -141,18 +141,10 @@ impl Server {
             name,
             operations: plan.operations,
             seconds: row.rate.map_or(seconds, |rate| plan.operations as f64 / rate),
-            server_cpu_seconds: cpu_of(self.child.id()) - before.0,
+            server_cpu_seconds: cpu_of(self.process.id()) - before.0,
             client_cpu_seconds: children_cpu_seconds() - before.1,
             latency: Latency { count: plan.operations, ..row.latency },
         })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Already gone is as good.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::assemble::{About, blank};
 use crate::chance::Chance;
 use crate::flags::OutputFlags;
 use crate::fleet::flags::FleetFlags;
-use crate::fleet::{Fleet, folder_bytes, system_rows};
+use crate::fleet::{Fleet, data_folder, folder_bytes, system_rows};
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::watch::{Sample, Watched};
 use crate::measure::histogram;
@@ -60,15 +60,16 @@ pub struct IdleArgs {
 
 /// Runs the command.
 pub fn run(args: IdleArgs) -> anyhow::Result<ExitCode> {
-    let fleet = Fleet::start(&args.fleet.plan(usize::from(args.nodes), &args.folder)?, None)?;
+    let folder = data_folder(&args.folder)?;
+    let fleet = Fleet::start(&args.fleet.plan(usize::from(args.nodes), &folder)?, None)?;
     let outcome = measure(&args, fleet);
-    std::fs::remove_dir_all(&args.folder)?;
+    folder.give_up()?;
     let result = outcome?;
     println!("{}", said(&result));
     args.output.finish(&result)
 }
 
-fn measure(args: &IdleArgs, mut fleet: Fleet) -> anyhow::Result<RunResult> {
+fn measure(args: &IdleArgs, fleet: Fleet) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let login = Login { user: "admin".to_owned(), password: String::new() };
     let addresses = fleet.addresses();

@@ -176,14 +176,17 @@ struct Sweep<'a> {
 
 impl Sweep<'_> {
     fn own_cluster(&mut self, nodes: usize, mut groups: Option<&mut CpuGroups>) {
-        let folder = self.args.output.join("nodes");
+        let folder = match fleet::data_folder(&self.args.output.join("nodes")) {
+            Ok(folder) => folder,
+            Err(error) => return self.note(nodes, Err(error)),
+        };
         let outcome = self.start_and_measure(nodes, &folder, groups.as_deref_mut());
         self.note(nodes, outcome);
         if let Some(groups) = groups {
             groups.clear();
         }
-        if let Err(error) = std::fs::remove_dir_all(&folder) {
-            self.notes.push(format!("{} could not be removed: {error}", folder.display()));
+        if let Err(error) = folder.give_up() {
+            self.notes.push(error.to_string());
         }
     }
 
@@ -195,7 +198,7 @@ impl Sweep<'_> {
     ) -> anyhow::Result<()> {
         eprintln!("sweep: starting {nodes} {}", if nodes == 1 { "node" } else { "nodes" });
         let plan = self.args.fleet.limited_plan(nodes, folder)?;
-        let mut fleet = Fleet::start(&plan, groups.as_deref_mut())?;
+        let fleet = Fleet::start(&plan, groups.as_deref_mut())?;
         let addresses = fleet.addresses();
         let pages = fleet.metrics_urls();
         let watched = addresses.iter().zip(pages).map(|(a, page)| Watched::find(a, None, Some(page)));

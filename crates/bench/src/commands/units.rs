@@ -122,7 +122,7 @@ impl Units<'_> {
         work: impl FnOnce(&mut Self, &mut Cluster<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         eprintln!("units: starting {nodes} nodes");
-        let folder = self.args.output.join("nodes");
+        let folder = fleet::data_folder(&self.args.output.join("nodes"))?;
         let fleet = Fleet::start(&self.args.fleet.limited_plan(nodes, &folder)?, groups.as_deref_mut())?;
         let login = Login { user: "admin".to_owned(), password: String::new() };
         let first = fleet.addresses().swap_remove(0);
@@ -133,7 +133,7 @@ impl Units<'_> {
         if let Some(groups) = groups {
             groups.clear();
         }
-        std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+        folder.give_up()?;
         outcome
     }
 

@@ -5,7 +5,9 @@
 pub mod flags;
 mod node;
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -13,6 +15,7 @@ use serde_json::Value;
 
 use crate::chance::Chance;
 use crate::machine::cgroup::{CpuGroups, Quota};
+use crate::machine::holdings::{self, Holding};
 use crate::machine::watch::HTTP_PORT;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
@@ -93,9 +96,10 @@ impl Fleet {
         (0..self.nodes.len()).map(|n| format!("http://127.0.0.1:{}/metrics", port(n))).collect()
     }
 
-    /// The nodes that have ended by themselves, with what they said last.
-    pub fn dead(&mut self) -> Vec<String> {
-        self.nodes.iter_mut().filter_map(Node::ended).collect()
+    /// The nodes that have ended by themselves, with what they said last. Does not return once a signal ends this
+    /// program, and them with it.
+    pub fn dead(&self) -> Vec<String> {
+        holdings::unless_ending(|| self.nodes.iter().filter_map(Node::ended).collect())
     }
 
     /// Data folder of each node.
@@ -108,7 +112,7 @@ impl Fleet {
         (0..self.nodes.len()).map(|number| format!("node{number}")).collect()
     }
 
-    fn wait_for(&mut self, number: usize, servers: usize) -> anyhow::Result<()> {
+    fn wait_for(&self, number: usize, servers: usize) -> anyhow::Result<()> {
         let started = Instant::now();
         let address = self.addresses().swap_remove(number);
         loop {
@@ -125,6 +129,26 @@ impl Fleet {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Makes the folder of a fleet's data, which goes with everything in it when this is dropped or a signal ends the
+/// program. Fails if there is something in it, as somebody else's data, or that of nodes whose laboratory was killed.
+pub fn data_folder(path: &Path) -> anyhow::Result<Holding<PathBuf>> {
+    let make = || {
+        fs::create_dir_all(path)?;
+        match fs::read_dir(path)?.next() {
+            None => Ok(path.to_owned()),
+            Some(_) => Err(io::Error::from(io::ErrorKind::DirectoryNotEmpty)),
+        }
+    };
+    Holding::make(make, |path| remove_data(path))
+        .with_context(|| format!("making a folder for data at {}", path.display()))
+}
+
+fn remove_data(path: &Path) -> io::Result<()> {
+    fs::remove_dir_all(path).map_err(|error| {
+        io::Error::new(error.kind(), format!("{} could not be removed: {error}", path.display()))
+    })
 }
 
 /// Gives every node `share` of one core where the machine allows it; otherwise says why not.
@@ -156,9 +180,9 @@ fn servers_known(address: &str) -> Option<usize> {
 }
 
 /// Bytes in a data folder. What goes away while it is counted counts nothing.
-pub fn folder_bytes(folder: &std::path::Path) -> u64 {
-    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+pub fn folder_bytes(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let size = |entry: fs::DirEntry| match entry.metadata() {
         Ok(about) if about.is_dir() => folder_bytes(&entry.path()),
         Ok(about) => about.len(),
         Err(_) => 0,

@@ -1,12 +1,13 @@
 //! One node: a process in a process group and, if there is one, a control group of its own.
 
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::machine::holdings;
+use crate::machine::leash::Leashed;
 
 /// How much of its output a node that failed is quoted with.
 const LAST_WORDS_BYTES: usize = 2_000;
@@ -25,9 +26,9 @@ pub(super) struct NodePlan {
     pub(super) group: Option<PathBuf>,
 }
 
-/// A running node, killed when dropped.
+/// A running node, killed when dropped or when this program ends.
 pub(super) struct Node {
-    child: Child,
+    process: Leashed,
     folder: PathBuf,
     name: String,
 }
@@ -35,19 +36,15 @@ pub(super) struct Node {
 impl Node {
     /// Starts the program. Its output goes to a file beside its data.
     pub(super) fn start(plan: &NodePlan) -> anyhow::Result<Node> {
-        fs::create_dir_all(&plan.folder).with_context(|| format!("creating {}", plan.folder.display()))?;
-        let output = File::create(plan.folder.join("output"))?;
+        // Not while a signal has the data removed, or this would stay.
+        let output = holdings::unless_ending(|| make_output(&plan.folder))
+            .with_context(|| format!("creating {}", plan.folder.display()))?;
         let errors = output.try_clone()?;
-        let child = command(plan)
-            .args(flags(plan))
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            // A wrapper around the real program must not leave that behind.
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("starting {}", plan.binary.display()))?;
-        Ok(Node { child, folder: plan.folder.clone(), name: plan.name.clone() })
+        let process = Leashed::start(&plan.binary, plan.group.as_deref(), |command| {
+            command.args(flags(plan)).stdout(output).stderr(errors);
+        });
+        let process = process.with_context(|| format!("starting {}", plan.binary.display()))?;
+        Ok(Node { process, folder: plan.folder.clone(), name: plan.name.clone() })
     }
 
     /// Where it keeps its data.
@@ -56,8 +53,8 @@ impl Node {
     }
 
     /// What it said, if it has ended.
-    pub(super) fn ended(&mut self) -> Option<String> {
-        let status = self.child.try_wait().ok().flatten()?;
+    pub(super) fn ended(&self) -> Option<String> {
+        let status = self.process.status()?;
         Some(format!("{} ended with {status}:\n{}", self.name, self.last_words()))
     }
 
@@ -69,24 +66,9 @@ impl Node {
     }
 }
 
-impl Drop for Node {
-    fn drop(&mut self) {
-        let group = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        // It may be gone already; nothing else can be done about a process that will not die.
-        if let Some(group) = group {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-        let _ = self.child.wait();
-    }
-}
-
-/// The program, or a shell that joins the control group and becomes the program: whatever that starts
-/// is in the group from its first instruction.
-fn command(plan: &NodePlan) -> Command {
-    let Some(group) = &plan.group else { return Command::new(&plan.binary) };
-    let mut shell = Command::new("sh");
-    shell.args(["-c", r#"echo $$ > "$0" && exec "$@""#]).arg(group).arg(&plan.binary);
-    shell
+fn make_output(folder: &Path) -> io::Result<File> {
+    fs::create_dir_all(folder)?;
+    File::create(folder.join("output"))
 }
 
 /// Flags that RethinkDB 2.x has too.

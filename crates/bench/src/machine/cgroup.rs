@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::holdings::Holding;
+
 /// The kernel grants no less than a millisecond per period.
 const QUOTA_US_MIN: u64 = 1_000;
 /// A node that has used its share waits at most this long for the next, when its share allows it. Each time it begins
@@ -74,12 +76,13 @@ impl Version {
     }
 }
 
-/// A group of our own with one group per node in it; removed with everything in it when dropped.
+/// A group of our own with one group per node in it; all are removed when this is dropped or a signal ends the program.
 #[derive(Debug)]
 pub struct CpuGroups {
     version: Version,
-    folder: PathBuf,
-    members: Vec<PathBuf>,
+    /// Dropped before the group around them.
+    members: Vec<Holding<PathBuf>>,
+    folder: Holding<PathBuf>,
 }
 
 impl CpuGroups {
@@ -102,9 +105,7 @@ impl CpuGroups {
         if version == Version::V2 {
             enable_cpu(parent)?;
         }
-        let folder = parent.join(name);
-        fs::create_dir(&folder)?;
-        let groups = CpuGroups { version, folder, members: Vec::new() };
+        let groups = CpuGroups { version, members: Vec::new(), folder: make(parent.join(name))? };
         if version == Version::V2 {
             enable_cpu(&groups.folder)?;
         }
@@ -119,10 +120,10 @@ impl CpuGroups {
     /// Makes the group of one node, without a limit; answers the file that takes the process ids of
     /// its members.
     pub fn add(&mut self, name: &str) -> std::io::Result<PathBuf> {
-        let folder = self.folder.join(name);
-        fs::create_dir(&folder)?;
-        self.members.push(folder.clone());
-        Ok(folder.join("cgroup.procs"))
+        let folder = make(self.folder.join(name))?;
+        let procs = folder.join("cgroup.procs");
+        self.members.push(folder);
+        Ok(procs)
     }
 
     /// Limits every node's group to `quota`, or lifts the limit.
@@ -142,17 +143,18 @@ impl CpuGroups {
 
     /// Removes the groups of nodes that have gone.
     pub fn clear(&mut self) {
-        for folder in self.members.drain(..) {
-            remove(&folder);
-        }
+        self.members.clear();
     }
 }
 
-impl Drop for CpuGroups {
-    fn drop(&mut self) {
-        self.clear();
-        remove(&self.folder);
-    }
+fn make(folder: PathBuf) -> std::io::Result<Holding<PathBuf>> {
+    Holding::make(
+        || fs::create_dir(&folder).map(|()| folder.clone()),
+        |folder| {
+            remove(folder);
+            Ok(())
+        },
+    )
 }
 
 /// A group that will not go is left behind: it holds nothing and costs nothing.

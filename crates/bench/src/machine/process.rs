@@ -56,6 +56,21 @@ pub fn disk(pid: u32) -> Option<Disk> {
     Some(Disk { written_bytes: bytes("write_bytes:")?, read_bytes: bytes("read_bytes:")? })
 }
 
+/// Whether a process of this process group lives. One that has ended does not, even if nobody has asked how.
+pub fn any_in_group(group: u32) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    stats.any(|stat| parse_group(&stat) == Some(group))
+}
+
+/// The group of a process that lives.
+fn parse_group(stat: &str) -> Option<u32> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace();
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    fields.nth(1)?.parse().ok().filter(|_| !has_ended)
+}
+
 fn parse_cpu(stat: &str) -> Option<CpuTimes> {
     // The name in parentheses may hold anything, also parentheses and spaces.
     let (_, after_name) = stat.rsplit_once(')')?;
@@ -66,7 +81,7 @@ fn parse_cpu(stat: &str) -> Option<CpuTimes> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_cpu;
+    use super::{parse_cpu, parse_group};
 
     #[test]
     fn processor_time_is_found_behind_a_strange_name() {
@@ -74,5 +89,12 @@ mod tests {
         let times = parse_cpu(stat).expect("parsed");
         assert_eq!((times.user_seconds, times.system_seconds), (2.5, 0.5));
         assert!(parse_cpu("nonsense").is_none());
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_in_no_group() {
+        assert_eq!(parse_group("42 (a) b (c)) S 1 7 3 4 5"), Some(7));
+        assert_eq!(parse_group("42 (sh) Z 1 7 3 4 5"), None);
+        assert_eq!(parse_group("nonsense"), None);
     }
 }

@@ -1,0 +1,158 @@
+//! What this program has on the machine that would outlive it: processes, control groups, folders. Each is given up
+//! when its [`Holding`] goes, and all of them, the latest first, when a signal ends the program. What cannot be caught
+//! ends processes by other means: [`super::leash`].
+
+use std::io::{self, IsTerminal, Write};
+use std::ops::Deref;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// The signals that end a laboratory, unless whoever started it had them ignored, as `nohup` does.
+const ENDING: [(i32, &str); 3] = [(SIGHUP, "SIGHUP"), (SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")];
+
+static HOLDINGS: Mutex<Holdings> = Mutex::new(Holdings { held: Vec::new(), last: 0, is_watched: false });
+
+type GiveUp = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+struct Holdings {
+    /// In the order in which they came.
+    held: Vec<(u64, GiveUp)>,
+    last: u64,
+    is_watched: bool,
+}
+
+/// Something on the machine that is given up when this is dropped or a signal ends the program.
+#[derive(Debug)]
+pub struct Holding<T> {
+    thing: T,
+    number: u64,
+}
+
+impl<T: Clone + Send + 'static> Holding<T> {
+    /// Makes a thing that `give_up` takes away again. Does not return once a signal ends the program, so nothing is
+    /// made that would be left. Fails if the thing cannot be made or signals cannot be watched.
+    pub fn make(
+        make: impl FnOnce() -> io::Result<T>,
+        give_up: fn(&T) -> io::Result<()>,
+    ) -> io::Result<Holding<T>> {
+        let mut holdings = lock();
+        if !holdings.is_watched {
+            watch()?;
+            holdings.is_watched = true;
+        }
+        let thing = make()?;
+        let given_up = thing.clone();
+        holdings.last += 1;
+        let number = holdings.last;
+        holdings.held.push((number, Box::new(move || give_up(&given_up))));
+        Ok(Holding { thing, number })
+    }
+}
+
+impl<T> Holding<T> {
+    /// Gives it up, as dropping it does, and says whether that worked.
+    pub fn give_up(self) -> io::Result<()> {
+        lock().give_up(self.number)
+    }
+}
+
+impl<T> Deref for Holding<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.thing
+    }
+}
+
+impl<T> Drop for Holding<T> {
+    fn drop(&mut self) {
+        // Who wants to know has asked before; nothing else can be done about it.
+        let _ = lock().give_up(self.number);
+    }
+}
+
+impl Holdings {
+    /// Does nothing about what has been given up already.
+    fn give_up(&mut self, number: u64) -> io::Result<()> {
+        let place = self.held.iter().position(|(held, _)| *held == number);
+        place.map_or(Ok(()), |place| (self.held.remove(place).1)())
+    }
+}
+
+/// Does `work` while no signal ends the program; does not return once one does. For what shows that processes
+/// have gone, or keeps what was measured while they went.
+pub fn unless_ending<T>(work: impl FnOnce() -> T) -> T {
+    let _held = lock();
+    work()
+}
+
+/// Who panicked while it held the lock has still left a list that is whole.
+fn lock() -> MutexGuard<'static, Holdings> {
+    HOLDINGS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watch() -> io::Result<()> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let mut signals = Signals::new(heeded(&status).map(|(number, _)| number))?;
+    let watch = move || signals.forever().next().into_iter().for_each(end);
+    std::thread::Builder::new().name("signals".to_owned()).spawn(watch).map(drop)
+}
+
+/// Gives up everything and ends with the status that shells give to who died by the signal. The lock is held until then:
+/// whoever would say that nodes are gone, or start more, waits for it.
+fn end(number: i32) {
+    let mut holdings = lock();
+    let outcomes = std::iter::from_fn(|| holdings.held.pop()).map(|(_, give_up)| give_up());
+    let failures: Vec<String> = outcomes.filter_map(Result::err).map(|error| error.to_string()).collect();
+    let name = ENDING.iter().find(|(known, _)| *known == number).map_or("a signal", |(_, name)| name);
+    let mut stderr = io::stderr();
+    // Over the line that shows how far the run is. A terminal that is gone cannot be told.
+    let begin = if stderr.is_terminal() { "\r\x1b[2K" } else { "" };
+    let outcome = match failures.is_empty() {
+        true => "its servers and their data are gone".to_owned(),
+        false => failures.join(", "),
+    };
+    let _ = writeln!(stderr, "{begin}bench: ended by {name}; {outcome}");
+    std::process::exit(128 + number);
+}
+
+/// The ending signals that the process whose `/proc/PID/status` this is does not ignore.
+fn heeded(status: &str) -> impl Iterator<Item = (i32, &'static str)> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    ENDING.into_iter().filter(move |(number, _)| ignored & (1 << (number - 1)) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_is_ignored_stays_ignored() {
+        let names = |status: &str| heeded(status).map(|(_, name)| name).collect::<Vec<_>>();
+        assert_eq!(names("Name:\tbench\nSigIgn:\t0000000000001000\n"), ["SIGHUP", "SIGINT", "SIGTERM"]);
+        assert_eq!(names("SigIgn:\t0000000000001001\n"), ["SIGINT", "SIGTERM"]);
+        assert_eq!(names("SigIgn:\t0000000000000006\n"), ["SIGHUP", "SIGTERM"]);
+        assert_eq!(names(""), ["SIGHUP", "SIGINT", "SIGTERM"]);
+    }
+
+    #[test]
+    fn a_thing_is_given_up_once() {
+        let times = || Holding::make(|| Ok(Arc::new(AtomicU32::new(0))), count).expect("made");
+        let (dropped, asked) = (times(), times());
+        let seen = [Arc::clone(&dropped), Arc::clone(&asked)];
+        drop(dropped);
+        asked.give_up().expect("given up");
+        assert_eq!(seen.map(|times| times.load(Ordering::Relaxed)), [1, 1]);
+    }
+
+    fn count(times: &Arc<AtomicU32>) -> io::Result<()> {
+        times.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! Processes that end with this program, however it ends.
+//!
+//! The kernel's own means, the parent's death signal, is lost on what a wrapper around a server starts, belongs to
+//! the thread that started the process, and asks for `unsafe`. So each process begins as a shell, which leaves
+//! a companion in the process group and becomes the program. The companion reads from a pipe that only this program
+//! writes to, and never does: when the pipe closes, it kills its group. As long as it lives, no other process can get
+//! the number of the group.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::holdings::Holding;
+use super::process;
+
+/// The companion is no child of the program, which has none that it did not start, and not in its control group.
+const BEGINNING: &str = r#"
+exec 3<&0 </dev/null
+( (read -r line <&3; kill -KILL 0) >/dev/null 2>&1 & )
+exec 3<&-
+procs=$1
+shift
+test -z "$procs" || echo $$ >"$procs" || exit
+exec "$@"
+"#;
+
+/// Of a group that was killed, whoever is no child of ours takes a moment to go.
+const END_TRIES: u32 = 100;
+const END_PAUSE: Duration = Duration::from_millis(10);
+
+/// A process in a process group of its own, all of which is killed when this is dropped or this program ends.
+#[derive(Debug)]
+pub struct Leashed {
+    child: Holding<Arc<Mutex<Child>>>,
+    id: u32,
+}
+
+impl Leashed {
+    /// Starts `program`, in the control group whose file of process ids is `procs` if there is one: whatever the
+    /// program starts is in it from its first instruction. `dress` adds arguments and says where output goes. A
+    /// program that is not there ends with status 127 and says so in its output.
+    pub fn start(
+        program: &Path,
+        procs: Option<&Path>,
+        dress: impl FnOnce(&mut Command),
+    ) -> io::Result<Leashed> {
+        let mut command = Command::new("sh");
+        command.args(["-c", BEGINNING, "sh"]).arg(procs.unwrap_or(Path::new(""))).arg(program);
+        dress(&mut command);
+        command.stdin(Stdio::piped()).process_group(0);
+        let child = Holding::make(|| command.spawn().map(|child| Arc::new(Mutex::new(child))), end)?;
+        let id = lock(&child).id();
+        Ok(Leashed { child, id })
+    }
+
+    /// The process, and its group.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// How it ended, if it has.
+    pub fn status(&self) -> Option<ExitStatus> {
+        lock(&self.child).try_wait().ok().flatten()
+    }
+
+    /// Its output, if that is a pipe that nobody has taken.
+    pub fn take_output(&self) -> Option<ChildStdout> {
+        lock(&self.child).stdout.take()
+    }
+}
+
+fn end(child: &Arc<Mutex<Child>>) -> io::Result<()> {
+    let mut child = lock(child);
+    // Where nobody is left there is nobody to kill.
+    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    child.wait()?;
+    for _ in 0..END_TRIES {
+        if !process::any_in_group(child.id()) {
+            break;
+        }
+        std::thread::sleep(END_PAUSE);
+    }
+    Ok(())
+}
+
+fn lock(child: &Mutex<Child>) -> MutexGuard<'_, Child> {
+    child.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::time::Instant;
+
+    use super::*;
+
+    fn shell(script: &str) -> (Leashed, impl Iterator<Item = String>) {
+        let process = Leashed::start(Path::new("sh"), None, |command| {
+            command.args(["-c", script]).stdout(Stdio::piped());
+        });
+        let process = process.expect("a shell");
+        let output = process.take_output().expect("its output");
+        (process, BufReader::new(output).lines().map_while(Result::ok))
+    }
+
+    #[test]
+    fn what_a_process_has_started_ends_with_it() {
+        let (process, mut output) = shell("echo $$; sleep 1000 & sleep 1000");
+        assert_eq!(output.next(), Some(process.id().to_string()));
+        assert_eq!(process.status(), None);
+        drop(process);
+        // The pipe is open while anybody has it.
+        assert_eq!(output.next(), None);
+    }
+
+    #[test]
+    fn a_process_that_ends_by_itself_says_how() {
+        let (process, output) = shell("exit 3");
+        assert_eq!(output.count(), 0);
+        let started = Instant::now();
+        while process.status().is_none() && started.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(END_PAUSE);
+        }
+        assert_eq!(process.status().and_then(|status| status.code()), Some(3));
+    }
+
+    #[test]
+    fn a_control_group_is_joined_before_anything_else() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let procs = folder.path().join("cgroup.procs");
+        let process = Leashed::start(Path::new("cat"), Some(&procs), |command| {
+            command.arg(&procs).stdout(Stdio::piped());
+        });
+        let process = process.expect("a process");
+        let output = process.take_output().expect("its output");
+        let said: Vec<String> = BufReader::new(output).lines().map_while(Result::ok).collect();
+        assert_eq!(said, [process.id().to_string()]);
+    }
+}
