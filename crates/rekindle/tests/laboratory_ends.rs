@@ -175,12 +175,13 @@ fn a_sweep_that_is_killed_leaves_nothing_running() {
     laboratory.send("KILL");
     assert_eq!(laboratory.wait_for_end().code(), None);
     laboratory.has_nothing_left_running();
-    // The next one measures nothing on the data of the nodes that were killed.
+    // The next one measures nothing on the data of the nodes that were killed, and removes their groups.
     let folder = laboratory.folder.path().to_str().expect("a path of letters");
     let words = ["bench", "sweep", "--nodes", "1", "--port-offset", "2440", "-o", folder];
     let next = Command::new(PROGRAM).args(words).output().expect("the program starts");
     let said = String::from_utf8_lossy(&next.stderr);
     assert!(!next.status.success() && said.contains("directory not empty"), "{said}");
+    laboratory.has_no_control_groups();
 }
 
 #[test]

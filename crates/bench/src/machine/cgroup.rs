@@ -16,6 +16,8 @@ const QUOTA_US_MIN: u64 = 1_000;
 const PERIOD_US_MIN: u64 = 40_000;
 /// The kernel knows no longer period.
 const PERIOD_US_MAX: u64 = 1_000_000;
+/// Then comes the id of the process.
+const NAME: &str = "rekindle-bench-";
 /// A group whose last process has just gone is busy for a moment.
 const REMOVAL_TRIES: u32 = 50;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(20);
@@ -90,7 +92,7 @@ impl CpuGroups {
     pub fn open() -> Result<CpuGroups, NoGroups> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let name = format!("rekindle-bench-{}", std::process::id());
+        let name = format!("{NAME}{}", std::process::id());
         let mut last = NoGroups::NotMounted;
         for (version, parent) in places(&mounts, &own) {
             match CpuGroups::make(version, &parent, &name) {
@@ -102,6 +104,7 @@ impl CpuGroups {
     }
 
     fn make(version: Version, parent: &Path, name: &str) -> std::io::Result<CpuGroups> {
+        remove_abandoned(parent);
         if version == Version::V2 {
             enable_cpu(parent)?;
         }
@@ -166,6 +169,21 @@ fn remove(folder: &Path) {
             }
             _ => return,
         }
+    }
+}
+
+/// Removes the groups in `parent` of laboratories that are gone and could not do it. Those with processes stay.
+fn remove_abandoned(parent: &Path) {
+    let is_abandoned = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(NAME)?.parse::<u32>().ok());
+        pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists())
+    };
+    let entries = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+    for group in entries(parent).filter(is_abandoned).map(|entry| entry.path()) {
+        // What is in use is refused, and a file is no folder.
+        entries(&group).for_each(|entry| drop(fs::remove_dir(entry.path())));
+        let _ = fs::remove_dir(&group);
     }
 }
 
@@ -266,6 +284,16 @@ mod tests {
             groups.limit(None).expect("lifted");
             assert_eq!(read(), lifted);
         }
+    }
+
+    #[test]
+    fn groups_of_a_laboratory_that_was_killed_are_removed_by_the_next() {
+        let place = tempfile::tempdir().expect("a folder");
+        let groups = ["rekindle-bench-4294967295", "rekindle-bench-1", "rekindle-bench-x", "another"];
+        let groups = groups.map(|name| place.path().join(name));
+        groups.iter().for_each(|group| fs::create_dir_all(group.join("node0")).expect("made"));
+        CpuGroups::make(Version::V1, place.path(), "ours").expect("made");
+        assert_eq!(groups.map(|group| group.join("node0").exists()), [false, true, true, true]);
     }
 
     /// Where this machine has no such groups there is nothing to try.
