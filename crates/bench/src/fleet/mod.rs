@@ -138,7 +138,10 @@ pub fn data_folder(path: &Path) -> anyhow::Result<Holding<PathBuf>> {
         fs::create_dir_all(path)?;
         match fs::read_dir(path)?.next() {
             None => Ok(path.to_owned()),
-            Some(_) => Err(io::Error::from(io::ErrorKind::DirectoryNotEmpty)),
+            Some(_) => Err(io::Error::new(
+                io::ErrorKind::DirectoryNotEmpty,
+                "there is something in it already; remove it if it is what a laboratory left that was killed",
+            )),
         }
     };
     Holding::make(make, |path| remove_data(path))
