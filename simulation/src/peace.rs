@@ -289,8 +289,8 @@ fn unsettled(node: &Core, tables: &[String]) -> Option<String> {
             let status = node.log().group_status(shard.group);
             tracing::trace!("{name} of catalog is {shard:?}: {status:?}");
         }
-        if table.config.shards.iter().any(|shard| !shard.leaving.is_empty()) {
-            return Some(format!("replicas are leaving {name}"));
+        if table.config.shards.iter().any(|shard| !shard.leaving.is_empty() || !shard.added.is_empty()) {
+            return Some(format!("replicas are leaving {name}, or were added for a while"));
         }
         if !table.config.lineage.sealed.is_empty() {
             return Some(format!("{name} needs groups of before: {:?}", table.config.lineage));

@@ -1,6 +1,8 @@
 //! The catalog's rows: how databases, tables, users and grants are written into the table
 //! of group zero. The fields are described in docs/formats/catalog.md.
 
+mod fields;
+
 use datum::{Bytes, Datum, Object, PrimaryKey, Text};
 use log::{Durability, GroupId};
 use reql::StoredFunc;
@@ -8,11 +10,12 @@ use shard::SealMark;
 use storage::TableId;
 use uuid::Uuid;
 
+use self::fields::{Fields, count};
 use crate::config::durability_name;
 use crate::index_config::TableIndexes;
 use crate::users::User;
 use crate::{
-    DbConfig, DbId, Grant, Lineage, OpenError, PeerId, Permissions, ReplicaConfig, Scope, SealedShard,
+    Added, DbConfig, DbId, Grant, Lineage, OpenError, PeerId, Permissions, ReplicaConfig, Scope, SealedShard,
     ServerConfig, ServerId, ShardConfig, TableConfig, WriteAcks,
 };
 
@@ -174,23 +177,7 @@ fn scope_ids(scope: Scope) -> (Option<Uuid>, Option<Uuid>) {
 }
 
 fn table_fields(table: &TableConfig) -> Vec<(&'static str, Datum)> {
-    let shards: Vec<Datum> = table
-        .shards
-        .iter()
-        .map(|shard| {
-            fields_to([
-                ("group", number(shard.group.0)),
-                ("start", Datum::Binary(shard.start.clone())),
-                ("replicas", replicas_to(&shard.replicas)),
-                ("leaving", replicas_to(&shard.leaving)),
-                ("primary", uuid(shard.primary.0)),
-                (
-                    "founders",
-                    shard.founders.iter().map(|peer| peer.to_string().into()).collect::<Vec<_>>().into(),
-                ),
-            ])
-        })
-        .collect();
+    let shards: Vec<Datum> = table.shards.iter().map(shard_to).collect();
     let hook = table.write_hook.as_ref().map(|hook| ("write_hook", hook.text().clone().into()));
     let mut fields = vec![
         ("uuid", uuid(table.id.uuid())),
@@ -299,6 +286,20 @@ fn hook_from(row: &Fields<'_>) -> Result<Option<StoredFunc>, OpenError> {
     hook.map(Some).map_err(|error| row.wrong(format!("its write hook cannot be read: {error}")))
 }
 
+fn shard_to(shard: &ShardConfig) -> Datum {
+    let founders: Vec<Datum> = shard.founders.iter().map(|peer| peer.to_string().into()).collect();
+    let added: Vec<Datum> = shard.added.iter().map(added_to).collect();
+    fields_to([
+        ("group", number(shard.group.0)),
+        ("start", Datum::Binary(shard.start.clone())),
+        ("replicas", replicas_to(&shard.replicas)),
+        ("leaving", replicas_to(&shard.leaving)),
+        ("added", added.into()),
+        ("primary", uuid(shard.primary.0)),
+        ("founders", founders.into()),
+    ])
+}
+
 fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError> {
     let Datum::Object(shard) = shard else {
         return Err(row.wrong("a shard that is no object".to_owned()));
@@ -323,8 +324,27 @@ fn shard_from(row: &Fields<'_>, shard: &Datum) -> Result<ShardConfig, OpenError>
         }
         _ => Vec::new(),
     };
+    let added = match shard.get("added") {
+        Some(Datum::Array(added)) => added.iter().map(|a| added_from(row, a)).collect::<Result<_, _>>()?,
+        // Tables of earlier versions have none.
+        _ => Vec::new(),
+    };
     let (group, start) = (group(row, &number)?, Bytes::copy_from_slice(&start));
-    Ok(ShardConfig { group, start, replicas, leaving, primary, founders })
+    Ok(ShardConfig { group, start, replicas, leaving, added, primary, founders })
+}
+
+fn added_to(added: &Added) -> Datum {
+    let only_vote = matches!(added, Added::Vote(_));
+    fields_to([("server", uuid(added.server().0)), ("only_vote", only_vote.into())])
+}
+
+fn added_from(row: &Fields<'_>, added: &Datum) -> Result<Added, OpenError> {
+    let Datum::Object(added) = added else {
+        return Err(row.wrong("something that was added and is no object".to_owned()));
+    };
+    let added = Fields(added);
+    let server = ServerId(added.uuid("server")?);
+    Ok(if added.flag("only_vote")? { Added::Vote(server) } else { Added::Replica(server) })
 }
 
 fn fields_to<const N: usize>(fields: [(&'static str, Datum); N]) -> Datum {
@@ -398,14 +418,6 @@ fn server_from(row: &Fields<'_>) -> Result<ServerConfig, OpenError> {
     })
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
-fn count(row: &Fields<'_>, datum: &Datum) -> Result<u64, OpenError> {
-    match datum {
-        Datum::Number(n) if *n >= 0.0 && n.fract() == 0.0 && *n < 9e15 => Ok(*n as u64),
-        other => Err(row.wrong(format!("{} is not a count", other.to_json_string()))),
-    }
-}
-
 /// The epoch of a table or of a seal; one that no mark can name would seal nothing.
 fn epoch(row: &Fields<'_>, of: &Fields<'_>) -> Result<u64, OpenError> {
     match of.number("epoch")? {
@@ -438,58 +450,4 @@ fn grant_from(row: &Fields<'_>) -> Result<Grant, OpenError> {
     };
     let permissions = Permissions::from_object(&row.object("permissions")?);
     Ok(Grant { user: row.text("user")?, scope, permissions })
-}
-
-/// A catalog row being read, with errors that name it.
-struct Fields<'a>(&'a Object);
-
-impl Fields<'_> {
-    fn wrong(&self, why: String) -> OpenError {
-        let key = self.0.get("id").map_or_else(|| "without id".to_owned(), |id| id.to_json_string());
-        OpenError::CatalogRow { key, why }
-    }
-
-    fn is_null(&self, name: &str) -> bool {
-        matches!(self.0.get(name), None | Some(Datum::Null))
-    }
-
-    fn text(&self, name: &str) -> Result<Text, OpenError> {
-        match self.0.get(name) {
-            Some(Datum::String(text)) => Ok(text),
-            _ => Err(self.wrong(format!("field {name:?} is not a string"))),
-        }
-    }
-
-    fn uuid(&self, name: &str) -> Result<Uuid, OpenError> {
-        self.parse_uuid(name, &self.text(name)?)
-    }
-
-    fn parse_uuid(&self, name: &str, text: &str) -> Result<Uuid, OpenError> {
-        Uuid::parse_str(text).map_err(|e| self.wrong(format!("field {name:?} is not a uuid: {e}")))
-    }
-
-    fn flag(&self, name: &str) -> Result<bool, OpenError> {
-        match self.0.get(name) {
-            Some(Datum::Bool(flag)) => Ok(flag),
-            _ => Err(self.wrong(format!("field {name:?} is not a boolean"))),
-        }
-    }
-
-    fn object(&self, name: &str) -> Result<Object, OpenError> {
-        match self.0.get(name) {
-            Some(Datum::Object(object)) => Ok(object),
-            _ => Err(self.wrong(format!("field {name:?} is not an object"))),
-        }
-    }
-
-    fn array(&self, name: &str) -> Result<datum::Array, OpenError> {
-        match self.0.get(name) {
-            Some(Datum::Array(array)) => Ok(array),
-            _ => Err(self.wrong(format!("field {name:?} is not an array"))),
-        }
-    }
-
-    fn number(&self, name: &str) -> Result<u64, OpenError> {
-        count(self, &self.0.get(name).unwrap_or(Datum::Null))
-    }
 }

@@ -10,6 +10,7 @@ pub use log::{GroupId, PeerId};
 use reql::StoredFunc;
 use storage::TableId;
 
+use crate::Added;
 use crate::index_config::TableIndexes;
 
 /// Names a database for as long as it exists, whatever it is called.
@@ -93,6 +94,8 @@ pub struct ShardConfig {
     pub replicas: Vec<ReplicaConfig>,
     /// Replicas on their way out: they serve until the others have everything.
     pub leaving: Vec<ReplicaConfig>,
+    /// What some of the replicas have only until a division is done, or given up.
+    pub added: Vec<Added>,
     /// The server that leads when it can.
     pub primary: ServerId,
     /// The voters that the group began with; whoever comes later joins them.

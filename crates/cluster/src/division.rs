@@ -50,7 +50,7 @@ impl Core {
             let replicas = self.named(place, &[]);
             let founders = replicas.iter().filter(|r| r.voting).map(|r| r.peer).collect();
             let (group, primary) = (draft.new_group(), place.primary);
-            ShardConfig { group, start, replicas, leaving: Vec::new(), primary, founders }
+            ShardConfig { group, start, replicas, leaving: Vec::new(), added: Vec::new(), primary, founders }
         });
         shards.collect()
     }
@@ -80,6 +80,8 @@ impl Core {
             let gone = |old: &&ReplicaConfig| !replicas.iter().any(|new| new.peer == old.peer);
             shard.leaving.extend(shard.replicas.iter().filter(gone).copied());
             shard.replicas = replicas;
+            // All of them were asked for.
+            shard.added.clear();
             shard.primary = place.primary;
         }
         Ok(())

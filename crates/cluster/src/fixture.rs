@@ -24,6 +24,7 @@ pub(crate) fn shard(group: u64, start: &'static [u8], servers: &[u64]) -> ShardC
         start: Bytes::from_static(start),
         replicas: servers.iter().map(replica).collect(),
         leaving: Vec::new(),
+        added: Vec::new(),
         primary: server(servers[0]),
         founders: servers.iter().map(|n| peer(group, *n)).collect(),
     }

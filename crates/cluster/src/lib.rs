@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod accounts;
+mod added;
 mod admin;
 mod answer;
 mod ask;
@@ -60,6 +61,7 @@ mod users;
 mod wire_field;
 mod words;
 
+pub use added::Added;
 pub use admin::{ShardsWanted, TableChange, TableOptions};
 pub use ask::{Answered, Ask, AskError, Reply, Serve};
 pub use catalog::{Catalog, Database};

@@ -6,7 +6,7 @@
 use datum::{KeyBound, KeyRange, PrimaryKey};
 use shard::SealMark;
 
-use crate::{ReplicaConfig, SealedShard, ServerId, TableConfig};
+use crate::{ReplicaConfig, SealedShard, ServerId, ShardConfig, TableConfig};
 
 impl SealedShard {
     /// Its keys.
@@ -37,8 +37,9 @@ impl TableConfig {
     }
 
     /// Forgets the groups before when nobody waits for them any more. Who does not found a shard, or not
-    /// any more, does not wait.
+    /// any more, does not wait. Forgets what was added and is not there any more.
     pub(crate) fn settle(&mut self) {
+        self.shards.iter_mut().for_each(ShardConfig::settle_added);
         if self.lineage.sealed.is_empty() {
             return;
         }

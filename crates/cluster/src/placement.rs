@@ -141,12 +141,12 @@ pub fn place(
     Ok(board.places())
 }
 
-/// The places of shards as they are configured.
+/// The places of shards as they are configured, without what was added for a division.
 #[must_use]
 pub fn places_of(shards: &[ShardConfig]) -> Vec<ShardPlaces> {
     let one = |shard: &ShardConfig| ShardPlaces {
         primary: shard.primary,
-        replicas: shard.replicas.iter().map(|replica| (replica.server, replica.voting)).collect(),
+        replicas: shard.own_replicas().collect(),
     };
     shards.iter().map(one).collect()
 }

@@ -41,6 +41,8 @@ pub(crate) struct Plan {
     pub(crate) founders: Vec<Vec<ServerId>>,
     /// For each group before its members at the seal; none before it is sealed.
     pub(crate) members: Vec<Members>,
+    /// On which servers those groups have something that was added for this: it goes when the plan is given up.
+    pub(crate) added: Vec<(GroupId, ServerId)>,
 }
 
 /// What a table is to become.
@@ -57,10 +59,9 @@ struct Layout {
     old: Vec<GroupId>,
     starts: Vec<Bytes>,
     places: Vec<ShardPlaces>,
-    /// Where the replicas were when it was made.
+    /// Where the replicas were when it was made, without those that are added for it: who finds others had somebody
+    /// move them meanwhile.
     before: Vec<ShardPlaces>,
-    /// The same with those that were added for it: who finds others had somebody change the table meanwhile.
-    expected: Vec<ShardPlaces>,
     /// Until then voters that lag are waited for.
     lag_until: Instant,
 }
@@ -101,25 +102,32 @@ impl Core {
         deadline: Instant,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
-        let mut layout = None;
-        while go_on() && task::now() < deadline {
-            match self.try_to_plan(id, wish, deadline, &mut layout)? {
-                Planned::Nothing => return Ok(None),
-                Planned::Done(plan) => return Ok(Some(plan)),
-                Planned::NotYet => task::sleep(PAUSE),
+        let (mut layout, mut added) = (None, Vec::new());
+        let mut planned = Ok(Planned::NotYet);
+        while matches!(planned, Ok(Planned::NotYet)) && go_on() && task::now() < deadline {
+            planned = self.try_to_plan(id, wish, deadline, &mut layout, &mut added);
+            if matches!(planned, Ok(Planned::NotYet)) {
+                task::sleep(PAUSE);
             }
         }
-        Err(AdminError::NotTogether)
+        if let Ok(Planned::Done(plan)) = planned {
+            return Ok(Some(Plan { added, ..plan }));
+        }
+        self.take_away(id, &added);
+        match planned? {
+            Planned::Nothing => Ok(None),
+            _ => Err(AdminError::NotTogether),
+        }
     }
 
-    /// `layout` stays as it was made, unless somebody else moves replicas: those that are added for it must not
-    /// change it.
+    /// `layout` stays as it was made, unless somebody else moves replicas. What is added for it is noted in `added`.
     fn try_to_plan(
         &self,
         id: TableId,
         wish: Wish<'_>,
         deadline: Instant,
         layout: &mut Option<Layout>,
+        added: &mut Vec<(GroupId, ServerId)>,
     ) -> Result<Planned, AdminError> {
         let catalog = self.catalog();
         let handle = table_by_id(&catalog, id)?;
@@ -159,7 +167,7 @@ impl Core {
             return Ok(Planned::NotYet);
         }
         if !work.missing.is_empty() {
-            layout.expected = self.add_replicas(id, &work.missing, &layout.expected)?;
+            self.add_replicas(id, &work.missing, layout, added)?;
             return Ok(Planned::NotYet);
         }
         if work.founders.iter().any(Vec::is_empty) {
@@ -168,7 +176,8 @@ impl Core {
         let epoch = handle.config.lineage.epoch;
         let Layout { old, starts, places, .. } = layout;
         let (old, starts, places) = (old.clone(), starts.clone(), places.clone());
-        Ok(Planned::Done(Plan { old, epoch, starts, places, founders: work.founders, members: Vec::new() }))
+        let (members, added) = (Vec::new(), Vec::new());
+        Ok(Planned::Done(Plan { old, epoch, starts, places, founders: work.founders, members, added }))
     }
 
     /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
@@ -186,38 +195,36 @@ impl Core {
     }
 
     /// Gives the shards of those numbers voting replicas on those servers too, for as long as it takes to
-    /// put others in their place; where all replicas are then. Does nothing if they are not where they were
-    /// `expected`.
+    /// put others in their place, and notes which had none. Does nothing if somebody has moved the table's replicas
+    /// since the layout was made.
     fn add_replicas(
         &self,
         id: TableId,
         missing: &[(usize, ServerId)],
-        expected: &[ShardPlaces],
-    ) -> Result<Vec<ShardPlaces>, AdminError> {
-        self.change(|catalog, draft| {
+        layout: &Layout,
+        added: &mut Vec<(GroupId, ServerId)>,
+    ) -> Result<(), AdminError> {
+        let mut added_now = Vec::new();
+        let outcome = self.change(|catalog, draft| {
+            added_now.clear();
             let mut config = table_by_id(catalog, id)?.config.clone();
-            if places_of(&config.shards) != expected {
-                return Ok(expected.to_vec());
+            if !layout.is_of(&config.shards) {
+                return Ok(());
             }
             for (at, server) in missing {
                 let Some(shard) = config.shards.get_mut(*at) else { continue };
-                if shard.leaving.iter().any(|replica| replica.server == *server) {
-                    continue;
-                }
-                match shard.replicas.iter_mut().find(|replica| replica.server == *server) {
-                    Some(replica) => replica.voting = true,
-                    None => {
-                        let peer = self.new_peer();
-                        shard.replicas.push(ReplicaConfig { server: *server, peer, voting: true });
-                    }
+                if shard.add(*server, || self.new_peer()) {
+                    added_now.push((shard.group, *server));
                 }
             }
-            let places = places_of(&config.shards);
-            if config != table_by_id(catalog, id)?.config {
+            if !added_now.is_empty() {
                 draft.put(CatalogRow::Table(config));
             }
-            Ok(places)
-        })
+            Ok(())
+        });
+        // Perhaps it was done although nobody said so.
+        added.extend(added_now);
+        outcome
     }
 
     /// Start keys that divide the table's present rows evenly, or the space of generated keys when there
@@ -280,12 +287,12 @@ impl Layout {
         // Short of the deadline, so that something comes of it.
         let lag_until = now + LAG.min(deadline.saturating_duration_since(now) / 2);
         let groups = old.iter().map(|shard| shard.group).collect();
-        Layout { old: groups, starts, places, expected: before.clone(), before, lag_until }
+        Layout { old: groups, starts, places, before, lag_until }
     }
 
     /// Whether it was made on these shards, and nobody else has moved their replicas.
     fn is_of(&self, old: &[ShardConfig]) -> bool {
-        old.iter().map(|shard| shard.group).eq(self.old.iter().copied()) && places_of(old) == self.expected
+        old.iter().map(|shard| shard.group).eq(self.old.iter().copied()) && places_of(old) == self.before
     }
 
     fn work(
@@ -408,6 +415,7 @@ mod tests {
             places: Vec::new(),
             founders: founders.iter().map(|those| those.iter().map(|n| server(*n)).collect()).collect(),
             members: Vec::new(),
+            added: Vec::new(),
         }
     }
 

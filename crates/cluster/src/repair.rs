@@ -403,8 +403,10 @@ impl Core {
         had_it.chain([self.identity.server]).find(can_have).unwrap_or(self.identity.server)
     }
 
-    /// The shard without the replicas that are not connected; if no voter is left, all others vote.
+    /// The shard without the replicas that are not connected; if no voter is left, all others vote. What was added
+    /// may be all that is left.
     fn without_lost(&self, shard: &mut ShardConfig, survivor: &ReplicaConfig) {
+        shard.added.clear();
         shard.replicas.retain(|replica| self.is_connected(replica.server));
         shard.leaving.retain(|replica| self.is_connected(replica.server) && replica.peer != survivor.peer);
         if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {

@@ -46,6 +46,7 @@ impl Core {
         };
         let handle = table_by_id(&catalog, id)?;
         if !plan.fits(&handle.config) {
+            self.take_away_held(id, &plan.added);
             return Err(AdminError::NotTogether);
         }
         let enough = |marked: &[MarkAnswer]| plan.can_begin(&handle.config, marked);
@@ -239,12 +240,19 @@ impl Core {
         Ok(())
     }
 
-    /// Makes certain that nothing will come of a plan, so that the groups may be opened again. If this does
-    /// not succeed their leaders do it. To be called while `changing` is held.
+    /// Makes certain that nothing will come of a plan, so that the groups may be opened again, and takes away what was
+    /// added for it. If this does not succeed their leaders do it. To be called while `changing` is held.
     pub(crate) fn give_up(&self, id: TableId, plan: &Plan) {
         let given_up = self.change_held(|catalog, draft| {
             let Ok(handle) = table_by_id(catalog, id) else { return Ok(()) };
-            put_next_epoch(draft, &handle.config, plan.epoch);
+            let mut after = handle.config.clone();
+            after.take_away(&plan.added);
+            if after.lineage.epoch == plan.epoch {
+                after.lineage.epoch += 1;
+            }
+            if after != handle.config {
+                draft.put(CatalogRow::Table(after));
+            }
             Ok(())
         });
         if let Err(error) = given_up {

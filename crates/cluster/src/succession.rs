@@ -60,6 +60,7 @@ impl Core {
                 start: old.start.clone(),
                 replicas: vec![*own],
                 leaving: Vec::new(),
+                added: Vec::new(),
                 primary: server,
                 founders: Vec::new(),
             };

@@ -12,6 +12,7 @@ use log::{GroupId, GroupStatus, MemberChange, Role};
 use shard::SealMark;
 use storage::TableId;
 
+use crate::added::ADDED;
 use crate::answer::decode_word;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
@@ -32,6 +33,7 @@ pub(crate) struct Settled {
     groups: HashMap<GroupId, (u64, Instant)>,
     led_since: HashMap<GroupId, Instant>,
     sealed_since: HashMap<GroupId, Instant>,
+    added_since: HashMap<GroupId, Instant>,
     // Since when proxies are not connected.
     missed: HashMap<ServerId, Instant>,
 }
@@ -77,8 +79,10 @@ impl Core {
                 near.inspect(|near| near.forget_sealing_of_before());
                 if near.is_none() {
                     settled.led_since.remove(&shard.group);
+                    settled.added_since.remove(&shard.group);
                     continue;
                 }
+                self.tend_added(table.config.id, shard, settled);
                 let since = *settled.led_since.entry(shard.group).or_insert_with(task::now);
                 if settled.is(shard.group, version) {
                     continue;
@@ -146,6 +150,21 @@ impl Core {
                 tracing::debug!("group {group} stays sealed: {error}");
             }
             task::unpark_self();
+        }
+    }
+
+    /// Takes away what was added to a shard that is led from here for a division, when whoever added it takes too long.
+    fn tend_added(&self, table: TableId, shard: &ShardConfig, settled: &mut Settled) {
+        if shard.added.is_empty() {
+            settled.added_since.remove(&shard.group);
+            return;
+        }
+        let since = *settled.added_since.entry(shard.group).or_insert_with(task::now);
+        if task::now() - since > ADDED {
+            // If it cannot be done now, there is as much time until the next attempt.
+            settled.added_since.remove(&shard.group);
+            let servers = shard.added.iter().map(|added| (shard.group, added.server()));
+            self.take_away(table, &servers.collect::<Vec<_>>());
         }
     }
 

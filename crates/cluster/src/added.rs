@@ -1,0 +1,220 @@
+//! Replicas that a shard is given so that its table can be divided: they are in its group like all others, and are
+//! none of those that its table is to have. A division that is carried out leaves them behind; one that is
+//! given up takes away what it added. Who moves the replicas of the table meanwhile says where all are to be, and
+//! none is an added one after that. Decision 0024.
+
+use std::time::Duration;
+
+use io::task;
+use log::{GroupId, PeerId};
+use storage::TableId;
+
+use crate::catalog_row::CatalogRow;
+use crate::node::Core;
+use crate::plan::PREPARATION;
+use crate::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
+
+/// Nobody who divides a table needs longer for what it adds: whoever added it has stopped.
+pub(crate) const ADDED: Duration = PREPARATION.saturating_mul(2);
+
+/// What a shard has for the sake of a division, and was not to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// The replica on that server.
+    Replica(ServerId),
+    /// The vote of the replica on that server.
+    Vote(ServerId),
+}
+
+impl Added {
+    /// Where it is.
+    #[must_use]
+    pub fn server(self) -> ServerId {
+        match self {
+            Added::Replica(server) | Added::Vote(server) => server,
+        }
+    }
+}
+
+impl ShardConfig {
+    /// Where the replicas are to be that the table is to have, and whether they vote: without what was added.
+    pub fn own_replicas(&self) -> impl Iterator<Item = (ServerId, bool)> {
+        self.replicas
+            .iter()
+            .filter(|replica| !self.is_added(Added::Replica(replica.server)))
+            .map(|replica| (replica.server, replica.voting && !self.is_added(Added::Vote(replica.server))))
+    }
+
+    fn is_added(&self, added: Added) -> bool {
+        self.added.contains(&added)
+    }
+
+    /// Gives the shard a voting replica on a server for as long as a division needs it; whether it had none. One that
+    /// is on its way out there goes first.
+    pub(crate) fn add(&mut self, server: ServerId, new_peer: impl FnOnce() -> PeerId) -> bool {
+        if self.leaving.iter().any(|replica| replica.server == server) {
+            return false;
+        }
+        match self.replicas.iter_mut().find(|replica| replica.server == server) {
+            Some(replica) if replica.voting => return false,
+            Some(replica) => {
+                replica.voting = true;
+                self.added.push(Added::Vote(server));
+            }
+            None => {
+                self.replicas.push(ReplicaConfig { server, peer: new_peer(), voting: true });
+                self.added.push(Added::Replica(server));
+            }
+        }
+        true
+    }
+
+    /// Takes away again what was added on those servers and is still that. Its leader lets a replica go when the
+    /// others can do without.
+    fn take_away(&mut self, servers: impl Fn(ServerId) -> bool) {
+        // What is needed is none of what was added.
+        self.settle_added();
+        let (gone, kept) = self.added.iter().copied().partition(|added| servers(added.server()));
+        self.added = kept;
+        for added in gone {
+            let at = self.replicas.iter().position(|replica| replica.server == added.server());
+            match (added, at) {
+                (Added::Replica(_), Some(at)) => self.leaving.push(self.replicas.remove(at)),
+                // The group keeps it as a voter if it is one by now, as when somebody moves the replicas.
+                (Added::Vote(_), Some(at)) => self.replicas[at].voting = false,
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// Forgets that replicas were added which have gone otherwise. If those that the table is to have cannot
+    /// do without the others any more, because a server was removed for example, all of them are the table's.
+    pub(crate) fn settle_added(&mut self) {
+        let replicas = &self.replicas;
+        self.added.retain(|added| replicas.iter().any(|replica| replica.server == added.server()));
+        let has_primary = self.own_replicas().any(|own| own == (self.primary, true));
+        if !has_primary {
+            self.added.clear();
+        }
+    }
+}
+
+impl TableConfig {
+    /// Takes away what was added on those servers to the shards of those groups, as far as it is still that.
+    pub(crate) fn take_away(&mut self, added: &[(GroupId, ServerId)]) {
+        for shard in &mut self.shards {
+            let group = shard.group;
+            shard.take_away(|server| added.contains(&(group, server)));
+        }
+    }
+}
+
+impl Core {
+    /// Takes away what was added to a table for a division that is given up. If this does not succeed the leaders
+    /// of its shards do it.
+    pub(crate) fn take_away(&self, id: TableId, added: &[(GroupId, ServerId)]) {
+        if !added.is_empty() {
+            let _one_at_a_time = task::lock(&self.changing);
+            self.take_away_held(id, added);
+        }
+    }
+
+    /// The same, for whoever holds `changing`.
+    pub(crate) fn take_away_held(&self, id: TableId, added: &[(GroupId, ServerId)]) {
+        if added.is_empty() {
+            return;
+        }
+        let taken = self.change_held(|catalog, draft| {
+            let Some(handle) = catalog.table_by_id(id) else { return Ok(()) };
+            let mut after = handle.config.clone();
+            after.take_away(added);
+            if after != handle.config {
+                draft.put(CatalogRow::Table(after));
+            }
+            Ok(())
+        });
+        if let Err(error) = taken {
+            tracing::warn!("Replicas that were added to divide a table stay for a minute: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+    use super::*;
+    use crate::fixture::{peer, server, shard, table};
+    use crate::places_of;
+
+    /// A shard on 1 and 2, where 3 has no vote, and what is added on 3 and 4.
+    fn added() -> (ShardConfig, ShardConfig) {
+        let mut before = shard(3, b"", &[1, 2, 3]);
+        before.replicas[2].voting = false;
+        let mut after = before.clone();
+        assert!(after.add(server(3), || unreachable!("it has one")));
+        assert!(after.add(server(4), || peer(3, 4)));
+        (before, after)
+    }
+
+    #[test]
+    fn what_is_added_is_not_where_the_table_is_to_be() {
+        let (before, mut after) = added();
+        assert_eq!(after.replicas.iter().filter(|replica| replica.voting).count(), 4);
+        assert_eq!(places_of(&[after.clone()]), places_of(&[before]));
+        let mut again = after.clone();
+        for n in 1..=4 {
+            assert!(!again.add(server(n), || unreachable!("it has one")), "{n}");
+        }
+        assert_eq!(again, after);
+        let there = after.replicas.pop();
+        again.replicas.pop();
+        again.leaving.extend(there);
+        assert!(!again.add(server(4), || unreachable!("it goes first")));
+    }
+
+    #[test]
+    fn what_was_added_is_taken_away_and_nothing_else() {
+        let (before, after) = added();
+        let without = |added: &[(u64, u64)]| {
+            let mut config = table(vec![after.clone()]);
+            let added: Vec<_> = added.iter().map(|(group, n)| (GroupId(*group), server(*n))).collect();
+            config.take_away(&added);
+            config.shards.remove(0)
+        };
+        let mut all = before.clone();
+        all.leaving.push(after.replicas[3]);
+        assert_eq!(without(&[(3, 3), (3, 4), (3, 1), (4, 2)]), all);
+        assert_eq!(without(&[(3, 1), (3, 2), (4, 3), (4, 4)]), after, "it was added elsewhere");
+        let one = without(&[(3, 4)]);
+        assert_eq!((&one.added[..], one.leaving.len()), (&[Added::Vote(server(3))][..], 1));
+    }
+
+    #[test]
+    fn the_catalog_keeps_what_was_added() {
+        let (before, after) = added();
+        for config in [table(vec![before]), table(vec![after])] {
+            let read = CatalogRow::from_object(&CatalogRow::Table(config.clone()).to_object());
+            assert_eq!(read.unwrap(), CatalogRow::Table(config));
+        }
+    }
+
+    #[test]
+    fn what_was_added_stays_where_nothing_else_is_left() {
+        let (_, after) = added();
+        let all = [(GroupId(3), server(3)), (GroupId(3), server(4))];
+        // The servers of both who vote are removed, and those who are left lead.
+        let mut config = table(vec![after]);
+        config.shards[0].replicas.drain(..2);
+        config.shards[0].primary = server(4);
+        let left = config.shards[0].replicas.clone();
+        config.take_away(&all);
+        assert_eq!((&config.shards[0].replicas, &config.shards[0].added[..]), (&left, &[][..]));
+        assert_eq!(config.shards[0].leaving, []);
+        // What has gone meanwhile is not remembered.
+        let (_, mut after) = added();
+        after.replicas.retain(|replica| replica.server != server(4));
+        after.settle_added();
+        assert_eq!(after.added, [Added::Vote(server(3))]);
+    }
+}
