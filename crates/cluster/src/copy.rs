@@ -128,8 +128,11 @@ impl Core {
     /// A leader whose log begins after `start` says that the replica here needs a copy. Perhaps it said so before
     /// it heard that the last one is complete; it offers again.
     pub(crate) fn take_offer(self: &Arc<Self>, group: GroupId, start: Lsn) {
-        let got_lately = self.copies.got.lock().get(&group).is_some_and(|at| task::now() - *at < LATE_OFFER);
-        if takes_offer(self.log.group_status(group).ok().as_ref(), start, got_lately) {
+        let last_copy = match self.copies.got.lock().get(&group) {
+            Some(at) if task::now() - *at < LATE_OFFER => LastCopy::JustNow,
+            _ => LastCopy::LongAgo,
+        };
+        if takes_offer(self.log.group_status(group).ok().as_ref(), start, last_copy) {
             self.begin_copy(group);
         }
     }
@@ -317,10 +320,22 @@ impl Core {
     }
 }
 
+/// When the replica here got its last copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LastCopy {
+    /// An offer may be from before it.
+    JustNow,
+    /// Long before, or never.
+    LongAgo,
+}
+
 /// Whether an offer is taken of a leader whose log begins after `start`: one that comes late, when the replica has
 /// just got a copy from which it can go on, is not.
-fn takes_offer(status: Option<&GroupStatus>, start: Lsn, got_lately: bool) -> bool {
-    !got_lately || status.is_some_and(|status| status.needs_rows || status.committed < start)
+fn takes_offer(status: Option<&GroupStatus>, start: Lsn, last_copy: LastCopy) -> bool {
+    match last_copy {
+        LastCopy::JustNow => status.is_some_and(|status| status.needs_rows || status.committed < start),
+        LastCopy::LongAgo => true,
+    }
 }
 
 #[cfg(test)]
@@ -345,6 +360,7 @@ mod tests {
             removed_may_go: false,
             peers: Vec::new(),
         };
+        let takes = |status: Option<&GroupStatus>, last_copy| takes_offer(status, Lsn(100), last_copy);
         for (committed, needs_rows, wanted) in [
             (99, false, true),
             (100, false, false),
@@ -353,11 +369,11 @@ mod tests {
             (500, true, true),
         ] {
             let status = status(committed, needs_rows);
-            assert_eq!(takes_offer(Some(&status), Lsn(100), true), wanted, "{committed} {needs_rows}");
-            assert!(takes_offer(Some(&status), Lsn(100), false), "nothing came lately");
+            assert_eq!(takes(Some(&status), LastCopy::JustNow), wanted, "{committed} {needs_rows}");
+            assert!(takes(Some(&status), LastCopy::LongAgo), "nothing came lately");
         }
         // Of a replica that is not here any more, or not yet, nothing is known.
-        assert!(!takes_offer(None, Lsn(100), true));
-        assert!(takes_offer(None, Lsn(100), false));
+        assert!(!takes(None, LastCopy::JustNow));
+        assert!(takes(None, LastCopy::LongAgo));
     }
 }
