@@ -45,6 +45,7 @@ mod placement;
 mod plan;
 mod post;
 mod question;
+mod reach;
 mod rebalance;
 mod repair;
 mod replaced;

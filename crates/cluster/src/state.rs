@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use log::{GroupId, GroupStatus, Lsn, Role};
+use log::{GroupId, GroupStatus, Role};
 use shard::{IndexDef, Shard};
 
 use crate::answer::{GroupState, StateAnswer};
 use crate::leaders::Led;
 use crate::news::News;
 use crate::node::Core;
+use crate::reach::{Reach, reaches};
 use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
-
-/// A replica this close to the end of the log is ready.
-const CLOSE: u64 = 1024;
 
 /// How long a server may take to say whether it leads, when a query waits for that.
 const LEADER_PATIENCE: Duration = Duration::from_secs(1);
@@ -192,12 +190,8 @@ fn group_state(shard: &Shard, status: &GroupStatus) -> Option<GroupState> {
     if !matches!(status.role, Role::Leader { .. }) {
         return None;
     }
-    let close = status
-        .peers
-        .iter()
-        .filter(|peer| peer.active && !peer.needs_rows && peer.matched > Lsn(0))
-        .filter(|peer| peer.matched.0 + CLOSE >= status.last.0);
-    let ready = std::iter::once(status.own).chain(close.map(|peer| peer.peer)).collect();
+    let everybody = std::iter::once(status.own).chain(status.peers.iter().map(|peer| peer.peer));
+    let ready = everybody.filter(|peer| reaches(status, *peer, Reach::Ready)).collect();
     let build = |index: &Arc<IndexDef>| (index.id(), shard.index_build(index.id()));
     let builds = shard.indexes().iter().map(build).collect();
     Some(GroupState { ready, rows: shard.count(), builds })

@@ -1,14 +1,10 @@
 //! The steps by which a group gets the members that the catalog wants: one at a time, from what is there.
 
-use log::{GroupStatus, Lsn, MemberChange, PeerId};
+use log::{GroupStatus, MemberChange, PeerId};
 use storage::TableId;
 
 use crate::ReplicaConfig;
-
-/// A replica this close to the end of the log may vote, and lead.
-const CLOSE: u64 = 256;
-/// Who lags no more than this while it is written to has the rest soon.
-const NEAR: u64 = 4096;
+use crate::reach::{Reach, reaches};
 
 /// Who should be in a group.
 pub(crate) struct Wanted {
@@ -44,11 +40,11 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     if let Some(new) = wanted.replicas.iter().find(|replica| may_join(replica.peer)) {
         return Step::Change(MemberChange::AddLearner(new.peer));
     }
-    let is_close = |peer: PeerId, distance: u64| reaches(status, peer, distance);
+    let is_close = |peer: PeerId, reach: Reach| reaches(status, peer, reach);
     let mut waits = false;
     for replica in wanted.replicas.iter().filter(|replica| replica.voting) {
         if members.learners.contains(&replica.peer) {
-            if is_close(replica.peer, CLOSE) {
+            if is_close(replica.peer, Reach::Vote) {
                 return Step::Change(MemberChange::Promote(replica.peer));
             }
             waits = true;
@@ -64,17 +60,23 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     // the one who goes answers says nothing, as consensus forgets now and then who did.
     let can_go = |peer: PeerId| {
         let stay = members.voters.iter().filter(|voter| **voter != peer);
-        let ready = stay.clone().filter(|voter| is_close(**voter, NEAR)).count();
+        let ready = stay.clone().filter(|voter| is_close(**voter, Reach::Soon)).count();
         !members.voters.contains(&peer) || ready * 2 > stay.count()
     };
     let heir = || {
         let voters = wanted.replicas.iter().filter(|r| r.voting && r.peer != status.own);
         let preferred = voters.clone().find(|replica| Some(replica.peer) == wanted.primary);
-        preferred.into_iter().chain(voters).find(|replica| is_close(replica.peer, CLOSE)).map(|r| r.peer)
+        preferred
+            .into_iter()
+            .chain(voters)
+            .find(|replica| is_close(replica.peer, Reach::Vote))
+            .map(|r| r.peer)
     };
     // Who is of no use goes first, who leads last: one of those who stay could need them.
     let others = strangers.clone().filter(|peer| *peer != status.own);
-    if let Some(next) = others.clone().filter(|peer| can_go(*peer)).min_by_key(|peer| is_close(*peer, NEAR)) {
+    if let Some(next) =
+        others.clone().filter(|peer| can_go(*peer)).min_by_key(|peer| is_close(*peer, Reach::Soon))
+    {
         return Step::Change(MemberChange::Remove(next));
     }
     if others.count() > 0 {
@@ -89,7 +91,9 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     }
     match wanted.primary {
         Some(primary)
-            if primary != status.own && members.voters.contains(&primary) && is_close(primary, CLOSE) =>
+            if primary != status.own
+                && members.voters.contains(&primary)
+                && is_close(primary, Reach::Vote) =>
         {
             Step::Transfer(primary)
         }
@@ -97,21 +101,9 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     }
 }
 
-/// Whether a replica answers, has rows, and lacks no more than `distance` entries of the leader's log.
-fn reaches(status: &GroupStatus, peer: PeerId, distance: u64) -> bool {
-    peer == status.own
-        || status.peers.iter().any(|known| {
-            known.peer == peer
-                && known.active
-                && !known.needs_rows
-                && known.matched > Lsn(0)
-                && known.matched.0 + distance >= status.last.0
-        })
-}
-
 #[cfg(test)]
 mod tests {
-    use log::{Members, PeerStatus, Role, Term};
+    use log::{Lsn, Members, PeerStatus, Role, Term};
     use uuid::Uuid;
 
     use super::*;
@@ -155,8 +147,8 @@ mod tests {
     #[test]
     fn nobody_who_is_needed_for_a_majority_is_removed() {
         let remove = |peer| Step::Change(MemberChange::Remove(PeerId(peer)));
-        let (here, near, far) =
-            (peer(2, LAST, true), peer(2, LAST - NEAR, true), peer(2, LAST - NEAR - 1, true));
+        let soon = LAST - Reach::Soon.entries();
+        let (here, near, far) = (peer(2, LAST, true), peer(2, soon, true), peer(2, soon - 1, true));
         let (behind, gone) = (peer(2, 17, true), peer(2, LAST, false));
         for (second, third, next) in [
             (here, peer(3, LAST, true), remove(3)),
@@ -194,5 +186,19 @@ mod tests {
         // The leader hands over before it goes, to one who can.
         assert_eq!(next_step(&led(&[1, 2], &[here(2)]), &wanted(&[2])), Step::Transfer(PeerId(2)));
         assert_eq!(next_step(&led(&[1, 2], &[peer(2, 17, true)]), &wanted(&[2])), Step::Wait);
+    }
+
+    #[test]
+    fn who_is_to_vote_is_nearer_than_who_is_ready_and_who_stays_may_be_farther() {
+        let at = |reach: Reach| LAST - reach.entries();
+        let promote = Step::Change(MemberChange::Promote(PeerId(2)));
+        for (matched, next) in [(at(Reach::Vote), promote), (at(Reach::Vote) - 1, Step::Wait)] {
+            let mut status = led(&[1], &[peer(2, matched, true)]);
+            status.members.learners = vec![PeerId(2)];
+            assert_eq!(next_step(&status, &wanted(&[1, 2])), next, "{matched}");
+            assert!(reaches(&status, PeerId(2), Reach::Ready), "it has everything, or nearly");
+        }
+        let status = led(&[1, 2], &[peer(2, at(Reach::Ready) - 1, true)]);
+        assert!(!reaches(&status, PeerId(2), Reach::Ready) && reaches(&status, PeerId(2), Reach::Soon));
     }
 }
