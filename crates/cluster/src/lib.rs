@@ -33,6 +33,7 @@ mod index_work;
 mod indexes;
 mod join;
 mod keeper;
+mod layout;
 mod leaders;
 mod leavings;
 mod lineage;

@@ -12,6 +12,7 @@ use crate::admin::table_by_id;
 use crate::answer::{GroupState, MarkAnswer};
 use crate::catalog_row::CatalogRow;
 use crate::cuts::{Cut, CutsAnswer, even_cuts};
+use crate::layout::{Layout, feeders};
 use crate::node::Core;
 use crate::placement::ShardPlaces;
 use crate::question::Question;
@@ -25,15 +26,14 @@ use crate::{
 pub(crate) const PREPARATION: Duration = Duration::from_secs(30);
 /// How long one leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long voters that lag are waited for, if there is as much time. After that the others begin the new shards
-/// without them, and they copy what they may well have.
-const LAG: Duration = Duration::from_secs(5);
 /// Between two looks at what is still missing.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a table's shards are to be, worked out on its present ones.
 pub(crate) struct Plan {
     pub(crate) old: Vec<GroupId>,
+    /// Where their replicas were to be then.
+    before: Vec<ShardPlaces>,
     pub(crate) epoch: u64,
     pub(crate) starts: Vec<Bytes>,
     pub(crate) places: Vec<ShardPlaces>,
@@ -52,18 +52,6 @@ enum Wish<'a> {
     Change(&'a TableChange),
     /// As many shards, of equal size.
     Even,
-}
-
-/// Which shards there are to be over those groups.
-struct Layout {
-    old: Vec<GroupId>,
-    starts: Vec<Bytes>,
-    places: Vec<ShardPlaces>,
-    /// Where the replicas were when it was made, without those that are added for it: who finds others had somebody
-    /// move them meanwhile.
-    before: Vec<ShardPlaces>,
-    /// Until then voters that lag are waited for.
-    lag_until: Instant,
 }
 
 /// One attempt to plan.
@@ -174,10 +162,7 @@ impl Core {
             return Ok(Planned::NotYet);
         }
         let epoch = handle.config.lineage.epoch;
-        let Layout { old, starts, places, .. } = layout;
-        let (old, starts, places) = (old.clone(), starts.clone(), places.clone());
-        let (members, added) = (Vec::new(), Vec::new());
-        Ok(Planned::Done(Plan { old, epoch, starts, places, founders: work.founders, members, added }))
+        Ok(Planned::Done(Plan::of(layout, epoch, work.founders)))
     }
 
     /// For each shard the servers whose voting replicas have everything; `None` if one is not led.
@@ -270,60 +255,21 @@ impl Core {
     }
 }
 
-/// What is still missing for a layout.
-#[derive(Debug, PartialEq, Eq)]
-struct Work {
-    /// For each new shard who can begin it.
-    founders: Vec<Vec<ServerId>>,
-    /// By the numbers of old shards, servers that need a replica of them, or that the one they get becomes ready.
-    missing: Vec<(usize, ServerId)>,
-    /// Whether somebody who is to have a shard has voted on its rows all the time and is not ready.
-    lags: bool,
-}
-
-impl Layout {
-    fn new(old: &[ShardConfig], starts: Vec<Bytes>, places: Vec<ShardPlaces>, deadline: Instant) -> Layout {
-        let (before, now) = (places_of(old), task::now());
-        // Short of the deadline, so that something comes of it.
-        let lag_until = now + LAG.min(deadline.saturating_duration_since(now) / 2);
-        let groups = old.iter().map(|shard| shard.group).collect();
-        Layout { old: groups, starts, places, before, lag_until }
-    }
-
-    /// Whether it was made on these shards, and nobody else has moved their replicas.
-    fn is_of(&self, old: &[ShardConfig]) -> bool {
-        old.iter().map(|shard| shard.group).eq(self.old.iter().copied()) && places_of(old) == self.before
-    }
-
-    fn work(
-        &self,
-        old: &[ShardConfig],
-        ready: &[Vec<ServerId>],
-        is_connected: impl Fn(ServerId) -> bool,
-    ) -> Work {
-        let mut work = Work { founders: Vec::new(), missing: Vec::new(), lags: false };
-        for (new, place) in self.places.iter().enumerate() {
-            let feeders = feeders(old, &self.starts, new);
-            let (everywhere, missing) = founders_of(place, &feeders, ready);
-            let voted = |feeder: usize, server| self.before[feeder].replicas.contains(&(server, true));
-            let late = |feeder: usize, server| {
-                voted(feeder, server) && !ready[feeder].contains(&server) && is_connected(server)
-            };
-            let mut voters = place.replicas.iter().filter(|(_, voting)| *voting);
-            work.lags |= voters.any(|(server, _)| feeders.iter().any(|feeder| late(*feeder, *server)));
-            // With others to begin it, nobody waits for long for who votes already.
-            let can_begin = !everywhere.is_empty();
-            let is_wanted = |(feeder, server): &(usize, ServerId)| {
-                is_connected(*server) && !(can_begin && voted(*feeder, *server))
-            };
-            work.missing.extend(missing.into_iter().filter(is_wanted));
-            work.founders.push(everywhere);
-        }
-        work
-    }
-}
-
 impl Plan {
+    /// What is done about a layout, whose new shards those begin.
+    fn of(layout: &Layout, epoch: u64, founders: Vec<Vec<ServerId>>) -> Plan {
+        Plan {
+            old: layout.old.clone(),
+            before: layout.before.clone(),
+            epoch,
+            starts: layout.starts.clone(),
+            places: layout.places.clone(),
+            founders,
+            members: Vec::new(),
+            added: Vec::new(),
+        }
+    }
+
     /// Whether each new shard has a founder that holds the seals of all groups that it needs.
     pub(crate) fn can_begin(&self, config: &TableConfig, sealed: &[MarkAnswer]) -> bool {
         let holds = |feeder: usize, server: ServerId| {
@@ -349,49 +295,14 @@ impl Plan {
         self.members = members;
     }
 
-    /// Whether it can be carried out on the table as it is.
+    /// Whether it can be carried out on the table as it is: else whoever moved replicas since it was made, and was
+    /// told that it is done, would have them moved back.
     pub(crate) fn fits(&self, config: &TableConfig) -> bool {
         config.lineage.epoch == self.epoch
             && config.lineage.sealed.is_empty()
             && config.shards.iter().map(|shard| shard.group).eq(self.old.iter().copied())
+            && places_of(&config.shards) == self.before
     }
-}
-
-/// The old shards that have keys of new shard `new`.
-fn feeders(old: &[ShardConfig], starts: &[Bytes], new: usize) -> Vec<usize> {
-    let (start, end) = (&starts[new], starts.get(new + 1));
-    let has_keys = |i: &usize| {
-        end.is_none_or(|end| old[*i].start < *end) && old.get(i + 1).is_none_or(|next| next.start > *start)
-    };
-    (0..old.len()).filter(has_keys).collect()
-}
-
-/// Who can found a shard at `place` over those of `feeders`, of which `ready` tells who has everything;
-/// and which replicas of those are missing so that more can.
-///
-/// Where all feeders have the same replicas, nobody need copy anything first. Where they have not, those who
-/// are to have the new shard get all of it before.
-fn founders_of(
-    place: &ShardPlaces,
-    feeders: &[usize],
-    ready: &[Vec<ServerId>],
-) -> (Vec<ServerId>, Vec<(usize, ServerId)>) {
-    let Some((first, others)) = feeders.split_first() else { return (Vec::new(), Vec::new()) };
-    let has = |feeder: &usize, server: &ServerId| ready[*feeder].contains(server);
-    let placed_without_vote = |server: &ServerId| place.replicas.contains(&(*server, false));
-    let everywhere = ready[*first].iter().filter(|server| others.iter().all(|other| has(other, server)));
-    let everywhere: Vec<ServerId> =
-        everywhere.filter(|server| !placed_without_vote(server)).copied().collect();
-    let same = others.iter().all(|other| {
-        ready[*other].len() == ready[*first].len() && ready[*other].iter().all(|server| has(first, server))
-    });
-    let voters = place.replicas.iter().filter(|(_, voting)| *voting).map(|(server, _)| *server);
-    let lacking = voters.flat_map(|server| feeders.iter().map(move |feeder| (*feeder, server)));
-    let missing = match same && !everywhere.is_empty() {
-        true => Vec::new(),
-        false => lacking.filter(|(feeder, server)| !has(feeder, server)).collect(),
-    };
-    (everywhere, missing)
 }
 
 #[cfg(test)]
@@ -410,6 +321,7 @@ mod tests {
     fn plan(starts: &[&'static [u8]], founders: &[&[u64]]) -> Plan {
         Plan {
             old: vec![GroupId(3), GroupId(4)],
+            before: Vec::new(),
             epoch: 0,
             starts: starts.iter().map(|start| Bytes::from_static(start)).collect(),
             places: Vec::new(),
@@ -449,38 +361,20 @@ mod tests {
     }
 
     #[test]
-    fn voters_that_lag_are_waited_for_and_hold_nobody_up_for_long() {
-        let place = |voters: &[u64]| ShardPlaces {
-            primary: server(voters[0]),
-            replicas: voters.iter().map(|n| (server(*n), true)).collect(),
+    fn a_plan_fits_the_table_while_nobody_has_moved_its_replicas() {
+        let config = table(vec![shard(3, b"", &[1, 2]), shard(4, b"m", &[2, 1])]);
+        let plan = Plan { before: places_of(&config.shards), ..plan(&[b""], &[&[1, 2]]) };
+        assert!(plan.fits(&config));
+        let with = |change: &dyn Fn(&mut TableConfig)| {
+            let mut config = config.clone();
+            change(&mut config);
+            plan.fits(&config)
         };
-        let servers = |those: &[u64]| those.iter().map(|n| server(*n)).collect::<Vec<_>>();
-        let mut old = [shard(3, b"", &[1, 2, 3]), shard(4, b"m", &[1, 2, 3])];
-        old[1].replicas[2].voting = false;
-        // Of one new shard for both: who is to have it, who is ready in each, who is connected.
-        let work = |old: &[ShardConfig], wanted: &[u64], ready: [&[u64]; 2], connected: &[u64]| {
-            let layout = Layout::new(old, vec![Bytes::new()], vec![place(wanted)], task::now());
-            let connected = servers(connected);
-            layout.work(old, &ready.map(servers), |server| connected.contains(&server))
-        };
-        let done = |founders: &[u64], missing: &[(usize, u64)], lags: bool| Work {
-            founders: vec![servers(founders)],
-            missing: missing.iter().map(|(feeder, n)| (*feeder, server(*n))).collect(),
-            lags,
-        };
-        let all = [1, 2, 3];
-        assert_eq!(work(&old, &[1, 2], [&all, &all], &all), done(&all, &[], false));
-        assert_eq!(work(&old, &[1, 2], [&[1], &[1]], &all), done(&[1], &[], true), "2 lags in both");
-        assert_eq!(work(&old, &[1, 2], [&[1, 2], &[1]], &all), done(&[1], &[], true), "2 lags in one");
-        assert_eq!(work(&old, &[1, 2], [&[1, 2], &[1]], &[1, 3]), done(&[1], &[], false), "2 is away");
-        assert_eq!(work(&old, &[1], [&[1, 2], &[1]], &all), done(&[1], &[], false), "2 is not wanted");
-        assert_eq!(
-            work(&old, &[1, 2], [&[1], &[2]], &all),
-            done(&[], &[(1, 1), (0, 2)], true),
-            "nobody has both"
-        );
-        // 3 does not vote on the second yet, nor 4 on anything.
-        assert_eq!(work(&old, &[1, 3], [&all, &[1, 2]], &all), done(&[1, 2], &[(1, 3)], false));
-        assert_eq!(work(&old, &[1, 4], [&all, &all], &[1, 4]), done(&all, &[], false), "4 copies later");
+        assert!(with(&|config| assert!(config.shards[0].add(server(3), || peer(3, 3)))), "it was added");
+        assert!(with(&|config| config.shards[0].replicas[0].peer = peer(3, 9)), "it was named anew");
+        assert!(!with(&|config| config.shards[0].primary = server(2)));
+        assert!(!with(&|config| config.shards[1].replicas[0].server = server(3)));
+        assert!(!with(&|config| config.shards[1].replicas[1].voting = false));
+        assert!(!with(&|config| config.lineage.epoch = 1));
     }
 }

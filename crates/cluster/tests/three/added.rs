@@ -8,10 +8,7 @@ use std::time::{Duration, Instant};
 use rekindle_cluster::{AdminError, ServerId, ShardConfig, ShardPlaces, TableChange, places_of};
 
 use crate::division::{create, divide, on, settled, table};
-use crate::hub::{Hub, Machine, Running, missing, row, three, wait_until, write_until_done};
-
-/// The kind of the question to set a mark.
-const SET_MARK: u8 = 14;
+use crate::hub::{Hub, Machine, Running, SET_MARK, missing, row, three, wait_until, write_until_done};
 
 /// Where the replicas of the shards are, those that were added too, each shard's in order.
 fn everywhere(shards: &[ShardConfig]) -> Vec<Vec<ServerId>> {

@@ -25,6 +25,10 @@ use shard::{Decision, Replicas, WriteError};
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The kind of the question how the replicas of groups are.
 pub const STATES: u8 = 15;
+/// The kind of the question where a shard may be cut.
+pub const CUTS: u8 = 13;
+/// The kind of the question to seal a group, or to open it again.
+pub const SET_MARK: u8 = 14;
 
 /// The network: who is there, and how to reach them.
 #[derive(Default)]

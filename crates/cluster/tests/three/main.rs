@@ -11,4 +11,5 @@ mod hub;
 mod life;
 mod repair;
 mod restart;
+mod sealing;
 mod slow;
