@@ -44,7 +44,13 @@ impl Search<'_> {
                 }
                 self.led = Some((server, state));
             }
-            Some(StateAnswer::Elsewhere(leader)) => self.hint = leader,
+            Some(StateAnswer::Elsewhere(leader)) => {
+                // It leads a group that is sealed. Whoever seals it asks again, and may have asked another until now.
+                if leader == Some(server) && self.handle.near().is_none() {
+                    self.handle.lead().set(leader);
+                }
+                self.hint = leader;
+            }
             None => self.hint = None,
         }
     }

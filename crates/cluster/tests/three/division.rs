@@ -30,7 +30,7 @@ pub fn create(node: &Running, shards: ShardsWanted) {
 
 /// When all is done, each of `nodes` has the first `written` rows and no others.
 #[track_caller]
-fn everybody_has(nodes: &[&Running], written: u32) {
+pub fn everybody_has(nodes: &[&Running], written: u32) {
     settled(nodes);
     for node in nodes {
         assert_eq!(missing(node, written), []);
@@ -72,7 +72,7 @@ pub fn rows(node: &Running) -> u64 {
 }
 
 /// Writes rows one after another while `work` is done; how many there are then.
-fn while_writing(nodes: &[&Running], first: u32, work: impl FnOnce() + Send) -> u32 {
+pub fn while_writing(nodes: &[&Running], first: u32, work: impl FnOnce() + Send) -> u32 {
     let (next, done) = (AtomicU32::new(first), AtomicBool::new(false));
     std::thread::scope(|threads| {
         threads.spawn(|| {

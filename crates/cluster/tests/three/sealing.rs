@@ -1,12 +1,15 @@
-//! What happens between the first seal of a division and its new shards: replicas are moved.
+//! What happens between the first seal of a division and its new shards: leaders change, replicas are moved, and what
+//! is applied need not be committed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rekindle_cluster::{AdminError, ShardsWanted, TableChange, places_of};
+use log::Role;
+use rekindle_cluster::{AdminError, ShardsWanted, TableChange, TableOptions, WriteAcks, places_of};
+use shard::SealMark;
 
-use crate::division::{create, on, settled, table};
-use crate::hub::{Hub, Running, SET_MARK, three, wait_until, write_until_done};
+use crate::division::{create, everybody_has, on, settled, table, while_writing};
+use crate::hub::{CUTS, Hub, Machine, Running, SET_MARK, three, wait_until, write_until_done};
 
 fn shards(wanted: ShardsWanted) -> TableChange {
     TableChange { shards: Some(wanted), ..TableChange::default() }
@@ -18,6 +21,95 @@ fn everywhere(nodes: &[&Running]) {
         wait_until("the table", || node.node.catalog().table("test", "t").is_some());
         node.wait_ready("t");
     }
+}
+
+#[test]
+fn a_leader_that_changes_between_the_rounds_of_marks_holds_no_division_up() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
+    // Only b has all rows.
+    create(&a, on(&[&[&a, &b, &d], &[&c, &b]]));
+    everywhere(&[&a, &b, &c, &d, &e]);
+    let writers = [&a, &b, &c, &d];
+    (0..20).for_each(|n| write_until_done(&writers, n));
+    let before = table(&e);
+    let (first, heir) = (before.shards()[0].group(), before.config.shards[0].replicas[2].peer);
+    let leads = |node: &Running| {
+        let log = Arc::clone(node.node.log());
+        move || log.group_status(first).is_ok_and(|status| matches!(status.role, Role::Leader { .. }))
+    };
+    wait_until("the leader", leads(&a));
+    // The others seal it without the only one that can begin what comes after it; so they are asked again.
+    hub.deafen(b.server(), first);
+    let (its_hub, old, new) = (Arc::downgrade(&hub), a.server(), d.server());
+    let (old_log, new_leads) = (Arc::clone(a.node.log()), leads(&d));
+    let (is_sealed, answers) = (AtomicBool::new(false), Arc::new(AtomicU32::new(0)));
+    let answers_of_new = Arc::clone(&answers);
+    hub.meddle(move |answer| {
+        if answer.kind == Some(SET_MARK) && answer.group == Some(first) {
+            if answer.answered_by == old && !is_sealed.swap(true, Ordering::AcqRel) {
+                old_log.transfer(first, heir);
+                wait_until("another leader", &new_leads);
+                its_hub.upgrade().unwrap().let_all_hear();
+            }
+            answers_of_new.fetch_add(u32::from(answer.answered_by == new), Ordering::AcqRel);
+        }
+        Some(answer.bytes)
+    });
+    let written = while_writing(&writers, 20, || {
+        e.node.change_table(before.config.id, &shards(on(&[&[&b]]))).unwrap();
+    });
+    assert!(answers.load(Ordering::Acquire) > 0, "the new leader was asked");
+    assert_eq!(table(&e).config.lineage.epoch, 1, "nothing was given up");
+    everybody_has(&[&b], written);
+}
+
+#[test]
+fn a_seal_that_is_applied_and_not_committed_ends_nothing() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
+    let options = TableOptions {
+        shards: on(&[&[&a, &b, &c, &d]]),
+        write_acks: WriteAcks::Single,
+        ..TableOptions::default()
+    };
+    a.node.create_table("test", "t", options).unwrap();
+    everywhere(&[&a, &b, &c, &d, &e]);
+    let writers = [&a, &b, &c, &d];
+    (0..20).for_each(|n| write_until_done(&writers, n));
+    let before = table(&e);
+    let first = before.shards()[0].group();
+    wait_until("the leader", || table(&a).shards()[0].near().is_some_and(|near| near.is_leader()));
+    let near = Arc::clone(table(&a).shards()[0].near().unwrap());
+    let (log, its_hub, deaf) = (Arc::clone(a.node.log()), Arc::downgrade(&hub), [c.server(), d.server()]);
+    let (is_alone, was_alone) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let alone_told = Arc::clone(&was_alone);
+    hub.meddle(move |answer| {
+        // All is planned by then.
+        if answer.kind == Some(CUTS) && !is_alone.swap(true, Ordering::AcqRel) {
+            let hub = its_hub.upgrade().unwrap();
+            deaf.iter().for_each(|server| hub.deafen(*server, first));
+            // A seal of somebody else, applied by one that waits for nobody: as if it led since just now and did not know
+            // that it is to be sealed. One of the others has it, and could begin what comes after it.
+            drop(near.set_mark(SealMark::sealed(0)));
+            near.end_sealing(SealMark::sealed(0));
+            wait_until("the seal", || near.mark().is_sealed());
+            let status = log.group_status(first).unwrap();
+            alone_told.store(status.committed < status.applied, Ordering::Release);
+        }
+        Some(answer.bytes)
+    });
+    let two = shards(on(&[&[&a, &b, &c, &d], &[&b, &c, &d, &a]]));
+    let refused = e.node.change_table(before.config.id, &two).unwrap_err();
+    assert!(was_alone.load(Ordering::Acquire), "too few others have it");
+    assert!(matches!(refused, AdminError::NotTogether), "{refused}");
+    assert_eq!(table(&e).shards()[0].group(), first);
+    hub.let_all_hear();
+    (20..40).for_each(|n| write_until_done(&writers, n));
+    wait_until("the division", || e.node.change_table(before.config.id, &two).is_ok());
+    everybody_has(&writers, 40);
 }
 
 #[test]
