@@ -64,7 +64,9 @@ fn house(moves: &[(&'static str, usize)]) -> House {
 
 fn begin(house: &House, term: &str) -> Pin<Box<dyn Future<Output = Result<Datum, EvalError>>>> {
     let term = syntax::to_wire(term).unwrap();
-    match house.session("admin").point(&Arc::new(query(term, Map::new()).unwrap())) {
+    let answer = house.session("admin").point(&Arc::new(query(term, Map::new()).unwrap()));
+    house.service.turn();
+    match answer {
         Some(PointAnswer::FarRead(read)) => Box::pin(read),
         Some(PointAnswer::Write(write)) => Box::pin(write),
         _ => panic!("this is answered at once, or the long way"),

@@ -33,8 +33,8 @@ struct Laboratory {
 }
 
 impl Laboratory {
-    /// Starts one with `words`, in which FOLDER is its folder, through `before` if that is more than its path. The nodes are children of a script that
-    /// stays, as somebody has them who measures under another program.
+    /// Starts one with `words`, in which FOLDER is its folder, through `before` if that is more than its path. The
+    /// nodes are children of a script that stays, as somebody has them who measures under another program.
     fn start(before: &[&str], words: &str, port_offset: u16) -> Laboratory {
         let folder = tempfile::tempdir().expect("a folder");
         let target = wrapper(folder.path());
@@ -180,7 +180,7 @@ fn a_sweep_that_is_killed_leaves_nothing_running() {
     let words = ["bench", "sweep", "--nodes", "1", "--port-offset", "2440", "-o", folder];
     let next = Command::new(PROGRAM).args(words).output().expect("the program starts");
     let said = String::from_utf8_lossy(&next.stderr);
-    assert!(!next.status.success() && said.contains("directory not empty"), "{said}");
+    assert!(!next.status.success() && said.contains("there is something in it already"), "{said}");
     laboratory.has_no_control_groups();
 }
 

@@ -96,8 +96,22 @@ fn lock() -> MutexGuard<'static, Holdings> {
 fn watch() -> io::Result<()> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let mut signals = Signals::new(heeded(&status).map(|(number, _)| number))?;
-    let watch = move || signals.forever().next().into_iter().for_each(end);
-    std::thread::Builder::new().name("signals".to_owned()).spawn(watch).map(drop)
+    let watch = move || {
+        let mut arriving = signals.forever();
+        if let Some(first) = arriving.next()
+            && thread("ending", move || end(first)).is_ok()
+            && let Some(second) = arriving.next()
+        {
+            // Who asks again does not want to wait. Servers end all the same, by their leash.
+            eprintln!("bench: ended before its servers were gone; their data may be left");
+            std::process::exit(128 + second);
+        }
+    };
+    thread("signals", watch)
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
 }
 
 /// Gives up everything and ends with the status that shells give to who died by the signal. The lock is held until then:

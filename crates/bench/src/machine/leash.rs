@@ -18,8 +18,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::holdings::Holding;
 use super::process;
 
-/// The companion is no child of the program, which has none that it did not start, and not in its control group.
+/// The companion is no child of the program, which has none that it did not start, and not in its control group. It
+/// is in the process group of the shell because that does no job control, whatever the environment says.
 const BEGINNING: &str = r#"
+set +m
 exec 3<&0 </dev/null
 ( (read -r line <&3; kill -KILL 0) >/dev/null 2>&1 & )
 exec 3<&-

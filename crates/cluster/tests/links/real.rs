@@ -183,8 +183,10 @@ fn two_servers_talk() {
 
 #[test]
 fn what_is_asked_aside_leaves_with_the_turn() {
-    let first = node(wish(1));
-    let second = node(Wish { join: &[&first.address], ..wish(2) });
+    // So long that nobody has anything to do before the test is over.
+    let timings = LinkTimings { heartbeat_timeout: LONG * 1000, ..LinkTimings::default() };
+    let first = node(Wish { timings, ..wish(1) });
+    let second = node(Wish { join: &[&first.address], timings, ..wish(2) });
     first.meets(&second);
     let (sender, receiver) = channel();
     for _ in 0..3 {

@@ -53,8 +53,8 @@ impl Session {
     /// Answers `query` if it is about one row by its primary key (or reads a few), or begins to. `None` means that
     /// it is not, or not simply: [`Session::run`] answers it then. Does not wait for the disk to write, but some
     /// kilobytes of rows may have to go to the engine's memory first, as with a write; a read may wait for the disk
-    /// to read. After a write
-    /// [`crate::Service::turn`] must be called.
+    /// to read. After a [`PointAnswer::Write`] or a [`PointAnswer::FarRead`] [`crate::Service::turn`] must be
+    /// called, or it waits until somebody else calls it.
     #[must_use]
     pub fn point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
         let answer = self.begin_point(query)?;

@@ -16,6 +16,7 @@ use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
 use log::memory::MemoryLog;
+use parking_lot::Mutex;
 use rekindle_query::{
     Answer, Client, PointAnswer, QueryError, QuestionDesk, ServerFacts, Service, ServiceOptions, Session,
 };
@@ -62,6 +63,33 @@ impl Ask for Straight {
 
     fn is_connected(&self, _server: ServerId) -> bool {
         true
+    }
+}
+
+/// A way on which what was asked aside leaves with the turn and not before.
+struct InTurns {
+    way: Arc<dyn Ask>,
+    aside: Mutex<Vec<(ServerId, Bytes, Duration, Answered)>>,
+}
+
+impl Ask for InTurns {
+    fn ask(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+        self.way.ask(server, question, patience, answered);
+    }
+
+    fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
+        self.aside.lock().push((server, question, patience, answered));
+    }
+
+    fn turn(&self) {
+        let aside = std::mem::take(&mut *self.aside.lock());
+        for (server, question, patience, answered) in aside {
+            self.way.ask(server, question, patience, answered);
+        }
+    }
+
+    fn is_connected(&self, server: ServerId) -> bool {
+        self.way.is_connected(server)
     }
 }
 
@@ -122,7 +150,7 @@ impl House {
         let House { service: other, node, indexes, .. } = House::new();
         let desk = QuestionDesk::new(other);
         let service = service(node.clone());
-        service.links().set(way(desk.clone()));
+        service.links().set(Arc::new(InTurns { way: way(desk.clone()), aside: Mutex::default() }));
         service.links().ask_everything_of(ANSWERER);
         House { service, desk: Some(desk), node, indexes }
     }
@@ -137,7 +165,9 @@ impl House {
     pub fn run(&self, user: &str, term: Value, options: Map<String, Value>) -> Result<Outcome, QueryError> {
         let query = Arc::new(query(term, options)?);
         let session = self.session(user);
-        match session.point(&query) {
+        let answer = session.point(&query);
+        self.service.turn();
+        match answer {
             Some(PointAnswer::Read(answer)) => Ok(Outcome::Atom(answer?)),
             Some(PointAnswer::Rows(rows)) => Ok(Outcome::Stream(vec![datums(rows.json())])),
             Some(PointAnswer::Count(count)) => Ok(Outcome::Atom(count)),

@@ -36,7 +36,7 @@ pub struct Talk {
     pending: Vec<Pending>,
 }
 
-/// A write on its way to the log.
+/// A write on its way to the log, or a question to another node.
 struct Pending {
     token: Token,
     job: Job,
