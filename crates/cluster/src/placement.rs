@@ -95,15 +95,19 @@ pub enum PlacementError {
 /// What servers hold beside the table that is placed: higher is more.
 pub type Load = BTreeMap<ServerId, u64>;
 
-/// What every server holds of the tables other than `except`.
+/// What every server holds of the tables other than `except`, without what was added for a division.
 #[must_use]
 pub fn load(catalog: &Catalog, except: Option<storage::TableId>) -> Load {
-    let mut load = Load::new();
     let others = catalog.tables().into_iter().filter(|table| Some(table.config.id) != except);
-    for shard in others.flat_map(|table| &table.config.shards) {
-        for replica in &shard.replicas {
-            let weight = if replica.server == shard.primary { PRIMARY_WEIGHT } else { SECONDARY_WEIGHT };
-            *load.entry(replica.server).or_default() += weight;
+    load_of(others.flat_map(|table| &table.config.shards))
+}
+
+fn load_of<'a>(shards: impl Iterator<Item = &'a ShardConfig>) -> Load {
+    let mut load = Load::new();
+    for shard in shards {
+        for (server, _) in shard.own_replicas() {
+            let weight = if server == shard.primary { PRIMARY_WEIGHT } else { SECONDARY_WEIGHT };
+            *load.entry(server).or_default() += weight;
         }
     }
     load

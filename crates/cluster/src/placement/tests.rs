@@ -186,3 +186,11 @@ fn what_cannot_be_placed_is_said_in_the_words_of_reql() {
     wanted.primary_tag = Text::from_static("y");
     refused(&both, &wanted, "Can't use server tag `y` for primary replicas");
 }
+
+#[test]
+fn what_was_added_to_one_table_is_no_load_for_another() {
+    let before = crate::fixture::shard(3, b"", &[1, 2]);
+    let mut after = before.clone();
+    assert!(after.add(crate::fixture::server(3), || PeerId(33)));
+    assert_eq!(load_of([&after].into_iter()), load_of([&before].into_iter()));
+}
