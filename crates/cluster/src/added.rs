@@ -45,6 +45,14 @@ impl ShardConfig {
             .map(|replica| (replica.server, replica.voting && !self.is_added(Added::Vote(replica.server))))
     }
 
+    /// The voting replicas that the table is to have.
+    pub(crate) fn own_voters(&self) -> impl Iterator<Item = &ReplicaConfig> {
+        self.replicas.iter().filter(|replica| {
+            let is_added = self.added.iter().any(|added| added.server() == replica.server);
+            replica.voting && !is_added
+        })
+    }
+
     fn is_added(&self, added: Added) -> bool {
         self.added.contains(&added)
     }

@@ -1,11 +1,12 @@
 //! Replicas that a table is given so that it can be divided are there for that and no longer, unless somebody
 //! wants them meanwhile.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rekindle_cluster::{AdminError, ServerId, ShardConfig, ShardPlaces, TableChange, places_of};
+use log::GroupId;
+use rekindle_cluster::{AdminError, RepairMode, ServerId, ShardConfig, ShardPlaces, TableChange, places_of};
 
 use crate::division::{create, divide, on, settled, table};
 use crate::hub::{Hub, Machine, Running, SET_MARK, missing, row, three, wait_until, write_until_done};
@@ -78,6 +79,15 @@ fn once_added<'a>(to: &'a Running, node: &'a Running, work: impl Fn() + 'a) -> i
     }
 }
 
+/// Waits until a node's replica of a group has its rows and votes.
+#[track_caller]
+fn wait_for_vote(node: &Running, group: GroupId) {
+    wait_until("its vote", || {
+        let status = node.node.log().group_status(group);
+        status.is_ok_and(|status| !status.needs_rows && status.members.voters.contains(&status.own))
+    });
+}
+
 #[test]
 fn replicas_that_were_added_are_none_of_the_table_when_somebody_else_moves_its_own() {
     let hub = Arc::new(Hub::default());
@@ -88,7 +98,7 @@ fn replicas_that_were_added_are_none_of_the_table_when_somebody_else_moves_its_o
     let id = table(&a).config.id;
     // It does not get ready before its server hears.
     hub.deafen(c.server(), table(&a).shards()[0].group());
-    let d = std::sync::Mutex::new(Some(d));
+    let d = Mutex::new(Some(d));
     let done = a.node.rebalance(
         id,
         &once_added(&a, &c, || {
@@ -202,4 +212,47 @@ fn replicas_that_were_added_do_not_come_to_other_shards() {
     divide(&a, on(&[&[&c, &a]]));
     settled(&nodes);
     wait_for(&a, &[&[&c, &a]]);
+}
+
+#[test]
+fn a_replica_that_was_added_and_has_no_rows_does_not_take_the_place_of_the_only_one() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    lopsided(&[&a, &b, &c], &[&[&b], &[&c]]);
+    let (id, gone) = (table(&a).config.id, b.server());
+    hub.deafen(c.server(), table(&a).shards()[0].group());
+    let b = Mutex::new(Some(b));
+    let add = once_added(&a, &c, || {
+        b.lock().unwrap().take().unwrap().kill();
+        let removed = a.node.remove_server(gone);
+        assert!(
+            matches!(removed, Err(AdminError::OnlyReplica { server, .. }) if server == gone),
+            "{removed:?}"
+        );
+    });
+    let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
+    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    let shard = table(&a).config.shards[0].clone();
+    assert_eq!((shard.primary, &shard.leaving[..]), (gone, &[][..]));
+}
+
+#[test]
+fn a_replica_that_was_added_and_votes_is_the_tables_when_the_only_other_one_is_removed() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    lopsided(&[&a, &b, &c], &[&[&b], &[&c]]);
+    let (id, first, gone) = (table(&a).config.id, table(&a).shards()[0].group(), b.server());
+    let b = Mutex::new(Some(b));
+    let add = once_added(&a, &c, || {
+        wait_for_vote(&c, first);
+        b.lock().unwrap().take().unwrap().kill();
+        a.node.remove_server(gone).unwrap();
+    });
+    let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
+    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    wait_for(&a, &[&[&c], &[&c]]);
+    assert_eq!(table(&a).config.shards[0].added, []);
+    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    write_until_done(&[&a, &c], 0);
+    assert_eq!(missing(&c, 1), []);
 }
