@@ -3,22 +3,24 @@
 //! given up takes away what it added. Who moves the replicas of the table meanwhile says where all are to be, and
 //! none is an added one after that. Decision 0024.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use io::task;
-use log::{GroupId, PeerId};
+use log::{GroupId, PeerId, Role};
 use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
 use crate::plan::PREPARATION;
+use crate::reach::{Reach, reaches};
 use crate::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
 
 /// Nobody who divides a table needs longer for what it adds: whoever added it has stopped.
 pub(crate) const ADDED: Duration = PREPARATION.saturating_mul(2);
 
 /// What a shard has for the sake of a division, and was not to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Added {
     /// The replica on that server.
     Replica(ServerId),
@@ -77,11 +79,15 @@ impl ShardConfig {
         true
     }
 
-    /// Takes away again what was added on those servers and is still that. Its leader lets a replica go when the
-    /// others can do without.
-    fn take_away(&mut self, servers: impl Fn(ServerId) -> bool) {
+    /// Takes away again what was added on those servers and is still that, if `is_there` is so for each voter that the
+    /// table is to have. Its leader lets a replica go when the others can do without: if one of them is away it may
+    /// stay on its way out for ever, and could not be had in the place of that one.
+    fn take_away(&mut self, servers: impl Fn(ServerId) -> bool, is_there: impl Fn(&ReplicaConfig) -> bool) {
         // What is needed is none of what was added.
         self.settle_added();
+        if !self.own_voters().all(is_there) {
+            return;
+        }
         let (gone, kept) = self.added.iter().copied().partition(|added| servers(added.server()));
         self.added = kept;
         for added in gone {
@@ -108,12 +114,44 @@ impl ShardConfig {
 }
 
 impl TableConfig {
-    /// Takes away what was added on those servers to the shards of those groups, as far as it is still that.
-    pub(crate) fn take_away(&mut self, added: &[(GroupId, ServerId)]) {
+    /// Takes away what was added on those servers to the shards of those groups, as far as it is still that. Nothing
+    /// from a shard whose own voters are not all there, as far as `is_there` knows.
+    pub(crate) fn take_away(
+        &mut self,
+        added: &[(GroupId, ServerId)],
+        is_there: impl Fn(GroupId, &ReplicaConfig) -> bool,
+    ) {
         for shard in &mut self.shards {
             let group = shard.group;
-            shard.take_away(|server| added.contains(&(group, server)));
+            if added.iter().any(|(of, _)| *of == group) {
+                shard
+                    .take_away(|server| added.contains(&(group, server)), |replica| is_there(group, replica));
+            }
         }
+    }
+}
+
+/// Since when what was added is there, as the leaders of its shards have seen it.
+#[derive(Default)]
+pub(crate) struct AddedSince(HashMap<(GroupId, Added), Instant>);
+
+impl AddedSince {
+    /// Where a shard has had something added for longer than anybody needs it who divides a table.
+    pub(crate) fn overdue(&mut self, shard: &ShardConfig, now: Instant) -> Vec<ServerId> {
+        self.0.retain(|(group, added), _| *group != shard.group || shard.added.contains(added));
+        let mut since = |added: &Added| *self.0.entry((shard.group, *added)).or_insert(now);
+        let overdue = shard.added.iter().filter(|added| now - since(added) > ADDED);
+        overdue.map(|added| added.server()).collect()
+    }
+
+    /// There is as much time again for what was added to a shard on those servers.
+    pub(crate) fn begin_anew(&mut self, group: GroupId, servers: &[ServerId]) {
+        self.0.retain(|(of, added), _| *of != group || !servers.contains(&added.server()));
+    }
+
+    /// The shard is led from elsewhere.
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        self.0.retain(|(of, _), _| *of != group);
     }
 }
 
@@ -135,7 +173,7 @@ impl Core {
         let taken = self.change_held(|catalog, draft| {
             let Some(handle) = catalog.table_by_id(id) else { return Ok(()) };
             let mut after = handle.config.clone();
-            after.take_away(added);
+            after.take_away(added, |group, replica| self.is_there(group, replica));
             if after != handle.config {
                 draft.put(CatalogRow::Table(after));
             }
@@ -144,6 +182,15 @@ impl Core {
         if let Err(error) = taken {
             tracing::warn!("Replicas that were added to divide a table stay for a minute: {error}");
         }
+    }
+
+    /// Whether a replica is connected and, if its group is led from here, has everything.
+    pub(crate) fn is_there(&self, group: GroupId, replica: &ReplicaConfig) -> bool {
+        let near = self.shard_of(group).filter(|shard| shard.leads());
+        let status = near.and_then(|_| self.log.group_status(group).ok());
+        let led = status.filter(|status| matches!(status.role, Role::Leader { .. }));
+        self.is_connected(replica.server)
+            && led.is_none_or(|status| reaches(&self.heard(status), replica.peer, Reach::Ready))
     }
 }
 
@@ -187,7 +234,7 @@ mod tests {
         let without = |added: &[(u64, u64)]| {
             let mut config = table(vec![after.clone()]);
             let added: Vec<_> = added.iter().map(|(group, n)| (GroupId(*group), server(*n))).collect();
-            config.take_away(&added);
+            config.take_away(&added, |_, _| true);
             config.shards.remove(0)
         };
         let mut all = before.clone();
@@ -196,6 +243,37 @@ mod tests {
         assert_eq!(without(&[(3, 1), (3, 2), (4, 3), (4, 4)]), after, "it was added elsewhere");
         let one = without(&[(3, 4)]);
         assert_eq!((&one.added[..], one.leaving.len()), (&[Added::Vote(server(3))][..], 1));
+    }
+
+    #[test]
+    fn what_was_added_stays_while_one_of_the_tables_own_voters_is_away() {
+        let (_, after) = added();
+        let all = [(GroupId(3), server(3)), (GroupId(3), server(4))];
+        for (away, stays) in [(1, true), (2, true), (3, false), (4, false)] {
+            let mut config = table(vec![after.clone()]);
+            config.take_away(&all, |group, replica| replica.peer != peer(group.0, away));
+            assert_eq!(config.shards[0] == after, stays, "{away}");
+        }
+    }
+
+    #[test]
+    fn each_of_what_was_added_is_there_for_its_own_time() {
+        let (before, both) = added();
+        let (mut since, begin) = (AddedSince::default(), task::now());
+        let mut one = before.clone();
+        one.add(server(4), || peer(3, 4));
+        let late = begin + ADDED + Duration::from_secs(1);
+        assert_eq!(since.overdue(&one, begin), []);
+        assert_eq!(since.overdue(&both, late), [server(4)], "the other one is new");
+        since.begin_anew(GroupId(3), &[server(4)]);
+        assert_eq!(since.overdue(&both, late), []);
+        assert_eq!(since.overdue(&both, late + ADDED + Duration::from_secs(1)), [server(3), server(4)]);
+        // Another shard has nothing to do with it; what is gone is not remembered.
+        assert_eq!(since.overdue(&shard(4, b"", &[1, 2]), late), []);
+        assert_eq!(since.overdue(&before, late + 2 * ADDED), []);
+        assert_eq!(since.overdue(&both, late + 3 * ADDED), []);
+        since.forget(GroupId(3));
+        assert_eq!(since.overdue(&both, late + 5 * ADDED), []);
     }
 
     #[test]
@@ -216,7 +294,7 @@ mod tests {
         config.shards[0].replicas.drain(..2);
         config.shards[0].primary = server(4);
         let left = config.shards[0].replicas.clone();
-        config.take_away(&all);
+        config.take_away(&all, |_, _| true);
         assert_eq!((&config.shards[0].replicas, &config.shards[0].added[..]), (&left, &[][..]));
         assert_eq!(config.shards[0].leaving, []);
         // What has gone meanwhile is not remembered.

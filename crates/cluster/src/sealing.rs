@@ -246,7 +246,7 @@ impl Core {
         let given_up = self.change_held(|catalog, draft| {
             let Ok(handle) = table_by_id(catalog, id) else { return Ok(()) };
             let mut after = handle.config.clone();
-            after.take_away(&plan.added);
+            after.take_away(&plan.added, |group, replica| self.is_there(group, replica));
             if after.lineage.epoch == plan.epoch {
                 after.lineage.epoch += 1;
             }

@@ -12,7 +12,7 @@ use log::{GroupId, GroupStatus, MemberChange, Role};
 use shard::SealMark;
 use storage::TableId;
 
-use crate::added::ADDED;
+use crate::added::AddedSince;
 use crate::answer::decode_word;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
@@ -33,7 +33,7 @@ pub(crate) struct Settled {
     groups: HashMap<GroupId, (u64, Instant)>,
     led_since: HashMap<GroupId, Instant>,
     sealed_since: HashMap<GroupId, Instant>,
-    added_since: HashMap<GroupId, Instant>,
+    added_since: AddedSince,
     // Since when proxies are not connected.
     missed: HashMap<ServerId, Instant>,
 }
@@ -79,7 +79,7 @@ impl Core {
                 near.inspect(|near| near.forget_sealing_of_before());
                 if near.is_none() {
                     settled.led_since.remove(&shard.group);
-                    settled.added_since.remove(&shard.group);
+                    settled.added_since.forget(shard.group);
                     continue;
                 }
                 self.tend_added(table.config.id, shard, settled);
@@ -155,16 +155,13 @@ impl Core {
 
     /// Takes away what was added to a shard that is led from here for a division, when whoever added it takes too long.
     fn tend_added(&self, table: TableId, shard: &ShardConfig, settled: &mut Settled) {
-        if shard.added.is_empty() {
-            settled.added_since.remove(&shard.group);
-            return;
-        }
-        let since = *settled.added_since.entry(shard.group).or_insert_with(task::now);
-        if task::now() - since > ADDED {
+        let overdue = settled.added_since.overdue(shard, task::now());
+        // Else it is looked at again in the next turn.
+        if !overdue.is_empty() && shard.own_voters().all(|own| self.is_there(shard.group, own)) {
             // If it cannot be done now, there is as much time until the next attempt.
-            settled.added_since.remove(&shard.group);
-            let servers = shard.added.iter().map(|added| (shard.group, added.server()));
-            self.take_away(table, &servers.collect::<Vec<_>>());
+            settled.added_since.begin_anew(shard.group, &overdue);
+            let added: Vec<_> = overdue.into_iter().map(|server| (shard.group, server)).collect();
+            self.take_away(table, &added);
         }
     }
 

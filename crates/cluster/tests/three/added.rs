@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use log::GroupId;
-use rekindle_cluster::{AdminError, RepairMode, ServerId, ShardConfig, ShardPlaces, TableChange, places_of};
+use rekindle_cluster::{
+    Added, AdminError, RepairMode, ServerId, ShardConfig, ShardPlaces, TableChange, places_of,
+};
 
 use crate::division::{create, divide, on, settled, table};
 use crate::hub::{Hub, Machine, Running, SET_MARK, missing, row, three, wait_until, write_until_done};
@@ -212,6 +214,30 @@ fn replicas_that_were_added_do_not_come_to_other_shards() {
     divide(&a, on(&[&[&c, &a]]));
     settled(&nodes);
     wait_for(&a, &[&[&c, &a]]);
+}
+
+#[test]
+fn replicas_that_were_added_stay_while_one_of_the_tables_own_is_away() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    lopsided(&[&a, &b, &c], &[&[&a, &b], &[&c, &b]]);
+    let (id, first, gone) = (table(&a).config.id, table(&a).shards()[0].group(), b.server());
+    let instead = TableChange { shards: Some(on(&[&[&a, &c], &[&c, &b]])), ..TableChange::default() };
+    let b = Mutex::new(Some(b));
+    let add = once_added(&a, &c, || {
+        wait_for_vote(&c, first);
+        b.lock().unwrap().take().unwrap().kill();
+    });
+    let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
+    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    let shard = table(&a).config.shards[0].clone();
+    assert_eq!((&shard.added[..], &shard.leaving[..]), (&[Added::Replica(c.server())][..], &[][..]));
+    // It can take the place of the one that is away.
+    a.node.change_table(id, &instead).unwrap();
+    a.node.remove_server(gone).unwrap();
+    wait_for(&a, &[&[&a, &c], &[&c]]);
+    write_until_done(&[&a, &c], 0);
+    assert_eq!(missing(&c, 1), []);
 }
 
 #[test]
