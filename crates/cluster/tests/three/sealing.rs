@@ -1,15 +1,32 @@
 //! What happens between the first seal of a division and its new shards: leaders change, replicas are moved, and what
 //! is applied need not be committed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use log::Role;
 use rekindle_cluster::{AdminError, ShardsWanted, TableChange, TableOptions, WriteAcks, places_of};
 use shard::SealMark;
 
 use crate::division::{create, everybody_has, on, settled, table, while_writing};
-use crate::hub::{CUTS, Hub, Machine, Running, SET_MARK, three, wait_until, write_until_done};
+use crate::hub::{CUTS, Hub, Machine, PATIENCE, Running, SET_MARK, three, wait_until, write_until_done};
+
+/// The seals are given up when they take longer together.
+const SEALING: Duration = Duration::from_secs(2);
+
+/// The machine was too busy for what was to happen within [`SEALING`].
+#[derive(Debug)]
+struct Disturbed;
+
+/// Tries from the beginning until it was not disturbed.
+#[track_caller]
+fn undisturbed(attempt: impl Fn() -> Result<(), Disturbed>) {
+    let deadline = Instant::now() + 4 * PATIENCE;
+    while let Err(Disturbed) = attempt() {
+        assert!(Instant::now() < deadline, "it was always disturbed");
+    }
+}
 
 fn shards(wanted: ShardsWanted) -> TableChange {
     TableChange { shards: Some(wanted), ..TableChange::default() }
@@ -25,6 +42,10 @@ fn everywhere(nodes: &[&Running]) {
 
 #[test]
 fn a_leader_that_changes_between_the_rounds_of_marks_holds_no_division_up() {
+    undisturbed(another_leads_between_the_rounds);
+}
+
+fn another_leads_between_the_rounds() -> Result<(), Disturbed> {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
@@ -57,12 +78,18 @@ fn a_leader_that_changes_between_the_rounds_of_marks_holds_no_division_up() {
         }
         Some(answer.bytes)
     });
+    let mut divided = Ok(());
     let written = while_writing(&writers, 20, || {
-        e.node.change_table(before.config.id, &shards(on(&[&[&b]]))).unwrap();
+        divided = e.node.change_table(before.config.id, &shards(on(&[&[&b]]))).map(drop);
     });
+    if matches!(divided, Err(AdminError::NotTogether)) {
+        return Err(Disturbed);
+    }
+    divided.unwrap();
     assert!(answers.load(Ordering::Acquire) > 0, "the new leader was asked");
     assert_eq!(table(&e).config.lineage.epoch, 1, "nothing was given up");
     everybody_has(&[&b], written);
+    Ok(())
 }
 
 #[test]
@@ -114,6 +141,10 @@ fn a_seal_that_is_applied_and_not_committed_ends_nothing() {
 
 #[test]
 fn replicas_that_are_moved_after_the_seals_stay_where_they_were_moved() {
+    undisturbed(replicas_are_moved_after_the_seals);
+}
+
+fn replicas_are_moved_after_the_seals() -> Result<(), Disturbed> {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     create(&a, on(&[&[&b, &c], &[&c, &b]]));
@@ -122,13 +153,24 @@ fn replicas_that_are_moved_after_the_seals_stay_where_they_were_moved() {
     let id = table(&a).config.id;
     let (elsewhere, other, is_moved) =
         (shards(on(&[&[&c], &[&b]])), Arc::clone(&c.node), AtomicBool::new(false));
+    // The seals begin later.
+    let planned = Arc::new(Mutex::new(None));
+    let planned_at = Arc::clone(&planned);
     hub.meddle(move |answer| {
+        if answer.kind == Some(CUTS) {
+            *planned_at.lock().unwrap() = Some(Instant::now());
+        }
         if answer.kind == Some(SET_MARK) && !is_moved.swap(true, Ordering::AcqRel) {
             other.change_table(id, &elsewhere).unwrap();
         }
         Some(answer.bytes)
     });
     let done = a.node.rebalance(id, &|| true);
+    let planned = planned.lock().unwrap().expect("it was planned");
+    if planned.elapsed() >= SEALING {
+        return Err(Disturbed);
+    }
+    // All marks were there: those that are missing are waited for until that is over.
     assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
     let places = |node: &Running| places_of(&table(node).config.shards);
     let moved = match on(&[&[&c], &[&b]]) {
@@ -145,4 +187,5 @@ fn replicas_that_are_moved_after_the_seals_stay_where_they_were_moved() {
     wait_until("a division", || matches!(a.node.rebalance(id, &|| true), Ok(true)));
     settled(&[&a]);
     assert_eq!(places(&a), moved);
+    Ok(())
 }
