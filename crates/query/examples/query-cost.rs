@@ -124,6 +124,7 @@ fn far_points(house: &House) {
     measure("Session::point get, asked of another service", ROWS, || {
         for query in &gets {
             let Some(PointAnswer::FarRead(read)) = session.point(query) else { panic!("not far") };
+            house.service.turn();
             black_box(support::block_on(read)).expect("read");
         }
     });
@@ -134,6 +135,7 @@ fn far_points(house: &House) {
     measure("Session::point update, asked of another service", ROWS, || {
         for query in &updates {
             let Some(PointAnswer::Write(write)) = session.point(query) else { panic!("not the fast path") };
+            house.service.turn();
             support::block_on(write).expect("written");
         }
     });

@@ -6,7 +6,7 @@
 mod world;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +16,6 @@ use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
 use log::memory::MemoryLog;
-use parking_lot::Mutex;
 use rekindle_query::{
     Answer, Client, PointAnswer, QueryError, QuestionDesk, ServerFacts, Service, ServiceOptions, Session,
 };
@@ -78,11 +77,11 @@ impl Ask for InTurns {
     }
 
     fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration, answered: Answered) {
-        self.aside.lock().push((server, question, patience, answered));
+        self.aside.lock().unwrap().push((server, question, patience, answered));
     }
 
     fn turn(&self) {
-        let aside = std::mem::take(&mut *self.aside.lock());
+        let aside = std::mem::take(&mut *self.aside.lock().unwrap());
         for (server, question, patience, answered) in aside {
             self.way.ask(server, question, patience, answered);
         }
