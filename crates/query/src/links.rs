@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{Ask, AskError, ServerId};
+use cluster::{Answered, Ask, AskError, ServerId};
 use parking_lot::{Condvar, Mutex};
 use reql::{Cancel, EvalError};
 
@@ -86,21 +86,19 @@ impl Links {
 
     /// Asks; the answer comes into the slot.
     pub(crate) fn ask(&self, server: ServerId, question: Bytes, patience: Duration) -> Arc<Slot> {
-        let slot = Arc::new(Slot::default());
-        let tell = slot.clone();
-        match self.ask.get() {
-            Some(ask) => ask.ask(server, question, patience, Box::new(move |a| tell.tell(a))),
-            None => slot.tell(Err(AskError::NotConnected(server))),
-        }
-        slot
+        self.answered_into_slot(server, |ask, answered| ask.ask(server, question, patience, answered))
     }
 
     /// [`Links::ask`] for whoever sees to it that [`Links::turn`] is called.
     pub(crate) fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration) -> Arc<Slot> {
+        self.answered_into_slot(server, |ask, answered| ask.ask_aside(server, question, patience, answered))
+    }
+
+    fn answered_into_slot(&self, server: ServerId, ask: impl FnOnce(&dyn Ask, Answered)) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
         let tell = slot.clone();
         match self.ask.get() {
-            Some(ask) => ask.ask_aside(server, question, patience, Box::new(move |a| tell.tell(a))),
+            Some(links) => ask(&**links, Box::new(move |answer| tell.tell(answer))),
             None => slot.tell(Err(AskError::NotConnected(server))),
         }
         slot
