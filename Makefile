@@ -30,7 +30,7 @@ setup-test:
 	@tools/setup build test
 
 build: setup
-	@$(CARGO) build --profile dist --package rekindle
+	@tools/build
 
 run: build
 	@exec $(PROGRAM) $(ARGS)

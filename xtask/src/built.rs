@@ -2,15 +2,14 @@
 //! the tests have compiled it with, and run.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 /// Builds the program `name` (cargo is given `flags` too) and runs it with `words`.
 pub(crate) fn run(name: &str, flags: &[&str], words: &[String]) -> ExitCode {
     let cargo = env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new(cargo)
-        .current_dir(&root)
+        .current_dir(root())
         .args(["build", "--release", "--quiet", "--workspace", "--bin", name])
         .args(flags)
         .status();
@@ -29,4 +28,9 @@ pub(crate) fn run(name: &str, flags: &[&str], words: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }

@@ -119,6 +119,11 @@ impl Cluster {
         }
     }
 
+    /// Asks all nodes to end, one after the other, and waits for each.
+    pub(crate) fn stop(self) -> Result<()> {
+        self.nodes.into_iter().flatten().try_for_each(Node::stop)
+    }
+
     /// The process of node `nth`, if it runs.
     pub(crate) fn pid(&self, nth: usize) -> Option<u32> {
         self.nodes[nth].as_ref().map(Node::pid)

@@ -1,5 +1,4 @@
 //! The developers' tool: `cargo xtask help` lists the tasks.
-//! index-build | sim`.
 #![forbid(unsafe_code)]
 
 mod built;
@@ -11,6 +10,7 @@ mod histories;
 mod index_build;
 mod netns;
 mod node;
+mod pgo;
 mod process;
 mod report;
 mod sim;
@@ -58,6 +58,8 @@ enum Task {
     /// Indexes built under writes and kill -9 equal their functions over the rows; the slowest writes beside
     /// a build and without
     IndexBuild(index_build::Options),
+    /// What runs often in the program, recorded for tools/build (needs rustup's component llvm-tools)
+    Pgo(pgo::Options),
     /// A node of its own, the published workloads for a few seconds each, and a page
     Report(report::Options),
     /// Whole clusters in one thread, by seed: docs/simulation.md (--help after it says more)
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Task::Reshard(options) => crash::reshard::run(&options),
         Task::Histories(options) => histories::run(&options),
         Task::IndexBuild(options) => index_build::run(&options),
+        Task::Pgo(options) => pgo::run(&options),
         Task::Report(options) => report::run(&options),
         Task::Sim(Words { words }) => sim::run(&words),
     }

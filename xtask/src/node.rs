@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader, Lines};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::process::signal;
 
 /// A running process of the program, killed when dropped.
 pub(crate) struct Node {
@@ -87,6 +89,14 @@ impl Node {
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing the node")?;
         self.child.wait().context("waiting for the killed node")?;
+        Ok(())
+    }
+
+    /// Asks the node to end, as an operator would; returns when the process is gone. Fails if it did not end well.
+    pub(crate) fn stop(mut self) -> Result<()> {
+        signal(self.pid(), "TERM")?;
+        let status = self.child.wait().context("waiting for the node to end")?;
+        ensure!(status.success(), "the node ended with {status}");
         Ok(())
     }
 }

@@ -60,7 +60,7 @@ fn run_step(step: &Step) -> Count {
 
 fn stream(words: &[String]) -> (bool, Count) {
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(steps::root()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.args(&words[1..]).current_dir(crate::built::root()).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {

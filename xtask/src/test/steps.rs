@@ -1,7 +1,9 @@
 //! The steps of `make test`, in the order in which a fault is cheapest to see.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::built::root;
 
 /// One group of tests.
 pub(super) struct Step {
@@ -31,7 +33,7 @@ pub(super) fn all() -> Vec<Step> {
             "drivers",
             "the official Python and JavaScript drivers against the program as it is handed out",
             [
-                cargo("build --profile dist --package rekindle"),
+                vec![root().join("tools/build").display().to_string()],
                 program_in_cache("venv/bin/python", "tests/drivers/python/run.py"),
                 node_tests(),
             ],
@@ -111,11 +113,6 @@ fn program_in_cache(program: &str, argument: &str) -> Vec<String> {
 
 fn node_tests() -> Vec<String> {
     ["node", "--test", "tests/drivers/javascript/"].map(str::to_owned).into()
-}
-
-/// The repository's root.
-pub(super) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn step<const N: usize>(name: &'static str, what: &'static str, commands: [Vec<String>; N]) -> Step {

@@ -1,0 +1,170 @@
+//! `pgo`: records what runs often in the program, for `tools/build`, which has the compiler lay the program out by it
+//! (profile-guided optimization). An instrumented program counts while it serves the published workloads, queries of
+//! the shapes that applications send, and random ones of every term.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::built::root;
+use crate::cluster::Cluster;
+use crate::node::{Node, Ports};
+use crate::trial::verdict;
+
+/// What is asked while the program counts.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Length of each workload
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// Documents of the workloads
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1000..))]
+    records: u64,
+}
+
+/// Nodes of the cluster that is asked: most rows are on another node than the one that is asked.
+const NODES: usize = 4;
+/// The record, and the version of the compiler that made it, from the repository's root.
+const RECORD: &str = "tools/pgo/rekindle.profdata";
+const COMPILER: &str = "tools/pgo/compiler";
+
+/// Builds the instrumented program, has it count, and writes the record.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    verdict("pgo", record(options).map(|()| true))
+}
+
+fn record(options: &Options) -> Result<()> {
+    let merge = llvm_profdata()?;
+    let folder = target_folder().join("pgo");
+    let counts = folder.join("counts");
+    let program = instrumented(&folder, &counts)?;
+    // Build scripts and macros are instrumented too, and have counted.
+    fs::remove_dir_all(&counts).with_context(|| format!("emptying {}", counts.display()))?;
+    one_node(&program, options)?;
+    random_queries(&program, options)?;
+    several_nodes(&program, options)?;
+    let record = root().join(RECORD);
+    done(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&record).arg(&counts))?;
+    fs::write(root().join(COMPILER), compiler()?).context("writing which compiler it was")?;
+    fs::remove_dir_all(&counts).with_context(|| format!("removing {}", counts.display()))?;
+    println!("pgo: {} of {} bytes", record.display(), fs::metadata(&record)?.len());
+    Ok(())
+}
+
+/// The program that counts, in `folder`; each of its processes writes into `counts` when it ends.
+fn instrumented(folder: &Path, counts: &Path) -> Result<PathBuf> {
+    println!("pgo: building a program that counts, about ten minutes on two cores");
+    done(
+        Command::new("cargo")
+            .current_dir(root())
+            // As in tools/build: what is cut otherwise counts otherwise.
+            .env("CARGO_INCREMENTAL", "0")
+            .env("RUSTFLAGS", format!("-Cprofile-generate={}", counts.display()))
+            .args(["build", "--profile", "dist", "--quiet", "--package", "rekindle", "--target-dir"])
+            .arg(folder),
+    )?;
+    Ok(folder.join("dist/rekindle"))
+}
+
+fn one_node(program: &Path, options: &Options) -> Result<()> {
+    let folder = tempfile::tempdir().context("a folder for the node's data")?;
+    let mut node = Node::start(program, folder.path(), &["--http-port", "0"])?;
+    let ports = node.wait_until_ready()?;
+    let at = format!("127.0.0.1:{}", ports.driver);
+    let (records, run) = (options.records, limits(options));
+    for workload in [
+        format!("ycsb load a --records {records}"),
+        format!("ycsb run a {run} --durability soft"),
+        format!("ycsb run a {run} --durability hard"),
+        format!("ycsb run c {run}"),
+        "analytic --runs 3".to_owned(),
+    ] {
+        bench(program, &workload, std::slice::from_ref(&at))?;
+    }
+    shapes(program, options.records, ports, &folder.path().join("shapes.json"))?;
+    node.stop()
+}
+
+/// Every term, so that none is taken for what never runs. The node is one of their own, which has nothing else.
+fn random_queries(program: &Path, options: &Options) -> Result<()> {
+    println!("pgo: random queries");
+    let folder = tempfile::tempdir().context("a folder for the node's data")?;
+    let mut node = Node::start(program, folder.path(), &["--no-http-admin"])?;
+    let at = format!("127.0.0.1:{}", node.wait_until_ready()?.driver);
+    let seconds = (2 * options.seconds).to_string();
+    let words = ["--seed", "1", "--queries", "1000000", "--seconds", &seconds, "--server", &at];
+    let compared = crate::built::run("rekindle-differential", &[], &words.map(str::to_owned));
+    ensure!(compared == ExitCode::SUCCESS, "random queries found a difference");
+    node.stop()
+}
+
+fn several_nodes(program: &Path, options: &Options) -> Result<()> {
+    let folder = tempfile::tempdir().context("a folder for the nodes' data")?;
+    let cluster = Cluster::start(program, folder.path(), NODES, &["--no-http-admin"])?;
+    let at: Vec<String> = cluster.drivers().iter().map(ToString::to_string).collect();
+    let (records, run) = (options.records, limits(options));
+    for workload in [
+        format!("ycsb load a --records {records} --shards {NODES} --replicas 2"),
+        format!("ycsb run a {run} --durability hard"),
+        format!("ycsb run c {run}"),
+        format!("ycsb run c {run} --read-mode outdated"),
+        "analytic --runs 3".to_owned(),
+    ] {
+        bench(program, &workload, &at)?;
+    }
+    cluster.stop()
+}
+
+fn limits(options: &Options) -> String {
+    format!("--records {} --connections 128 --warmup 1 --seconds {}", options.records, options.seconds)
+}
+
+fn bench(program: &Path, workload: &str, at: &[String]) -> Result<()> {
+    println!("pgo: {workload}");
+    let hosts = at.iter().flat_map(|host| ["--host", host]);
+    done(Command::new(program).args(["bench"]).args(workload.split(' ')).args(hosts).arg("--quiet"))
+}
+
+/// Queries of the shapes that applications send. A program that counts is slower than the bars allow, which the
+/// laboratory calls a failure; it has asked all of them when it has written its result.
+fn shapes(program: &Path, rows: u64, ports: Ports, result: &Path) -> Result<()> {
+    println!("pgo: reql");
+    let metrics = format!("http://127.0.0.1:{}/metrics", ports.http.context("a metrics page")?);
+    let mut command = Command::new(program);
+    command.args(["bench", "reql", "--quiet", "--rows", &rows.to_string(), "--http", &metrics, "--port"]);
+    command.arg(ports.driver.to_string()).arg("--json").arg(result);
+    let status = command.status().with_context(|| format!("running {command:?}"))?;
+    ensure!(result.is_file(), "{command:?} ended with {status} before it had asked everything");
+    Ok(())
+}
+
+/// The program that reads what was counted, of the compiler that had it counted: that of another may not know the form.
+fn llvm_profdata() -> Result<PathBuf> {
+    let said = |words: &[&str]| -> Result<String> {
+        let output = Command::new("rustc").args(words).output().context("running rustc")?;
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let host = said(&["-vV"])?.lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    let host = host.context("rustc -vV does not name its host")?;
+    let found =
+        Path::new(&said(&["--print", "sysroot"])?).join("lib/rustlib").join(host).join("bin/llvm-profdata");
+    ensure!(found.is_file(), "{} is missing: rustup component add llvm-tools", found.display());
+    Ok(found)
+}
+
+fn compiler() -> Result<Vec<u8>> {
+    Ok(Command::new("rustc").arg("--version").output().context("running rustc --version")?.stdout)
+}
+
+/// Where cargo was told to build.
+fn target_folder() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+fn done(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("running {command:?}"))?;
+    ensure!(status.success(), "{command:?} failed with {status}");
+    Ok(())
+}
