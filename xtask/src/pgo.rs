@@ -26,9 +26,8 @@ pub(crate) struct Options {
 
 /// Nodes of the cluster that is asked: most rows are on another node than the one that is asked.
 const NODES: usize = 4;
-/// The record, and the version of the compiler that made it, from the repository's root.
+/// The record, from the repository's root.
 const RECORD: &str = "tools/pgo/rekindle.profdata";
-const COMPILER: &str = "tools/pgo/compiler";
 
 /// Builds the instrumented program, has it count, and writes the record.
 pub(crate) fn run(options: &Options) -> ExitCode {
@@ -37,18 +36,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 fn record(options: &Options) -> Result<()> {
     let merge = llvm_profdata()?;
-    let folder = target_folder().join("pgo");
+    let folder = target_folder()?.join("pgo");
     let counts = folder.join("counts");
     let program = instrumented(&folder, &counts)?;
-    // Build scripts and macros are instrumented too, and have counted.
-    fs::remove_dir_all(&counts).with_context(|| format!("emptying {}", counts.display()))?;
     one_node(&program, options)?;
     random_queries(&program, options)?;
     several_nodes(&program, options)?;
     let record = root().join(RECORD);
-    done(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&record).arg(&counts))?;
-    fs::write(root().join(COMPILER), compiler()?).context("writing which compiler it was")?;
-    fs::remove_dir_all(&counts).with_context(|| format!("removing {}", counts.display()))?;
+    succeed(Command::new(merge).args(["merge", "--sparse", "--output"]).arg(&record).arg(&counts))?;
+    succeed(Command::new(root().join("tools/build")).arg("--recorded"))?;
     println!("pgo: {} of {} bytes", record.display(), fs::metadata(&record)?.len());
     Ok(())
 }
@@ -56,15 +52,12 @@ fn record(options: &Options) -> Result<()> {
 /// The program that counts, in `folder`; each of its processes writes into `counts` when it ends.
 fn instrumented(folder: &Path, counts: &Path) -> Result<PathBuf> {
     println!("pgo: building a program that counts, about ten minutes on two cores");
-    done(
-        Command::new("cargo")
-            .current_dir(root())
-            // As in tools/build: what is cut otherwise counts otherwise.
-            .env("CARGO_INCREMENTAL", "0")
-            .env("RUSTFLAGS", format!("-Cprofile-generate={}", counts.display()))
-            .args(["build", "--profile", "dist", "--quiet", "--package", "rekindle", "--target-dir"])
-            .arg(folder),
-    )?;
+    let mut build = Command::new(root().join("tools/build"));
+    succeed(build.arg("--counting").arg(counts).env("CARGO_TARGET_DIR", folder))?;
+    // Build scripts and macros count too, and so did the last recording.
+    if counts.exists() {
+        fs::remove_dir_all(counts).with_context(|| format!("emptying {}", counts.display()))?;
+    }
     Ok(folder.join("dist/rekindle"))
 }
 
@@ -80,6 +73,9 @@ fn one_node(program: &Path, options: &Options) -> Result<()> {
         format!("ycsb run a {run} --durability hard"),
         format!("ycsb run c {run}"),
         "analytic --runs 3".to_owned(),
+        format!("ycsb run f {run}"),
+        format!("ycsb run e {run}"),
+        format!("blocks --units 2 --seconds {}", options.seconds),
     ] {
         bench(program, &workload, std::slice::from_ref(&at))?;
     }
@@ -107,6 +103,7 @@ fn several_nodes(program: &Path, options: &Options) -> Result<()> {
     let (records, run) = (options.records, limits(options));
     for workload in [
         format!("ycsb load a --records {records} --shards {NODES} --replicas 2"),
+        format!("ycsb run a {run} --durability soft"),
         format!("ycsb run a {run} --durability hard"),
         format!("ycsb run c {run}"),
         format!("ycsb run c {run} --read-mode outdated"),
@@ -124,7 +121,7 @@ fn limits(options: &Options) -> String {
 fn bench(program: &Path, workload: &str, at: &[String]) -> Result<()> {
     println!("pgo: {workload}");
     let hosts = at.iter().flat_map(|host| ["--host", host]);
-    done(Command::new(program).args(["bench"]).args(workload.split(' ')).args(hosts).arg("--quiet"))
+    succeed(Command::new(program).args(["bench"]).args(workload.split(' ')).args(hosts).arg("--quiet"))
 }
 
 /// Queries of the shapes that applications send. A program that counts is slower than the bars allow, which the
@@ -142,28 +139,29 @@ fn shapes(program: &Path, rows: u64, ports: Ports, result: &Path) -> Result<()> 
 
 /// The program that reads what was counted, of the compiler that had it counted: that of another may not know the form.
 fn llvm_profdata() -> Result<PathBuf> {
-    let said = |words: &[&str]| -> Result<String> {
-        let output = Command::new("rustc").args(words).output().context("running rustc")?;
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
-    let host = said(&["-vV"])?.lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
+    let host = rustc_says(&["-vV"])?.lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let host = host.context("rustc -vV does not name its host")?;
-    let found =
-        Path::new(&said(&["--print", "sysroot"])?).join("lib/rustlib").join(host).join("bin/llvm-profdata");
+    let folder = Path::new(&rustc_says(&["--print", "sysroot"])?).join("lib/rustlib").join(host);
+    let found = folder.join("bin/llvm-profdata");
     ensure!(found.is_file(), "{} is missing: rustup component add llvm-tools", found.display());
     Ok(found)
 }
 
-fn compiler() -> Result<Vec<u8>> {
-    Ok(Command::new("rustc").arg("--version").output().context("running rustc --version")?.stdout)
+fn rustc_says(words: &[&str]) -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(words).output().context("running rustc")?;
+    ensure!(output.status.success(), "rustc {words:?} failed with {}", output.status);
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
-/// Where cargo was told to build.
-fn target_folder() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+/// Where cargo builds: it has put this tool into a folder of its own there.
+fn target_folder() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("where this tool is")?;
+    let folder = own.ancestors().nth(2).context("the folder that cargo builds in")?;
+    Ok(folder.to_owned())
 }
 
-fn done(command: &mut Command) -> Result<()> {
+fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("running {command:?}"))?;
     ensure!(status.success(), "{command:?} failed with {status}");
     Ok(())

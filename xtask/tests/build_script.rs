@@ -1,0 +1,129 @@
+//! `tools/build` with a compiler and a cargo that only say what they are asked: which flags the program is built with.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+const COMPILER: &str = "rustc 1.0.0\nhost: here";
+
+/// A checkout with no more than the script and what it reads, in a folder whose name has a space.
+struct Checkout {
+    folder: TempDir,
+}
+
+impl Checkout {
+    /// One with a record that was made by `COMPILER`.
+    fn new() -> Checkout {
+        let checkout =
+            Checkout { folder: tempfile::Builder::new().prefix("a checkout").tempdir().expect("a folder") };
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/build");
+        fs::create_dir_all(checkout.at("tools/pgo")).expect("a folder");
+        fs::copy(script, checkout.at("tools/build")).expect("the script");
+        for (name, text) in
+            [("Cargo.lock", "lock"), ("Cargo.toml", "toml"), ("tools/pgo/rekindle.profdata", "counts")]
+        {
+            fs::write(checkout.at(name), text).expect("a file");
+        }
+        checkout.program("rustc", &format!("echo '{COMPILER}'"));
+        checkout.program("cargo", "printf %s \"$CARGO_ENCODED_RUSTFLAGS\" | tr '\\037' '\\n'");
+        assert!(checkout.build(&["--recorded"], &[]).status.success());
+        checkout
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn program(&self, name: &str, script: &str) {
+        fs::write(self.at(name), format!("#!/bin/sh\n{script}\n")).expect("a program");
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).expect("its mode");
+    }
+
+    fn build(&self, words: &[&str], environment: &[(&str, &str)]) -> Output {
+        let mut command = Command::new(self.at("tools/build"));
+        for name in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET"] {
+            command.env_remove(name);
+        }
+        command
+            .env("RUSTC", self.at("rustc"))
+            .env("CARGO", self.at("cargo"))
+            .env("REKINDLE_CACHE", self.at("cache"));
+        command
+            .env("ROCKSDB_LIB_DIR", "/somewhere")
+            .args(words)
+            .envs(environment.iter().copied())
+            .output()
+            .expect("the script runs")
+    }
+
+    /// The flags that cargo is called with, and what the script says.
+    #[track_caller]
+    fn flags(&self, environment: &[(&str, &str)]) -> (Vec<String>, String) {
+        let output = self.build(&[], environment);
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert!(output.status.success(), "{said}");
+        (String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect(), said)
+    }
+
+    /// The flag that names the record, whose copy is there.
+    #[track_caller]
+    fn assert_uses_the_record(&self, flag: &str) {
+        let copy = flag.strip_prefix("-Cprofile-use=").expect(flag);
+        assert!(copy.starts_with(self.at("cache/pgo").to_str().expect("text")), "{copy}");
+        assert_eq!(fs::read_to_string(copy).expect("the copy"), "counts");
+    }
+}
+
+#[test]
+fn the_compiler_that_recorded_uses_the_record() {
+    let checkout = Checkout::new();
+    let (flags, said) = checkout.flags(&[]);
+    assert_eq!((flags.len(), said.as_str()), (2, ""));
+    checkout.assert_uses_the_record(&flags[0]);
+}
+
+#[test]
+fn flags_of_the_caller_come_first() {
+    let checkout = Checkout::new();
+    for set in [("RUSTFLAGS", " -Ca  -Cb"), ("CARGO_ENCODED_RUSTFLAGS", "-Ca\u{1f}-Cb")] {
+        let (flags, _) = checkout.flags(&[set]);
+        assert_eq!(flags[..2], ["-Ca", "-Cb"], "{set:?}");
+        checkout.assert_uses_the_record(&flags[2]);
+    }
+}
+
+#[test]
+fn another_compiler_or_target_does_without() {
+    let checkout = Checkout::new();
+    let (flags, said) = checkout.flags(&[("CARGO_BUILD_TARGET", "there")]);
+    assert!(flags.is_empty() && said.contains("costs a tenth of the speed"), "{flags:?} {said}");
+    checkout.program("rustc", "echo 'rustc 1.0.0'; echo 'host: there'");
+    let (flags, said) = checkout.flags(&[]);
+    assert!(flags.is_empty() && said.contains("another compiler than rustc 1.0.0"), "{flags:?} {said}");
+}
+
+#[test]
+fn a_checkout_without_a_record_is_built() {
+    let checkout = Checkout::new();
+    fs::remove_dir_all(checkout.at("tools/pgo")).expect("removed");
+    assert!(checkout.flags(&[]).0.is_empty());
+}
+
+#[test]
+fn other_packages_are_named_and_the_record_is_used() {
+    let checkout = Checkout::new();
+    fs::write(checkout.at("Cargo.lock"), "another").expect("a file");
+    let (flags, said) = checkout.flags(&[]);
+    assert!(said.contains("packages or profiles have changed"), "{said}");
+    checkout.assert_uses_the_record(&flags[0]);
+}
+
+#[test]
+fn a_program_that_counts_is_told_where() {
+    let checkout = Checkout::new();
+    let output = checkout.build(&["--counting", "/a folder"], &[]);
+    assert_eq!(String::from_utf8(output.stdout).expect("text"), "-Cprofile-generate=/a folder");
+}
