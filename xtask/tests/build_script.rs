@@ -127,3 +127,14 @@ fn a_program_that_counts_is_told_where() {
     let output = checkout.build(&["--counting", "/a folder"], &[]);
     assert_eq!(String::from_utf8(output.stdout).expect("text"), "-Cprofile-generate=/a folder");
 }
+
+#[test]
+fn what_cargo_tells_a_program_that_it_runs_is_not_told_on() {
+    let checkout = Checkout::new();
+    checkout.program("cargo", "env");
+    let told = [("CARGO_PKG_NAME", "xtask"), ("CARGO_MANIFEST_DIR", "/xtask"), ("CARGO_TARGET_DIR", "/kept")];
+    let (environment, _) = checkout.flags(&told);
+    assert!(environment.contains(&"CARGO_TARGET_DIR=/kept".to_owned()), "{environment:?}");
+    let told_on = |line: &String| line.starts_with("CARGO_PKG_") || line.starts_with("CARGO_MANIFEST_");
+    assert!(!environment.iter().any(told_on), "{environment:?}");
+}
