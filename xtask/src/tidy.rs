@@ -39,9 +39,15 @@ impl Finding {
 
 /// Runs every check over the repository and prints what it found.
 pub(crate) fn run() -> ExitCode {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = crate::built::root();
     let sources = rust_sources(&root);
     let mut findings = Vec::new();
+    if sources.is_empty() {
+        findings.push(Finding::about(
+            &root,
+            "nothing to look at: this tool was built in a checkout that is gone",
+        ));
+    }
     findings.extend(layers::check(&root));
     findings.extend(circles::check(&root));
     findings.extend(lengths::check(&sources));
