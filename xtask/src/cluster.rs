@@ -98,6 +98,9 @@ impl Cluster {
         }
         let peers: Vec<String> = self.peers_of(nth).collect();
         peers.iter().for_each(|peer| flags.extend(["--join", peer]));
+        if drives_links(nth) {
+            flags.extend(["--cores", "1"]);
+        }
         flags.extend(self.flags.iter().map(String::as_str));
         let mut node = Node::spawn(program, &self.folder.join(&name), &flags)?;
         node.wait_until_ready().with_context(|| format!("waiting for {name}"))?;
@@ -138,6 +141,12 @@ impl Cluster {
     pub(crate) fn network(&self) -> Option<&Namespaces> {
         self.network.as_ref()
     }
+}
+
+/// A server with one core drives its links with the thread that serves drivers, others with a thread of their own:
+/// every cluster of several has both.
+fn drives_links(nth: usize) -> bool {
+    nth % 2 == 1
 }
 
 /// Ports that nobody uses now, two for each of `count` nodes.

@@ -121,6 +121,11 @@ impl Bell {
         self.state.swap(AWAKE, Ordering::SeqCst) == RUNG
     }
 
+    /// Whether it was rung and nobody has asked since.
+    pub(crate) fn is_rung(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == RUNG
+    }
+
     /// Says how the driver is woken while it sleeps; only the first counts.
     pub(crate) fn wake_with(&self, ringer: Box<dyn Fn() + Send + Sync>) {
         drop(self.ringer.set(ringer));

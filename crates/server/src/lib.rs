@@ -3,16 +3,19 @@
 //! In the order of a request: [`listen`] accepts, a [`worker`] owns the [`connection`], which
 //! asks a [`service`] for answers. [`startup`] puts it all together from a [`config`].
 
-#![forbid(unsafe_code)]
+// The event loop of `link_driver` watches a file descriptor that is no socket.
+#![deny(unsafe_code)]
 
 mod cache_size;
 pub mod config;
 mod connection;
 mod counters;
 mod data_directory;
+mod give_way;
 mod http;
 #[cfg(feature = "js")]
 mod js;
+mod link_driver;
 mod listen;
 mod log_lines;
 mod memory_plan;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::io::real::{NetworkThread, Tls};
+use ::io::real::{Borrowed, NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
 use cluster::link::{Book, LinkOptions, LinkTimings, Links, Me, QueueLimits};
 use cluster::{Identity, JoinOptions, OpenError, PENDING, Post, Reception, ServerId, Wire};
@@ -101,6 +101,11 @@ impl Peers {
             links.join(around, server, cluster)?;
         }
         Ok(links)
+    }
+
+    /// Has the caller drive the links until what is returned is dropped.
+    pub fn lend(&self) -> Option<Borrowed> {
+        self.thread.lend()
     }
 
     /// Takes leave of every other server.

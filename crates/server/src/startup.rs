@@ -112,7 +112,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     let indexes = IndexThread::start(&node)?;
     let facts = facts(&plan, &announcement, &addresses, argv, machine.clock.unix());
     let facts = query::ServerFacts { logs: lines.book(), ..facts };
-    let running = Running::start(config, &plan, &machine, &node, facts)?;
+    let running = Running::start(config, &plan, &machine, &node, &peers, facts)?;
     pages.sources.observe(Observed {
         links: peers.links.clone(),
         counters: running.workers.counters(),
@@ -259,6 +259,7 @@ impl Running {
         plan: &MemoryPlan,
         machine: &Machine,
         node: &Arc<Node>,
+        peers: &Peers,
         facts: query::ServerFacts,
     ) -> Result<Running, StartError> {
         let (random, cache_bytes) = (machine.random.clone(), facts.cache_bytes.clone());
@@ -281,7 +282,9 @@ impl Running {
         CacheKeeper::follow(node, configured, shared.memory.clone(), cache_bytes.clone());
         shared.tls = encryption("driver", Some(&config.driver))?;
         let shared = Arc::new(shared);
-        let workers = Arc::new(Workers::start(&shared, config.cores)?);
+        // Where one thread serves drivers, another for the links would only take turns with it.
+        let links = if config.cores == 1 { peers.lend() } else { None };
+        let workers = Arc::new(Workers::start(&shared, config.cores, links)?);
         Ok(Running { shared, workers, cache_bytes })
     }
 

@@ -7,10 +7,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ::io::real::Borrowed;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -18,6 +18,8 @@ use tokio::task::JoinSet;
 
 use crate::connection::Connection;
 use crate::counters::Counters;
+use crate::give_way::give_way;
+use crate::link_driver;
 use crate::tls;
 use crate::worker_state::{Shared, WorkerState};
 
@@ -48,16 +50,16 @@ struct Lane {
 }
 
 impl Workers {
-    /// Starts `count` threads, at least one.
-    pub fn start(shared: &Arc<Shared>, count: usize) -> io::Result<Workers> {
+    /// Starts `count` threads, at least one. The first drives `links`, too, if they are given to it.
+    pub fn start(shared: &Arc<Shared>, count: usize, mut links: Option<Borrowed>) -> io::Result<Workers> {
         let (mut lanes, mut threads, mut all_counters) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..count.max(1) {
             let (arrivals, receiver) = unbounded_channel();
             let (open, counters) = (Arc::<AtomicUsize>::default(), Arc::<Counters>::default());
             let (shared, thread_open, thread_counters) = (shared.clone(), open.clone(), counters.clone());
-            let name = format!("drivers-{number}");
+            let (name, links) = (format!("drivers-{number}"), links.take());
             let thread = thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
-                if let Err(error) = run(shared, thread_counters, &thread_open, receiver) {
+                if let Err(error) = run(shared, thread_counters, &thread_open, receiver, links) {
                     tracing::error!("a thread for driver connections could not start: {error}");
                 }
             })?;
@@ -102,12 +104,14 @@ fn run(
     counters: Arc<Counters>,
     open: &AtomicUsize,
     mut arrivals: UnboundedReceiver<Arrival>,
+    links: Option<Borrowed>,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
     let worker = Rc::new(WorkerState::new(shared, counters));
     runtime.block_on(async {
         let wakes = tokio::task::spawn_local(wake_connections(worker.clone()));
         let turns = tokio::task::spawn_local(take_turns(worker.clone()));
+        let links = links.map(|links| tokio::task::spawn_local(link_driver::drive(links)));
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -124,6 +128,7 @@ fn run(
         drain(&mut connections, &worker).await;
         wakes.abort();
         turns.abort();
+        links.iter().for_each(tokio::task::JoinHandle::abort);
     });
     Ok(())
 }
@@ -185,20 +190,6 @@ async fn take_turns(worker: Rc<WorkerState>) {
         std::future::poll_fn(|cx| worker.poll_turn(cx)).await;
         worker.shared.service.turn();
     }
-}
-
-/// Lets everybody go first who is ready now. Unlike `yield_now` it does not look at the sockets, which is
-/// a system call.
-async fn give_way() {
-    let mut gave_way = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut gave_way, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 /// A connection that panicked met a fault of ours; its neighbours go on.

@@ -1,11 +1,13 @@
 //! Reads and writes of one key range.
 
+mod lookup;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
 use log::{Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
-use storage::{IndexBuild, IndexId, Part, ReadError, RowTexts, Table, TableId, TableSnapshot};
+use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::activity::Activity;
 use crate::draft::{Decision, Draft};
@@ -89,45 +91,6 @@ impl Shard {
             answers: Arc::new(Answers { replica, latches: Latches::new() }),
             activity: Arc::default(),
         }))
-    }
-
-    /// The newest applied row under `key`, or `None` if there is none. Fails with
-    /// [`ReadError::Elsewhere`] if the key is not in this shard, or the rows are void by now.
-    pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
-        if !self.part.range.contains(key) {
-            return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
-        }
-        self.activity.add_read(1);
-        let standing = self.standing();
-        let row = self.table.get(key)?;
-        // Looked at afterwards: a row that is taken away meanwhile is not missing.
-        match self.stands(standing) {
-            true => Ok(row),
-            false => Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group }),
-        }
-    }
-
-    /// Adds the newest applied rows under `keys` to `texts`, in their order: cheaper than one after the
-    /// other. Nothing is added for a key that has no row, nor any more once `texts` has `bytes_max` bytes.
-    /// After an error `texts` is of no use.
-    pub fn get_texts(
-        &self,
-        keys: &[PrimaryKey],
-        texts: &mut RowTexts,
-        bytes_max: usize,
-    ) -> Result<(), ReadError> {
-        if let Some(key) = keys.iter().find(|key| !self.part.range.contains(key)) {
-            return Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group });
-        }
-        self.activity.add_read(keys.len());
-        let standing = self.standing();
-        self.table.get_texts(keys, texts, bytes_max)?;
-        match keys.first() {
-            Some(key) if !self.stands(standing) => {
-                Err(ReadError::Elsewhere { key: key.clone(), group: self.part.group })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// What was read and written. Whoever reads a snapshot adds the rows of it.

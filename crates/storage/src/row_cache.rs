@@ -111,6 +111,29 @@ impl RowCache {
         }
     }
 
+    /// Hands the row under `key` to `take`, perhaps under a lock, if it is here: cheaper than [`RowCache::find`], which
+    /// counts a reference. Otherwise `take` comes back.
+    pub(crate) fn show<R, T: FnOnce(Option<&Object>) -> R>(
+        &self,
+        key: &[u8],
+        take: T,
+    ) -> Result<R, (Permit, T)> {
+        let hash = self.hash.hash_one(key);
+        let mut part = self.part(hash).lock();
+        match part.use_row(hash, key) {
+            Some(row) if row.json_size() <= TAKEN_BYTES_MAX => Ok(take(Some(row))),
+            Some(row) => {
+                let row = row.clone();
+                drop(part);
+                Ok(take(Some(&row)))
+            }
+            None => {
+                part.misses += 1;
+                Err((Permit { hash, epoch: part.epoch }, take))
+            }
+        }
+    }
+
     /// Looks for the rows under `keys`, which are to be [taken](RowCache::take) soon. Much of what a lookup costs
     /// is waiting for memory, so that several at a time wait once: each step is made for all before the next.
     pub(crate) fn look_for(&self, keys: &[RowKey]) -> Vec<Sight> {
@@ -287,6 +310,21 @@ mod tests {
         cache.end_change(&changing, || None);
         assert_eq!(found(&cache, b"k"), None);
         assert_eq!((cache.stats().rows, cache.stats().bytes), (0, 0));
+    }
+
+    #[test]
+    fn a_row_that_is_found_is_shown() {
+        let cache = RowCache::new(64 << 20);
+        let large: Object =
+            [(Text::from("t"), Datum::String(Text::from("x".repeat(TAKEN_BYTES_MAX))))].into_iter().collect();
+        for (key, row) in [(b"k", row(1.0)), (b"l", large)] {
+            let Err((permit, take)) = cache.show(key, |row| row.cloned()) else { panic!("nothing is here") };
+            assert_eq!(take(None), None);
+            cache.keep(&permit, key, &row, row.json_size());
+            assert_eq!(cache.show(key, |row| row.cloned()).ok(), Some(Some(row)));
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.hits, stats.misses), (2, 2));
     }
 
     #[test]

@@ -81,6 +81,26 @@ impl Store {
         Ok(Some(row))
     }
 
+    /// Hands the row at the engine's key `key` to `take`, which is `None` if there is none: from the cache, perhaps under
+    /// a lock, or by `read` as for [`Store::row`].
+    pub(crate) fn show<R, E>(
+        &self,
+        key: &[u8],
+        take: impl FnOnce(Option<&Object>) -> R,
+        read: impl FnOnce() -> Result<Option<(Object, usize)>, E>,
+    ) -> Result<R, E> {
+        if self.rows.is_off() {
+            return Ok(take(read()?.as_ref().map(|(row, _)| row)));
+        }
+        let (permit, take) = match self.rows.show(key, take) {
+            Ok(taken) => return Ok(taken),
+            Err(missed) => missed,
+        };
+        let Some((row, row_bytes)) = read()? else { return Ok(take(None)) };
+        self.rows.keep(&permit, key, &row, row_bytes);
+        Ok(take(Some(&row)))
+    }
+
     /// Adds the rows at the engine's keys `keys` to `texts` in their order: from the cache, and those that are not
     /// there by `read`, which gets their places among `keys` and gives them, in that order, with the numbers of
     /// their bytes. Ends early when `texts` has `bytes_max` or more.

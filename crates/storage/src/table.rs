@@ -39,12 +39,21 @@ impl Table {
     /// The row under `key`, its checksum verified, or `None` if there is none.
     pub fn get(&self, key: &PrimaryKey) -> Result<Option<Object>, ReadError> {
         let row_key = RowKey::new(self.id, key.as_bytes());
-        let row_key = row_key.as_bytes();
-        self.store.row(row_key, || {
-            let Some(bytes) = self.store.engine().get(Space::Rows, row_key)? else { return Ok(None) };
-            let row_bytes = bytes.len();
-            Ok(Some((decode(self.id, key, bytes)?, row_bytes)))
-        })
+        self.store.row(row_key.as_bytes(), || self.read(&row_key, key))
+    }
+
+    /// Hands the row under `key` to `take` as [`Table::get`] would answer it: cheaper where it is only looked at. `take`
+    /// must be quick, and must not come back here.
+    pub fn show<R>(&self, key: &PrimaryKey, take: impl FnOnce(Option<&Object>) -> R) -> Result<R, ReadError> {
+        let row_key = RowKey::new(self.id, key.as_bytes());
+        self.store.show(row_key.as_bytes(), take, || self.read(&row_key, key))
+    }
+
+    /// The row and the number of its bytes, from the engine.
+    fn read(&self, row_key: &RowKey, key: &PrimaryKey) -> Result<Option<(Object, usize)>, ReadError> {
+        let Some(bytes) = self.store.engine().get(Space::Rows, row_key.as_bytes())? else { return Ok(None) };
+        let row_bytes = bytes.len();
+        Ok(Some((decode(self.id, key, bytes)?, row_bytes)))
     }
 
     /// Adds the rows under `keys` to `texts`, in their order, each as [`Table::get`] would answer it: cheaper than

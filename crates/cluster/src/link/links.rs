@@ -65,7 +65,8 @@ impl Links {
     #[must_use]
     pub fn party(&self, receiver: Arc<dyn Receiver>) -> Option<LinkParty> {
         let machine = self.0.begin.lock().take()?;
-        Some(LinkParty { machine, shared: self.0.clone(), receiver })
+        let (wanted, effects) = (Vec::new(), Vec::new());
+        Some(LinkParty { machine, shared: self.0.clone(), receiver, wanted, effects })
     }
 
     /// The bell that tells the driver of the party that there is something to do.
@@ -176,24 +177,35 @@ impl Shared {
     }
 }
 
+/// Memory for so many commands and effects is kept from one step to the next.
+const KEPT_MAX: usize = 1024;
+
 /// The links of one node, to be driven by one thread or by a simulation. Dropped, it answers what
 /// was asked and never will be.
 pub struct LinkParty {
     machine: Machine,
     shared: Arc<Shared>,
     receiver: Arc<dyn Receiver>,
+    // Empty between steps; kept for their memory.
+    wanted: Vec<Command>,
+    effects: Vec<Effect>,
 }
 
 impl Party for LinkParty {
     fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
-        let wanted = self.shared.inbox.lock().as_mut().map(std::mem::take).unwrap_or_default();
-        let receiver = self.receiver.clone();
-        let effects =
-            self.machine.step(now, happened, wanted, &|cluster, by| receiver.may_adopt(cluster, by));
-        self.machine.orders(orders);
-        for effect in effects {
+        if let Some(inbox) = &mut *self.shared.inbox.lock() {
+            std::mem::swap(inbox, &mut self.wanted);
+        }
+        let LinkParty { machine, receiver, wanted, effects, .. } = self;
+        machine.step(now, happened, wanted, &|cluster, by| receiver.may_adopt(cluster, by), effects);
+        machine.orders(orders);
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
             self.tell(effect);
         }
+        self.effects = effects;
+        self.wanted.shrink_to(KEPT_MAX);
+        self.effects.shrink_to(KEPT_MAX);
         self.machine.wake_at()
     }
 }
@@ -246,8 +258,10 @@ impl Drop for LinkParty {
     fn drop(&mut self) {
         let left = self.shared.inbox.lock().take().unwrap_or_default();
         let now = self.shared.clock.now();
-        let wanted = std::iter::once(Command::Close).chain(left).collect();
-        for effect in self.machine.step(now, &mut Vec::new(), wanted, &|_, _| Err(String::new())) {
+        let mut wanted = std::iter::once(Command::Close).chain(left).collect();
+        let mut effects = Vec::new();
+        self.machine.step(now, &mut Vec::new(), &mut wanted, &|_, _| Err(String::new()), &mut effects);
+        for effect in effects {
             self.tell(effect);
         }
     }

@@ -3,6 +3,7 @@
 
 mod handshake;
 mod peer;
+mod questions;
 mod session;
 mod talk;
 
@@ -142,19 +143,21 @@ impl Machine {
         }
     }
 
-    /// Takes note of what has happened and of what is wanted at `now`. Returns what is to be told.
+    /// Takes note of what has happened and of what is wanted at `now`, emptying both, and puts what is to be told
+    /// into `effects`, which is empty.
     pub(super) fn step(
         &mut self,
         now: Nanos,
         happened: &mut Vec<Happening>,
-        wanted: Vec<Command>,
+        wanted: &mut Vec<Command>,
         may_adopt: MayAdopt<'_>,
-    ) -> Vec<Effect> {
+        effects: &mut Vec<Effect>,
+    ) {
         self.now = now;
         for happening in happened.drain(..) {
             self.happened(happening, may_adopt);
         }
-        for command in wanted {
+        for command in wanted.drain(..) {
             self.wanted(command);
         }
         if now >= self.tick_at {
@@ -163,7 +166,7 @@ impl Machine {
         for server in std::mem::take(&mut self.dirty) {
             self.send(server);
         }
-        std::mem::take(&mut self.effects)
+        std::mem::swap(&mut self.effects, effects);
     }
 
     /// What is to be done on the network.

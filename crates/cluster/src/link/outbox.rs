@@ -236,7 +236,6 @@ impl Outbox {
         let Some(mut message) = self.messages.pop_front() else { return };
         let total = message.body.len();
         let end = total.min(message.sent_bytes + PART_BYTES);
-        let part = message.body.slice(message.sent_bytes..end);
         let mut flags = 0;
         if message.sent_bytes == 0 {
             flags |= flag::FIRST;
@@ -246,6 +245,11 @@ impl Outbox {
         }
         let announced = (total as u64).to_le_bytes();
         let before: &[u8] = if flags == flag::FIRST { &announced } else { &[] };
+        let part = if flags == flag::WHOLE {
+            std::mem::take(&mut message.body)
+        } else {
+            message.body.slice(message.sent_bytes..end)
+        };
         batch.frame(small, message.kind, flags, message.number, before, part);
         if end < total {
             message.sent_bytes = end;

@@ -4,14 +4,18 @@
 //! once, and writes what it ordered with one gathering write for each connection.
 
 mod dial;
+mod lend;
 mod socket;
 mod tls;
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener as StdListener;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::task;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -21,6 +25,8 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use crate::network::{Bell, ConnectionId, Happening, Order, Party};
 use crate::{Clock, Nanos};
 use dial::Dialer;
+pub use lend::Borrowed;
+use lend::{Ringer, Turns};
 use socket::{Progress, Socket};
 pub use tls::{Tls, TlsError, server_config};
 
@@ -29,6 +35,8 @@ const WAKER: Token = Token(usize::MAX);
 const LISTENERS_MAX: usize = 1024;
 /// How often the party is stepped before other connections are looked at again.
 const STEPS_MAX: usize = 16;
+/// Memory for so many orders is kept from one step to the next.
+const ORDERS_KEPT_MAX: usize = 256;
 /// How long a connection that was closed here may take to send its last bytes.
 const LINGER: Duration = Duration::from_secs(2);
 /// Pause after the system refused to give us a connection (too many open files).
@@ -38,6 +46,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct NetworkThread {
     bell: Arc<Bell>,
     stop: Arc<AtomicBool>,
+    borrowers: Sender<Sender<Borrowed>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,16 +62,31 @@ impl NetworkThread {
         clock: Arc<dyn Clock>,
     ) -> io::Result<NetworkThread> {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut driver = Driver::new(party, bell.clone(), listeners, tls, clock)?;
+        let mut driver: Box<dyn Turns> = Box::new(Driver::new(party, bell.clone(), listeners, tls, clock)?);
         let told = stop.clone();
+        let (borrowers, wishes) = channel();
         let thread =
             thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(move || {
                 while !told.load(Ordering::SeqCst) {
+                    if let Ok(borrower) = wishes.try_recv() {
+                        let Some(returned) = lend::lend(driver, &borrower) else { return };
+                        driver = returned;
+                    }
                     driver.turn();
                 }
                 driver.end();
             })?;
-        Ok(NetworkThread { bell, stop, thread: Some(thread) })
+        Ok(NetworkThread { bell, stop, borrowers, thread: Some(thread) })
+    }
+
+    /// Has the caller take this thread's turns until what is returned is dropped; meanwhile the thread sleeps, and does
+    /// not end. `None` if it has ended.
+    #[must_use]
+    pub fn lend(&self) -> Option<Borrowed> {
+        let (sender, borrowed) = channel();
+        self.borrowers.send(sender).ok()?;
+        self.bell.ring();
+        borrowed.recv().ok()
     }
 }
 
@@ -83,6 +107,7 @@ impl Drop for NetworkThread {
 struct Driver<P> {
     party: P,
     bell: Arc<Bell>,
+    ringer: Arc<Ringer>,
     clock: Arc<dyn Clock>,
     tls: Option<Tls>,
     poll: Poll,
@@ -121,12 +146,13 @@ impl<P: Party> Driver<P> {
             poll.registry().register(&mut listener, listener_token(i), Interest::READABLE)?;
             sockets.push(listener);
         }
-        let ringer = waker.clone();
-        // An event queue that cannot be rung any more is about to be closed with its thread.
-        bell.wake_with(Box::new(move || drop(ringer.wake())));
+        let ringer = Arc::new(Ringer::new(waker.clone()));
+        let rung = ringer.clone();
+        bell.wake_with(Box::new(move || rung.ring()));
         Ok(Driver {
             party,
             bell,
+            ringer,
             tls,
             events: Events::with_capacity(256),
             poll,
@@ -146,8 +172,9 @@ impl<P: Party> Driver<P> {
         })
     }
 
-    fn turn(&mut self) {
-        self.wait();
+    /// What there is to do, after at most `patience` of waiting for it.
+    fn turn_within(&mut self, patience: Duration) {
+        self.wait(patience);
         self.bell.was_rung();
         self.resolved();
         self.accept();
@@ -162,10 +189,11 @@ impl<P: Party> Driver<P> {
         self.forget_left();
     }
 
-    /// Waits until something happens or the party wants to be called; handles writability.
-    fn wait(&mut self) {
-        let busy = !self.unread.is_empty() || !self.happened.is_empty() || !self.bell.may_sleep();
-        let now = self.clock.now();
+    /// How long nothing has to be done unless something happens; from then on whoever rings the bell rings through.
+    fn patience(&self) -> Duration {
+        if !self.unread.is_empty() || !self.happened.is_empty() || !self.bell.may_sleep() {
+            return Duration::ZERO;
+        }
         let mut until = self.wake_at;
         if let Some((at, _)) = self.leaving.first() {
             until = until.min(*at);
@@ -173,9 +201,13 @@ impl<P: Party> Driver<P> {
         if !self.accepting.is_empty() {
             until = until.min(self.accept_next);
         }
-        let timeout = if busy { Duration::ZERO } else { until.since(now) };
+        until.since(self.clock.now())
+    }
+
+    /// Waits until something happens, at most for `patience`; handles writability.
+    fn wait(&mut self, patience: Duration) {
         // A wait that a signal cut short is a turn in which nothing happened.
-        if self.poll.poll(&mut self.events, Some(timeout)).is_err() {
+        if self.poll.poll(&mut self.events, Some(patience)).is_err() {
             return;
         }
         let mut ready = Vec::new();
@@ -281,7 +313,8 @@ impl<P: Party> Driver<P> {
 
     fn carry_out(&mut self) {
         let mut touched = Vec::new();
-        for order in std::mem::take(&mut self.orders) {
+        let mut orders = std::mem::take(&mut self.orders);
+        for order in orders.drain(..) {
             match order {
                 Order::Connect(id, address) => match self.dialer.places_of(id, &address) {
                     Some(places) => {
@@ -306,6 +339,8 @@ impl<P: Party> Driver<P> {
                 }
             }
         }
+        orders.shrink_to(ORDERS_KEPT_MAX);
+        self.orders = orders;
         touched.dedup();
         for id in touched {
             if let Some(socket) = self.sockets.get_mut(&id) {
@@ -345,9 +380,32 @@ impl<P: Party> Driver<P> {
             self.leaving.remove(0);
         }
     }
+}
 
-    /// The party's last step; what it orders leaves as far as that is possible at once.
-    fn end(mut self) {
+impl<P: Party> Turns for Driver<P> {
+    fn turn(&mut self) {
+        self.turn_within(self.patience());
+    }
+
+    fn turn_at_once(&mut self, waker: &task::Waker) -> Duration {
+        self.turn_within(Duration::ZERO);
+        self.ringer.rings_for(waker);
+        self.patience()
+    }
+
+    fn has_news(&self) -> bool {
+        self.bell.is_rung()
+    }
+
+    fn events(&self) -> io::Result<OwnedFd> {
+        self.poll.registry().as_fd().try_clone_to_owned()
+    }
+
+    fn came_back(&mut self) {
+        self.ringer.rings_for_nobody();
+    }
+
+    fn end(mut self: Box<Self>) {
         self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
         self.carry_out();
     }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use datum::{Datum, PrimaryKey};
-use reql::travel::Travel;
+use cluster::TableHandle;
+use datum::{Datum, Object, PrimaryKey, row};
+use reql::travel::{Pack, Travel};
 use reql::{Cancel, Pipeline};
 use shard::ReadError;
 use storage::TableId;
@@ -13,7 +14,7 @@ use storage::TableId;
 use super::Inner;
 use crate::context::{Cx, Surroundings};
 use crate::failure::read_failed;
-use crate::far::{Fitness, Outcome, Part, Site};
+use crate::far::{self, Fitness, Outcome, Part, Site};
 use crate::gather::Local;
 use crate::order::IndexRead;
 use crate::stream::{IndexPart, RowPart, names_few};
@@ -29,26 +30,39 @@ impl Inner {
     }
 
     pub(super) fn get(&self, table: TableId, mode: ReadMode, keys: &[PrimaryKey]) -> Bytes {
-        let rows = self.table(table, mode).and_then(|table| {
-            let mut rows = Vec::with_capacity(keys.len());
-            let mut fitness = Fitness::new(mode);
-            for key in keys {
-                let found = match self.service.reader(table.handle.shard(key), mode) {
-                    Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
-                    Some(Site::Near(shard)) => shard.get(key),
-                    Some(Site::Far(server)) => return Outcome::Moved(Some(server)),
-                    None => return Outcome::Moved(None),
-                };
-                match found {
-                    Ok(row) => rows.push(row.map_or(Datum::Null, Datum::Object)),
-                    Err(ReadError::Elsewhere { .. }) => return Outcome::Moved(None),
-                    Err(error) => return Outcome::Failed(read_failed(&error)),
-                }
-            }
-            Outcome::Done(rows)
-        });
         self.service.counters().rows_read.fetch_add(keys.len() as u64, Ordering::Relaxed);
-        rows.to_bytes(Travel::pack)
+        let mut found = Found::new(keys.len());
+        let catalog = self.service.node().catalog_guard();
+        // It is elsewhere as long as this node has not heard of it.
+        let table = catalog.table_by_id(table);
+        match table.map_or(Outcome::Moved(None), |table| self.find(table, mode, keys, &mut found)) {
+            Outcome::Done(()) => found.finish(),
+            other => other.to_bytes(|(), _| ()),
+        }
+    }
+
+    fn find(
+        &self,
+        table: &TableHandle,
+        mode: ReadMode,
+        keys: &[PrimaryKey],
+        found: &mut Found,
+    ) -> Outcome<()> {
+        let mut fitness = Fitness::new(mode);
+        for key in keys {
+            let shown = match self.service.reader(table.shard(key), mode) {
+                Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
+                Some(Site::Near(shard)) => shard.show(key, |row| found.add(row)),
+                Some(Site::Far(server)) => return Outcome::Moved(Some(server)),
+                None => return Outcome::Moved(None),
+            };
+            match shown {
+                Ok(()) => {}
+                Err(ReadError::Elsewhere { .. }) => return Outcome::Moved(None),
+                Err(error) => return Outcome::Failed(read_failed(&error)),
+            }
+        }
+        Outcome::Done(())
     }
 
     pub(super) fn count(&self, part: &Part, cancel: Arc<Cancel>) -> Bytes {
@@ -92,3 +106,43 @@ impl Inner {
         few.and_then(|few| Outcome::Done(few.iter().all(|few| *few))).to_bytes(Travel::pack)
     }
 }
+
+/// The answer to a question for rows, copied into it from where they lie: what `Outcome::Done` with a list of datums
+/// is as bytes.
+struct Found {
+    rows: usize,
+    answer: Option<Pack>,
+}
+
+impl Found {
+    fn new(rows: usize) -> Found {
+        Found { rows, answer: None }
+    }
+
+    fn add(&mut self, row: Option<&Object>) {
+        let answer = self.answer.get_or_insert_with(|| Found::begin(self.rows, row));
+        match row {
+            Some(row) => row.pack(answer),
+            None => Datum::Null.pack(answer),
+        }
+    }
+
+    /// With room for rows like the first one.
+    fn begin(rows: usize, first: Option<&Object>) -> Pack {
+        let each = first.and_then(row::stored).map_or(1, |bytes| bytes.len() + LENGTH_BYTES);
+        let wanted = each.saturating_mul(rows).min(EXPECTED_BYTES_MAX.max(each));
+        let mut answer = Pack::with_capacity(LENGTH_BYTES + wanted);
+        far::begin_done(&mut answer);
+        answer.count(rows as u64);
+        answer
+    }
+
+    fn finish(self) -> Bytes {
+        self.answer.unwrap_or_else(|| Found::begin(0, None)).finish()
+    }
+}
+
+/// Room for the kind of an answer or a datum, and a length.
+const LENGTH_BYTES: usize = 12;
+/// More room is not made for rows that may be smaller than the first.
+const EXPECTED_BYTES_MAX: usize = 64 << 10;

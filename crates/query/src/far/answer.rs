@@ -49,7 +49,7 @@ impl<T> Outcome<T> {
         let mut out = Pack::with_capacity(64);
         match self {
             Outcome::Done(value) => {
-                out.byte(DONE);
+                begin_done(&mut out);
                 pack(value, &mut out);
             }
             Outcome::Failed(error) => {
@@ -63,6 +63,11 @@ impl<T> Outcome<T> {
         }
         out.finish()
     }
+}
+
+/// Begins an answer that something was carried out; what is packed next is the value.
+pub(crate) fn begin_done(out: &mut Pack) {
+    out.byte(DONE);
 }
 
 /// The value in an answer, which `unpack` reads.

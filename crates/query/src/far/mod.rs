@@ -20,7 +20,7 @@ mod rows;
 mod site;
 mod write;
 
-pub(crate) use answer::{BatchEnd, FarBatch, Outcome, pack_reports, read, unpack_reports};
+pub(crate) use answer::{BatchEnd, FarBatch, Outcome, begin_done, pack_reports, read, unpack_reports};
 pub(crate) use everyone::{other_rows, stop_elsewhere};
 pub(crate) use gather::{FarTally, unless_lost};
 pub(crate) use keys::FarKeys;

@@ -170,7 +170,7 @@ pub fn start_with(worker_count: usize, change: impl FnOnce(&mut Shared)) -> Hous
     let mut shared = Shared::new(service, random, "2.4.4".into()).unwrap();
     change(&mut shared);
     let shared = Arc::new(shared);
-    let workers = Arc::new(Workers::start(&shared, worker_count).unwrap());
+    let workers = Arc::new(Workers::start(&shared, worker_count, None).unwrap());
     let bound = bind(&[IpAddr::V4(Ipv4Addr::LOCALHOST)], 0).unwrap();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port);
     let listener = bound.listen().unwrap().remove(0);

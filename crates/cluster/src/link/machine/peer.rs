@@ -1,13 +1,13 @@
 //! One other server: the link to it, if there is one, and what is asked of it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use io::{ConnectionId, Nanos};
 
-use crate::Answered;
+use super::questions::Questions;
 use crate::link::hello::Hello;
 use crate::link::outbox::{Outbox, QueueLimits};
 use crate::link::stats::PeerStats;
@@ -16,14 +16,6 @@ use crate::link::stats::PeerStats;
 const REPLACED_MAX: usize = 16;
 /// And for so long: whoever dials after that is alive.
 const REPLACED_FOR: Duration = Duration::from_secs(60);
-
-/// A question that waits for its answer.
-pub(super) struct Pending {
-    pub(super) answered: Answered,
-    pub(super) deadline: Nanos,
-    /// Whether all of it was handed to the network: from then on it may have been carried out.
-    pub(super) has_left: bool,
-}
 
 /// A newcomer waits to see whether the present link answers.
 pub(super) struct Probe {
@@ -42,8 +34,7 @@ pub(super) struct Peer {
     /// The highest welcome of this incarnation.
     pub(super) welcome: u64,
     pub(super) outbox: Outbox,
-    pub(super) pending: BTreeMap<u64, Pending>,
-    pub(super) deadlines: BTreeSet<(Nanos, u64)>,
+    pub(super) questions: Questions,
     /// It was told that the server is silent.
     pub(super) is_silent: bool,
     /// The server says that it hears nothing from here.
@@ -69,8 +60,7 @@ impl Peer {
             link: None,
             welcome: 0,
             outbox: Outbox::new(limits),
-            pending: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            questions: Questions::default(),
             is_silent: true,
             is_deaf: false,
             told_deaf: false,
@@ -126,12 +116,5 @@ impl Peer {
         self.probe = None;
         self.stats.links.fetch_add(1, Relaxed);
         self.stats.is_connected.store(1, Relaxed);
-    }
-
-    /// The question is over, one way or the other.
-    pub(super) fn settle(&mut self, number: u64) -> Option<Pending> {
-        let pending = self.pending.remove(&number)?;
-        self.deadlines.remove(&(pending.deadline, number));
-        Some(pending)
     }
 }

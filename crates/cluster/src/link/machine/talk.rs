@@ -1,6 +1,5 @@
 //! What is said over an open link: letters, questions, answers, the book, heartbeats.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use bytes::Bytes;
 use io::{ConnectionId, Nanos, Order};
 
 use super::handshake::Fault;
-use super::peer::Pending;
+use super::questions::Pending;
 use super::session::Stage;
 use super::{Effect, Machine, MayAdopt, Note};
 use crate::link::book::Book;
@@ -173,8 +172,7 @@ impl Machine {
         let refused = match peer.outbox.question(number, question) {
             Put::Waits => {
                 PeerStats::add(&peer.stats.questions_out, 1);
-                peer.pending.insert(number, Pending { answered, deadline, has_left: false });
-                peer.deadlines.insert((deadline, number));
+                peer.questions.add(number, Pending { answered, deadline, has_left: false });
                 self.question_next += 1;
                 self.dirty.insert(to);
                 self.tick_by(deadline);
@@ -190,7 +188,7 @@ impl Machine {
     fn settle(&mut self, server: ServerId, number: u64, result: Result<Bytes, AskError>) {
         let peer = self.peer(server);
         // One whose time is up has been answered already.
-        let Some(pending) = peer.settle(number) else { return };
+        let Some(pending) = peer.questions.settle(number) else { return };
         if result.is_err() {
             PeerStats::add(&peer.stats.questions_failed, 1);
         }
@@ -202,15 +200,13 @@ impl Machine {
         let mut failed = Vec::new();
         let mut next_at: Option<Nanos> = None;
         for (server, peer) in &mut self.peers {
-            let late: BTreeSet<u64> =
-                peer.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, number)| *number).collect();
+            let late = peer.questions.late(now);
             if !late.is_empty() {
                 let withdrawn = peer.outbox.withdraw(&late);
                 self.dirty.insert(*server);
                 failed.extend(late.iter().map(|number| (*server, *number, withdrawn.contains(number))));
             }
-            let later = peer.deadlines.iter().find(|(at, _)| *at > now).map(|(at, _)| *at);
-            next_at = [next_at, later].into_iter().flatten().min();
+            next_at = [next_at, peer.questions.late_at()].into_iter().flatten().min();
         }
         for (server, number, was_withdrawn) in failed {
             let error =
@@ -258,9 +254,7 @@ impl Machine {
         }
         let batch = peer.outbox.take(GIVEN_BYTES_MAX - peer.given_bytes);
         for number in &batch.questions {
-            if let Some(pending) = peer.pending.get_mut(number) {
-                pending.has_left = true;
-            }
+            peer.questions.has_left(*number);
         }
         peer.given_bytes += batch.len;
         peer.spoke_at = now;
@@ -316,13 +310,12 @@ impl Machine {
         let peer = self.peer(server);
         peer.link = None;
         peer.outbox.clear();
-        peer.deadlines.clear();
         peer.stats.queue_bytes.store(0, Relaxed);
         peer.stats.is_connected.store(0, Relaxed);
-        let pending = std::mem::take(&mut peer.pending);
+        let pending = peer.questions.take_all();
         PeerStats::add(&peer.stats.questions_failed, pending.len());
         let (name, was_silent) = (peer.name.clone(), std::mem::replace(&mut peer.is_silent, true));
-        for pending in pending.into_values() {
+        for pending in pending {
             // The last part of it never left: nobody can have carried it out.
             let error = match pending.has_left {
                 true => AskError::NoAnswer(server),

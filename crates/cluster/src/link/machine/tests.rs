@@ -65,8 +65,9 @@ impl Bench {
 
     fn step(&mut self, i: usize) -> bool {
         let may_adopt = self.may_adopt.clone();
-        let effects =
-            self.machines[i].step(self.now, &mut self.happened[i], Vec::new(), &|_, _| may_adopt.clone());
+        let (now, mut wanted, mut effects) = (self.now, Vec::new(), Vec::new());
+        let happened = &mut self.happened[i];
+        self.machines[i].step(now, happened, &mut wanted, &|_, _| may_adopt.clone(), &mut effects);
         for effect in effects {
             match effect {
                 Effect::Note(_, text) => self.notes[i].push(text),
@@ -215,7 +216,8 @@ fn bytes_of_somebody_else_end_the_connection() {
     let http = Bytes::from_static(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     bench.happened[0].push(Happening::Arrived(id, http));
     let mut orders = Vec::new();
-    bench.machines[0].step(Nanos(1), &mut bench.happened[0], Vec::new(), &|_, _| Ok(()));
+    let happened = &mut bench.happened[0];
+    bench.machines[0].step(Nanos(1), happened, &mut Vec::new(), &|_, _| Ok(()), &mut Vec::new());
     bench.machines[0].orders(&mut orders);
     assert_eq!(orders, [Order::Close(id)]);
 }

@@ -1,10 +1,12 @@
 //! The network thread over real sockets.
 
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mio::unix::SourceFd;
 
 use super::*;
 use crate::real::RealClock;
@@ -94,6 +96,78 @@ fn a_name_is_looked_up() {
 #[test]
 fn bytes_come_in_order_and_once_inside_tls() {
     comes_back(Some(mutual()), "127.0.0.1");
+}
+
+/// Takes the turns of `lender` on a thread of its own until told to stop. How many there were.
+fn take_turns(lender: &NetworkThread, stop: Arc<AtomicBool>) -> JoinHandle<usize> {
+    let mut borrowed = lender.lend().expect("the thread is there");
+    thread::spawn(move || {
+        let watched = borrowed.events().unwrap();
+        let mut poll = Poll::new().unwrap();
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER).unwrap());
+        let mut source = SourceFd(&watched.as_raw_fd());
+        poll.registry().register(&mut source, Token(0), Interest::READABLE).unwrap();
+        let (mut happened, mut turns) = (Events::with_capacity(8), 0);
+        let waker = task::Waker::from(Arc::new(Rings(waker)));
+        while !stop.load(Ordering::SeqCst) {
+            turns += 1;
+            let rest = borrowed.turn(&waker);
+            if !borrowed.has_news() {
+                poll.poll(&mut happened, Some(rest)).unwrap();
+            }
+        }
+        turns
+    })
+}
+
+struct Rings(Arc<Waker>);
+
+impl task::Wake for Rings {
+    fn wake(self: Arc<Self>) {
+        self.0.wake().unwrap();
+    }
+}
+
+#[test]
+fn bytes_come_in_order_and_once_whoever_takes_the_turns() {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let mirror = start(Mirror, vec![listener], None);
+    for round in 0..3 {
+        let stop = Arc::new(AtomicBool::new(false));
+        let borrower = (round != 1).then(|| take_turns(&mirror, stop.clone()));
+        let message = Bytes::from(vec![round; 1_000_000]);
+        let (told, happened) = channel();
+        let _caller = start(
+            Caller { address: Some(address.clone()), message: message.clone(), told },
+            Vec::new(),
+            None,
+        );
+        let mut returned = 0;
+        while returned < message.len() {
+            if let Happening::Arrived(_, bytes) = happened.recv_timeout(LONG).expect("something happens") {
+                assert!(bytes.iter().all(|byte| *byte == round));
+                returned += bytes.len();
+            }
+        }
+        stop.store(true, Ordering::SeqCst);
+        mirror.bell.ring();
+        if let Some(borrower) = borrower {
+            assert!(borrower.join().unwrap() > 1, "the borrower took turns");
+        }
+    }
+}
+
+#[test]
+fn what_a_panic_left_half_done_does_not_go_on() {
+    let lender = start(Mirror, Vec::new(), None);
+    let borrowed = lender.lend().unwrap();
+    let fell = thread::spawn(move || {
+        let _borrowed = borrowed;
+        panic!("on purpose");
+    });
+    assert!(fell.join().is_err());
+    assert!(lender.lend().is_none(), "the thread has ended");
 }
 
 #[test]

@@ -1,0 +1,150 @@
+//! Questions that wait for their answers, by number.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use io::Nanos;
+
+use crate::Answered;
+
+/// Fewer places of settled questions than this are not worth tidying up.
+const SETTLED_MIN: usize = 64;
+
+/// A question that waits for its answer.
+pub(super) struct Pending {
+    pub(super) answered: Answered,
+    pub(super) deadline: Nanos,
+    /// Whether all of it was handed to the network: from then on it may have been carried out.
+    pub(super) has_left: bool,
+}
+
+/// What was asked of one server and is not settled. Numbers only grow and most answers come in about the order of
+/// the questions, so that this is a queue in which few places are empty.
+pub(super) struct Questions {
+    places: VecDeque<(u64, Option<Pending>)>,
+    settled: usize,
+    /// No deadline is earlier; the question that had this one may be settled.
+    earliest: Nanos,
+}
+
+impl Default for Questions {
+    fn default() -> Questions {
+        Questions { places: VecDeque::new(), settled: 0, earliest: NEVER }
+    }
+}
+
+const NEVER: Nanos = Nanos(u64::MAX);
+
+impl Questions {
+    /// Adds one; its number must be above all before.
+    pub(super) fn add(&mut self, number: u64, pending: Pending) {
+        debug_assert!(self.places.back().is_none_or(|(last, _)| *last < number), "numbers grow");
+        self.earliest = self.earliest.min(pending.deadline);
+        self.places.push_back((number, Some(pending)));
+    }
+
+    /// The question is over, one way or the other; `None` if it was before.
+    pub(super) fn settle(&mut self, number: u64) -> Option<Pending> {
+        let place = self.place(number)?;
+        let pending = self.places[place].1.take()?;
+        self.settled += 1;
+        while self.places.front().is_some_and(|(_, pending)| pending.is_none()) {
+            self.places.pop_front();
+            self.settled -= 1;
+        }
+        if self.settled >= SETTLED_MIN && self.settled > self.places.len() / 2 {
+            self.places.retain(|(_, pending)| pending.is_some());
+            self.settled = 0;
+        }
+        if self.places.is_empty() {
+            self.earliest = NEVER;
+        }
+        Some(pending)
+    }
+
+    /// All of it was handed to the network.
+    pub(super) fn has_left(&mut self, number: u64) {
+        if let Some(place) = self.place(number)
+            && let Some(pending) = &mut self.places[place].1
+        {
+            pending.has_left = true;
+        }
+    }
+
+    /// The numbers of those whose time is up at `now`.
+    pub(super) fn late(&mut self, now: Nanos) -> BTreeSet<u64> {
+        if now < self.earliest {
+            return BTreeSet::new();
+        }
+        let waiting =
+            || self.places.iter().filter_map(|(number, pending)| Some((*number, pending.as_ref()?)));
+        let late =
+            waiting().filter(|(_, pending)| pending.deadline <= now).map(|(number, _)| number).collect();
+        let later = waiting().map(|(_, pending)| pending.deadline).filter(|at| *at > now);
+        self.earliest = later.min().unwrap_or(NEVER);
+        late
+    }
+
+    /// When somebody's time may be up next.
+    pub(super) fn late_at(&self) -> Option<Nanos> {
+        (self.earliest != NEVER).then_some(self.earliest)
+    }
+
+    /// All of them, in their order; none is left.
+    pub(super) fn take_all(&mut self) -> Vec<Pending> {
+        std::mem::take(self).places.into_iter().filter_map(|(_, pending)| pending).collect()
+    }
+
+    fn place(&self, number: u64) -> Option<usize> {
+        self.places.binary_search_by_key(&number, |(known, _)| *known).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn until(deadline: u64) -> Pending {
+        Pending { answered: Box::new(|_| ()), deadline: Nanos(deadline), has_left: false }
+    }
+
+    #[test]
+    fn each_is_settled_once_in_any_order() {
+        let mut questions = Questions::default();
+        for number in 1..=100 {
+            questions.add(number, until(1000 + number));
+        }
+        for number in (1..=100).rev() {
+            assert!(questions.settle(number).is_some_and(|pending| pending.deadline == Nanos(1000 + number)));
+            assert!(questions.settle(number).is_none());
+        }
+        assert!(questions.take_all().is_empty());
+        assert_eq!(questions.late_at(), None);
+    }
+
+    #[test]
+    fn one_that_waits_for_long_keeps_no_room_of_others() {
+        let mut questions = Questions::default();
+        questions.add(1, until(u64::MAX - 1));
+        for number in 2..10_000 {
+            questions.add(number, until(5));
+            assert!(questions.settle(number).is_some());
+            assert!(questions.places.len() <= 2 * SETTLED_MIN, "{} places", questions.places.len());
+        }
+        questions.has_left(1);
+        let left = questions.take_all();
+        assert!(left.len() == 1 && left[0].has_left);
+    }
+
+    #[test]
+    fn those_are_late_whose_time_is_up() {
+        let mut questions = Questions::default();
+        for (number, deadline) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
+            questions.add(number, until(deadline));
+        }
+        assert!(questions.settle(4).is_some());
+        assert!(questions.late(Nanos(9)).is_empty());
+        assert_eq!(questions.late_at(), Some(Nanos(10)));
+        assert_eq!(questions.late(Nanos(20)), BTreeSet::from([2, 3]));
+        assert_eq!(questions.late_at(), Some(Nanos(30)));
+    }
+}
