@@ -33,6 +33,8 @@ pub use tls::{Tls, TlsError, server_config};
 const WAKER: Token = Token(usize::MAX);
 /// Listeners have the tokens below the waker's.
 const LISTENERS_MAX: usize = 1024;
+/// Events that one turn takes.
+const EVENTS_MAX: usize = 256;
 /// How often the party is stepped before other connections are looked at again.
 const STEPS_MAX: usize = 16;
 /// Memory for so many orders is kept from one step to the next.
@@ -112,6 +114,8 @@ struct Driver<P> {
     tls: Option<Tls>,
     poll: Poll,
     events: Events,
+    /// There may be more events than the last turn took.
+    has_more_events: bool,
     listeners: Vec<TcpListener>,
     /// Listeners that may have more to accept.
     accepting: Vec<usize>,
@@ -154,8 +158,9 @@ impl<P: Party> Driver<P> {
             bell,
             ringer,
             tls,
-            events: Events::with_capacity(256),
+            events: Events::with_capacity(EVENTS_MAX),
             poll,
+            has_more_events: false,
             accepting: (0..sockets.len()).collect(),
             accept_next: Nanos::default(),
             listeners: sockets,
@@ -191,7 +196,8 @@ impl<P: Party> Driver<P> {
 
     /// How long nothing has to be done unless something happens; from then on whoever rings the bell rings through.
     fn patience(&self) -> Duration {
-        if !self.unread.is_empty() || !self.happened.is_empty() || !self.bell.may_sleep() {
+        let is_busy = self.has_more_events || !self.unread.is_empty() || !self.happened.is_empty();
+        if is_busy || !self.bell.may_sleep() {
             return Duration::ZERO;
         }
         let mut until = self.wake_at;
@@ -206,10 +212,12 @@ impl<P: Party> Driver<P> {
 
     /// Waits until something happens, at most for `patience`; handles writability.
     fn wait(&mut self, patience: Duration) {
+        self.has_more_events = false;
         // A wait that a signal cut short is a turn in which nothing happened.
         if self.poll.poll(&mut self.events, Some(patience)).is_err() {
             return;
         }
+        self.has_more_events = self.events.iter().count() == EVENTS_MAX;
         let mut ready = Vec::new();
         for event in &self.events {
             let token = event.token();
