@@ -106,6 +106,8 @@ impl Index {
                 let known = self.groups.entry(*group).or_default();
                 known.stored.peer = *peer;
                 known.stored.outline.members = members.clone();
+                // One who joined has no rows before it has members: a power loss may have taken the record that says so.
+                known.stored.void |= members.voters.is_empty();
                 Ok(())
             }
             Record::Rows { group, void } => {
@@ -260,5 +262,20 @@ mod tests {
             assert_eq!(index.location(GROUP, replaced).unwrap().position(), at(128));
             index.note(&entry(replaced - 1, 5), at(512)).unwrap_err();
         }
+    }
+    #[test]
+    fn one_who_joined_and_was_not_restored_has_no_rows() {
+        let mut index = Index::default();
+        index.segments.push_back(Segment::new(1, 0));
+        let at = Position { segment: 1, offset: 64 };
+        let member =
+            |voters: &[PeerId]| Record::Member { group: GROUP, peer: 4, members: Members::first(voters.to_vec()) };
+        index.note(&member(&[]), at).unwrap();
+        // The record of this follows, and may be lost alone.
+        assert!(index.group(GROUP).unwrap().void);
+        index.note(&member(&[PeerId(1), PeerId(4)]), at).unwrap();
+        assert!(index.group(GROUP).unwrap().void, "its rows are good once that was noted");
+        index.note(&Record::Rows { group: GROUP, void: false }, at).unwrap();
+        assert!(!index.group(GROUP).unwrap().void);
     }
 }
