@@ -90,6 +90,11 @@ impl World {
             let told = answer.lock().take().flatten();
             trouble = trouble.or(told.map(|(promise, why)| (promise, format!("on node {nth}: {why}"))));
         }
+        // What removed a node may be ordered and not committed again after a restart.
+        if let Some(nth) = present.iter().find(|nth| self.machines[**nth].life.is_none()) {
+            let why = format!("node {nth} was told that it was removed, and the catalog has it");
+            trouble = trouble.or(Some((Promise::Settles, why)));
+        }
         let goes_on = |nth: &usize| !present.contains(nth) && self.machines[*nth].life.is_some();
         if let Some(nth) = (0..self.machines.len()).find(goes_on) {
             let why = format!("node {nth} was removed and is not told so");

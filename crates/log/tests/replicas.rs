@@ -209,6 +209,40 @@ fn groups_in_which_nothing_happens_write_no_letters() {
     wait_until("the entry everywhere", || fleet.has_everywhere(GroupId(7), lsn));
 }
 
+#[test]
+fn a_leader_that_rests_leads_no_more_when_its_majority_is_silent() {
+    let fleet = Fleet::of_groups(1);
+    let group = GroupId(0);
+    let lsn = fleet.write(group, "entry", Durability::Hard);
+    wait_until("the entry everywhere", || fleet.has_everywhere(group, lsn));
+    let letters = || fleet.network.letters.load(Ordering::Relaxed);
+    let wait_for_rest = || {
+        wait_until("rest", || {
+            let before = letters();
+            std::thread::sleep(Duration::from_millis(800));
+            letters() == before
+        });
+    };
+    wait_for_rest();
+    let leader = fleet.wait_for_leader(group);
+    let log = fleet.log(leader).unwrap();
+    let own = log.group_status(group).unwrap().own;
+    let others: Vec<PeerId> =
+        log.group_status(group).unwrap().members.voters.into_iter().filter(|peer| *peer != own).collect();
+    let leads = || matches!(log.group_status(group).unwrap().role, Role::Leader { .. });
+
+    // With one of the two it has a majority, and need not be disturbed.
+    fleet.network.cut.store(1 << (others[0].0 % 10), Ordering::Relaxed);
+    let before = letters();
+    log.peers_silent(vec![others[0]]);
+    assert!(leads());
+    std::thread::sleep(Duration::from_millis(800));
+    assert_eq!(letters(), before, "the group rests");
+    fleet.network.cut.store(1 << leader, Ordering::Relaxed);
+    log.peers_silent(vec![others[1]]);
+    wait_until("it leads no more", || !leads());
+}
+
 /// What becomes of a write for which no other replica answers, in the words of whoever is told.
 fn write_alone(acks: Acks, durability: Durability) -> &'static str {
     let fleet = Fleet::of_groups(1);

@@ -268,8 +268,11 @@ mod tests {
         let mut index = Index::default();
         index.segments.push_back(Segment::new(1, 0));
         let at = Position { segment: 1, offset: 64 };
-        let member =
-            |voters: &[PeerId]| Record::Member { group: GROUP, peer: 4, members: Members::first(voters.to_vec()) };
+        let member = |voters: &[PeerId]| Record::Member {
+            group: GROUP,
+            peer: 4,
+            members: Members::first(voters.to_vec()),
+        };
         index.note(&member(&[]), at).unwrap();
         // The record of this follows, and may be lost alone.
         assert!(index.group(GROUP).unwrap().void);

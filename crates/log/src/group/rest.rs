@@ -26,6 +26,8 @@ pub(super) struct Rest {
     quiet_ticks: u32,
     // Who has taken the rest that was offered last.
     taken: BTreeSet<u64>,
+    // Voters whose nodes went silent since it began.
+    silent: BTreeSet<PeerId>,
 }
 
 impl Group {
@@ -40,14 +42,25 @@ impl Group {
     pub fn wake(&mut self) {
         self.rest.quiet_ticks = 0;
         self.rest.taken.clear();
+        self.rest.silent.clear();
         if std::mem::take(&mut self.rest.asleep) {
             self.node.raft.election_elapsed = 0;
         }
     }
 
-    /// The nodes of `peers` do not answer. Whether that concerns this group: its leader is one.
+    /// The nodes of `peers` do not answer. Whether that concerns this group: its leader is one, or it is led from here
+    /// and of its voters no majority is left that is heard of. Who has a majority leads on and need not be disturbed.
     pub fn silent(&mut self, peers: &BTreeSet<PeerId>) -> bool {
-        let concerned = self.leader().is_some_and(|leader| peers.contains(&leader)) && self.rest.asleep;
+        if !self.rest.asleep {
+            return false;
+        }
+        let members = &self.node.store().members;
+        self.rest.silent.extend(members.voters.iter().filter(|voter| peers.contains(voter)));
+        let heard = members.voters.len() - self.rest.silent.len();
+        let concerned = match self.node.raft.state {
+            StateRole::Leader => heard * 2 <= members.voters.len(),
+            _ => self.leader().is_some_and(|leader| peers.contains(&leader)),
+        };
         if concerned {
             self.wake();
         }
