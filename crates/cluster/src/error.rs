@@ -87,6 +87,15 @@ pub enum AdminError {
          or did not agree on a leader meanwhile. No row was changed; try again."
     )]
     NotTogether,
+    /// Too few of the replicas of some shards can be reached.
+    #[error(
+        "Some shards of this table have no majority of their replicas, because {servers} cannot be reached. The table \
+         was not reconfigured. Connect what is missing, or if it is gone for good, use `emergency_repair`."
+    )]
+    NoMajority {
+        /// The names of the servers.
+        servers: String,
+    },
     /// A group that is to go has not finished what was written to it.
     #[error("group {0} has not finished what was written to it")]
     Unfinished(log::GroupId),
@@ -146,7 +155,9 @@ pub enum AdminError {
     #[error("the catalog could not be written: {0}")]
     Refused(String),
     /// It is not known whether the change took place.
-    #[error("the catalog may or may not have been changed: {0}")]
+    #[error(
+        "The server(s) hosting the catalog did not confirm the change, which may or may not have been made ({0})."
+    )]
     InDoubt(String),
     /// A shard could not make its writes durable.
     #[error("a shard could not be written: {0}")]

@@ -139,7 +139,6 @@ impl Receiver for Reception {
     }
 
     fn connected(&self, info: &PeerInfo) {
-        tracing::info!("Connected to server \"{}\" {}", info.name, info.server);
         {
             let mut met = self.met.lock();
             met.members.insert(info.server);

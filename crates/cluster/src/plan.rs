@@ -24,6 +24,8 @@ use crate::{
 
 /// How long everything may take that comes before the seals.
 pub(crate) const PREPARATION: Duration = Duration::from_secs(30);
+/// How long servers without which a shard has no majority may be away.
+const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long one leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks at what is still missing.
@@ -92,10 +94,16 @@ impl Core {
     ) -> Result<Option<Plan>, AdminError> {
         let (mut layout, mut added) = (None, Vec::new());
         let mut planned = Ok(Planned::NotYet);
+        let mut majority_at = task::now();
         while matches!(planned, Ok(Planned::NotYet)) && go_on() && task::now() < deadline {
             planned = self.try_to_plan(id, wish, deadline, &mut layout, &mut added);
             if matches!(planned, Ok(Planned::NotYet)) {
                 task::sleep(PAUSE);
+                if self.no_majority(id).is_none() {
+                    majority_at = task::now();
+                } else if task::now() > majority_at + MAJORITY_PATIENCE {
+                    break;
+                }
             }
         }
         if let Ok(Planned::Done(plan)) = planned {
@@ -104,7 +112,7 @@ impl Core {
         self.take_away(id, &added);
         match planned? {
             Planned::Nothing => Ok(None),
-            _ => Err(AdminError::NotTogether),
+            _ => Err(self.no_majority(id).unwrap_or(AdminError::NotTogether)),
         }
     }
 

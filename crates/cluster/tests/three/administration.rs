@@ -277,6 +277,21 @@ fn a_rebalance_has_one_deadline() {
     assert!(rounds.load(Ordering::Acquire) <= 3, "{rounds:?}");
 }
 
+#[test]
+fn without_a_majority_it_is_said_who_is_away() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
+    let id = a.node.create_table("test", "t", options).unwrap().id;
+    a.wait_ready("t");
+    let names = [b.node.name().to_string(), c.node.name().to_string()];
+    [b, c].into_iter().for_each(Running::kill);
+    let Err(AdminError::NoMajority { servers }) = a.node.rebalance(id, &|| true) else {
+        panic!("two of three are away")
+    };
+    assert!(names.iter().all(|name| servers.contains(&format!("`{name}`"))), "{servers}");
+}
+
 /// While this is set nobody hears of a node how its groups are.
 fn silence(hub: &Hub, node: &Running) -> Arc<AtomicBool> {
     let is_silent = Arc::new(AtomicBool::new(false));
