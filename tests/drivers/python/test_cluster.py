@@ -253,6 +253,28 @@ class ThreeServers(unittest.TestCase):
         wait_until("the removed server ends", lambda: fourth.process.poll() is not None)
         wait_until("it says why", lambda: "removed from its cluster for good" in "".join(fourth.lines))
 
+    def test_a_leader_that_is_alone_says_so_and_reads_nothing(self):
+        self.replicated()
+        ask(self.first, r.table("t").insert({"id": 1}))
+        leader = self.leader()
+        for node in self.cluster.alive():
+            if node is not leader:
+                node.kill()
+
+        def refuses():
+            try:
+                ask(leader, r.table("t").get(1))
+                return False
+            except ReqlOpFailedError:
+                return True
+
+        wait_until("a read that is refused", refuses)
+        status = ask(leader, r.table("t").status())["status"]
+        self.assertFalse(status["ready_for_writes"] or status["ready_for_reads"])
+        self.assertEqual(ask(leader, r.table("t", read_mode="outdated").get(1)), {"id": 1})
+        with self.assertRaisesRegex(ReqlOpFailedError, "have no majority of their replicas, because `s"):
+            ask(leader, r.table("t").reconfigure(shards=2, replicas=1))
+
     def test_a_table_without_a_majority_is_repaired(self):
         self.replicated()
         ask(self.first, r.table("t").insert([{"id": n} for n in range(100)]))
