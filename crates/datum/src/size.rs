@@ -1,6 +1,7 @@
 //! How large a value is: about how long its JSON, how long its longest array.
 
 use crate::layout;
+use crate::print::string_end;
 use crate::value::Repr;
 use crate::{Datum, Object, deep};
 
@@ -58,23 +59,56 @@ impl Datum {
 }
 
 impl Datum {
-    /// The number of items of the longest array anywhere in it, without looking into stored text.
+    /// Whether an array of more than `items_max` items, which are one at least, is anywhere in it.
+    ///
+    /// Costs a visit to each part of a tree. Stored text is read through, but only where it is
+    /// long enough for such an array.
     #[must_use]
-    pub fn longest_array(&self) -> usize {
+    pub fn has_longer_array(&self, items_max: usize) -> bool {
         match self {
             Datum::Array(items) => {
-                let within = || items.iter().map(Datum::longest_array).max().unwrap_or(0);
-                deep::level(within).max(items.len())
+                items.len() > items_max
+                    || deep::level(|| items.iter().any(|item| item.has_longer_array(items_max)))
             }
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
-                Repr::Raw(_) => 0,
+                Repr::Raw(stored) => text_has_longer_array(layout::text_of(stored), items_max),
                 Repr::Tree(tree) => {
-                    deep::level(|| tree.0.iter().map(|(_, value)| value.longest_array()).max().unwrap_or(0))
+                    deep::level(|| tree.0.iter().any(|(_, value)| value.has_longer_array(items_max)))
                 }
             },
-            _ => 0,
+            _ => false,
         }
     }
+}
+
+/// [`Datum::has_longer_array`] of canonical text.
+fn text_has_longer_array(text: &[u8], items_max: usize) -> bool {
+    // An item and what is after it are two bytes at least.
+    if text.len() / 2 <= items_max {
+        return false;
+    }
+    // Of every container around a place, how many items or members it has before that place.
+    let mut before = Vec::new();
+    let mut at = 0;
+    while let Some(&byte) = text.get(at) {
+        at += 1;
+        match byte {
+            b'"' => at = string_end(text, at),
+            b'[' | b'{' => before.push((byte, 0_usize)),
+            b']' | b'}' => {
+                before.pop();
+            }
+            b',' => {
+                let Some((opened, count)) = before.last_mut() else { return false };
+                *count += 1;
+                if *opened == b'[' && *count >= items_max {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 impl Object {
@@ -117,10 +151,22 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_array_is_found_at_any_depth() {
+    fn a_longer_array_is_found_at_any_depth() {
         let inner = Datum::from(vec![Datum::Null; 7]);
         let value = Datum::from(vec![inner, Datum::from("x")]);
-        assert_eq!(value.longest_array(), 7);
-        assert_eq!(Datum::Null.longest_array(), 0);
+        assert!(value.has_longer_array(6) && !value.has_longer_array(7));
+        assert!(!Datum::Null.has_longer_array(0));
+    }
+
+    #[test]
+    fn a_longer_array_is_found_in_stored_text() {
+        let filler = "x".repeat(128);
+        let text = format!(r#"{{"a":[[],{{"b":[1,"],[",{{"c":1,"d":2,"e":3,"f":4}},4]}}],"z":"{filler}"}}"#);
+        let Ok(Datum::Object(row)) = json::parse(text.as_bytes()) else { panic!("no object") };
+        assert!(row.text_bytes().is_some(), "a tree");
+        let value = Datum::Object(row);
+        assert!(value.has_longer_array(3) && !value.has_longer_array(4));
+        let short = json::parse(br#"{"a":[1,2,3,4,5]}"#).expect("JSON");
+        assert!(short.has_longer_array(4) && !short.has_longer_array(5));
     }
 }

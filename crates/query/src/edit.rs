@@ -265,7 +265,7 @@ fn check_storable(row: &Datum) -> Result<(), EvalError> {
     if row.not_json().is_some() {
         return Err(EvalError::logic("`r.minval` and `r.maxval` cannot be written to disk."));
     }
-    if row.longest_array() > ARRAY_STORED_MAX {
+    if row.has_longer_array(ARRAY_STORED_MAX) {
         return Err(EvalError::resource("Array too large for disk writes (limit 100,000 elements)."));
     }
     Ok(())
