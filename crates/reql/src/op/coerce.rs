@@ -2,8 +2,8 @@
 
 use datum::{Array, Datum, ObjectBuilder, Text, pseudo};
 
-use super::json;
 use super::strtod::strtod;
+use super::{json, object};
 use crate::EvalError;
 use crate::args::{Args, finite};
 
@@ -98,7 +98,7 @@ fn to_object(pairs: &Array) -> Result<Datum, EvalError> {
             )));
         }
     }
-    Ok(Datum::Object(members.build()))
+    object::made_of(members)
 }
 
 /// The parts of a pair; sequences of pairs other than arrays use it too.

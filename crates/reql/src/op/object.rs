@@ -1,7 +1,8 @@
 //! `object`, `keys`, `values`.
 
-use datum::{Datum, Object, ObjectBuilder};
+use datum::{Datum, Object, ObjectBuilder, pseudo};
 
+use super::merge::stray_literal;
 use crate::EvalError;
 use crate::args::Args;
 
@@ -26,7 +27,17 @@ pub fn object(args: &Args<'_>) -> Result<Datum, EvalError> {
             )));
         }
     }
-    Ok(Datum::Object(members.build()))
+    made_of(members)
+}
+
+/// The value of members that were put together while the query runs: an object, or what its
+/// `$reql_type$` says. A literal is none that could be made so.
+pub fn made_of(members: ObjectBuilder) -> Result<Datum, EvalError> {
+    let object = members.build();
+    if pseudo::is_literal(&object) {
+        return Err(stray_literal());
+    }
+    pseudo::from_object(object).map_err(EvalError::logic)
 }
 
 /// `keys`: the names of an object's fields, in order.
