@@ -8,6 +8,7 @@ use reql::EvalError;
 use shard::Bounds;
 
 use crate::context::Cx;
+use crate::failure::key_error;
 use crate::order::primary_range;
 use crate::read;
 use crate::seq::Seq;
@@ -62,15 +63,18 @@ impl Slice {
                 let read = IndexRead { id: index.id, name: index.name, wanted, items };
                 rows(table, KeyRange::all(), Some(Arc::new(read)))
             }
-            (TableRef::Stored(table), Index::Primary) => rows(table, self.range(), None),
+            (TableRef::Stored(table), Index::Primary) => rows(table, self.range()?, None),
             (TableRef::System(system), _) => {
-                Source::of_array(read::system_rows(cx, system, &self.range(), self.order)?.into())
+                Source::of_array(read::system_rows(cx, system, &self.range()?, self.order)?.into())
             }
         })
     }
 
-    /// The range of primary keys the bounds describe.
-    fn range(&self) -> KeyRange {
-        self.bounds.as_ref().map_or_else(KeyRange::all, primary_range)
+    /// The range of primary keys the bounds describe. Fails, as any index does, for bounds that have
+    /// no place among keys.
+    fn range(&self) -> Result<KeyRange, EvalError> {
+        let Some(bounds) = &self.bounds else { return Ok(KeyRange::all()) };
+        bounds.span().map_err(|error| key_error(&error))?;
+        Ok(primary_range(bounds))
     }
 }
