@@ -188,8 +188,14 @@ fn what_an_index_does_not_hold_is_told_why() {
             Datum::Null,
             "Secondary keys must be a number, string, bool, pseudotype, or array (got null of type NULL).",
         ),
-        (Datum::MinVal, "Cannot use `r.minval` or `r.maxval` in an index key."),
-        (array(Datum::MaxVal), "Cannot use `r.minval` or `r.maxval` in an index key."),
+        (
+            Datum::MinVal,
+            "Secondary keys must be a number, string, bool, pseudotype, or array (got r.minval of type MINVAL).",
+        ),
+        (
+            array(Datum::MaxVal),
+            "Array keys can only contain numbers, strings, bools,  pseudotypes, or arrays (got r.maxval of type MAXVAL).",
+        ),
         (
             array(Datum::Null),
             "Array keys can only contain numbers, strings, bools,  pseudotypes, or arrays (got null of type NULL).",

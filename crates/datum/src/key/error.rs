@@ -25,9 +25,6 @@ pub enum KeyError {
         .0.pretty(), .0.kind().name()
     )]
     ItemKind(Datum),
-    /// A bound, or an array with one in it, where only a value can be.
-    #[error("Cannot use `r.minval` or `r.maxval` in an index key.")]
-    Bound,
     /// The value is a shape.
     #[error("Cannot use a geometry value as a key value in a primary or non-geospatial secondary index.")]
     Geometry,

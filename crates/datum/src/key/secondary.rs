@@ -25,8 +25,9 @@ pub fn encode(value: &Datum) -> Result<SecondaryKey, KeyError> {
     let mut out = Vec::with_capacity(32);
     match value {
         Datum::Geometry(_) => return Err(KeyError::Geometry),
-        Datum::MinVal | Datum::MaxVal => return Err(KeyError::Bound),
-        Datum::Null | Datum::Object(_) => return Err(KeyError::SecondaryKind(value.clone())),
+        Datum::MinVal | Datum::MaxVal | Datum::Null | Datum::Object(_) => {
+            return Err(KeyError::SecondaryKind(value.clone()));
+        }
         _ => write(value, &mut out)?,
     }
     Ok(cut(out))
@@ -108,8 +109,9 @@ fn write(value: &Datum, out: &mut Vec<u8>) -> Result<(), KeyError> {
             out.push(END);
         }
         Datum::Geometry(_) => return Err(KeyError::Geometry),
-        Datum::MinVal | Datum::MaxVal => return Err(KeyError::Bound),
-        Datum::Null | Datum::Object(_) => return Err(KeyError::ItemKind(value.clone())),
+        Datum::MinVal | Datum::MaxVal | Datum::Null | Datum::Object(_) => {
+            return Err(KeyError::ItemKind(value.clone()));
+        }
     }
     Ok(())
 }
