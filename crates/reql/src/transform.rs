@@ -114,9 +114,8 @@ impl Transform {
                 Emitted::One(item) => one(pluck_item(&item, spec)),
                 other => Ok(other),
             }),
-            Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) | Transform::Zip => {
-                one(self.item(&item, env))
-            }
+            Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) => one(self.item(&item, env)),
+            Transform::Zip => one(zip(&item)),
         }
     }
 
@@ -134,10 +133,11 @@ impl Transform {
                 pluck_item(&Datum::Bool(has_them), spec)
             }
             Transform::Merge(values) => merge_item(item, &Args { values, optargs: &[], env }),
-            Transform::Zip => zip(item),
-            Transform::Map(_) | Transform::ConcatMap(_) | Transform::Filter(_) | Transform::Matching(_) => {
-                Err(EvalError::not_a_sequence(item).at(0))
-            }
+            Transform::Map(_)
+            | Transform::ConcatMap(_)
+            | Transform::Filter(_)
+            | Transform::Matching(_)
+            | Transform::Zip => Err(EvalError::not_a_sequence(item).at(0)),
         }
     }
 
