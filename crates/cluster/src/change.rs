@@ -54,12 +54,14 @@ impl Draft {
         GroupId(self.group_next - 1)
     }
 
-    fn into_rows(mut self) -> Vec<(PrimaryKey, Option<Object>)> {
+    /// The rows as they are stored. Fails if one would not be read as what it is: no node could read the
+    /// catalog any more, nor change what is wrong with it.
+    fn into_rows(mut self) -> Result<Vec<(PrimaryKey, Option<Object>)>, AdminError> {
         if self.group_next != self.group_first {
             self.put.push(CatalogRow::Groups(self.group_next));
         }
-        let puts = self.put.into_iter().map(|row| (row.key(), Some(row.to_object())));
-        puts.chain(self.delete.into_iter().map(|key| (key, None))).collect()
+        let puts = self.put.iter().map(|row| Ok((row.key(), Some(readable(row)?))));
+        puts.chain(self.delete.into_iter().map(|key| Ok((key, None)))).collect()
     }
 
     /// A server other than `own` that is to get a replica and is none of the cluster: it was removed since
@@ -82,6 +84,19 @@ impl Draft {
 
     fn is_empty(&self) -> bool {
         self.put.is_empty() && self.delete.is_empty()
+    }
+}
+
+/// A row as it is stored, if that is read as the same row.
+fn readable(row: &CatalogRow) -> Result<Object, AdminError> {
+    let object = row.to_object();
+    match CatalogRow::from_object(&object) {
+        Ok(read) if read == *row => Ok(object),
+        Ok(_) => {
+            let key = row.key().decode().to_json_string();
+            Err(AdminError::Refused(format!("catalog row {key} would not be read as what it is")))
+        }
+        Err(error) => Err(AdminError::Refused(error.to_string())),
     }
 }
 
@@ -123,7 +138,7 @@ impl Core {
             if let Some(server) = draft.stranger(&catalog, self.identity.server) {
                 return Err(AdminError::ServerMissing(server));
             }
-            match self.commit(catalog.version, &draft.into_rows()) {
+            match self.commit(catalog.version, &draft.into_rows()?) {
                 Ok(()) => {
                     self.await_version(catalog.version + 1, SEARCH);
                     return Ok(answer);
@@ -166,8 +181,14 @@ impl Core {
         }
     }
 
-    /// Writes rows of the catalog, as its leader, if its version is still `base`. Waits for the disk.
+    /// Writes rows of the catalog, as its leader, if its version is still `base`. Waits for the disk. Refuses
+    /// rows that it could not read, whoever sends them.
     pub(crate) fn commit_here(&self, base: u64, rows: &[(PrimaryKey, Option<Object>)]) -> CommitAnswer {
+        let unreadable =
+            rows.iter().filter_map(|(_, row)| CatalogRow::from_object(row.as_ref()?).err()).next();
+        if let Some(error) = unreadable {
+            return CommitAnswer::Refused(error.to_string());
+        }
         let version = CatalogRow::Version(base + 1);
         let keys: Vec<PrimaryKey> =
             std::iter::once(version.key()).chain(rows.iter().map(|(key, _)| key.clone())).collect();
@@ -215,5 +236,31 @@ impl Core {
         let answered = Box::new(move |answer| drop(sender.send(answer)));
         wire.ask(server, question, patience, answered);
         receiver.recv().unwrap_or(Err(AskError::NoAnswer(server)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{shard, table};
+
+    fn rows_of(row: CatalogRow) -> Result<Vec<(PrimaryKey, Option<Object>)>, AdminError> {
+        let mut draft = Draft::of(&Catalog::default());
+        draft.put(row);
+        draft.into_rows()
+    }
+
+    #[test]
+    fn a_row_that_could_not_be_read_is_not_proposed() {
+        assert!(rows_of(CatalogRow::Heartbeat(10)).is_ok());
+        assert!(rows_of(CatalogRow::Table(table(vec![shard(3, b"", &[1, 2])]))).is_ok());
+        for row in [
+            CatalogRow::Heartbeat(1 << 53),
+            CatalogRow::Groups(u64::MAX),
+            CatalogRow::Table(table(Vec::new())),
+        ] {
+            let refused = rows_of(row).unwrap_err().to_string();
+            assert!(refused.starts_with("the catalog could not be written: catalog row"), "{refused}");
+        }
     }
 }

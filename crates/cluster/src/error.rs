@@ -151,7 +151,7 @@ pub enum AdminError {
         /// Their names.
         servers: String,
     },
-    /// The leader of the catalog did not take the change.
+    /// The leader of the catalog did not take the change, or a row of it could not be read by anyone.
     #[error("the catalog could not be written: {0}")]
     Refused(String),
     /// It is not known whether the change took place.

@@ -114,6 +114,24 @@ fn names_are_unique_and_missing_ones_are_named() {
 }
 
 #[test]
+fn a_server_row_that_could_not_be_read_is_refused_and_the_catalog_stays_as_it_is() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let own = node.identity().server;
+    let size = |node: &Node, mb| node.change_server(own, &Text::from_static("here"), &[], mb);
+    for mb in [1 << 53, 1_000_000_000_000_000_000, u64::MAX] {
+        let refused = size(&node, Some(mb)).unwrap_err().to_string();
+        assert!(refused.contains("is not a count"), "{refused}");
+    }
+    size(&node, Some(4096)).unwrap();
+    node.create_db("d").unwrap();
+    drop(node);
+    let node = machine.open();
+    assert_eq!(node.catalog().server(own).unwrap().cache_size_mb, Some(4096));
+    assert!(node.catalog().database("d").is_some());
+}
+
+#[test]
 fn rows_of_a_table_nobody_knows_are_swept_away() {
     let machine = Machine::new();
     let stray = storage::TableId::from_uuid(uuid::Uuid::from_u128(42));

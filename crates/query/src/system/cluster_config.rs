@@ -44,6 +44,11 @@ impl SystemTable for ClusterConfig {
 fn seconds_of(row: &Object) -> Result<u64, EvalError> {
     only(row, &["id", "heartbeat_timeout_secs"])?;
     match row.get("heartbeat_timeout_secs") {
+        Some(Datum::Number(n)) if (0.0..1e9).contains(&n) && n.fract() != 0.0 => {
+            let shown = Datum::Number(n).pretty();
+            let why = format!("In `heartbeat_timeout_secs`: Expected a whole number; got {shown}");
+            Err(EvalError::op_failed(why))
+        }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a count")]
         Some(Datum::Number(n)) if (0.0..1e9).contains(&n) => Ok(n as u64),
         Some(other) => {

@@ -47,6 +47,9 @@ impl SystemTable for ServerConfig {
     }
 }
 
+/// So many megabytes are more bytes than 64 bits can count.
+const CACHE_MB_END: f64 = (1u64 << 44) as f64;
+
 /// Checks the row; what comes of carrying it out is inside.
 fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, EvalError> {
     only(new, &["id", "name", "tags", "cache_size_mb"])?;
@@ -55,19 +58,27 @@ fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, 
         return Err(error.prefixed("In `name`: "));
     }
     let tags = tags(new)?;
-    let cache = match new.get("cache_size_mb") {
-        Some(Datum::String(text)) if text == "auto" => None,
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
-        Some(Datum::Number(n)) if n >= 0.0 && n.is_finite() => Some(n as u64),
-        Some(other) => {
-            let shown = other.pretty();
-            return Err(EvalError::op_failed(format!(
-                "In `cache_size_mb`: Expected a number or 'auto', got {shown}"
-            )));
-        }
-        None => return Err(EvalError::op_failed("Expected a field named `cache_size_mb`.")),
-    };
+    let cache = cache_size(new)?;
     Ok(cx.node().change_server(id_of(old)?, &name, &tags, cache).map_err(admin_failed))
+}
+
+/// How many megabytes the caches are to have; `None` is "auto".
+fn cache_size(row: &Object) -> Result<Option<u64>, EvalError> {
+    let wrong = |what: &str, value: &Datum| {
+        let shown = value.pretty();
+        Err(EvalError::op_failed(format!("In `cache_size_mb`: Expected {what} or 'auto', got {shown}")))
+    };
+    match row.get("cache_size_mb") {
+        Some(Datum::String(text)) if text == "auto" => Ok(None),
+        Some(Datum::Number(n)) if n >= CACHE_MB_END => {
+            wrong(&format!("a number below {CACHE_MB_END}"), &Datum::Number(n))
+        }
+        Some(Datum::Number(n)) if n >= 0.0 && n.fract() != 0.0 => wrong("a whole number", &Datum::Number(n)),
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
+        Some(Datum::Number(n)) if n >= 0.0 => Ok(Some(n as u64)),
+        Some(other) => wrong("a number", &other),
+        None => Err(EvalError::op_failed("Expected a field named `cache_size_mb`.")),
+    }
 }
 
 fn tags(row: &Object) -> Result<Vec<Text>, EvalError> {
