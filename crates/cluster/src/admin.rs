@@ -15,6 +15,8 @@ use crate::{AdminError, Catalog, DbConfig, DbId, Lineage, Scope, TableConfig, Ta
 /// What a new table may be given.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
+    /// Its id, one that nothing ever had; `None` makes one up.
+    pub id: Option<TableId>,
     /// The field that holds the primary key.
     pub primary_key: Text,
     /// What its writes wait for.
@@ -47,6 +49,7 @@ impl ShardsWanted {
 impl Default for TableOptions {
     fn default() -> Self {
         TableOptions {
+            id: None,
             primary_key: Text::from_static("id"),
             durability: Durability::Hard,
             write_acks: WriteAcks::Majority,
@@ -73,7 +76,12 @@ pub struct TableChange {
 impl Core {
     /// Creates a database. Fails when the name is taken.
     pub fn create_db(&self, name: &str) -> Result<DbConfig, AdminError> {
-        let db = DbConfig { id: DbId(self.new_uuid()), name: name.into() };
+        self.create_db_as(DbId(self.new_uuid()), name)
+    }
+
+    /// As [`Core::create_db`], with an id that nothing ever had.
+    pub fn create_db_as(&self, id: DbId, name: &str) -> Result<DbConfig, AdminError> {
+        let db = DbConfig { id, name: name.into() };
         self.change(|catalog, draft| {
             if catalog.database(name).is_some() {
                 return Err(AdminError::DbExists(name.into()));
@@ -125,7 +133,7 @@ impl Core {
         name: &str,
         options: TableOptions,
     ) -> Result<TableConfig, AdminError> {
-        let id = TableId::from_uuid(self.new_uuid());
+        let id = options.id.unwrap_or_else(|| TableId::from_uuid(self.new_uuid()));
         self.change(|catalog, draft| {
             let db = find_db(catalog, db)?;
             if catalog.table(&db.name, name).is_some() {

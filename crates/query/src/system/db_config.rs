@@ -48,7 +48,7 @@ impl SystemTable for DbConfigTable {
                 if name == SYSTEM_DB {
                     return Err(EvalError::op_failed("Database `rethinkdb` already exists."));
                 }
-                node.create_db(&name).map(drop).map_err(admin_failed)
+                node.create_db_as(DbId(id_of(new)?), &name).map(drop).map_err(admin_failed)
             }
             (Some(old), Some(new)) => {
                 let (from, to) = (string(old, "name")?, read_name(new)?);

@@ -118,6 +118,7 @@ fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalErr
     }
     let defaults = TableOptions::default();
     let options = TableOptions {
+        id: Some(id_of(new)?),
         primary_key: optional_string(new, "primary_key").unwrap_or(defaults.primary_key),
         durability: row.durability.unwrap_or(defaults.durability),
         write_acks: row.write_acks.unwrap_or(defaults.write_acks),

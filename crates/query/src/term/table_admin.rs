@@ -29,6 +29,7 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         return Err(EvalError::logic("The name of the primary key cannot be empty.").at("primary_key"));
     }
     let options = TableOptions {
+        id: None,
         primary_key,
         durability: durability_of(&args)?.unwrap_or(defaults.durability),
         write_acks: defaults.write_acks,

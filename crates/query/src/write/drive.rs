@@ -132,7 +132,7 @@ impl<'a> Driver<'a> {
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
         match &self.table {
             TableRef::Stored(_) => self.write_stored(planned),
-            TableRef::System(system) => write_system(self.cx, system, &self.field, planned),
+            TableRef::System(system) => self.write_system(system, planned),
         }
     }
 
@@ -201,6 +201,55 @@ impl<'a> Driver<'a> {
         }
         self.refused.iter().for_each(|i| reports[*i] = None);
         Ok(())
+    }
+
+    fn write_system(&self, system: &SystemRef, planned: &Planned<'_>) -> Result<Vec<RowReport>, EvalError> {
+        let env = self.cx.env();
+        let mut reports = Vec::with_capacity(planned.keys.len());
+        for (i, key) in planned.keys.iter().enumerate() {
+            let old = self.row_with_key(everywhere::rows(self.cx, system)?, key);
+            let target = Target { field: &self.field, key, hook: None };
+            let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
+            if report.is_change() {
+                let new = match &report.new {
+                    Datum::Object(row) => Some(row),
+                    _ => None,
+                };
+                let generated_key = (planned.generated)(i);
+                let edit = RowEdit { old: old.as_ref(), new, generated_key, identifiers: system.identifiers };
+                match system.table.write(self.cx, edit) {
+                    Err(error) => report = RowReport::failed(error, report.old),
+                    Ok(()) => self.show_as_written(system, key, &mut report)?,
+                }
+            }
+            reports.push(report);
+        }
+        Ok(reports)
+    }
+
+    /// Makes the report of a row that was written show it as the table has it now: with what was left to the
+    /// server, and as the server spells it.
+    fn show_as_written(
+        &self,
+        system: &SystemRef,
+        key: &PrimaryKey,
+        report: &mut RowReport,
+    ) -> Result<(), EvalError> {
+        if !self.options.return_changes.shows(report) || report.new == Datum::Null {
+            return Ok(());
+        }
+        // Somebody else may have removed it since.
+        if let Some(row) = self.row_with_key(system.table.rows(self.cx, system.identifiers)?, key) {
+            report.new = row.into();
+        }
+        Ok(())
+    }
+
+    fn row_with_key(&self, rows: Vec<Object>, key: &PrimaryKey) -> Option<Object> {
+        let is_it = |row: &Object| {
+            row.get(&self.field).is_some_and(|id| PrimaryKey::encode(&id).is_ok_and(|id| id == *key))
+        };
+        rows.into_iter().find(is_it)
     }
 
     fn stored(&self) -> Result<&StoredTable, EvalError> {
@@ -379,37 +428,6 @@ fn by_shard(handle: &TableHandle, keys: &[PrimaryKey], waiting: &[usize]) -> Vec
     }
     parts.retain(|part: &Vec<usize>| !part.is_empty());
     parts
-}
-
-fn write_system(
-    cx: &Cx,
-    system: &SystemRef,
-    field: &Text,
-    planned: &Planned<'_>,
-) -> Result<Vec<RowReport>, EvalError> {
-    let env = cx.env();
-    let mut reports = Vec::with_capacity(planned.keys.len());
-    for (i, key) in planned.keys.iter().enumerate() {
-        let rows = everywhere::rows(cx, system)?;
-        let is_it = |row: &Object| {
-            row.get(field).is_some_and(|id| PrimaryKey::encode(&id).is_ok_and(|id| id == *key))
-        };
-        let old = rows.into_iter().find(is_it);
-        let mut report = (planned.edit)(i).decide(Target { field, key, hook: None }, old.as_ref(), &env);
-        if report.is_change() {
-            let new = match &report.new {
-                Datum::Object(row) => Some(row),
-                _ => None,
-            };
-            let generated_key = (planned.generated)(i);
-            let edit = RowEdit { old: old.as_ref(), new, generated_key, identifiers: system.identifiers };
-            if let Err(error) = system.table.write(cx, edit) {
-                report = RowReport::failed(error, report.old);
-            }
-        }
-        reports.push(report);
-    }
-    Ok(reports)
 }
 
 #[cfg(test)]
