@@ -266,6 +266,12 @@ impl Core {
         catalog.server(self.identity.server).map_or_else(|| self.at_start.name.clone(), |s| s.name.clone())
     }
 
+    /// Whether this server holds no data and only answers clients.
+    #[must_use]
+    pub fn is_proxy(&self) -> bool {
+        self.catalog_guard().server(self.identity.server).is_some_and(|server| server.is_proxy)
+    }
+
     /// The clock queries see.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {

@@ -77,6 +77,8 @@ pub struct ServerInfo {
     pub id: String,
     /// The server's name.
     pub name: String,
+    /// Whether it holds no data and only answers clients.
+    pub is_proxy: bool,
 }
 
 /// One datum: SUCCESS_ATOM.
@@ -183,7 +185,9 @@ pub fn write_server_info(out: &mut Vec<u8>, token: Token, info: &ServerInfo) {
     write_text(out, &info.id);
     out.extend_from_slice(b",\"name\":");
     write_text(out, &info.name);
-    out.extend_from_slice(b",\"proxy\":false}]}");
+    out.extend_from_slice(b",\"proxy\":");
+    out.extend_from_slice(if info.is_proxy { b"true" } else { b"false" });
+    out.extend_from_slice(b"}]}");
     finish(frame, out);
 }
 
@@ -316,10 +320,14 @@ mod tests {
     #[test]
     fn the_short_answers() {
         check(write_wait_complete, r#"{"t":4,"r":[]}"#);
-        let info = ServerInfo { id: "x-1".into(), name: "a\tb".into() };
+        let info = |is_proxy| ServerInfo { id: "x-1".into(), name: "a\tb".into(), is_proxy };
         check(
-            |out, token| write_server_info(out, token, &info),
+            |out, token| write_server_info(out, token, &info(false)),
             r#"{"t":5,"r":[{"id":"x-1","name":"a\tb","proxy":false}]}"#,
+        );
+        check(
+            |out, token| write_server_info(out, token, &info(true)),
+            r#"{"t":5,"r":[{"id":"x-1","name":"a\tb","proxy":true}]}"#,
         );
     }
 }

@@ -42,7 +42,11 @@ impl QueryService for NodeService {
     }
 
     fn server_info(&self) -> ServerInfo {
-        ServerInfo { id: self.node.identity().server.to_string(), name: self.node.name().to_string() }
+        ServerInfo {
+            id: self.node.identity().server.to_string(),
+            name: self.node.name().to_string(),
+            is_proxy: self.node.is_proxy(),
+        }
     }
 
     fn turn(&self) {

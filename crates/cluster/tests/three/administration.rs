@@ -165,6 +165,7 @@ fn a_proxy_has_the_catalog_and_nothing_else_and_is_forgotten_when_it_goes() {
     for n in 0..50 {
         write_until_done(&[&a, &b, &c], n);
     }
+    assert_eq!((proxy.node.is_proxy(), a.node.is_proxy()), (true, false));
     let catalog = proxy.node.catalog();
     assert!(catalog.table("test", "t").unwrap().shards().iter().all(|shard| shard.near().is_none()));
     let four = proxy.node.create_table(

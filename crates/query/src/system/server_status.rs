@@ -25,7 +25,7 @@ impl SystemTable for ServerStatus {
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let (node, facts) = (cx.node(), &cx.service.facts);
         // A proxy is no server that an operator counts.
-        if cx.catalog().server(node.identity().server).is_some_and(|server| server.is_proxy) {
+        if node.is_proxy() {
             return Ok(Vec::new());
         }
         Ok(vec![object([

@@ -70,7 +70,7 @@ impl QueryService for Puppet {
     }
 
     fn server_info(&self) -> ServerInfo {
-        ServerInfo { id: "id".into(), name: "puppet".into() }
+        ServerInfo { id: "id".into(), name: "puppet".into(), is_proxy: false }
     }
 
     fn turn(&self) {
