@@ -130,13 +130,13 @@ pub enum AdminError {
     HeartbeatTooShort,
     /// A server that is there cannot be removed for good.
     #[error("Server `{0}` is connected; stop it before it is removed for good.")]
-    ServerConnected(crate::ServerId),
+    ServerConnected(Text),
     /// Rows would be lost with the server.
     #[error("Server `{server}` has the only replica of a shard of table `{table}`.")]
     OnlyReplica {
-        /// The server.
-        server: crate::ServerId,
-        /// The table.
+        /// The server's name.
+        server: Text,
+        /// The table's.
         table: Text,
     },
     /// Nobody leads the catalog: fewer than half of its voters are connected.

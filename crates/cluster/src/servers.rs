@@ -111,19 +111,20 @@ impl Core {
     /// Fails while it is connected, and when a shard has its only replica there. One that was added to divide the table,
     /// or is on its way out, is another one if it says that it votes and has rows.
     pub fn remove_server(&self, id: ServerId) -> Result<(), AdminError> {
+        let name_in = |catalog: &Catalog| {
+            catalog.server(id).map(|server| server.name.clone()).ok_or(AdminError::ServerMissing(id))
+        };
         if self.is_connected(id) {
-            return Err(AdminError::ServerConnected(id));
+            return Err(name_in(&self.catalog()).map_or_else(|missing| missing, AdminError::ServerConnected));
         }
         self.change(|catalog, draft| {
-            if catalog.server(id).is_none() {
-                return Err(AdminError::ServerMissing(id));
-            }
+            let name = name_in(catalog)?;
             for table in catalog.tables() {
                 let mut config = table.config.clone();
                 for shard in &mut config.shards {
                     let group = shard.group;
                     if !shard.remove_server(id, |replica| self.votes_with_rows(group, replica)) {
-                        return Err(AdminError::OnlyReplica { server: id, table: config.name });
+                        return Err(AdminError::OnlyReplica { server: name, table: config.name });
                     }
                 }
                 if config != table.config {
