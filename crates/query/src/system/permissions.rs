@@ -33,14 +33,17 @@ impl SystemTable for PermissionsTable {
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         let Some(named) = edit.new.or(edit.old) else { return Ok(()) };
-        let (user, scope) = read_id(named)?;
-        if cx.catalog().user(&user).is_none() {
+        let catalog = cx.catalog();
+        let (user, scope) = read_id(&catalog, named)?;
+        if catalog.user(&user).is_none() {
             return Err(EvalError::op_failed(format!("No user named `{user}`.")));
         }
         let after = match edit.new {
             None => Permissions::default(),
             Some(new) => {
                 only(new, &FIELDS)?;
+                let named = row(&catalog, &user, scope, &Permissions::default(), edit.identifiers);
+                check_names(new, &named.unwrap_or_default())?;
                 let Some(Datum::Object(rights)) = new.get("permissions") else {
                     return Err(EvalError::op_failed("Expected a field named `permissions`."));
                 };
@@ -92,24 +95,56 @@ fn table_name(catalog: &Catalog, db: DbId, table: TableId) -> Option<Text> {
         let name = NAMES.into_iter().find(|name| system_table_id(name) == table);
         return name.map(Text::from_static);
     }
-    catalog.table_by_id(table).map(|table| table.config.name.clone())
+    let found = catalog.table_by_id(table).filter(|table| table.db.id == db);
+    found.map(|table| table.config.name.clone())
 }
 
-/// User and scope of an id: `[user]`, `[user, database]` or `[user, database, table]`.
-fn read_id(row: &Object) -> Result<(Text, Scope), EvalError> {
-    let wrong = || EvalError::op_failed("Expected an array of user, database id and table id for `id`.");
-    let Some(Datum::Array(parts)) = row.get("id") else { return Err(wrong()) };
-    let uuid = |part: &Datum| match part {
-        Datum::String(text) => Uuid::parse_str(text).map_err(|_| wrong()),
-        _ => Err(wrong()),
-    };
-    match parts.as_ref() {
-        [Datum::String(user)] => Ok((user.clone(), Scope::Global)),
-        [Datum::String(user), db] => Ok((user.clone(), Scope::Database(DbId(uuid(db)?)))),
-        [Datum::String(user), db, table] => {
-            let scope = Scope::Table(DbId(uuid(db)?), TableId::from_uuid(uuid(table)?));
-            Ok((user.clone(), scope))
+/// Fails if a row says another user, database or table than its id.
+fn check_names(row: &Object, named: &Object) -> Result<(), EvalError> {
+    for field in ["user", "database", "table"] {
+        if row.get(field).is_some_and(|given| named.get(field) != Some(given)) {
+            let why = format!("The key `{field}` does not match the primary key.");
+            return Err(EvalError::op_failed(why));
         }
-        _ => Err(wrong()),
     }
+    Ok(())
+}
+
+/// User and scope of an id: `[user]`, `[user, database]` or `[user, database, table]`, which must be there.
+fn read_id(catalog: &Catalog, row: &Object) -> Result<(Text, Scope), EvalError> {
+    let id = row.get("id").unwrap_or(Datum::Null);
+    let parts = match &id {
+        Datum::Array(parts) if (1..=3).contains(&parts.len()) => parts,
+        other => {
+            let shown = other.pretty();
+            let why = format!("Expected an array of one to three items in the primary key, got {shown}.");
+            return Err(EvalError::op_failed(why));
+        }
+    };
+    let Datum::String(user) = &parts[0] else {
+        let shown = parts[0].pretty();
+        return Err(EvalError::op_failed(format!("Expected a string as the username, got {shown}.")));
+    };
+    let Some(db) = parts.get(1) else { return Ok((user.clone(), Scope::Global)) };
+    let db = DbId(uuid("database", db)?);
+    if db_name(catalog, db).is_none() {
+        return Err(EvalError::op_failed(format!("No database with UUID `{db}` exists.")));
+    }
+    let Some(table) = parts.get(2) else { return Ok((user.clone(), Scope::Database(db))) };
+    let id = uuid("table", table)?;
+    let table = TableId::from_uuid(id);
+    if table_name(catalog, db, table).is_none() {
+        return Err(EvalError::op_failed(format!("No table with UUID `{id}` exists.")));
+    }
+    Ok((user.clone(), Scope::Table(db, table)))
+}
+
+/// A part of an id. It must be spelt as ids are: the row of another spelling would be another one.
+fn uuid(what: &str, part: &Datum) -> Result<Uuid, EvalError> {
+    let parsed = match part {
+        Datum::String(text) => Uuid::parse_str(text).ok().filter(|uuid| *text == uuid.to_string()),
+        _ => None,
+    };
+    let wrong = || format!("Expected a UUID as the {what}, got {}.", part.pretty());
+    parsed.ok_or_else(|| EvalError::op_failed(wrong()))
 }
