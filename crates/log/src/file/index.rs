@@ -263,6 +263,7 @@ mod tests {
             index.note(&entry(replaced - 1, 5), at(512)).unwrap_err();
         }
     }
+
     #[test]
     fn one_who_joined_and_was_not_restored_has_no_rows() {
         let mut index = Index::default();
