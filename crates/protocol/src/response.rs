@@ -208,7 +208,7 @@ fn write_failure_body(out: &mut Vec<u8>, failure: &Failure) {
 }
 
 fn write_frames(out: &mut Vec<u8>, backtrace: &Backtrace) {
-    for (i, frame) in backtrace.frames().enumerate() {
+    for (i, frame) in backtrace.frames().into_iter().enumerate() {
         if i > 0 {
             out.push(b',');
         }

@@ -5,6 +5,7 @@
 //! - `fresh` begins with a new node and runs the terms, one a line, without looking at answers
 //! - `run` answers a term; `run array_limit=4 user=bob` with options and another user
 //! - `long` answers it without the fast path
+//! - `way` shows an error with the way from the root of the term to what failed
 //! - `batches` shows how a stream was cut
 //!
 //! Terms are written as in `crates/reql/tests/data/syntax.rs`. `UPDATE=1 cargo test` rewrites the
@@ -84,6 +85,7 @@ fn answer(house: &RefCell<House>, new: fn() -> House, directive: &str, input: &s
     match what {
         "run" => show(house.run(&user, term, options), false),
         "long" => show(house.run_long(term, options), false),
+        "way" => way(house.run(&user, term, options)),
         "batches" => show(house.run_long(term, options), true),
         other => format!("there is no directive {other:?}"),
     }
@@ -109,6 +111,13 @@ fn options_of(text: &str) -> (String, Map<String, Value>) {
         }
     }
     (user, options)
+}
+
+fn way(outcome: Result<Outcome, QueryError>) -> String {
+    match outcome {
+        Err(QueryError::Eval(error)) => format!("{} {}", error.backtrace(), error.message()),
+        other => show(other, false),
+    }
 }
 
 fn show(outcome: Result<Outcome, QueryError>, cuts: bool) -> String {

@@ -53,7 +53,7 @@ impl Closure {
     #[must_use]
     pub fn foreign(call: Call, code: Arc<dyn Foreign>) -> Self {
         let body = Term::Call(Box::new(call));
-        let func = FuncTerm { params: Vec::new(), body, captures: Vec::new(), closed: false };
+        let func = FuncTerm { params: Vec::new(), body, captures: Vec::new(), closed: false, way: None };
         let (func, captured) = (Arc::new(func), Arc::default());
         Closure { func, captured, answer: Answer::Datum, code: Code::Foreign(code) }
     }
@@ -82,7 +82,9 @@ impl Closure {
     pub fn call(&self, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
         self.check_arity(values.len())?;
         match &self.code {
-            Code::Terms(run) => run(self, values, env),
+            Code::Terms(run) => {
+                run(self, values, env).map_err(|error| error.anchored(self.func.way.as_ref()))
+            }
             Code::Foreign(code) => code.call(values, env),
         }
     }

@@ -5,10 +5,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use datum::{Datum, Kind, Object, Text};
 
-use crate::backtrace::{Backtrace, Frame};
+use crate::backtrace::{Backtrace, Frame, Way};
 use crate::signature::Op;
 
 /// The class a client sees, which also decides what `default` and `filter` catch.
@@ -261,6 +262,15 @@ impl EvalError {
     #[must_use]
     pub fn at(mut self, frame: impl Into<Frame>) -> Self {
         self.0.backtrace.push_outer(frame.into());
+        self
+    }
+
+    /// The same error, which left a function that stands there: what is further out adds nothing.
+    #[must_use]
+    pub fn anchored(mut self, way: Option<&Arc<Way>>) -> Self {
+        if let Some(way) = way {
+            self.0.backtrace.anchor(way);
+        }
         self
     }
 

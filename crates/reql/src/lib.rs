@@ -41,7 +41,7 @@ mod value;
 pub mod wire;
 
 pub use args::{Arg, Args};
-pub use backtrace::{Backtrace, Frame};
+pub use backtrace::{Backtrace, Frame, Way};
 pub use closure::{Answer, Closure, Run};
 pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};

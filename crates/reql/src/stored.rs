@@ -85,6 +85,7 @@ fn filled(func: &FuncTerm, values: &[(VarId, Datum)]) -> Arc<FuncTerm> {
             .copied()
             .collect(),
         closed: func.closed,
+        way: None,
     })
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datum::{Datum, Text};
 
+use crate::backtrace::Way;
 use crate::deep;
 use crate::signature::Op;
 
@@ -57,6 +58,9 @@ pub struct FuncTerm {
     pub captures: Vec<VarId>,
     /// Whether the body uses only its arguments, so that the function can run inside a shard.
     pub closed: bool,
+    /// Where it stands in the query it came with, for backtraces; nothing at the root, and for what
+    /// came with no query, like the function of an index.
+    pub way: Option<Arc<Way>>,
 }
 
 impl Term {

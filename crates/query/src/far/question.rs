@@ -19,7 +19,7 @@ use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
 use crate::table::{Identifiers, ReadMode};
 
 /// The version all questions begin with.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 
 /// No key is longer: an entry of the log has two bytes for its length.
 const KEY_BYTES_MAX: usize = 65_535;

@@ -1,9 +1,11 @@
 //! Errors of evaluation: class, text and the way to the term that failed.
 
+use std::sync::Arc;
+
 use datum::Text;
 
 use super::{Garbled, Pack, Travel, Unpack};
-use crate::backtrace::Frame;
+use crate::backtrace::{Frame, Way};
 use crate::error::{ErrorClass, EvalError};
 
 /// The classes in the order of their numbers, which never change.
@@ -24,8 +26,8 @@ impl Travel for EvalError {
         out.byte(class as u8);
         self.is_empty_error().pack(out);
         out.bytes(self.message().as_bytes());
-        let frames: Vec<&Frame> = self.backtrace().frames().collect();
-        out.list(frames.into_iter().rev());
+        out.list(self.backtrace().inner_first().iter());
+        self.backtrace().anchored().cloned().pack(out);
     }
 
     fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
@@ -34,8 +36,25 @@ impl Travel for EvalError {
         let empty = bool::unpack(from)?;
         let text = Text::unpack(from)?.to_string();
         let error = if empty { EvalError::empty_error() } else { EvalError::new(class, text) };
-        Ok(from.list(Frame::unpack)?.into_iter().fold(error, EvalError::at))
+        let error = from.list(Frame::unpack)?.into_iter().fold(error, EvalError::at);
+        Ok(error.anchored(Option::unpack(from)?.as_ref()))
     }
+}
+
+impl Travel for Arc<Way> {
+    fn pack(&self, out: &mut Pack) {
+        let frames: Vec<&Frame> = self.outwards().collect();
+        out.list(frames.into_iter().rev());
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        led(None, from.list(Frame::unpack)?).ok_or_else(|| from.garbled("the way to a function"))
+    }
+}
+
+/// The way that goes on from `outer` with these frames.
+pub(super) fn led(outer: Option<Arc<Way>>, frames: Vec<Frame>) -> Option<Arc<Way>> {
+    frames.into_iter().fold(outer, |outer, frame| Some(Arc::new(Way::new(outer, frame))))
 }
 
 impl Travel for Frame {

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use datum::{Datum, Text};
 
+use super::error::led;
 use super::{Garbled, Pack, Travel, Unpack};
 use crate::args::Arg;
+use crate::backtrace::{Frame, Way};
 use crate::closure::{Answer, Closure};
 use crate::deep;
 use crate::eval;
@@ -18,6 +20,10 @@ const DATUM: u8 = 0;
 const VAR: u8 = 1;
 const FUNC: u8 = 2;
 const CALL: u8 = 3;
+
+const NOWHERE: u8 = 0;
+const FROM_ROOT: u8 = 1;
+const FROM_AROUND: u8 = 2;
 
 /// In the order of their numbers, which never change.
 const ANSWERS: [Answer; 3] = [Answer::Datum, Answer::Literals, Answer::Sequence];
@@ -31,7 +37,7 @@ impl Travel for Closure {
             id.0.pack(out);
             value.pack(out);
         }
-        write_func(&self.func, out);
+        write_func(&self.func, None, out);
     }
 
     fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
@@ -40,7 +46,8 @@ impl Travel for Closure {
         let captured: Vec<(VarId, Datum)> =
             from.list(|from| Ok((VarId(i64::unpack(from)?), Datum::unpack(from)?)))?;
         let around = captured.iter().map(|(id, _)| *id).collect();
-        let mut reader = Reader { from, funcs: vec![OpenFunc { params: around, captures: Vec::new() }] };
+        let mut reader =
+            Reader { from, funcs: vec![OpenFunc { way: None, params: around, captures: Vec::new() }] };
         let func = reader.func()?;
         if !func.closed {
             return Err(from.garbled("a closed function"));
@@ -73,13 +80,15 @@ impl Travel for Arg {
     }
 }
 
-fn write_func(func: &FuncTerm, out: &mut Pack) {
+/// `around` is where the function around this one stands.
+fn write_func(func: &FuncTerm, around: Option<&Way>, out: &mut Pack) {
     out.count(func.params.len() as u64);
     func.params.iter().for_each(|id| id.0.pack(out));
-    write_term(&func.body, out);
+    write_way(func.way.as_ref(), around, out);
+    write_term(&func.body, func.way.as_deref(), out);
 }
 
-fn write_term(term: &Term, out: &mut Pack) {
+fn write_term(term: &Term, around: Option<&Way>, out: &mut Pack) {
     deep::level(|| match term {
         Term::Datum(datum) => {
             out.byte(DATUM);
@@ -91,24 +100,41 @@ fn write_term(term: &Term, out: &mut Pack) {
         }
         Term::Func(func) => {
             out.byte(FUNC);
-            write_func(func, out);
+            write_func(func, around, out);
         }
         Term::Call(call) => {
             out.byte(CALL);
             out.count(u64::from(signature::of(call.op).id));
             out.count(call.args.len() as u64);
-            call.args.iter().for_each(|arg| write_term(arg, out));
+            call.args.iter().for_each(|arg| write_term(arg, around, out));
             out.count(call.optargs.len() as u64);
             for (name, term) in &call.optargs {
                 name.pack(out);
-                write_term(term, out);
+                write_term(term, around, out);
             }
         }
     });
 }
 
+/// Only what leads from the function around it to this one, so that functions in functions do not
+/// take room in the square of their depth.
+fn write_way(way: Option<&Arc<Way>>, around: Option<&Way>, out: &mut Pack) {
+    let Some(way) = way else { return out.byte(NOWHERE) };
+    match around.and_then(|around| way.beyond(around)) {
+        Some(frames) => {
+            out.byte(FROM_AROUND);
+            out.list(frames.into_iter());
+        }
+        None => {
+            out.byte(FROM_ROOT);
+            way.pack(out);
+        }
+    }
+}
+
 /// A function whose body is being read.
 struct OpenFunc {
+    way: Option<Arc<Way>>,
     params: Vec<VarId>,
     captures: Vec<VarId>,
 }
@@ -122,14 +148,25 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn func(&mut self) -> Result<Arc<FuncTerm>, Garbled> {
         let params = self.from.list(|from| i64::unpack(from).map(VarId))?;
-        self.funcs.push(OpenFunc { params, captures: Vec::new() });
+        let way = self.way()?;
+        self.funcs.push(OpenFunc { way, params, captures: Vec::new() });
         let body = self.term();
-        let Some(OpenFunc { params, captures }) = self.funcs.pop() else {
+        let Some(OpenFunc { way, params, captures }) = self.funcs.pop() else {
             return Err(self.from.garbled("a function"));
         };
         let body = body?;
         let closed = !body.is_open();
-        Ok(Arc::new(FuncTerm { params, body, captures, closed }))
+        Ok(Arc::new(FuncTerm { params, body, captures, closed, way }))
+    }
+
+    fn way(&mut self) -> Result<Option<Arc<Way>>, Garbled> {
+        let around = self.funcs.last().and_then(|func| func.way.clone());
+        match self.from.byte()? {
+            NOWHERE => Ok(None),
+            FROM_ROOT => Arc::unpack(self.from).map(Some),
+            FROM_AROUND => Ok(led(around, self.from.list(Frame::unpack)?)),
+            _ => Err(self.from.garbled("where a function stands")),
+        }
     }
 
     fn term(&mut self) -> Result<Term, Garbled> {

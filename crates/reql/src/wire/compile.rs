@@ -6,6 +6,7 @@ use std::sync::Arc;
 use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 
 use super::tape::{Node, Value};
+use crate::backtrace::{Frame, Way};
 use crate::deep;
 use crate::env::ARRAY_LIMIT_DEFAULT;
 use crate::error::CompileError;
@@ -20,6 +21,17 @@ pub(super) struct Compiler<'s> {
     funcs: Vec<OpenFunc>,
     /// Whether what is known may become a value at once.
     fold: bool,
+    /// The arguments that lead to the current node, outermost first.
+    steps: Vec<Step>,
+    /// Whether functions are told where they stand.
+    places_functions: bool,
+}
+
+/// An argument on the way to the current node.
+struct Step {
+    frame: Frame,
+    /// The way up to here, once a function below asked for it.
+    way: Option<Arc<Way>>,
 }
 
 /// A function whose body is being compiled.
@@ -48,12 +60,41 @@ struct Raw<'t, 'a> {
 impl<'s> Compiler<'s> {
     /// `fold` says that there is no array limit of the query's own, which arrays made now would miss.
     pub(super) fn new(source: &'s Text, fold: bool) -> Self {
-        Compiler { source, funcs: Vec::new(), fold }
+        Compiler { source, funcs: Vec::new(), fold, steps: Vec::new(), places_functions: false }
+    }
+
+    /// The same for the term of a query, whose functions know where in it they stand.
+    pub(super) fn of_query(source: &'s Text, fold: bool) -> Self {
+        Compiler { places_functions: true, ..Compiler::new(source, fold) }
     }
 
     /// Compiles the root of a tree.
     pub(super) fn root(&mut self, value: Value<'_, '_>) -> Result<Term, CompileError> {
         self.term(value, Place::default())
+    }
+
+    /// The argument `frame` of the current node.
+    fn below(&mut self, frame: Frame, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
+        self.steps.push(Step { frame, way: None });
+        let term = self.term(value, place);
+        match (term, self.steps.pop()) {
+            (Err(error), Some(step)) => Err(error.at(step.frame)),
+            (term, _) => term,
+        }
+    }
+
+    /// The way to the current node.
+    fn way(&mut self) -> Option<Arc<Way>> {
+        if !self.places_functions {
+            return None;
+        }
+        let known = self.steps.iter().rposition(|step| step.way.is_some());
+        let mut way = known.and_then(|i| self.steps[i].way.clone());
+        for step in &mut self.steps[known.map_or(0, |i| i + 1)..] {
+            way = Some(Arc::new(Way::new(way, step.frame.clone())));
+            step.way.clone_from(&way);
+        }
+        way
     }
 
     fn term(&mut self, value: Value<'_, '_>, place: Place) -> Result<Term, CompileError> {
@@ -134,7 +175,7 @@ impl<'s> Compiler<'s> {
         if let Some(values) = raw.args.and_then(Value::items) {
             for (i, value) in values.enumerate() {
                 let below = place_of_arg(raw.op, i, place);
-                args.push(self.term(value, below).map_err(|error| error.at(i))?);
+                args.push(self.below(Frame::from(i), value, below)?);
             }
         }
         let splices = args.iter().any(is_splice);
@@ -149,8 +190,9 @@ impl<'s> Compiler<'s> {
                     return Err(CompileError::compile(message));
                 }
                 let below = place_of_optarg(raw.op, place);
-                let term = self.term(value, below).map_err(|error| error.at(&**name))?;
-                optargs.push((self.text(name), term));
+                let name = self.text(name);
+                let term = self.below(Frame::from(&name), value, below)?;
+                optargs.push((name, term));
             }
         }
         Ok(Term::Call(Box::new(Call::new(raw.op, args, optargs))))
@@ -160,8 +202,9 @@ impl<'s> Compiler<'s> {
         let mut optargs = Vec::new();
         let below = Place { ordering: false, ..place };
         for (key, value) in members.and_then(Value::members).into_iter().flatten() {
-            let term = self.term(value, below).map_err(|error| error.at(&**key))?;
-            optargs.push((self.text(key), term));
+            let key = self.text(key);
+            let term = self.below(Frame::from(&key), value, below)?;
+            optargs.push((key, term));
         }
         match duplicate_key(&optargs) {
             Some(key) => Err(CompileError::compile(format!("Duplicate object key: {key}."))),
@@ -203,11 +246,12 @@ impl<'s> Compiler<'s> {
         };
         self.funcs.push(OpenFunc { params: read_params(params)?, captures: Vec::new() });
         let below = Place { ordering: false, ..place };
-        let body = self.term(body, below).map_err(|error| error.at(1));
+        let way = self.way();
+        let body = self.below(Frame::from(1), body, below);
         let OpenFunc { params, captures } = self.funcs.pop().ok_or_else(not_found)?;
         let body = body?;
         let closed = !body.is_open();
-        Ok(Term::Func(Arc::new(FuncTerm { params, body, captures, closed })))
+        Ok(Term::Func(Arc::new(FuncTerm { params, body, captures, closed, way })))
     }
 
     fn var(&mut self, raw: &Raw<'_, '_>) -> Result<Term, CompileError> {
