@@ -12,12 +12,14 @@ use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
-use crate::plan::PREPARATION;
+use crate::plan::preparation;
 use crate::reach::{Reach, reaches};
 use crate::{ReplicaConfig, ServerId, ShardConfig, TableConfig};
 
-/// Nobody who divides a table needs longer for what it adds: whoever added it has stopped.
-pub(crate) const ADDED: Duration = PREPARATION.saturating_mul(2);
+/// Nobody who divides a table of so many shards needs longer for what it adds: whoever added it has stopped.
+fn needed(shards: usize) -> Duration {
+    preparation(shards).saturating_mul(2)
+}
 
 /// What a shard has for the sake of a division, and was not to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,11 +138,12 @@ impl TableConfig {
 pub(crate) struct AddedSince(HashMap<(GroupId, Added), Instant>);
 
 impl AddedSince {
-    /// Where a shard has had something added for longer than anybody needs it who divides a table.
-    pub(crate) fn overdue(&mut self, shard: &ShardConfig, now: Instant) -> Vec<ServerId> {
+    /// Where a shard has had something added for longer than anybody needs it who divides its table of so many
+    /// shards.
+    pub(crate) fn overdue(&mut self, shard: &ShardConfig, shards: usize, now: Instant) -> Vec<ServerId> {
         self.0.retain(|(group, added), _| *group != shard.group || shard.added.contains(added));
         let mut since = |added: &Added| *self.0.entry((shard.group, *added)).or_insert(now);
-        let overdue = shard.added.iter().filter(|added| now - since(added) > ADDED);
+        let overdue = shard.added.iter().filter(|added| now - since(added) > needed(shards));
         overdue.map(|added| added.server()).collect()
     }
 
@@ -180,7 +183,7 @@ impl Core {
             Ok(())
         });
         if let Err(error) = taken {
-            tracing::warn!("Replicas that were added to divide a table stay for a minute: {error}");
+            tracing::warn!("Replicas that were added to divide a table stay for a minute or longer: {error}");
         }
     }
 
@@ -259,21 +262,21 @@ mod tests {
     #[test]
     fn each_of_what_was_added_is_there_for_its_own_time() {
         let (before, both) = added();
-        let (mut since, begin) = (AddedSince::default(), task::now());
+        let (mut since, begin, needed) = (AddedSince::default(), task::now(), needed(1));
         let mut one = before.clone();
         one.add(server(4), || peer(3, 4));
-        let late = begin + ADDED + Duration::from_secs(1);
-        assert_eq!(since.overdue(&one, begin), []);
-        assert_eq!(since.overdue(&both, late), [server(4)], "the other one is new");
+        let late = begin + needed + Duration::from_secs(1);
+        assert_eq!(since.overdue(&one, 1, begin), []);
+        assert_eq!(since.overdue(&both, 1, late), [server(4)], "the other one is new");
         since.begin_anew(GroupId(3), &[server(4)]);
-        assert_eq!(since.overdue(&both, late), []);
-        assert_eq!(since.overdue(&both, late + ADDED + Duration::from_secs(1)), [server(3), server(4)]);
+        assert_eq!(since.overdue(&both, 1, late), []);
+        assert_eq!(since.overdue(&both, 1, late + needed + Duration::from_secs(1)), [server(3), server(4)]);
         // Another shard has nothing to do with it; what is gone is not remembered.
-        assert_eq!(since.overdue(&shard(4, b"", &[1, 2]), late), []);
-        assert_eq!(since.overdue(&before, late + 2 * ADDED), []);
-        assert_eq!(since.overdue(&both, late + 3 * ADDED), []);
+        assert_eq!(since.overdue(&shard(4, b"", &[1, 2]), 1, late), []);
+        assert_eq!(since.overdue(&before, 1, late + 2 * needed), []);
+        assert_eq!(since.overdue(&both, 1, late + 3 * needed), []);
         since.forget(GroupId(3));
-        assert_eq!(since.overdue(&both, late + 5 * ADDED), []);
+        assert_eq!(since.overdue(&both, 1, late + 5 * needed), []);
     }
 
     #[test]

@@ -22,14 +22,22 @@ use crate::{
     places_of,
 };
 
-/// How long everything may take that comes before the seals.
-pub(crate) const PREPARATION: Duration = Duration::from_secs(30);
+/// How long everything may take that comes before the seals, and how much longer for each shard that the table has.
+const PREPARATION: Duration = Duration::from_secs(30);
+const PREPARATION_OF_SHARD: Duration = Duration::from_millis(400);
 /// How long servers without which a shard has no majority may be away.
 const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long one leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// So few rows are counted one by one: of what is still in memory the engine guesses sizes badly.
+const ROWS_WALKED_MAX: u64 = 50_000;
 /// Between two looks at what is still missing.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long everything may take that comes before the seals of a table of so many shards.
+pub(crate) fn preparation(shards: usize) -> Duration {
+    PREPARATION + PREPARATION_OF_SHARD.saturating_mul(u32::try_from(shards).unwrap_or(u32::MAX))
+}
 
 /// What a table's shards are to be, worked out on its present ones.
 pub(crate) struct Plan {
@@ -72,7 +80,8 @@ impl Core {
         change: &TableChange,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Plan>, AdminError> {
-        self.plan(id, Wish::Change(change), task::now() + PREPARATION, go_on)
+        let shards = table_by_id(&self.catalog(), id)?.config.shards.len();
+        self.plan(id, Wish::Change(change), task::now() + preparation(shards), go_on)
     }
 
     /// The same so that its shards become equal, until `deadline`.
@@ -252,14 +261,19 @@ impl Core {
             self.shard_of(group).filter(|shard| shard.is_leader()).ok_or("it is not led from here")?;
         let parts = usize::try_from(parts).unwrap_or(usize::MAX).clamp(1, 8 * crate::starts::SHARDS_MAX);
         let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
-        let pieces = snapshot.split(shard.range(), parts).map_err(|error| error.to_string())?;
+        let rows = shard.count();
+        let pieces = match rows {
+            ..=ROWS_WALKED_MAX => snapshot.split_evenly(shard.range(), parts),
+            _ => snapshot.split(shard.range(), parts),
+        };
+        let pieces = pieces.map_err(|error| error.to_string())?;
         let start = |piece: &datum::KeyRange| match &piece.start {
             datum::KeyBound::Included(key) | datum::KeyBound::Excluded(key) => {
                 Some(Bytes::copy_from_slice(key.as_bytes()))
             }
             datum::KeyBound::Unbounded => None,
         };
-        Ok(CutsAnswer { rows: shard.count(), keys: pieces.iter().skip(1).filter_map(start).collect() })
+        Ok(CutsAnswer { rows, keys: pieces.iter().skip(1).filter_map(start).collect() })
     }
 }
 

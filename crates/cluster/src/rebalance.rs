@@ -9,14 +9,15 @@ use crate::AdminError;
 use crate::admin::table_by_id;
 use crate::catalog_row::CatalogRow;
 use crate::node::Core;
-use crate::plan::PREPARATION;
+use crate::plan::preparation;
 
 impl Core {
     /// Divides a table anew at evenly spaced keys. Returns false, and does nothing, if it has fewer rows than
     /// shards, or none; one shard alone is as it should be. Waits as [`Core::change_table_while`] does, also
-    /// for who leads each shard, about half a minute for everything.
+    /// for who leads each shard: half a minute for everything, and longer the more shards the table has.
     pub fn rebalance(&self, id: TableId, go_on: &dyn Fn() -> bool) -> Result<bool, AdminError> {
-        self.rebalance_until(id, task::now() + PREPARATION, go_on)
+        let shards = self.catalog().table_by_id(id).map_or(0, |table| table.config.shards.len());
+        self.rebalance_until(id, task::now() + preparation(shards), go_on)
     }
 
     /// The same; what is not ready for the seals at `deadline` is an error.

@@ -82,7 +82,7 @@ impl Core {
                     settled.added_since.forget(shard.group);
                     continue;
                 }
-                self.tend_added(table.config.id, shard, settled);
+                self.tend_added(&table.config, shard, settled);
                 let since = *settled.led_since.entry(shard.group).or_insert_with(task::now);
                 if settled.is(shard.group, version) {
                     continue;
@@ -154,14 +154,14 @@ impl Core {
     }
 
     /// Takes away what was added to a shard that is led from here for a division, when whoever added it takes too long.
-    fn tend_added(&self, table: TableId, shard: &ShardConfig, settled: &mut Settled) {
-        let overdue = settled.added_since.overdue(shard, task::now());
+    fn tend_added(&self, table: &TableConfig, shard: &ShardConfig, settled: &mut Settled) {
+        let overdue = settled.added_since.overdue(shard, table.shards.len(), task::now());
         // Else it is looked at again in the next turn.
         if !overdue.is_empty() && shard.own_voters().all(|own| self.is_there(shard.group, own)) {
             // If it cannot be done now, there is as much time until the next attempt.
             settled.added_since.begin_anew(shard.group, &overdue);
             let added: Vec<_> = overdue.into_iter().map(|server| (shard.group, server)).collect();
-            self.take_away(table, &added);
+            self.take_away(table.id, &added);
         }
     }
 

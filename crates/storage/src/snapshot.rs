@@ -103,15 +103,40 @@ impl TableSnapshot {
         }
         let span = RowSpan::new(self.table, &range);
         let cuts = self.view.cuts(Space::Rows, span.as_span(), pieces)?;
-        let mut start = range.start;
-        let mut ranges = Vec::with_capacity(cuts.len() + 1);
-        for cut in cuts {
-            let key = PrimaryKey(cut.slice(TableId::BYTES..));
-            let end = KeyBound::Excluded(key.clone());
-            ranges.push(KeyRange { start, end });
-            start = KeyBound::Included(key);
-        }
-        ranges.push(KeyRange { start, end: range.end });
-        Ok(ranges)
+        Ok(pieces_of(range, cuts))
     }
+
+    /// The same in ranges that differ by one row at most. Walks the keys.
+    pub fn split_evenly(&self, range: &KeyRange, pieces: usize) -> Result<Vec<KeyRange>, ReadError> {
+        let range = self.part.range.intersect(range);
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (rows, pieces) = (self.count_range(&range)?, pieces as u64);
+        let span = RowSpan::new(self.table, &range);
+        let mut scan = Arc::clone(&self.view).scan(Space::Rows, span.as_span(), Direction::Ascending);
+        let mut cuts = Vec::new();
+        for row in 0..rows {
+            let Some((key, _)) = scan.next()? else { break };
+            // The first row of a piece is the first whose number is not below the piece's share.
+            if row > 0 && row * pieces / rows != (row - 1) * pieces / rows {
+                cuts.push(Bytes::copy_from_slice(key));
+            }
+        }
+        Ok(pieces_of(range, cuts))
+    }
+}
+
+/// The ranges into which stored keys cut `range`.
+fn pieces_of(range: KeyRange, cuts: Vec<Bytes>) -> Vec<KeyRange> {
+    let mut start = range.start;
+    let mut ranges = Vec::with_capacity(cuts.len() + 1);
+    for cut in cuts {
+        let key = PrimaryKey(cut.slice(TableId::BYTES..));
+        let end = KeyBound::Excluded(key.clone());
+        ranges.push(KeyRange { start, end });
+        start = KeyBound::Included(key);
+    }
+    ranges.push(KeyRange { start, end: range.end });
+    ranges
 }

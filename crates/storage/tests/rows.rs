@@ -106,6 +106,26 @@ fn bounds_are_bounds_of_keys() {
 }
 
 #[test]
+fn even_pieces_differ_by_one_row_at_most() {
+    let (_, table) = filled(100, 1);
+    let snapshot = table.snapshot(whole()).unwrap();
+    let rows = |pieces: &[KeyRange]| {
+        pieces.iter().map(|range| scan(&table, range, Direction::Ascending)).collect::<Vec<_>>()
+    };
+    for wanted in [1, 2, 3, 7, 64, 100] {
+        let pieces = rows(&snapshot.split_evenly(&KeyRange::all(), wanted).unwrap());
+        let sizes: Vec<usize> = pieces.iter().map(Vec::len).collect();
+        assert_eq!(sizes.len(), wanted);
+        assert!(sizes.iter().max().unwrap() - sizes.iter().min().unwrap() <= 1, "{sizes:?}");
+        assert_eq!(pieces.concat(), (0..100).collect::<Vec<_>>());
+    }
+    let few = KeyRange { start: KeyBound::Included(key(97.0)), end: KeyBound::Unbounded };
+    assert_eq!(rows(&snapshot.split_evenly(&few, 10).unwrap()), [[97], [98], [99]]);
+    let none = KeyRange { start: KeyBound::Included(key(1000.0)), end: KeyBound::Unbounded };
+    assert_eq!(snapshot.split_evenly(&none, 10).unwrap().len(), 1);
+}
+
+#[test]
 fn a_snapshot_does_not_move() {
     let (store, table) = filled(5, 1);
     let snapshot = table.snapshot(whole()).unwrap();

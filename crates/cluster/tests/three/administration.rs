@@ -245,6 +245,24 @@ fn rows_count_of_shards_that_others_lead() {
 }
 
 #[test]
+fn few_rows_are_spread_evenly() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let options = TableOptions { shards: replicated(8, 3), ..TableOptions::default() };
+    let id = a.node.create_table("test", "t", options).unwrap().id;
+    (0..100).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    wait_until("a division", || matches!(a.node.rebalance(id, &|| true), Ok(true)));
+    let (catalog, mut sizes) = (a.node.catalog(), Vec::new());
+    let divided = catalog.table_by_id(id).unwrap();
+    wait_until("all rows of all shards", || {
+        let near = divided.shards().iter().map(|shard| shard.near().map_or(0, |near| near.count()));
+        sizes = near.collect();
+        sizes.iter().sum::<u64>() == 100
+    });
+    assert!(sizes.iter().all(|rows| (11..=14).contains(rows)), "{sizes:?}");
+}
+
+#[test]
 fn a_shard_whose_leader_is_silent_is_waited_for() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
