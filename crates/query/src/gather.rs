@@ -239,8 +239,8 @@ fn look_again(
     ranges: &[KeyRange],
     patience: &mut Patience,
 ) -> Result<Vec<RowSource>, EvalError> {
-    if !patience.wait(cx)? {
-        let range = ranges.first().unwrap_or(&rows.range);
+    let range = ranges.first().unwrap_or(&rows.range);
+    if !patience.wait(cx, &rows.table, range)? {
         return Err(unreadable(range, rows.table.read_mode));
     }
     let table = fresh(cx, &rows.table, patience)?;

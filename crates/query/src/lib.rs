@@ -37,6 +37,7 @@ mod jobs;
 mod limits;
 mod links;
 mod log_book;
+mod lost;
 mod names;
 mod order;
 mod piece;

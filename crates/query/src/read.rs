@@ -49,8 +49,9 @@ pub(crate) fn rows(cx: &Cx, table: &StoredTable, keys: Vec<PrimaryKey>) -> Resul
     loop {
         waiting = try_rows(cx, &table, &keys, &waiting, &mut rows)?;
         let Some(first) = waiting.first() else { return Ok(rows) };
-        if !patience.wait(cx)? {
-            return Err(unreadable(table.handle.shard(&keys[*first]).range(), table.read_mode));
+        let range = table.handle.shard(&keys[*first]).range();
+        if !patience.wait(cx, &table, range)? {
+            return Err(unreadable(range, table.read_mode));
         }
         table = fresh(cx, &table, &mut patience)?;
     }

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use storage::TableId;
 
 use crate::links::OneShot;
+use crate::lost::Lost;
 use crate::pool::ScanPool;
 
 /// The first and the longest pause between two looks.
@@ -38,13 +39,21 @@ pub(crate) struct Seeks {
     searching: ScanPool,
     line: Mutex<Line<ShardHandle>>,
     tables: Mutex<BTreeMap<TableId, Instant>>,
+    /// What was looked for in vain.
+    pub lost: Lost,
 }
 
 impl Seeks {
     /// Nobody waits yet.
     pub fn new(node: Arc<Node>) -> Arc<Seeks> {
         let searching = ScanPool::new("leaders", 1);
-        Arc::new(Seeks { node, searching, line: Mutex::default(), tables: Mutex::default() })
+        Arc::new(Seeks {
+            node,
+            searching,
+            line: Mutex::default(),
+            tables: Mutex::default(),
+            lost: Lost::default(),
+        })
     }
 
     /// Tells when it is worth asking for a row of `shard` once more, after `looks` looks in vain: soon when a

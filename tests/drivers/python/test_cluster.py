@@ -269,6 +269,12 @@ class ThreeServers(unittest.TestCase):
                 return True
 
         wait_until("a read that is refused", refuses)
+        # Nobody who comes later looks for a leader for as long again (ten seconds).
+        for query in (r.table("t").get(2), r.table("t").count(), r.table("t").get(1).update({"n": 1})):
+            with self.assertRaisesRegex(ReqlOpFailedError, "primary replica for shard"):
+                began = time.monotonic()
+                ask(leader, query)
+            self.assertLess(time.monotonic() - began, 6, query)
         status = ask(leader, r.table("t").status())["status"]
         self.assertFalse(status["ready_for_writes"] or status["ready_for_reads"])
         self.assertEqual(ask(leader, r.table("t", read_mode="outdated").get(1)), {"id": 1})

@@ -26,7 +26,7 @@ pub(crate) use gather::{FarTally, unless_lost};
 pub(crate) use keys::FarKeys;
 pub(crate) use question::{Edits, Part, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
-pub(crate) use site::{Fitness, Patience, SEARCH, Site, fresh, joined, lost_write, unreadable, unwritable};
+pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
 pub(crate) use write::{FarWrite, WriteTo};
 
 /// A question of another node, read and written again: what it may hold is what came.

@@ -158,7 +158,7 @@ impl FarRows {
         if let Some(position) = &self.position {
             source.range = after(&source.range, position, source.order);
         }
-        if !self.patience.wait(&self.cx)? {
+        if !self.patience.wait(&self.cx, &source.table, &source.range)? {
             return Err(unreadable(&source.range, source.table.read_mode));
         }
         source.table = fresh(&self.cx, &source.table, &mut self.patience)?;

@@ -9,12 +9,10 @@ use reql::EvalError;
 use shard::Shard;
 
 use crate::context::Cx;
+use crate::lost::SEARCH;
 use crate::seek::pause_after;
 use crate::service::Service;
 use crate::table::{ReadMode, StoredTable};
-
-/// How long a query looks for a shard that is moving or between two leaders.
-pub(crate) const SEARCH: Duration = Duration::from_secs(10);
 
 /// A look counts as if it had taken so long, at least.
 const LOOK_MIN: Duration = Duration::from_millis(5);
@@ -107,12 +105,16 @@ impl Patience {
         Patience { left: self.left, looks: self.looks }
     }
 
-    /// Waits a little, in which things may change; false when it has been long enough. The first
-    /// time only changes that are under way are waited for.
-    pub fn wait(&mut self, cx: &Cx) -> Result<bool, EvalError> {
+    /// Waits a little, in which things may change for `range` of `table`, where something could not be done;
+    /// false when it has been long enough. The first time only changes that are under way are waited for.
+    pub fn wait(&mut self, cx: &Cx, table: &StoredTable, range: &KeyRange) -> Result<bool, EvalError> {
         cx.check_cancel()?;
         cx.node().await_change();
-        if self.left.is_zero() {
+        let (lost, gone) = (&cx.service.seeks.lost, SEARCH.saturating_sub(self.left));
+        let shards =
+            || table.handle.shards().iter().filter(|shard| !shard.range().intersect(range).is_empty());
+        if self.left.is_zero() || shards().any(|shard| gone >= lost.search(shard)) {
+            shards().for_each(|shard| lost.give_up(shard));
             return Ok(false);
         }
         let pause = pause_after(self.looks);

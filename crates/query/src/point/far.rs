@@ -18,7 +18,7 @@ use reql::{Cancel, EvalError};
 use super::PointAnswer;
 use crate::answer::Answer;
 use crate::error::QueryError;
-use crate::far::{Question, SEARCH, lost_write, read, unpack_reports, unreadable, unwritable};
+use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwritable};
 use crate::links::{OneShot, SHORT, Slot, Trouble};
 use crate::session::Session;
 use crate::table::ReadMode;
@@ -75,10 +75,11 @@ pub(super) struct Tries {
 
 impl Tries {
     /// Fails when it has been tried for long enough.
-    fn check(self, shard: &ShardHandle, mode: Option<ReadMode>) -> Result<(), EvalError> {
+    fn check(self, session: &Session, shard: &ShardHandle, mode: Option<ReadMode>) -> Result<(), EvalError> {
         let patience = if shard.leader().is_some() { LAST_TRY } else { Duration::ZERO };
         match self.until.is_some_and(|until| until + patience <= Instant::now()) {
             true => {
+                session.service.seeks.lost.give_up(shard);
                 Err(mode.map_or_else(|| unwritable(shard.range()), |mode| unreadable(shard.range(), mode)))
             }
             false => Ok(()),
@@ -122,15 +123,16 @@ impl Again {
     /// Waits until another try is worth it.
     fn wait(&mut self) -> State {
         let failed = self.tries.failed;
-        self.tries.until.get_or_insert_with(|| Instant::now() + SEARCH);
+        let seeks = &self.session.service.seeks;
+        self.tries.until.get_or_insert_with(|| Instant::now() + seeks.lost.search(&self.shard));
         self.tries.failed += 1;
         let any_will_do = self.mode == Some(ReadMode::Outdated);
-        State::Waits(self.session.service.seeks.wait(&self.shard, failed, any_will_do))
+        State::Waits(seeks.wait(&self.shard, failed, any_will_do))
     }
 
     /// Begins anew, unless it has been tried for long enough.
     fn begin(&mut self) -> Result<State, Result<Datum, EvalError>> {
-        self.tries.check(&self.shard, self.mode).map_err(Err)?;
+        self.tries.check(&self.session, &self.shard, self.mode).map_err(Err)?;
         match self.query.as_ref().and_then(|query| self.session.begin_point(query)) {
             Some(PointAnswer::Read(answer)) => Err(answer),
             Some(PointAnswer::FarRead(point)) => Ok(self.leaves_as(point)),
@@ -155,7 +157,7 @@ impl Again {
         self.session.service.seekers.run(move || {
             let query = query.ok_or_else(|| EvalError::internal("a query was looked for twice"));
             // Others may have kept the threads for so long that it is not worth another search.
-            let query = query.and_then(|query| tries.check(&shard, mode).map(|()| query));
+            let query = query.and_then(|query| tries.check(&session, &shard, mode).map(|()| query));
             found.tell(query.and_then(|query| run_long(&session, &query)));
         });
         sought

@@ -66,7 +66,7 @@ impl RowSource {
         loop {
             match self.look(cx, &table, &near)? {
                 Ok(parts) => return Ok(parts),
-                Err(_) if patience.wait(cx)? => table = fresh(cx, &table, patience)?,
+                Err(lost) if patience.wait(cx, &table, &lost)? => table = fresh(cx, &table, patience)?,
                 Err(lost) => return Err(unreadable(&lost, table.read_mode)),
             }
         }

@@ -28,7 +28,7 @@ pub(crate) fn sync(mut args: Args<'_>) -> Result<Value, EvalError> {
     loop {
         ranges = sync_ranges(args.cx, &fresh(args.cx, &stored, &mut patience)?, &ranges)?;
         let Some(first) = ranges.first() else { break };
-        if !patience.wait(args.cx)? {
+        if !patience.wait(args.cx, &stored, first)? {
             return Err(unwritable(first));
         }
     }

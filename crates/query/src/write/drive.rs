@@ -178,8 +178,10 @@ impl<'a> Driver<'a> {
                 let reports: Option<Vec<RowReport>> = reports.into_iter().collect();
                 return reports.ok_or_else(|| EvalError::internal("a row was not written"));
             };
-            if !patience.wait(self.cx)? {
-                return Err(unwritable(self.stored()?.handle.shard(&planned.keys[*first]).range()));
+            let table = self.stored()?;
+            let range = table.handle.shard(&planned.keys[*first]).range();
+            if !patience.wait(self.cx, table, range)? {
+                return Err(unwritable(range));
             }
             self.table = TableRef::Stored(fresh(self.cx, self.stored()?, &mut patience)?);
         }
