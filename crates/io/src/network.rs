@@ -60,9 +60,12 @@ pub enum Happening {
     /// Everything given with [`Order::Send`] up to one that asked for it has left this process.
     Drained(ConnectionId),
     /// The connection is over, or never stood; nothing more will happen on it. Not told of a
-    /// connection the party closed itself.
+    /// connection the party closed itself. What TLS refuses begins with [`TLS_FAULT`].
     Closed(ConnectionId, String),
 }
+
+/// How the text of a connection begins that TLS has ended here, for want of a certificate for example.
+pub const TLS_FAULT: &str = "TLS: ";
 
 /// What a party wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! How two servers come to have one link: hello, consent, welcome, farewell (docs/formats/link.md).
 
 use bytes::{Bytes, BytesMut};
-use io::{ConnectionId, Order};
+use io::{ConnectionId, Order, TLS_FAULT};
 
 use super::peer::Probe;
 use super::session::{Origin, Stage};
@@ -381,7 +381,11 @@ impl Machine {
 
     /// The network says that a connection is over.
     pub(super) fn ended(&mut self, id: ConnectionId, why: &str) {
-        if self.sessions.contains_key(&id) {
+        if let Some(session) = self.sessions.get(&id) {
+            // Who dialed is told by TLS; here nobody else says a word of it.
+            if session.hello.is_none() && why.starts_with(TLS_FAULT) {
+                self.say_refused(id, why);
+            }
             self.over(id, why, false);
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use io::TLS_FAULT;
 use io::sim::SimRandom;
 
 use super::*;
@@ -220,6 +221,24 @@ fn bytes_of_somebody_else_end_the_connection() {
     bench.machines[0].step(Nanos(1), happened, &mut Vec::new(), &|_, _| Ok(()), &mut Vec::new());
     bench.machines[0].orders(&mut orders);
     assert_eq!(orders, [Order::Close(id)]);
+}
+
+#[test]
+fn whom_tls_refuses_is_named_once() {
+    let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
+    for (number, port) in [(77, 7), (78, 8)] {
+        let id = ConnectionId::accepted(number);
+        bench.happened[0].push(Happening::Accepted(id, format!("10.0.0.5:{port}")));
+        bench.happened[0].push(Happening::Closed(id, format!("{TLS_FAULT}peer sent no certificates")));
+        bench.step(0);
+    }
+    // Who only looks whether somebody listens is refused nothing.
+    let id = ConnectionId::accepted(79);
+    bench.happened[0].push(Happening::Accepted(id, "10.0.0.6:9".to_owned()));
+    bench.happened[0].push(Happening::Closed(id, "the other side closed the connection".to_owned()));
+    bench.step(0);
+    assert_eq!(bench.notes[0], ["Refused a server at 10.0.0.5:7: TLS: peer sent no certificates"]);
+    assert!(bench.machines[0].sessions.is_empty());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use mio::{Interest, Registry, Token};
 use rustls::Connection as TlsSession;
 
 use super::tls::Tls;
+use crate::network::TLS_FAULT;
 
 /// What one read takes.
 pub(super) const READ_BYTES: usize = 256 << 10;
@@ -293,7 +294,7 @@ fn read_sealed(
     }
     let state = session
         .process_new_packets()
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}")))?;
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("{TLS_FAULT}{error}")))?;
     let mut left = state.plaintext_bytes_to_read();
     while left > 0 {
         let room = left.min(scratch.len());
