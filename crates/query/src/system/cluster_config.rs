@@ -3,7 +3,7 @@
 use datum::{Datum, Object};
 use reql::EvalError;
 
-use super::fields::{object, only};
+use super::fields::{field, object, only};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::table::{Identifiers, RowEdit, SystemTable};
@@ -34,6 +34,7 @@ impl SystemTable for ClusterConfig {
             )),
             (Some(_), Some(new)) => {
                 let seconds = seconds_of(new).map_err(|error| error.prefixed(WRONG))?;
+                only(new, &["id", "heartbeat_timeout_secs"]).map_err(|error| error.prefixed(WRONG))?;
                 cx.node().set_heartbeat(seconds).map_err(admin_failed)
             }
         }
@@ -42,20 +43,18 @@ impl SystemTable for ClusterConfig {
 
 /// The heartbeat timeout that a row asks for, in whole seconds.
 fn seconds_of(row: &Object) -> Result<u64, EvalError> {
-    only(row, &["id", "heartbeat_timeout_secs"])?;
-    match row.get("heartbeat_timeout_secs") {
-        Some(Datum::Number(n)) if (0.0..1e9).contains(&n) && n.fract() != 0.0 => {
+    match field(row, "heartbeat_timeout_secs")? {
+        Datum::Number(n) if (0.0..1e9).contains(&n) && n.fract() != 0.0 => {
             let shown = Datum::Number(n).pretty();
             let why = format!("In `heartbeat_timeout_secs`: Expected a whole number; got {shown}");
             Err(EvalError::op_failed(why))
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a count")]
-        Some(Datum::Number(n)) if (0.0..1e9).contains(&n) => Ok(n as u64),
-        Some(other) => {
+        Datum::Number(n) if (0.0..1e9).contains(&n) => Ok(n as u64),
+        other => {
             let shown = other.pretty();
             let why = format!("In `heartbeat_timeout_secs`: Expected a number; got {shown}");
             Err(EvalError::op_failed(why))
         }
-        None => Err(EvalError::op_failed("Expected a field named `heartbeat_timeout_secs`.")),
     }
 }

@@ -5,11 +5,10 @@ use datum::{Datum, Object, Text};
 use reql::EvalError;
 use uuid::Uuid;
 
-use super::fields::{object, only, string};
+use super::fields::{field, named, object, only, string, uuid_of};
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::admin_failed;
-use crate::names::check_name;
 use crate::table::{Identifiers, RowEdit, SYSTEM_DB, SystemTable};
 
 pub(super) struct DbConfigTable;
@@ -39,10 +38,10 @@ impl SystemTable for DbConfigTable {
         access::check(cx, Need::Config, place)?;
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
-            (None, Some(_)) if !edit.generated_key => Err(EvalError::op_failed(
+            (None, Some(new)) if !edit.generated_key => read_name(new).and(Err(EvalError::op_failed(
                 "If you want to create a new table by inserting into `rethinkdb.db_config`, you must use an \
                  auto-generated primary key.",
-            )),
+            ))),
             (None, Some(new)) => {
                 let name = read_name(new)?;
                 if name == SYSTEM_DB {
@@ -65,14 +64,12 @@ impl SystemTable for DbConfigTable {
 }
 
 fn id_of(row: &Object) -> Result<Uuid, EvalError> {
-    let text = string(row, "id")?;
-    Uuid::parse_str(&text).map_err(|_| EvalError::op_failed("In `id`: Expected a UUID."))
+    uuid_of(&field(row, "id")?).map_err(|error| error.prefixed("In `id`: "))
 }
 
 fn read_name(row: &Object) -> Result<Text, EvalError> {
     const WRONG: &str = "The change you're trying to make to `rethinkdb.db_config` has the wrong format. ";
+    let name = named(row, "db name").map_err(|error| error.prefixed(WRONG))?;
     only(row, &["id", "name"]).map_err(|error| error.prefixed(WRONG))?;
-    let name = string(row, "name").map_err(|error| error.prefixed(WRONG))?;
-    check_name("Database", &name)?;
     Ok(name)
 }

@@ -2,6 +2,9 @@
 
 use datum::{Datum, Object, Text};
 use reql::EvalError;
+use uuid::Uuid;
+
+use crate::names::is_name;
 
 /// An object of these fields.
 pub(super) fn object<const N: usize>(fields: [(&'static str, Datum); N]) -> Object {
@@ -13,23 +16,64 @@ pub(super) fn strings<I: IntoIterator<Item = Text>>(items: I) -> Datum {
     items.into_iter().map(Datum::String).collect::<Vec<_>>().into()
 }
 
-/// A string field of a row.
-pub(super) fn string(row: &Object, name: &str) -> Result<Text, EvalError> {
-    match row.get(name) {
-        Some(Datum::String(text)) => Ok(text),
-        Some(other) => {
-            let shown = other.pretty();
-            Err(EvalError::op_failed(format!("In `{name}`: Expected a string, got {shown}")))
-        }
-        None => Err(EvalError::op_failed(format!("Expected a field named `{name}`."))),
+/// A field that a row must have.
+pub(super) fn field(row: &Object, name: &str) -> Result<Datum, EvalError> {
+    row.get(name).ok_or_else(|| EvalError::op_failed(format!("Expected a field named `{name}`.")))
+}
+
+/// The name that `value` is to be: `"table name"`, `"server name"`.
+pub(super) fn name_of(value: &Datum, what: &str) -> Result<Text, EvalError> {
+    let shown = || value.pretty();
+    match value {
+        Datum::String(name) if is_name(name) => Ok(name.clone()),
+        Datum::String(_) => Err(EvalError::op_failed(format!(
+            "{} is not a valid {what}; Use A-Z, a-z, 0-9, _ and - only",
+            shown()
+        ))),
+        _ => Err(EvalError::op_failed(format!("Expected a {what}; got {}", shown()))),
     }
 }
 
-/// Fails if `row` has fields other than these.
+/// The name in field `name` of a row.
+pub(super) fn named(row: &Object, what: &str) -> Result<Text, EvalError> {
+    name_of(&field(row, "name")?, what).map_err(|error| error.prefixed("In `name`: "))
+}
+
+/// The text that `value` is to be.
+pub(super) fn text_of(value: &Datum) -> Result<Text, EvalError> {
+    match value {
+        Datum::String(text) => Ok(text.clone()),
+        other => Err(EvalError::op_failed(format!("Expected a string; got {}", other.pretty()))),
+    }
+}
+
+/// The id that `value` is to be.
+pub(super) fn uuid_of(value: &Datum) -> Result<Uuid, EvalError> {
+    let id = match value {
+        Datum::String(text) => Uuid::parse_str(text).ok(),
+        _ => None,
+    };
+    id.ok_or_else(|| EvalError::op_failed(format!("Expected a UUID; got {}", value.pretty())))
+}
+
+/// The items of the array that `value` is to be.
+pub(super) fn items_of(value: &Datum) -> Result<&[Datum], EvalError> {
+    match value {
+        Datum::Array(items) => Ok(items),
+        other => Err(EvalError::op_failed(format!("Expected an array, got {}", other.pretty()))),
+    }
+}
+
+/// A string field of a row.
+pub(super) fn string(row: &Object, name: &str) -> Result<Text, EvalError> {
+    text_of(&field(row, name)?).map_err(|error| error.prefixed(&format!("In `{name}`: ")))
+}
+
+/// Fails if `row` has fields other than these. It is looked for after everything else.
 pub(super) fn only(row: &Object, known: &[&str]) -> Result<(), EvalError> {
     let unknown: Vec<Text> = row.keys().filter(|key| !known.contains(&key.as_ref())).collect();
     if unknown.is_empty() {
         return Ok(());
     }
-    Err(EvalError::op_failed(format!("Unexpected key(s): {}", unknown.join(", "))))
+    Err(EvalError::op_failed(format!("Unexpected key(s): {}", unknown.join(" "))))
 }

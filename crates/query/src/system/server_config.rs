@@ -4,9 +4,8 @@
 use cluster::ServerId;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
-use uuid::Uuid;
 
-use super::fields::{object, only, string, strings};
+use super::fields::{field, items_of, name_of, named, object, only, strings, uuid_of};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::table::{Identifiers, RowEdit, SystemTable};
@@ -52,13 +51,10 @@ const CACHE_MB_END: f64 = (1u64 << 44) as f64;
 
 /// Checks the row; what comes of carrying it out is inside.
 fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, EvalError> {
-    only(new, &["id", "name", "tags", "cache_size_mb"])?;
-    let name = string(new, "name")?;
-    if let Err(error) = crate::names::check_name("Server", &name) {
-        return Err(error.prefixed("In `name`: "));
-    }
+    let name = named(new, "server name")?;
     let tags = tags(new)?;
     let cache = cache_size(new)?;
+    only(new, &["id", "name", "tags", "cache_size_mb"])?;
     Ok(cx.node().change_server(id_of(old)?, &name, &tags, cache).map_err(admin_failed))
 }
 
@@ -81,30 +77,22 @@ fn cache_size(row: &Object) -> Result<Option<u64>, EvalError> {
     }
 }
 
+/// The tags, each once.
 fn tags(row: &Object) -> Result<Vec<Text>, EvalError> {
-    let wrong = |what: &str, value: &Datum| {
-        let shown = value.pretty();
-        EvalError::op_failed(format!("In `tags`: Expected {what}, got {shown}"))
-    };
-    match row.get("tags") {
-        Some(Datum::Array(items)) => {
-            let mut tags: Vec<Text> = Vec::new();
-            for item in items.iter() {
-                let Datum::String(tag) = item else { return Err(wrong("a server tag", item)) };
-                crate::names::check_name("Server tag", tag).map_err(|error| error.prefixed("In `tags`: "))?;
-                if !tags.contains(tag) {
-                    tags.push(tag.clone());
-                }
+    let items = field(row, "tags")?;
+    let read = |items: &Datum| {
+        let mut tags: Vec<Text> = Vec::new();
+        for item in items_of(items)? {
+            let tag = name_of(item, "server tag")?;
+            if !tags.contains(&tag) {
+                tags.push(tag);
             }
-            Ok(tags)
         }
-        Some(other) => Err(wrong("an array", &other)),
-        None => Err(EvalError::op_failed("Expected a field named `tags`.")),
-    }
+        Ok(tags)
+    };
+    read(&items).map_err(|error: EvalError| error.prefixed("In `tags`: "))
 }
 
 fn id_of(row: &Object) -> Result<ServerId, EvalError> {
-    let text = string(row, "id")?;
-    let uuid = Uuid::parse_str(&text).map_err(|_| EvalError::op_failed("In `id`: Expected a UUID."))?;
-    Ok(ServerId(uuid))
+    uuid_of(&field(row, "id")?).map(ServerId).map_err(|error| error.prefixed("In `id`: "))
 }

@@ -1,22 +1,22 @@
 //! `rethinkdb.table_config`: one row per table; writing it creates, changes and drops.
 
+use std::collections::BTreeSet;
+
 use cluster::{
-    Catalog, DbId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions, WriteAcks,
-    durability_name, places_of,
+    Catalog, DbConfig, DbId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions,
+    WriteAcks, durability_name, places_of,
 };
 use datum::{Datum, Object, Text};
 use log::Durability;
 use reql::EvalError;
 use storage::TableId;
-use uuid::Uuid;
 
-use super::fields::{object, only, string, strings};
+use super::fields::{field, items_of, name_of, named, object, only, strings, text_of, uuid_of};
 use super::shard_places::shard_places;
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::hook::described_hook;
-use crate::names::check_name;
 use crate::reshape::change_table;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
@@ -100,8 +100,8 @@ impl SystemTable for TableConfigTable {
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
             (None, Some(_)) if !edit.generated_key => Err(EvalError::op_failed(
-                "If you want to create a new table by inserting into `rethinkdb.table_config`, you must use an \
-                 auto-generated primary key.",
+                "There is no existing table with the given ID. To create a new table by inserting into \
+                 `rethinkdb.table_config`, you must let the database generate the primary key automatically.",
             )),
             (None, Some(new)) => create(cx, new, edit.identifiers),
             (Some(old), Some(new)) => change(cx, old, new, edit.identifiers),
@@ -111,26 +111,23 @@ impl SystemTable for TableConfigTable {
 }
 
 fn create(cx: &Cx, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
-    let row = read(cx, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
-    let db = db_named(cx, row.db, identifiers);
-    if let Some(db) = cx.catalog().database(&db) {
-        access::check(cx, Need::Config, Place::Db(db.config.id))?;
-    }
+    let row = read(cx, None, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
+    access::check(cx, Need::Config, Place::Db(row.db.id))?;
     let defaults = TableOptions::default();
     let options = TableOptions {
         id: Some(id_of(new)?),
-        primary_key: optional_string(new, "primary_key").unwrap_or(defaults.primary_key),
+        primary_key: row.primary_key.unwrap_or(defaults.primary_key),
         durability: row.durability.unwrap_or(defaults.durability),
         write_acks: row.write_acks.unwrap_or(defaults.write_acks),
         shards: row.shards.map_or(defaults.shards, ShardsWanted::Named),
     };
-    check_name("Table", &row.name)?;
-    cx.node().create_table(&db, &row.name, options).map(drop).map_err(admin_failed)
+    cx.node().create_table(&row.db.name, &row.name, options).map(drop).map_err(admin_failed)
 }
 
 fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Result<(), EvalError> {
-    check_config(cx, id_of(old)?)?;
-    let row = read(cx, new, identifiers).map_err(|error| error.prefixed(WRONG))?;
+    let id = id_of(old)?;
+    check_config(cx, id)?;
+    let row = read(cx, Some(old), new, identifiers).map_err(|error| error.prefixed(WRONG))?;
     for (field, why) in [
         ("primary_key", "It's illegal to change a table's primary key"),
         ("db", "It's illegal to change a table's database"),
@@ -139,16 +136,6 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
             return Err(EvalError::op_failed(why));
         }
     }
-    for field in ["indexes", "write_hook"] {
-        if old.get(field) != new.get(field) {
-            let why = format!(
-                "{WRONG}The `{field}` field is read-only and can't be used to create or drop {}.",
-                if field == "indexes" { "indexes" } else { "a write hook function" }
-            );
-            return Err(EvalError::op_failed(why));
-        }
-    }
-    check_name("Table", &row.name)?;
     let change = TableChange {
         name: Some(row.name),
         durability: row.durability,
@@ -156,17 +143,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
         shards: row.shards.filter(|_| old.get("shards") != new.get("shards")).map(ShardsWanted::Named),
         write_hook: None,
     };
-    change_table(cx, id_of(old)?, &change)
-}
-
-/// The name of the database a row names or identifies.
-fn db_named(cx: &Cx, db: Text, identifiers: Identifiers) -> Text {
-    let id = match identifiers {
-        Identifiers::Name => None,
-        Identifiers::Uuid => Uuid::parse_str(&db).ok().map(DbId),
-    };
-    let found = id.and_then(|id| cx.catalog().database_by_id(id).map(|db| db.config.name.clone()));
-    found.unwrap_or(db)
+    change_table(cx, id, &change)
 }
 
 fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
@@ -186,29 +163,114 @@ fn check_config(cx: &Cx, id: TableId) -> Result<(), EvalError> {
 }
 
 fn id_of(row: &Object) -> Result<TableId, EvalError> {
-    let text = string(row, "id")?;
-    let uuid = Uuid::parse_str(&text).map_err(|_| EvalError::op_failed("In `id`: Expected a UUID."))?;
-    Ok(TableId::from_uuid(uuid))
+    let id = uuid_of(&field(row, "id")?).map_err(|error| error.prefixed("In `id`: "))?;
+    Ok(TableId::from_uuid(id))
 }
 
 /// What can be set through a row.
 struct Settings {
     name: Text,
-    db: Text,
+    db: DbConfig,
+    primary_key: Option<Text>,
     durability: Option<Durability>,
     write_acks: Option<WriteAcks>,
     shards: Option<Vec<ShardPlaces>>,
 }
 
-fn read(cx: &Cx, row: &Object, identifiers: Identifiers) -> Result<Settings, EvalError> {
-    only(row, &FIELDS)?;
-    Ok(Settings {
-        name: string(row, "name")?,
-        db: string(row, "db")?,
-        durability: row.get("durability").map(|value| read_durability(&value)).transpose()?,
-        write_acks: row.get("write_acks").map(|value| read_acks(&value)).transpose()?,
-        shards: row.get("shards").map(|value| read_shards(cx, &value, identifiers)).transpose()?,
-    })
+/// What a row says that is to be put in the place of `old`. A new one may leave out all but the names.
+/// Of several mistakes RethinkDB's first is told.
+fn read(
+    cx: &Cx,
+    old: Option<&Object>,
+    new: &Object,
+    identifiers: Identifiers,
+) -> Result<Settings, EvalError> {
+    let name = named(new, "table name")?;
+    let db = read_db(cx, &field(new, "db")?, identifiers)?;
+    check_indexes(old, new)?;
+    let settings = Settings {
+        name,
+        db,
+        primary_key: said(old, new, "primary_key", read_primary_key)?,
+        shards: said(old, new, "shards", |value| read_shards(cx, value, identifiers))?,
+        write_acks: said(old, new, "write_acks", read_acks)?,
+        durability: said(old, new, "durability", read_durability)?,
+    };
+    check_hook(old, new)?;
+    only(new, &FIELDS)?;
+    Ok(settings)
+}
+
+/// What a row says in the field `name`, which only a new one may leave out.
+fn said<T>(
+    old: Option<&Object>,
+    new: &Object,
+    name: &str,
+    read: impl Fn(&Datum) -> Result<T, EvalError>,
+) -> Result<Option<T>, EvalError> {
+    if old.is_none() && !new.contains_key(name) {
+        return Ok(None);
+    }
+    let value = field(new, name)?;
+    read(&value).map(Some).map_err(|error| error.prefixed(&format!("In `{name}`: ")))
+}
+
+fn read_db(cx: &Cx, value: &Datum, identifiers: Identifiers) -> Result<DbConfig, EvalError> {
+    let catalog = cx.catalog();
+    let (found, missing) = match identifiers {
+        Identifiers::Name => {
+            let name = name_of(value, "database name")?;
+            (catalog.database(&name), format!("Database `{name}` does not exist."))
+        }
+        Identifiers::Uuid => {
+            let id = uuid_of(value)?;
+            (catalog.database_by_id(DbId(id)), format!("There is no database with UUID `{id}`."))
+        }
+    };
+    found.map(|db| db.config.clone()).ok_or_else(|| EvalError::op_failed(missing))
+}
+
+/// Fails unless a row names the indexes that are there, in any order.
+fn check_indexes(old: Option<&Object>, new: &Object) -> Result<(), EvalError> {
+    let given = said(old, new, "indexes", read_indexes)?;
+    let (known, why) = match old {
+        Some(old) => (said(None, old, "indexes", read_indexes)?, "create or drop indexes"),
+        None => (None, "create indexes"),
+    };
+    if given.unwrap_or_default() == known.unwrap_or_default() {
+        return Ok(());
+    }
+    Err(EvalError::op_failed(format!("The `indexes` field is read-only and can't be used to {why}.")))
+}
+
+fn read_indexes(value: &Datum) -> Result<BTreeSet<Text>, EvalError> {
+    let mut names = BTreeSet::new();
+    for item in items_of(value)? {
+        if !names.insert(text_of(item)?) {
+            return Err(EvalError::op_failed(format!("{} was specified more than once.", item.pretty())));
+        }
+    }
+    Ok(names)
+}
+
+/// Fails unless a row shows the write hook that is there; a new row may show that there is none.
+fn check_hook(old: Option<&Object>, new: &Object) -> Result<(), EvalError> {
+    let given = said(old, new, "write_hook", |value| Ok(value.clone()))?;
+    let known = old.and_then(|old| old.get("write_hook"));
+    if given.unwrap_or(Datum::Null) == known.unwrap_or(Datum::Null) {
+        return Ok(());
+    }
+    Err(EvalError::op_failed(
+        "The `write_hook` field is read-only and can't be used to create or drop a write hook function.",
+    ))
+}
+
+fn read_primary_key(value: &Datum) -> Result<Text, EvalError> {
+    let name = text_of(value)?;
+    if name.is_empty() {
+        return Err(EvalError::op_failed("The name of the primary key cannot be empty."));
+    }
+    Ok(name)
 }
 
 fn read_durability(value: &Datum) -> Result<Durability, EvalError> {
@@ -217,7 +279,7 @@ fn read_durability(value: &Datum) -> Result<Durability, EvalError> {
         Datum::String(text) if text == "soft" => Ok(Durability::Soft),
         other => {
             let shown = other.pretty();
-            Err(EvalError::op_failed(format!("In `durability`: Expected \"soft\" or \"hard\", got: {shown}")))
+            Err(EvalError::op_failed(format!("Expected \"soft\" or \"hard\", got: {shown}")))
         }
     }
 }
@@ -228,35 +290,16 @@ fn read_acks(value: &Datum) -> Result<WriteAcks, EvalError> {
         Datum::String(text) if text == "single" => Ok(WriteAcks::Single),
         other => {
             let shown = other.pretty();
-            Err(EvalError::op_failed(format!(
-                "In `write_acks`: Expected \"single\" or \"majority\", got: {shown}"
-            )))
+            Err(EvalError::op_failed(format!("Expected \"single\" or \"majority\", got: {shown}")))
         }
     }
 }
 
 fn read_shards(cx: &Cx, value: &Datum, identifiers: Identifiers) -> Result<Vec<ShardPlaces>, EvalError> {
-    match value {
-        Datum::Array(shards) if shards.is_empty() => {
-            Err(EvalError::op_failed("In `shards`: You must specify at least one shard."))
-        }
-        Datum::Array(shards) => {
-            let catalog = cx.catalog();
-            let one = |shard: &Datum| {
-                shard_places(&catalog, shard, identifiers).map_err(|error| error.prefixed("In `shards`: "))
-            };
-            shards.iter().map(one).collect()
-        }
-        other => {
-            let shown = other.pretty();
-            Err(EvalError::op_failed(format!("In `shards`: Expected an array, got {shown}")))
-        }
+    let shards = items_of(value)?;
+    if shards.is_empty() {
+        return Err(EvalError::op_failed("You must specify at least one shard."));
     }
-}
-
-fn optional_string(row: &Object, name: &str) -> Option<Text> {
-    match row.get(name) {
-        Some(Datum::String(text)) => Some(text),
-        _ => None,
-    }
+    let catalog = cx.catalog();
+    shards.iter().map(|shard| shard_places(&catalog, shard, identifiers)).collect()
 }
