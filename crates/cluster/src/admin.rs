@@ -96,7 +96,7 @@ impl Core {
         self.change(|catalog, draft| {
             let mut db = find_db(catalog, name)?;
             if name != new_name && catalog.database(new_name).is_some() {
-                return Err(AdminError::DbExists(new_name.into()));
+                return Err(AdminError::DbRenameTaken { from: name.into(), to: new_name.into() });
             }
             db.name = new_name.into();
             draft.put(CatalogRow::Db(db));
@@ -197,7 +197,8 @@ impl Core {
             let mut after = before.clone();
             if let Some(name) = &change.name {
                 if *name != before.name && catalog.table(&handle.db.name, name).is_some() {
-                    return Err(AdminError::RenameTaken { from: before.name, to: name.clone() });
+                    let db = handle.db.name.clone();
+                    return Err(AdminError::RenameTaken { db, from: before.name, to: name.clone() });
                 }
                 after.name = name.clone();
             }

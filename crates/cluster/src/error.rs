@@ -22,6 +22,14 @@ pub enum AdminError {
     /// A database of that name is there already.
     #[error("Database `{0}` already exists.")]
     DbExists(Text),
+    /// Renaming would hide another database.
+    #[error("Cannot rename database `{from}` to `{to}` because database `{to}` already exists.")]
+    DbRenameTaken {
+        /// The name it has.
+        from: Text,
+        /// The name that is taken.
+        to: Text,
+    },
     /// No database of that name.
     #[error("Database `{0}` does not exist.")]
     DbMissing(Text),
@@ -42,8 +50,10 @@ pub enum AdminError {
         table: Text,
     },
     /// Renaming would hide another table.
-    #[error("Can't rename table `{from}` to `{to}` because table `{to}` already exists.")]
+    #[error("Can't rename table `{db}.{from}` to `{db}.{to}` because table `{db}.{to}` already exists.")]
     RenameTaken {
+        /// The database's name.
+        db: Text,
         /// The name it has.
         from: Text,
         /// The name that is taken.
