@@ -102,6 +102,12 @@ impl RowReport {
         RowReport { fate: Fate::Failed(error), new: old.clone(), old }
     }
 
+    /// The row is not there any more, if it ever was.
+    pub fn removed(self) -> RowReport {
+        let fate = if self.old == Datum::Null { Fate::Skipped } else { Fate::Deleted };
+        RowReport { fate, old: self.old, new: Datum::Null }
+    }
+
     /// Whether the stored row differs from before.
     pub fn is_change(&self) -> bool {
         matches!(self.fate, Fate::Inserted | Fate::Replaced | Fate::Deleted)

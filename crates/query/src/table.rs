@@ -103,6 +103,11 @@ pub(crate) trait SystemTable: Send + Sync {
     /// Its rows as this node knows them. Every row has the field `id`.
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError>;
 
+    /// Whether there is anything in a row to be kept. Putting one of which nothing is kept is removing it.
+    fn keeps(&self, _row: &Object) -> bool {
+        true
+    }
+
     /// Carries out the change of one row (`None`: there is none). Most tables refuse.
     fn write(&self, _cx: &Cx, _change: RowEdit<'_>) -> Result<(), EvalError> {
         let why = format!("It's illegal to write to the `rethinkdb.{}` table.", self.name());

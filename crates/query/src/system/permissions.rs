@@ -1,12 +1,12 @@
 //! `rethinkdb.permissions`: what each user was granted, scope by scope.
 
-use cluster::{Catalog, DbId, Permissions, Scope};
+use cluster::{AdminError, Catalog, DbId, Permissions, Scope};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 use storage::TableId;
 use uuid::Uuid;
 
-use super::fields::{object, only};
+use super::fields::object;
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::ids::{NAMES, system_db_id, system_table_id};
@@ -31,27 +31,58 @@ impl SystemTable for PermissionsTable {
         Ok(admin.into_iter().chain(rows).collect())
     }
 
+    fn keeps(&self, row: &Object) -> bool {
+        match row.get("permissions") {
+            Some(Datum::Object(rights)) => rights.iter().any(|(_, right)| right != Datum::Null),
+            _ => false,
+        }
+    }
+
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
+        if edit.generated_key {
+            return Err(EvalError::op_failed("You must specify a primary key."));
+        }
         let Some(named) = edit.new.or(edit.old) else { return Ok(()) };
         let catalog = cx.catalog();
         let (user, scope) = read_id(&catalog, named)?;
+        if user == "admin" {
+            return Err(admin_failed(AdminError::AdminFixed));
+        }
         if catalog.user(&user).is_none() {
             return Err(EvalError::op_failed(format!("No user named `{user}`.")));
         }
         let after = match edit.new {
             None => Permissions::default(),
             Some(new) => {
-                only(new, &FIELDS)?;
                 let named = row(&catalog, &user, scope, &Permissions::default(), edit.identifiers);
                 check_names(new, &named.unwrap_or_default())?;
-                let Some(Datum::Object(rights)) = new.get("permissions") else {
-                    return Err(EvalError::op_failed("Expected a field named `permissions`."));
-                };
-                RightsChange::read(&rights, scope == Scope::Global)?.apply(Permissions::default())
+                let rights = read_rights(new, scope)?;
+                check_fields(new)?;
+                rights
             }
         };
         cx.node().grant(&user, scope, |_| after).map(drop).map_err(admin_failed)
     }
+}
+
+/// What a row grants.
+fn read_rights(row: &Object, scope: Scope) -> Result<Permissions, EvalError> {
+    match row.get("permissions") {
+        Some(Datum::Object(rights)) => {
+            Ok(RightsChange::read(&rights, scope == Scope::Global)?.apply(Permissions::default()))
+        }
+        Some(other) => Err(EvalError::op_failed(format!("Expected an object, got {}.", other.pretty()))),
+        None => Err(EvalError::op_failed("Expected a field `permissions`.")),
+    }
+}
+
+/// Fails if a row has fields that say nothing here.
+fn check_fields(row: &Object) -> Result<(), EvalError> {
+    let unknown: Vec<Text> = row.keys().filter(|key| !FIELDS.contains(&key.as_ref())).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(EvalError::op_failed(format!("Unexpected key(s) `{}`.", unknown.join("`, `"))))
 }
 
 /// The row of one grant, or nothing if its database or table is gone.

@@ -221,6 +221,7 @@ impl<'a> Driver<'a> {
                 let edit = RowEdit { old: old.as_ref(), new, generated_key, identifiers: system.identifiers };
                 match system.table.write(self.cx, edit) {
                     Err(error) => report = RowReport::failed(error, report.old),
+                    Ok(()) if new.is_some_and(|row| !system.table.keeps(row)) => report = report.removed(),
                     Ok(()) => self.show_as_written(system, key, &mut report)?,
                 }
             }
