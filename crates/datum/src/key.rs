@@ -10,5 +10,5 @@ pub mod secondary;
 
 pub use decode::CorruptKey;
 pub use error::KeyError;
-pub use primary::{PrimaryKey, bound_position};
+pub use primary::{PrimaryKey, bound_position, check_bound};
 pub use range::{KeyBound, KeyRange};

@@ -135,6 +135,22 @@ fn what_is_not_a_key_is_told_why() {
     refused(Datum::from(vec![Datum::Geometry(Object::default())]), geometry, false);
 }
 
+#[test]
+fn a_bound_is_looked_at_as_far_as_the_reference_writes_it() {
+    let bound = |items: Vec<Datum>| key::check_bound(&Datum::from(items));
+    let behind = |text: usize, last: Datum| bound(vec![Datum::from("x".repeat(text)), last]);
+    // A letter for the array, one for the string, and a NUL: 250 bytes are written with 247 of text.
+    assert!(behind(246, Datum::Null).is_err_and(|error| error.is_null()));
+    assert!(behind(247, Datum::Null).is_ok());
+    assert!(behind(245, Datum::from(vec![Datum::Null])).is_err());
+    assert!(behind(246, Datum::from(vec![Datum::Null])).is_ok());
+    assert!(bound([vec![Datum::from(1); 12], vec![Datum::Null]].concat()).is_err());
+    assert!(bound([vec![Datum::from(1); 13], vec![Datum::Null]].concat()).is_ok());
+    assert!(bound(vec![Datum::MinVal, Datum::from("a\0")]).is_err());
+    assert!(bound(vec![Datum::MinVal, Datum::MaxVal]).is_ok());
+    assert!(key::check_bound(&Datum::Object(Object::default())).is_ok());
+}
+
 /// Whether so many copies of `item` make a legal array key.
 fn fits(item: &Datum, copies: usize) -> bool {
     PrimaryKey::encode(&Datum::from(vec![item.clone(); copies])).is_ok()

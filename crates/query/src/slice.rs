@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use datum::key::check_bound;
 use datum::{KeyRange, Text};
 use reql::EvalError;
 use shard::Bounds;
@@ -70,11 +71,15 @@ impl Slice {
         })
     }
 
-    /// The range of primary keys the bounds describe. Fails, as any index does, for bounds that have
-    /// no place among keys.
+    /// The range of primary keys the bounds describe. Fails for bounds that have no place among keys, but
+    /// a system table has no keys, only values.
     fn range(&self) -> Result<KeyRange, EvalError> {
         let Some(bounds) = &self.bounds else { return Ok(KeyRange::all()) };
-        bounds.span().map_err(|error| key_error(&error))?;
+        if matches!(self.table, TableRef::Stored(_)) {
+            check_bound(&bounds.left)
+                .and_then(|()| check_bound(&bounds.right))
+                .map_err(|error| key_error(&error))?;
+        }
         Ok(primary_range(bounds))
     }
 }

@@ -41,7 +41,11 @@ impl PrimaryKey {
                 out.extend_from_slice(bytes);
                 binary_len(bytes)
             }
-            Datum::Array(items) => write_array(items, &mut out)?,
+            Datum::Array(items) => {
+                let mut reference_len = 0;
+                write_array(items, &mut out, &mut reference_len)?;
+                reference_len
+            }
             Datum::Bool(_) | Datum::Number(_) | Datum::Time(_) => {
                 write_scalar(value, &mut out);
                 // Far from the limit, whatever the value.
@@ -113,6 +117,39 @@ pub fn bound_position(value: &Datum) -> PrimaryKey {
     PrimaryKey(Bytes::from(out))
 }
 
+/// Fails if `value` cannot bound a range of primary keys: for what no key has in it, the bounds and
+/// objects on their own aside.
+///
+/// Of an array no more is looked at than RethinkDB does, which is not all of a long one.
+pub fn check_bound(value: &Datum) -> Result<(), KeyError> {
+    match value {
+        Datum::Array(items) => check_items(items, &mut 0),
+        Datum::String(text) => without_nul(text).map(drop),
+        Datum::Geometry(_) => Err(KeyError::Geometry),
+        _ => Ok(()),
+    }
+}
+
+/// Fails for the first item that no bound may have; adds what was looked at to the length so far.
+fn check_items(items: &[Datum], reference_len: &mut usize) -> Result<(), KeyError> {
+    *reference_len += "A".len();
+    for item in items {
+        if *reference_len >= REFERENCE_BYTES_ENOUGH {
+            break;
+        }
+        match item {
+            Datum::Array(items) => deep::level(|| check_items(items, reference_len))?,
+            Datum::Null | Datum::Object(_) => return Err(KeyError::ItemKind(item.clone())),
+            other => {
+                check_bound(other)?;
+                *reference_len += item_len(other);
+            }
+        }
+        *reference_len += "\0".len();
+    }
+    Ok(())
+}
+
 /// Whether bytes were written that no key has, which decides every comparison with keys.
 #[derive(PartialEq, Eq)]
 enum Place {
@@ -156,37 +193,36 @@ fn write_place(value: &Datum, out: &mut Vec<u8>) -> Place {
     }
 }
 
-/// Appends the items of an array key; the length of the whole in RethinkDB's encoding.
-fn write_array(items: &[Datum], out: &mut Vec<u8>) -> Result<usize, KeyError> {
-    let mut reference_len = 1;
+/// Appends the items of an array key, and adds the length of the whole in RethinkDB's encoding.
+fn write_array(items: &[Datum], out: &mut Vec<u8>, reference_len: &mut usize) -> Result<(), KeyError> {
     out.push(ARRAY);
+    *reference_len += "A".len();
     for item in items {
-        if reference_len >= REFERENCE_BYTES_ENOUGH {
+        if *reference_len >= REFERENCE_BYTES_ENOUGH {
             break;
         }
-        reference_len += 1 + deep::level(|| write_item(item, out))?;
+        deep::level(|| write_item(item, out, reference_len))?;
+        *reference_len += "\0".len();
     }
     out.push(END);
-    Ok(reference_len)
+    Ok(())
 }
 
-/// Appends an item of an array key so that another may follow; its length in RethinkDB's encoding.
-fn write_item(item: &Datum, out: &mut Vec<u8>) -> Result<usize, KeyError> {
+/// Appends an item of an array key so that another may follow, and adds its length in RethinkDB's encoding.
+fn write_item(item: &Datum, out: &mut Vec<u8>, reference_len: &mut usize) -> Result<(), KeyError> {
     match item {
-        Datum::Array(items) => write_array(items, out),
+        Datum::Array(items) => return write_array(items, out, reference_len),
         Datum::String(text) => {
             out.push(STRING);
             out.extend_from_slice(without_nul(text)?.as_bytes());
             out.push(END);
-            Ok(1 + text.len())
         }
-        Datum::Bool(_) | Datum::Number(_) | Datum::Binary(_) | Datum::Time(_) => {
-            write_scalar(item, out);
-            Ok(reference_len(item))
-        }
-        Datum::Geometry(_) => Err(KeyError::Geometry),
-        other => Err(KeyError::ItemKind(other.clone())),
+        Datum::Bool(_) | Datum::Number(_) | Datum::Binary(_) | Datum::Time(_) => write_scalar(item, out),
+        Datum::Geometry(_) => return Err(KeyError::Geometry),
+        other => return Err(KeyError::ItemKind(other.clone())),
     }
+    *reference_len += item_len(item);
+    Ok(())
 }
 
 /// Appends a value that needs no checking.
@@ -210,14 +246,16 @@ fn write_scalar(value: &Datum, out: &mut Vec<u8>) {
     }
 }
 
-/// The length of such a value in RethinkDB's encoding.
-fn reference_len(value: &Datum) -> usize {
-    match value {
+/// The length of an item that is no array in RethinkDB's encoding.
+fn item_len(item: &Datum) -> usize {
+    match item {
         Datum::Bool(_) => "Bt".len(),
         Datum::Number(number) => number_len(*number),
         Datum::Time(time) => "PTIME:".len() + number_len(time.epoch_seconds),
         Datum::Binary(bytes) => binary_len(bytes),
-        _ => 0,
+        Datum::String(text) => "S".len() + text.len(),
+        // The bounds have a letter.
+        _ => 1,
     }
 }
 

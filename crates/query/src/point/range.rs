@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use datum::key::check_bound;
 use datum::{Datum, KeyRange};
 use reql::wire::Query;
 use reql::{Call, Op, Term};
@@ -141,7 +142,9 @@ fn bounded<'a>(between: &'a Call, indexes: &mut Vec<&'a str>) -> Option<(&'a Ter
 /// A bound that is written out.
 fn bound(term: &Term) -> Option<Datum> {
     match term {
-        Term::Datum(value @ (Datum::Number(_) | Datum::String(_) | Datum::Bool(_))) => Some(value.clone()),
+        Term::Datum(value @ (Datum::Number(_) | Datum::String(_) | Datum::Bool(_))) => {
+            check_bound(value).is_ok().then(|| value.clone())
+        }
         Term::Call(call) if call.args.is_empty() && call.op == Op::MinVal => Some(Datum::MinVal),
         Term::Call(call) if call.args.is_empty() && call.op == Op::MaxVal => Some(Datum::MaxVal),
         _ => None,

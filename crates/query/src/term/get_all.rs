@@ -24,12 +24,18 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
         return by_index(args, table, index);
     }
     let mut wanted: BTreeMap<PrimaryKey, usize> = BTreeMap::new();
+    let mut wrong = None;
     for i in 1..args.len() {
-        let key = args.datum(i)?;
+        let key = wanted_key(&mut args, i)?;
         match PrimaryKey::encode(&key) {
             Ok(key) => *wanted.entry(key).or_default() += 1,
-            Err(error) => check_key(&key, &error).map_err(|error| error.at(i))?,
+            // The bounds are legal, and no row has them.
+            Err(KeyError::PrimaryKind(Datum::MinVal | Datum::MaxVal)) => {}
+            Err(error) => wrong = wrong.or(Some(error)),
         }
+    }
+    if let (Some(error), TableRef::Stored(_)) = (&wrong, &table) {
+        return Err(key_error(error));
     }
     let source = source(&args, &table, wanted)?;
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(source))))
@@ -39,9 +45,7 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
 fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<Value, EvalError> {
     let mut wanted: BTreeMap<Datum, u32> = BTreeMap::new();
     for i in 1..args.len() {
-        match args.datum(i)? {
-            Datum::Null => return Err(EvalError::non_existence("Keys cannot be NULL.").at(i)),
-            Datum::Geometry(_) => return Err(shape_key().at(i)),
+        match wanted_key(&mut args, i)? {
             // The bounds are legal, and no row has them.
             Datum::MinVal | Datum::MaxVal => {}
             key => match secondary::encode(&key) {
@@ -54,22 +58,15 @@ fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<V
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(source)))))
 }
 
-/// A shape is no key of any index by which rows can be ordered.
-fn shape_key() -> EvalError {
-    EvalError::logic("Cannot use a geospatial index with `get_all`. Use `get_intersecting` instead.")
-}
-
-/// A key that no row can have: a mistake, unless it is merely too long for any row.
-fn check_key(key: &Datum, error: &KeyError) -> Result<(), EvalError> {
-    match (key, error) {
-        (Datum::Null, _) => Err(EvalError::non_existence("Keys cannot be NULL.")),
-        (Datum::Geometry(_), _) => Err(shape_key()),
-        (_, KeyError::TooLong(_)) => Ok(()),
-        (other, KeyError::PrimaryKind(_)) => {
-            let error = KeyError::SecondaryKind(other.clone());
-            Err(key_error(&error))
-        }
-        (_, error) => Err(key_error(error)),
+/// A key that is asked for: null and shapes are none of any index by which rows can be ordered.
+fn wanted_key(args: &mut Args<'_>, i: usize) -> Result<Datum, EvalError> {
+    match args.datum(i)? {
+        Datum::Null => Err(EvalError::non_existence("Keys cannot be NULL.").at(i)),
+        Datum::Geometry(_) => Err(EvalError::logic(
+            "Cannot use a geospatial index with `get_all`. Use `get_intersecting` instead.",
+        )
+        .at(i)),
+        key => Ok(key),
     }
 }
 
