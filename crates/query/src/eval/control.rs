@@ -139,5 +139,5 @@ pub(super) fn make_obj(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
         let value = cx.eval_datum(term, scope).map_err(|error| error.at(name))?;
         out.insert(name.clone(), value);
     }
-    datum::pseudo::from_object(out.build()).map(Value::Datum).map_err(EvalError::logic)
+    reql::op::made_of(out).map(Value::Datum)
 }

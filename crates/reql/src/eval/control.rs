@@ -1,12 +1,12 @@
 //! Terms that decide themselves what is evaluated, and those that build values around others.
 
-use datum::{Datum, ObjectBuilder, pseudo};
+use datum::{Datum, ObjectBuilder};
 
 use super::{Place, datum_at, value_at};
 use crate::args::{Arg, Args};
 use crate::closure;
 use crate::error::EvalError;
-use crate::op::merge;
+use crate::op::{made_of, merge};
 use crate::operation;
 use crate::signature::Op;
 use crate::term::{Call, Term};
@@ -29,15 +29,7 @@ pub(super) fn make_obj(call: &Call, place: Place<'_>) -> Result<Value, EvalError
         let value = datum_at(term, place).map_err(|error| error.at(key))?;
         members.insert(key.clone(), value);
     }
-    let is_pseudo = members.get(pseudo::KEY).is_some();
-    let object = members.build();
-    if !is_pseudo {
-        return Ok(Value::Datum(Datum::Object(object)));
-    }
-    if pseudo::is_literal(&object) && !place.literals {
-        return Err(merge::stray_literal());
-    }
-    pseudo::from_object(object).map(Value::Datum).map_err(EvalError::logic)
+    made_of(members).map(Value::Datum)
 }
 
 /// `branch`: the value behind the first test that is true, else the last.

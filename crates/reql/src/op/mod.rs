@@ -36,6 +36,7 @@ mod zone;
 use datum::Datum;
 
 pub use comparison::{decided, is_comparison};
+pub use object::made_of;
 
 use crate::args::Args;
 use crate::error::EvalError;

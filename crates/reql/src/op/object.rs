@@ -31,9 +31,12 @@ pub fn object(args: &Args<'_>) -> Result<Datum, EvalError> {
 }
 
 /// The value of members that were put together while the query runs: an object, or what its
-/// `$reql_type$` says. A literal is none that could be made so.
+/// `$reql_type$` says. A literal cannot be made so, not even to be merged; only its term and JSON make one.
 pub fn made_of(members: ObjectBuilder) -> Result<Datum, EvalError> {
     let object = members.build();
+    if !object.contains_key(pseudo::KEY) {
+        return Ok(Datum::Object(object));
+    }
     if pseudo::is_literal(&object) {
         return Err(stray_literal());
     }
