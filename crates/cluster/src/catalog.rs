@@ -115,6 +115,12 @@ impl Catalog {
         servers
     }
 
+    /// How often it was changed.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// The server with that identity.
     #[must_use]
     pub fn server(&self, id: ServerId) -> Option<&ServerConfig> {

@@ -316,6 +316,20 @@ class ThreeServers(unittest.TestCase):
             for node in self.cluster.nodes:
                 self.assertEqual(ask(node, r.table(f"made{nth}").count()), 0)
 
+    def test_a_write_hook_holds_from_the_next_write_on_whoever_leads_the_row(self):
+        ask(self.first, r.table_create("t", shards=6))
+        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        rows = [{"id": f"{n:x}0"} for n in range(16)]
+        for turn in range(20):
+            hook = (lambda turn: lambda context, old, new: new.merge({"turn": turn}))(turn)
+            ask(self.first, r.table("t").set_write_hook(hook))
+            ask(self.first, r.table("t").insert(rows, conflict="replace") if turn % 2 else
+                r.expr(rows).for_each(lambda row: r.table("t").insert(row, conflict="replace")))
+            self.assertEqual(ask(self.first, r.table("t")["turn"].distinct()), [turn])
+            ask(self.first, r.table("t").set_write_hook(None))
+            ask(self.first, r.table("t").get("f0").replace({"id": "f0"}))
+            self.assertEqual(ask(self.first, r.table("t").get("f0")), {"id": "f0"})
+
     def test_one_replica_is_enough_where_the_table_says_so(self):
         self.replicated()
         for node, value in zip(self.cluster.nodes, ("single", "majority", "single")):

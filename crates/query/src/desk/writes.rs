@@ -13,9 +13,9 @@ use storage::TableId;
 use super::Inner;
 use crate::edit::Target;
 use crate::failure::write_failed;
-use crate::far::{Outcome, Site, WriteQuestion, pack_reports};
+use crate::far::{Outcome, Rules, Site, WriteQuestion, pack_reports};
 use crate::links::Errand;
-use crate::table::{ReadMode, TableRef};
+use crate::table::{ReadMode, StoredTable, TableRef};
 use crate::write::{Driver, Planned, WriteOptions, decision, has_moved, is_refused};
 
 /// A write of one row is over before anybody could stop it.
@@ -29,6 +29,9 @@ impl Inner {
             return reply(Ok(not_here(None)));
         };
         let Outcome::Done(table) = table else { return reply(Ok(not_here(None))) };
+        if self.rules_of(&table).are_older_than(write.rules) {
+            return reply(Ok(not_here(None)));
+        }
         let shard = match self.service.leader(table.handle.shard(key)) {
             Some(Site::Near(shard)) => shard,
             Some(Site::Far(server)) => return reply(Ok(not_here(Some(server)))),
@@ -72,10 +75,13 @@ impl Inner {
     }
 
     pub(super) fn write(&self, write: WriteQuestion) -> Bytes {
-        let WriteQuestion { table, durability, ignore_hook, show, around, keys, edits } = write;
+        let WriteQuestion { table, durability, ignore_hook, show, rules, around, keys, edits } = write;
         let cx = self.cx(around, Arc::default());
         let options = WriteOptions { durability, return_changes: show, ignore_hook };
         let reports = self.table(table, ReadMode::Single).and_then(|table| {
+            if self.rules_of(&table).are_older_than(rules) {
+                return Outcome::Moved(None);
+            }
             let reports = Driver::new(&cx, TableRef::Stored(table), options).and_then(|mut driver| {
                 let edit = |i: usize| edits.at(i);
                 let planned = Planned { keys: &keys, edit: &edit, generated: &|_| false };
@@ -86,6 +92,11 @@ impl Inner {
             reports.into()
         });
         reports.to_bytes(|reports, out| pack_reports(reports, show, out))
+    }
+
+    /// As far as this node has heard.
+    fn rules_of(&self, table: &StoredTable) -> Rules {
+        Rules::of(&self.service.node().catalog_guard(), &table.handle.config)
     }
 
     pub(super) fn sync(&self, table: TableId, ranges: &[KeyRange]) -> Bytes {

@@ -17,6 +17,7 @@ mod gather;
 mod keys;
 mod question;
 mod rows;
+mod rules;
 mod site;
 mod write;
 
@@ -26,6 +27,7 @@ pub(crate) use gather::{FarTally, unless_lost};
 pub(crate) use keys::FarKeys;
 pub(crate) use question::{Edits, Part, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
+pub(crate) use rules::Rules;
 pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
 pub(crate) use write::{FarWrite, WriteTo};
 

@@ -13,6 +13,7 @@ use shard::{Bounds, IndexId, Side};
 use storage::TableId;
 use uuid::Uuid;
 
+use super::rules::Rules;
 use crate::context::Surroundings;
 use crate::edit::{Edit, ReturnChanges};
 use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
@@ -58,6 +59,7 @@ pub(crate) struct WriteQuestion {
     pub durability: Option<Durability>,
     pub ignore_hook: bool,
     pub show: ReturnChanges,
+    pub rules: Rules,
     pub around: Surroundings,
     pub keys: Vec<PrimaryKey>,
     pub edits: Edits,
@@ -219,6 +221,7 @@ impl Travel for WriteQuestion {
             ReturnChanges::Changed => 1,
             ReturnChanges::Always => 2,
         });
+        self.rules.pack(out);
         self.around.pack(out);
         pack_keys(&self.keys, out);
         match &self.edits {
@@ -252,6 +255,7 @@ impl Travel for WriteQuestion {
             2 => ReturnChanges::Always,
             _ => return Err(from.garbled("what a write shows")),
         };
+        let rules = Rules::unpack(from)?;
         let around = Surroundings::unpack(from)?;
         let keys = unpack_keys(from)?;
         let edits = match from.byte()? {
@@ -261,7 +265,7 @@ impl Travel for WriteQuestion {
         };
         match &edits {
             Edits::Each(each) if each.len() != keys.len() => Err(from.garbled("an edit for each key")),
-            _ => Ok(WriteQuestion { table, durability, ignore_hook, show, around, keys, edits }),
+            _ => Ok(WriteQuestion { table, durability, ignore_hook, show, rules, around, keys, edits }),
         }
     }
 }

@@ -9,6 +9,7 @@ use storage::TableId;
 
 use super::answer::{read, unpack_reports};
 use super::question::{Edits, Question, WriteQuestion};
+use super::rules::Rules;
 use crate::context::{Cx, Surroundings};
 use crate::edit::{ReturnChanges, RowReport};
 use crate::links::{SHORT, Slot, Trouble};
@@ -31,6 +32,8 @@ pub(crate) struct WriteTo {
     pub ignore_hook: bool,
     /// What the reports must show.
     pub show: ReturnChanges,
+    /// What of the table's settings the write is to go by.
+    pub rules: Rules,
 }
 
 impl FarWrite {
@@ -48,6 +51,7 @@ impl FarWrite {
             durability: to.durability,
             ignore_hook: to.ignore_hook,
             show: to.show,
+            rules: to.rules,
             around: Surroundings::of(cx),
             keys,
             edits,

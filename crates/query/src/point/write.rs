@@ -20,7 +20,7 @@ use crate::access::{self, Need, Place};
 use crate::context::Surroundings;
 use crate::edit::{Conflict, Edit, Patch, ReturnChanges, Target};
 use crate::failure::write_failed;
-use crate::far::{Edits, Question, Site, WriteQuestion};
+use crate::far::{Edits, Question, Rules, Site, WriteQuestion};
 use crate::session::Session;
 use crate::write::{WriteResult, decision, is_refused};
 
@@ -117,6 +117,7 @@ impl Session {
                     durability: options.durability,
                     ignore_hook: false,
                     show: options.return_changes,
+                    rules: Rules::of(&catalog, &table.config),
                     around: self.surroundings(),
                     keys: vec![key],
                     edits: Edits::One(edit),

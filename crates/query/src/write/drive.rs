@@ -17,7 +17,7 @@ use crate::context::Cx;
 use crate::edit::{Edit, Fate, ReturnChanges, RowReport, Target};
 use crate::everywhere;
 use crate::failure::write_failed;
-use crate::far::{Edits, FarWrite, Patience, Site, WriteTo, fresh, lost_write, unwritable};
+use crate::far::{Edits, FarWrite, Patience, Rules, Site, WriteTo, fresh, lost_write, unwritable};
 use crate::ids::system_table_id;
 use crate::links::Trouble;
 use crate::table::{ReadMode, RowEdit, StoredTable, SystemRef, TableRef};
@@ -346,7 +346,8 @@ impl<'a> Driver<'a> {
             TableRef::System(system) => system_table_id(system.table.name()),
         };
         let WriteOptions { durability, return_changes: show, ignore_hook } = self.options;
-        let to = WriteTo { table, durability, ignore_hook, show };
+        let rules = Rules::of_table(&self.cx.node().catalog_guard(), table);
+        let to = WriteTo { table, durability, ignore_hook, show, rules };
         FarWrite::ask(self.cx, server, to, keys, edits, indexes)
     }
 
