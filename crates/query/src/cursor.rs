@@ -47,6 +47,11 @@ impl Cursor {
         Ok(Cursor { cx, items, ahead: None, is_first: true, profile, job })
     }
 
+    /// Whether it has no end.
+    pub(crate) fn is_infinite(&self) -> bool {
+        self.items.is_infinite()
+    }
+
     /// The next items. Blocks; stops early with an error when the query's flag is set.
     pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
         self.fill().map_err(|error| self.job.explain(error))

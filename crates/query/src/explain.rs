@@ -14,7 +14,23 @@ use shard::{Bounds, Side};
 pub(crate) struct Trace {
     /// The rows that were looked at, by whoever did.
     pub looked_at: Arc<AtomicU64>,
-    notes: Mutex<Vec<Note>>,
+    notes: Mutex<Notes>,
+}
+
+/// So many different reads are told one by one.
+const READS_MAX: usize = 100;
+/// So many pieces of one read.
+const PIECES_MAX: usize = 1_000;
+
+/// What was done, in the order it began. A query that reads once for every item of something is told in a few
+/// words all the same.
+#[derive(Debug, Default)]
+struct Notes {
+    told: Vec<Note>,
+    /// Where the latest read is told, if it is.
+    latest: Option<usize>,
+    /// Reads that are not told.
+    left_out: u64,
 }
 
 /// Something that was done.
@@ -45,6 +61,8 @@ pub(crate) struct Read {
     pub took: Option<Duration>,
     /// How long pieces of it took that went side by side, and how many rows they had.
     pub pieces: Vec<(Duration, u64)>,
+    /// How often the same was read.
+    pub times: u64,
 }
 
 impl Read {
@@ -52,7 +70,13 @@ impl Read {
     pub fn of_keys(table: String, keys: usize, (shards, elsewhere): (usize, usize)) -> Read {
         let by = format!("{keys} primary key{}", if keys == 1 { "" } else { "s" });
         let (order, on_the_rows, pieces) = ("any", Vec::new(), Vec::new());
-        Read { table, by, order, shards, elsewhere, on_the_rows, took: None, pieces }
+        Read { table, by, order, shards, elsewhere, on_the_rows, took: None, pieces, times: 1 }
+    }
+
+    /// Whether somebody who is told of both could not tell them apart.
+    fn is_like(&self, other: &Read) -> bool {
+        (&self.table, &self.by, self.order, self.shards, self.elsewhere, &self.on_the_rows)
+            == (&other.table, &other.by, other.order, other.shards, other.elsewhere, &other.on_the_rows)
     }
 }
 
@@ -74,29 +98,46 @@ pub(crate) fn wanted(wanted: &[(Bounds, u32)]) -> String {
 }
 
 impl Trace {
-    /// Rows are read; the number of the note, to say more of it later.
-    pub fn read(&self, read: Read) -> usize {
+    /// Rows are read; the number of the note, to say more of it later, if there is one.
+    pub fn read(&self, read: Read) -> Option<usize> {
         let mut notes = self.notes.lock();
-        notes.push(Note::Read(read));
-        notes.len() - 1
+        let mut reads = 0;
+        let known = notes.told.iter_mut().position(|note| match note {
+            Note::Read(known) if known.is_like(&read) => {
+                known.times += 1;
+                true
+            }
+            Note::Read(_) => {
+                reads += 1;
+                false
+            }
+            Note::Top(_) => false,
+        });
+        notes.latest = known.or_else(|| (reads < READS_MAX).then_some(notes.told.len()));
+        match (known, notes.latest) {
+            (Some(_), _) => {}
+            (None, Some(_)) => notes.told.push(Note::Read(read)),
+            (None, None) => notes.left_out += 1,
+        }
+        notes.latest
     }
 
     /// One of the pieces of the latest read is done.
     pub fn piece(&self, took: Duration, rows: u64) {
         let mut notes = self.notes.lock();
-        let reads = notes.iter_mut().rev().find_map(|note| match note {
-            Note::Read(read) => Some(read),
-            Note::Top(_) => None,
-        });
-        if let Some(read) = reads {
+        let latest = notes.latest;
+        if let Some(Note::Read(read)) = latest.and_then(|latest| notes.told.get_mut(latest))
+            && read.pieces.len() < PIECES_MAX
+        {
             read.pieces.push((took, rows));
         }
     }
 
     /// A read is done.
-    pub fn done(&self, note: usize, took: Duration) {
-        if let Some(Note::Read(read)) = self.notes.lock().get_mut(note) {
-            read.took = Some(took);
+    pub fn done(&self, note: Option<usize>, took: Duration) {
+        let mut notes = self.notes.lock();
+        if let Some(Note::Read(read)) = note.and_then(|note| notes.told.get_mut(note)) {
+            *read.took.get_or_insert_default() += took;
         }
     }
 
@@ -105,21 +146,22 @@ impl Trace {
         let what = what.into();
         let mut notes = self.notes.lock();
         // What is done again for every item of something is told once.
-        if !notes.iter().any(|note| matches!(note, Note::Top(known) if *known == what)) {
-            notes.push(Note::Top(what));
+        if !notes.told.iter().any(|note| matches!(note, Note::Top(known) if *known == what)) {
+            notes.told.push(Note::Top(what));
         }
     }
 
     /// The answer of `explain`.
     pub fn explanation(&self, term: &Term, answer: Answered, took: Duration) -> Datum {
         let (mut reads, mut top) = (Vec::new(), Vec::new());
-        for note in self.notes.lock().iter() {
+        let notes = self.notes.lock();
+        for note in &notes.told {
             match note {
                 Note::Read(read) => reads.push(shown(read)),
                 Note::Top(what) => top.push(Datum::from(what.as_str())),
             }
         }
-        object([
+        let explanation = object([
             ("query", Datum::from(reql::print::term(term))),
             ("reads", reads.into()),
             ("at_the_top", top.into()),
@@ -127,12 +169,13 @@ impl Trace {
             ("answer", Datum::from(answer.kind)),
             ("items", number(answer.items as f64)),
             ("milliseconds", number(took.as_secs_f64() * 1000.0)),
-        ])
+        ]);
+        and_if_not(explanation, "reads_left_out", notes.left_out, 0)
     }
 
     /// The tasks of a profile that are below the evaluation of the query.
     pub fn tasks(&self) -> Datum {
-        let task = |note: &Note| match note {
+        let told = |note: &Note| match note {
             Note::Top(what) => task(&format!("Evaluating {what}."), Duration::ZERO, Datum::empty_array()),
             Note::Read(read) => {
                 let pieces: Vec<Datum> = read.pieces.iter().map(|(took, rows)| piece(*took, *rows)).collect();
@@ -140,11 +183,18 @@ impl Trace {
                     true => Datum::empty_array(),
                     false => vec![object([("parallel_tasks", pieces.into())])].into(),
                 };
-                let what = format!("Perform read of `{}` by {}.", read.table, read.by);
+                let times = if read.times > 1 { format!(", {} times", read.times) } else { String::new() };
+                let what = format!("Perform read of `{}` by {}{times}.", read.table, read.by);
                 task(&what, read.took.unwrap_or_default(), below)
             }
         };
-        self.notes.lock().iter().map(task).collect::<Vec<_>>().into()
+        let notes = self.notes.lock();
+        let mut tasks: Vec<Datum> = notes.told.iter().map(told).collect();
+        if notes.left_out > 0 {
+            let what = format!("Perform {} more reads.", notes.left_out);
+            tasks.push(task(&what, Duration::ZERO, Datum::empty_array()));
+        }
+        tasks.into()
     }
 }
 
@@ -165,14 +215,25 @@ pub(crate) struct Answered {
 
 fn shown(read: &Read) -> Datum {
     let steps: Vec<Datum> = read.on_the_rows.iter().map(|step| Datum::from(step.as_str())).collect();
-    object([
+    let shown = object([
         ("table", Datum::from(read.table.as_str())),
         ("by", Datum::from(read.by.as_str())),
         ("order", Datum::from(read.order)),
         ("shards", number(read.shards as f64)),
         ("on_other_servers", number(read.elsewhere as f64)),
         ("on_the_rows", steps.into()),
-    ])
+    ]);
+    and_if_not(shown, "times", read.times, 1)
+}
+
+/// An object with one more number in it, unless that is the `usual` one.
+fn and_if_not(object: Datum, name: &'static str, value: u64, usual: u64) -> Datum {
+    let Datum::Object(members) = &object else { return object };
+    if value == usual {
+        return object;
+    }
+    let more = std::iter::once((Text::from_static(name), number(value as f64)));
+    Datum::Object(members.iter().map(|(name, value)| (name.clone(), value.clone())).chain(more).collect())
 }
 
 /// A task of a profile. Source: reql reference 1.3.
@@ -205,5 +266,26 @@ pub(crate) fn writes(term: &Term) -> bool {
                 || call.args.iter().any(writes)
                 || call.optargs.iter().any(|(_, term)| writes(term))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn not_more_than_a_hundred_reads_are_told() {
+        let trace = Trace::default();
+        for n in 0..READS_MAX * 3 {
+            let read = || Read::of_keys("test.t".to_owned(), n, (1, 0));
+            let (first, second) = (trace.read(read()), trace.read(read()));
+            assert_eq!(first, second);
+            assert_eq!(first.is_some(), n < READS_MAX);
+            trace.piece(Duration::from_millis(1), 1);
+            trace.done(second, Duration::from_millis(1));
+        }
+        let notes = trace.notes.lock();
+        assert_eq!((notes.told.len(), notes.left_out), (READS_MAX, READS_MAX as u64 * 4));
+        assert!(notes.told.iter().all(|note| matches!(note, Note::Read(read) if read.times == 2)));
     }
 }

@@ -211,6 +211,10 @@ fn global(term: &Term, bare: impl FnOnce() -> Arc<Cx>) -> Result<Global, EvalErr
 /// Reads an answer that nobody wants to see.
 fn read_to_the_end(answer: &mut Answer) -> Result<explain::Answered, EvalError> {
     let Answer::Stream(cursor) = answer else { return Ok(explain::Answered { kind: "value", items: 1 }) };
+    if cursor.is_infinite() {
+        let why = "Cannot explain an infinite stream: it would have to be read to its end. Use `limit`.";
+        return Err(EvalError::logic(why));
+    }
     let mut items = 0;
     loop {
         let batch = cursor.next_batch()?;

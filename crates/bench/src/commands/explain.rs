@@ -60,12 +60,16 @@ fn shown(answer: &Value) -> String {
             Some(0) | None => String::new(),
             Some(n) => format!(", {n} on other servers"),
         };
-        out += &format!("  reads {} by {}\n", text(&read["table"]), text(&read["by"]));
+        let times = read["times"].as_u64().map_or_else(String::new, |times| format!(", {times} times"));
+        out += &format!("  reads {} by {}{times}\n", text(&read["table"]), text(&read["by"]));
         out += &format!("    shards: {}{elsewhere}; order: {}\n", read["shards"], text(&read["order"]));
         let steps = list(&read["on_the_rows"]);
         if !steps.is_empty() {
             out += &format!("    on the rows: {steps}\n");
         }
+    }
+    if let Some(more) = answer["reads_left_out"].as_u64() {
+        out += &format!("  and {more} other reads\n");
     }
     let top = list(&answer["at_the_top"]);
     if !top.is_empty() {

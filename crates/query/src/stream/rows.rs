@@ -100,7 +100,7 @@ impl RowSource {
         };
         let elsewhere = sites.iter().filter(|site| matches!(site, Some(Site::Far(_)))).count();
         let (table, shards, pieces) = (format!("{db}.{name}"), sites.len(), Vec::new());
-        Read { table, by, order, shards, elsewhere, on_the_rows, took: None, pieces }
+        Read { table, by, order, shards, elsewhere, on_the_rows, took: None, pieces, times: 1 }
     }
 
     /// Some ranges of it, as another node is asked for them.

@@ -178,10 +178,16 @@ fn closed(function: &StoredFunc) -> Result<Closure, EvalError> {
     reql::closure(function.func(), &Scope::empty(), Answer::Datum)
 }
 
-/// The index the query names in this very term.
+/// The index that this very term names, or the whole query.
 fn own_index(over: &Over<'_>) -> Result<Option<Text>, EvalError> {
-    let Some(term) = over.call.optarg("index") else { return Ok(None) };
-    match over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))? {
+    let named = match over.call.optarg("index") {
+        Some(term) => over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?,
+        None => match over.cx.global("index") {
+            Some(datum) => datum.clone(),
+            None => return Ok(None),
+        },
+    };
+    match named {
         Datum::String(name) => Ok(Some(name)),
         other => Err(EvalError::type_error("STRING", &other).at("index")),
     }

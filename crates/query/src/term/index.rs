@@ -66,10 +66,10 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
             }
         },
     };
-    if args.has_optarg("multi") {
+    if args.optarg("multi")?.is_some() {
         kind = IndexKind::of(args.flag("multi")?, kind.is_geo());
     }
-    if args.has_optarg("geo") {
+    if args.optarg("geo")?.is_some() {
         kind = IndexKind::of(kind.is_multi(), args.flag("geo")?);
     }
     let table = configurable(&args, &table)?;

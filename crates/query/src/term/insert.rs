@@ -73,8 +73,8 @@ fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
             }
             return reql::closure(func, args.scope, Answer::Datum).map(Conflict::Func);
         }
-        Some(_) => args.optional_string("conflict")?,
-        None => None,
+        // Of the whole query, if not of the term.
+        _ => args.optional_string("conflict")?,
     };
     match term.as_deref() {
         None | Some("error") => Ok(Conflict::Error),

@@ -51,7 +51,8 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
 /// rows are. `None` when `limit` is not of that kind.
 pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Option<Result<Value, EvalError>> {
     let [Term::Call(ordered), Term::Datum(Datum::Number(most))] = limit.args.as_slice() else { return None };
-    let plain = ordered.op == Op::OrderBy && ordered.optarg("index").is_none() && !ordered.traits.splices;
+    let by_index = ordered.optarg("index").is_some() || cx.global("index").is_some();
+    let plain = ordered.op == Op::OrderBy && !by_index && !ordered.traits.splices;
     let whole = most.fract() == 0.0 && (0.0..=MOST).contains(most);
     (plain && whole).then(|| top(cx, ordered, *most as usize, limit, scope))
 }
@@ -95,11 +96,14 @@ fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError
 
 /// The index an order goes by, and which way.
 fn index(over: &Over<'_>) -> Result<Option<(Text, Direction)>, EvalError> {
-    let Some(term) = over.call.optarg("index") else {
-        return Ok(None);
+    let (named, direction) = match (over.call.optarg("index").map(directed), over.cx.global("index")) {
+        (Some((term, direction)), _) => {
+            (over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?, direction)
+        }
+        (None, Some(datum)) => (datum.clone(), Direction::Ascending),
+        (None, None) => return Ok(None),
     };
-    let (term, direction) = directed(term);
-    match over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))? {
+    match named {
         Datum::String(name) => Ok(Some((name, direction))),
         other => Err(EvalError::type_error("STRING", &other).at("index")),
     }

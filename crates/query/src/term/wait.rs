@@ -22,9 +22,10 @@ pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
         Some(state) => wanted(&state)?,
         None => |ready: &Readiness| ready.all_replicas,
     };
-    let timeout = args.optional_number("timeout")?;
-    let deadline = timeout
-        .and_then(|seconds| Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0.0)).ok()?));
+    let timeout = args.optional_integer("timeout")?;
+    let deadline = timeout.and_then(|seconds| {
+        Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0) as f64).ok()?)
+    });
     let (tables, _) = target_tables(&mut args, "wait", "wait for the tables in it")?;
     for table in &tables {
         until_ready(args.cx, table, wanted, deadline)?;

@@ -127,7 +127,8 @@ pub(super) fn operation(
     }
     let mut values = Vec::with_capacity(call.args.len());
     values.push(Arg::Datum(Datum::Null));
-    let mut extras = Extras::default();
+    // Whoever ignores the index has one, of the term or of the whole query.
+    let mut extras = Extras { indexed: index == IndexOption::Ignore, ..Extras::default() };
     if call.op == Op::OrderBy {
         extras.orders = orders(&call.args[1..], place, 1)?;
     } else {
@@ -138,7 +139,7 @@ pub(super) fn operation(
     let mut optargs = Vec::new();
     for (name, term) in &call.optargs {
         match (call.op, &**name) {
-            (_, "index") if index == IndexOption::Ignore => extras.indexed = true,
+            (_, "index") if extras.indexed => {}
             // It may be wrapped in ASC or DESC; that it is there is all that matters.
             (_, "index") => optargs.push((name.clone(), Datum::Null)),
             (Op::Filter, "default") => {}
