@@ -14,7 +14,7 @@ use datum::{Bytes, Text};
 use crate::error::CompileError;
 use crate::signature;
 use crate::term::Term;
-use compile::Compiler;
+use compile::{Compiler, is_named};
 use tape::{Node, Tape, Value};
 
 pub use write::write_term;
@@ -154,7 +154,12 @@ fn global_options(
             let message = format!("Unrecognized global optional argument `{name}`.");
             return Err(CompileError::compile(message));
         }
-        optargs.push((Text::from(&**name), Compiler::new(source, fold).root(value)?));
+        let term = Compiler::new(source, fold).root(value)?;
+        if is_named(&optargs, name) {
+            let message = format!("Duplicate global optional argument: `{name}`.");
+            return Err(CompileError::compile(message));
+        }
+        optargs.push((Text::from(&**name), term));
     }
     Ok(optargs)
 }

@@ -192,6 +192,10 @@ impl<'s> Compiler<'s> {
                 let below = place_of_optarg(raw.op, place);
                 let name = self.text(name);
                 let term = self.below(Frame::from(&name), value, below)?;
+                if is_named(&optargs, &name) {
+                    let message = format!("Duplicate optional argument: {name}");
+                    return Err(CompileError::compile(message).at(Frame::from(&name)));
+                }
                 optargs.push((name, term));
             }
         }
@@ -389,6 +393,11 @@ fn plain_or_pseudo(object: Object) -> Option<Datum> {
         return None;
     }
     pseudo::from_object(object).ok()
+}
+
+/// Whether an option of this name is among `optargs`. There are few: each name is of a short list.
+pub(super) fn is_named(optargs: &[(Text, Term)], name: &str) -> bool {
+    optargs.iter().any(|(key, _)| key == name)
 }
 
 fn duplicate_key(members: &[(Text, Term)]) -> Option<&Text> {
