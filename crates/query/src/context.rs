@@ -13,7 +13,6 @@ use shard::Activity;
 
 use crate::asker::Asker;
 use crate::explain::Trace;
-use crate::limits::BatchLimits;
 use crate::script::ScriptRunner;
 use crate::service::Service;
 
@@ -31,8 +30,6 @@ pub(crate) struct Cx {
     pub now: Time,
     /// The most items an array may hold.
     pub array_limit: usize,
-    /// How streams are cut into batches for the client.
-    pub batches: BatchLimits,
     /// Set when the query should stop.
     pub cancel: Arc<Cancel>,
     /// Where the query's random numbers come from.
@@ -118,7 +115,6 @@ impl Cx {
             default_db: None,
             now: around.now,
             array_limit: around.array_limit,
-            batches: BatchLimits::default(),
             cancel,
             chance: SeededChance::new(around.seed),
             served: true,

@@ -32,19 +32,22 @@ pub struct Cursor {
     /// The item after the last batch, read to know whether there is one.
     ahead: Option<Datum>,
     is_first: bool,
+    limits: BatchLimits,
     profile: Option<Profile>,
     job: JobEntry,
 }
 
 impl Cursor {
+    /// Fails if the batches the query asks for cannot be: who gets no stream may ask for any.
     pub(crate) fn open(
         cx: Arc<Cx>,
         pipe: Pipe,
         job: JobEntry,
         profile: Option<Profile>,
     ) -> Result<Cursor, EvalError> {
+        let limits = BatchLimits::of_options(&cx.globals)?;
         let items = pipe.open(&cx)?;
-        Ok(Cursor { cx, items, ahead: None, is_first: true, profile, job })
+        Ok(Cursor { cx, items, ahead: None, is_first: true, limits, profile, job })
     }
 
     /// Whether it has no end.
@@ -59,8 +62,8 @@ impl Cursor {
 
     fn fill(&mut self) -> Result<Batch, EvalError> {
         let limits = match std::mem::replace(&mut self.is_first, false) {
-            true => self.cx.batches.first(),
-            false => self.cx.batches,
+            true => self.limits.first(),
+            false => self.limits,
         };
         let mut filling = Filling::new(limits, self.now());
         let done = loop {

@@ -18,7 +18,7 @@ pub struct BatchLimits {
     pub rows_max: usize,
     /// Most bytes of JSON, roughly.
     pub bytes_max: usize,
-    /// Longest time to fill it.
+    /// Longest time to fill it; none at all is legal, and a few rows then.
     pub time_max: Duration,
     /// What rows, bytes and time are divided by for the first batch.
     pub first_divisor: usize,
@@ -87,13 +87,13 @@ fn count(name: &str, value: &Datum) -> Result<usize, EvalError> {
 
 fn seconds(value: &Datum) -> Result<Duration, EvalError> {
     let seconds = number("max_batch_seconds", value)?;
-    let shown = datum::format_number(seconds);
-    if seconds <= 0.0 {
-        return Err(EvalError::logic(format!("max_batch_seconds must be positive (got {shown}).")));
-    }
+    let shown = reql::g20(seconds);
     if seconds >= SECONDS_MAX {
-        let why = format!("max_batch_seconds is too large (got {shown}, must be less than 86400).");
+        let why = format!("max_batch_seconds is too large (got `{shown}`, must be less than 86400).");
         return Err(EvalError::logic(why));
+    }
+    if seconds < 0.0 {
+        return Err(EvalError::logic(format!("max_batch_seconds must be positive (got `{shown}`).")));
     }
     Ok(Duration::from_secs_f64(seconds))
 }

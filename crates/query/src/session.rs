@@ -15,7 +15,7 @@ use crate::cursor::{Cursor, check_json};
 use crate::error::QueryError;
 use crate::explain::{self, Trace};
 use crate::jobs::{Job, JobEntry};
-use crate::limits::{self, BatchLimits};
+use crate::limits;
 use crate::profile::Profile;
 use crate::seq::Seq;
 use crate::service::Service;
@@ -79,12 +79,7 @@ impl Session {
         let bare = |asker: Asker| self.cx(asker, Settings::default(), cancel.clone(), None);
         let (globals, default_db) = globals(query, &self.client.user, bare)?;
         limits::check_feed_queue(&globals)?;
-        let settings = Settings {
-            batches: BatchLimits::of_options(&globals)?,
-            array_limit: limits::array_limit(&globals)?,
-            globals,
-            default_db,
-        };
+        let settings = Settings { array_limit: limits::array_limit(&globals)?, globals, default_db };
         Ok(self.cx(Asker::User(self.client.user.clone()), settings, cancel, trace))
     }
 
@@ -105,7 +100,6 @@ impl Session {
             default_db: settings.default_db,
             now,
             array_limit: settings.array_limit,
-            batches: settings.batches,
             cancel,
             chance: SeededChance::new(seed),
             served: false,
@@ -134,17 +128,11 @@ struct Settings {
     globals: Vec<(Text, Datum)>,
     default_db: Option<Text>,
     array_limit: usize,
-    batches: BatchLimits,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings {
-            globals: Vec::new(),
-            default_db: None,
-            array_limit: reql::ARRAY_LIMIT_DEFAULT,
-            batches: BatchLimits::default(),
-        }
+        Settings { globals: Vec::new(), default_db: None, array_limit: reql::ARRAY_LIMIT_DEFAULT }
     }
 }
 

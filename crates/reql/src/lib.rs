@@ -53,6 +53,7 @@ pub use group::GroupBy;
 pub use operation::{Extras, Operation, build, check_source, gathered, is_operation};
 pub use order::{Direction, Order, SortKey, compare, sort, sort_key};
 pub use pipeline::{Pipeline, Tally};
+pub use printf::g20;
 pub use scope::Scope;
 pub use select::{Filter, FilterTest, OnMissing, Predicate, Selector};
 pub use signature::Op;
