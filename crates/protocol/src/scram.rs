@@ -10,6 +10,7 @@ mod record;
 mod server;
 
 pub use client::{ClientExchange, ClientProof, ServerRefused};
-pub use name::{escape_name, prepare, unescape_name};
+pub use datum::prepare;
+pub use name::{escape_name, unescape_name};
 pub use record::{DEFAULT_ITERATIONS, PasswordRecord, SALT_BYTES, WrongRecord};
 pub use server::{AuthError, Challenge, Decoy, ServerExchange};

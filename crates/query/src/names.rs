@@ -1,5 +1,6 @@
-//! What databases and tables may be called.
+//! What databases, tables and users may be called.
 
+use datum::{Text, prepare};
 use reql::EvalError;
 
 /// Fails unless `name` may be a name of `what` (`Database`, `Table`).
@@ -15,4 +16,13 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), EvalError> {
 pub(crate) fn is_name(name: &str) -> bool {
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     !name.is_empty() && name.chars().all(legal)
+}
+
+/// The name of a user as it is stored, which is how a login asks for it.
+pub(crate) fn user_name(name: &str) -> Result<Text, EvalError> {
+    match prepare(name).as_deref() {
+        None => Err(EvalError::op_failed("Invalid username encoding")),
+        Some("") => Err(EvalError::op_failed("Empty username")),
+        Some(prepared) => Ok(prepared.into()),
+    }
 }

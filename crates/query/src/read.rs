@@ -34,7 +34,8 @@ pub(crate) fn row(cx: &Cx, table: &TableRef, key: &Datum) -> Result<Datum, EvalE
 /// The row of a system table under `key`, for whoever has shown to be allowed to see it.
 pub(crate) fn system_row(cx: &Cx, system: &SystemRef, key: &Datum) -> Result<Option<Object>, EvalError> {
     let rows = everywhere::rows(cx, system)?;
-    Ok(rows.into_iter().find(|row| row.get("id").as_ref() == Some(key)))
+    let under = |key: &Datum| rows.iter().find(|row| row.get("id").as_ref() == Some(key)).cloned();
+    Ok(under(key).or_else(|| under(&system.table.respelt(key)?)))
 }
 
 /// The rows of `table` under `keys`, in their order; null where there is none.

@@ -103,6 +103,11 @@ pub(crate) trait SystemTable: Send + Sync {
     /// Its rows as this node knows them. Every row has the field `id`.
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError>;
 
+    /// How its rows spell a key that may be spelt in several ways.
+    fn respelt(&self, _key: &Datum) -> Option<Datum> {
+        None
+    }
+
     /// Whether there is anything in a row to be kept. Putting one of which nothing is kept is removing it.
     fn keeps(&self, _row: &Object) -> bool {
         true

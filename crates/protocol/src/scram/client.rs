@@ -2,10 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use datum::prepare;
 use subtle::ConstantTimeEq;
 
 use super::attributes::{split, value};
-use super::name::{escape_name, prepare};
+use super::name::escape_name;
 use super::record::{Key, SaltedKeys, hmac, sha256};
 
 /// The server's messages do not fit the exchange, or it does not know the password.

@@ -1,12 +1,4 @@
-//! How user names and passwords are prepared (SASLprep, RFC 4013) and names escaped.
-
-use std::borrow::Cow;
-
-/// `text` as SASLprep normalises it; `None` when it holds what SASLprep forbids.
-#[must_use]
-pub fn prepare(text: &str) -> Option<Cow<'_, str>> {
-    stringprep::saslprep(text).ok()
-}
+//! How user names are escaped.
 
 /// A name as it stands in a SCRAM message: `,` is `=2C` and `=` is `=3D`.
 #[must_use]
@@ -47,15 +39,5 @@ mod tests {
         for escaped in ["=", "a=", "a=2", "a=2c", "a=é"] {
             assert_eq!(unescape_name(escaped), None, "{escaped:?}");
         }
-    }
-
-    #[test]
-    fn preparation_follows_the_examples_of_rfc_4013() {
-        assert_eq!(prepare("I\u{AD}X").as_deref(), Some("IX"));
-        assert_eq!(prepare("user").as_deref(), Some("user"));
-        assert_eq!(prepare("\u{AA}").as_deref(), Some("a"));
-        assert_eq!(prepare("\u{2168}").as_deref(), Some("IX"));
-        assert_eq!(prepare("\u{7}"), None);
-        assert_eq!(prepare("\u{627}1"), None);
     }
 }

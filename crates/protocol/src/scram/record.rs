@@ -1,11 +1,9 @@
 //! What a server keeps instead of a password.
 
-use datum::{Bytes, Datum, Object, Text};
+use datum::{Bytes, Datum, Object, Text, prepare};
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-
-use super::name::prepare;
 
 /// Bytes of salt in a new record.
 pub const SALT_BYTES: usize = 16;

@@ -5,10 +5,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use datum::prepare;
 use subtle::ConstantTimeEq;
 
 use super::attributes::{split, value};
-use super::name::{prepare, unescape_name};
+use super::name::unescape_name;
 use super::record::{DEFAULT_ITERATIONS, Key, PasswordRecord, SALT_BYTES, hmac, sha256};
 
 /// Why an exchange failed; the text and [`AuthError::code`] go to the client.

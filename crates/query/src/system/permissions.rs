@@ -10,6 +10,7 @@ use super::fields::object;
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::ids::{NAMES, system_db_id, system_table_id};
+use crate::names::user_name;
 use crate::rights::RightsChange;
 use crate::table::{Identifiers, RowEdit, SYSTEM_DB, SystemTable};
 
@@ -36,6 +37,13 @@ impl SystemTable for PermissionsTable {
             Some(Datum::Object(rights)) => rights.iter().any(|(_, right)| right != Datum::Null),
             _ => false,
         }
+    }
+
+    fn respelt(&self, key: &Datum) -> Option<Datum> {
+        let Datum::Array(parts) = key else { return None };
+        let (Datum::String(name), scope) = parts.split_first()? else { return None };
+        let user = Datum::String(user_name(name).ok()?);
+        Some(std::iter::once(user).chain(scope.iter().cloned()).collect::<Vec<_>>().into())
     }
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
@@ -133,7 +141,11 @@ fn table_name(catalog: &Catalog, db: DbId, table: TableId) -> Option<Text> {
 /// Fails if a row says another user, database or table than its id.
 fn check_names(row: &Object, named: &Object) -> Result<(), EvalError> {
     for field in ["user", "database", "table"] {
-        if row.get(field).is_some_and(|given| named.get(field) != Some(given)) {
+        let given = match row.get(field) {
+            Some(Datum::String(name)) if field == "user" => Some(Datum::String(user_name(&name)?)),
+            given => given,
+        };
+        if given.is_some_and(|given| named.get(field) != Some(given)) {
             let why = format!("The key `{field}` does not match the primary key.");
             return Err(EvalError::op_failed(why));
         }
@@ -156,18 +168,19 @@ fn read_id(catalog: &Catalog, row: &Object) -> Result<(Text, Scope), EvalError> 
         let shown = parts[0].pretty();
         return Err(EvalError::op_failed(format!("Expected a string as the username, got {shown}.")));
     };
-    let Some(db) = parts.get(1) else { return Ok((user.clone(), Scope::Global)) };
+    let user = user_name(user)?;
+    let Some(db) = parts.get(1) else { return Ok((user, Scope::Global)) };
     let db = DbId(uuid("database", db)?);
     if db_name(catalog, db).is_none() {
         return Err(EvalError::op_failed(format!("No database with UUID `{db}` exists.")));
     }
-    let Some(table) = parts.get(2) else { return Ok((user.clone(), Scope::Database(db))) };
+    let Some(table) = parts.get(2) else { return Ok((user, Scope::Database(db))) };
     let id = uuid("table", table)?;
     let table = TableId::from_uuid(id);
     if table_name(catalog, db, table).is_none() {
         return Err(EvalError::op_failed(format!("No table with UUID `{id}` exists.")));
     }
-    Ok((user.clone(), Scope::Table(db, table)))
+    Ok((user, Scope::Table(db, table)))
 }
 
 /// A part of an id. It must be spelt as ids are: the row of another spelling would be another one.

@@ -7,6 +7,7 @@ use reql::EvalError;
 use super::fields::{object, only, string};
 use crate::context::Cx;
 use crate::failure::admin_failed;
+use crate::names::user_name;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct Users;
@@ -23,15 +24,23 @@ impl SystemTable for Users {
         Ok(cx.catalog().users().into_iter().map(row).collect())
     }
 
+    fn respelt(&self, key: &Datum) -> Option<Datum> {
+        match key {
+            Datum::String(name) => user_name(name).ok().map(Datum::String),
+            _ => None,
+        }
+    }
+
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         let node = cx.node();
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
             (Some(old), None) => node.drop_user(&string(old, "id")?).map_err(admin_failed),
             (old, Some(new)) => {
+                let name = user_name(&string(new, "id")?)?;
                 only(new, &["id", "password"])?;
                 let change = password(cx, old, new)?;
-                node.put_user(&string(new, "id")?, change).map_err(admin_failed)
+                node.put_user(&name, change).map_err(admin_failed)
             }
         }
     }

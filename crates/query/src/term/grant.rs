@@ -8,6 +8,7 @@ use crate::access;
 use crate::args::Args;
 use crate::failure::admin_failed;
 use crate::ids::{system_db_id, system_table_id};
+use crate::names::user_name;
 use crate::rights::{RightsChange, rights_datum};
 use crate::system;
 use crate::table::{Identifiers, SystemRef, TableRef};
@@ -21,7 +22,7 @@ pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
         _ => scope(args.take(0)?)?,
     };
     let last = args.len() - 1;
-    let (user, rights) = (args.string(last - 1)?, args.datum(last)?);
+    let (user, rights) = (user_name(&args.string(last - 1)?)?, args.datum(last)?);
     let Datum::Object(rights) = rights else {
         return Err(EvalError::type_error("OBJECT", &rights).at(last));
     };

@@ -209,8 +209,9 @@ impl<'a> Driver<'a> {
         let env = self.cx.env();
         let mut reports = Vec::with_capacity(planned.keys.len());
         for (i, key) in planned.keys.iter().enumerate() {
-            let old = self.row_with_key(everywhere::rows(self.cx, system)?, key);
-            let target = Target { field: &self.field, key, hook: None };
+            let found = self.system_row(system, everywhere::rows(self.cx, system)?, key);
+            let (own_key, old) = found.map_or((key.clone(), None), |(key, row)| (key, Some(row)));
+            let target = Target { field: &self.field, key: &own_key, hook: None };
             let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
             if report.is_change() {
                 let new = match &report.new {
@@ -242,17 +243,34 @@ impl<'a> Driver<'a> {
             return Ok(());
         }
         // Somebody else may have removed it since.
-        if let Some(row) = self.row_with_key(system.table.rows(self.cx, system.identifiers)?, key) {
+        let rows = system.table.rows(self.cx, system.identifiers)?;
+        if let Some((_, row)) = self.system_row(system, rows, key) {
             report.new = row.into();
         }
         Ok(())
     }
 
-    fn row_with_key(&self, rows: Vec<Object>, key: &PrimaryKey) -> Option<Object> {
-        let is_it = |row: &Object| {
-            row.get(&self.field).is_some_and(|id| PrimaryKey::encode(&id).is_ok_and(|id| id == *key))
+    /// The row of a system table under `key`, however it is spelt, and the key it has itself.
+    fn system_row(
+        &self,
+        system: &SystemRef,
+        mut rows: Vec<Object>,
+        key: &PrimaryKey,
+    ) -> Option<(PrimaryKey, Object)> {
+        let place = |key: &PrimaryKey| {
+            let is_it = |id: Datum| PrimaryKey::encode(&id).is_ok_and(|id| id == *key);
+            rows.iter().position(|row| row.get(&self.field).is_some_and(is_it))
         };
-        rows.into_iter().find(is_it)
+        let respelt = || PrimaryKey::encode(&system.table.respelt(&key.decode())?).ok();
+        let (key, i) = match place(key) {
+            Some(i) => (key.clone(), i),
+            None => {
+                let key = respelt()?;
+                let i = place(&key)?;
+                (key, i)
+            }
+        };
+        Some((key, rows.swap_remove(i)))
     }
 
     fn stored(&self) -> Result<&StoredTable, EvalError> {
