@@ -1,11 +1,15 @@
 //! `tools/build` with a compiler and a cargo that only say what they are asked: which flags the program is built with.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use tempfile::TempDir;
+
+#[path = "../../tests/support/executable.rs"]
+mod executable;
+
+use executable::write_executable;
 
 const COMPILER: &str = "rustc 1.0.0\nhost: here";
 
@@ -21,7 +25,7 @@ impl Checkout {
             Checkout { folder: tempfile::Builder::new().prefix("a checkout").tempdir().expect("a folder") };
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tools/build");
         fs::create_dir_all(checkout.at("tools/pgo")).expect("a folder");
-        fs::copy(script, checkout.at("tools/build")).expect("the script");
+        std::os::unix::fs::symlink(script, checkout.at("tools/build")).expect("the script");
         for (name, text) in
             [("Cargo.lock", "lock"), ("Cargo.toml", "toml"), ("tools/pgo/rekindle.profdata", "counts")]
         {
@@ -38,8 +42,7 @@ impl Checkout {
     }
 
     fn program(&self, name: &str, script: &str) {
-        fs::write(self.at(name), format!("#!/bin/sh\n{script}\n")).expect("a program");
-        fs::set_permissions(self.at(name), fs::Permissions::from_mode(0o755)).expect("its mode");
+        write_executable(&self.at(name), script);
     }
 
     fn build(&self, words: &[&str], environment: &[(&str, &str)]) -> Output {

@@ -5,6 +5,9 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+#[path = "../../../tests/support/executable.rs"]
+mod executable;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rekindle");
 
 fn bench(folder: &Path, words: &str) -> Output {
@@ -28,11 +31,9 @@ fn said(output: &Output) -> String {
 
 /// A program that takes RethinkDB's flags: writes down what it was given and becomes ours.
 fn wrapper(folder: &Path) -> std::path::PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let path = folder.join("target.sh");
-    let script = format!("#!/bin/sh\necho \"$@\" >> {}/flags\nexec {PROGRAM} \"$@\"\n", folder.display());
-    std::fs::write(&path, script).expect("written");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let script = format!("echo \"$@\" >> {}/flags\nexec {PROGRAM} \"$@\"", folder.display());
+    executable::write_executable(&path, &script);
     path
 }
 

@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+#[path = "../../../tests/support/executable.rs"]
+mod executable;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_rekindle");
 /// Ports of a node before `--port-offset`: drivers', nodes', HTTP.
 const PORTS: [u16; 3] = [28015, 29015, 8080];
@@ -116,10 +119,8 @@ impl Drop for Laboratory {
 
 /// A program that takes RethinkDB's flags and has ours as its child.
 fn wrapper(folder: &Path) -> PathBuf {
-    use std::os::unix::fs::PermissionsExt;
     let path = folder.join("target.sh");
-    fs::write(&path, format!("#!/bin/sh\n{PROGRAM} \"$@\"\nexit $?\n")).expect("written");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("executable");
+    executable::write_executable(&path, &format!("{PROGRAM} \"$@\"\nexit $?"));
     path
 }
 

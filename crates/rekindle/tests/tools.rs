@@ -1,8 +1,10 @@
 //! The commands that are tools of the Python package.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
+
+#[path = "../../../tests/support/executable.rs"]
+mod executable;
 
 fn rekindle(path: &Path, words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rekindle"));
@@ -13,8 +15,7 @@ fn rekindle(path: &Path, words: &[&str]) -> Output {
 fn a_tool_that_is_there_is_run_with_everything_it_was_given() {
     let folder = tempfile::tempdir().expect("a folder");
     let tool = folder.path().join("rethinkdb-index-rebuild");
-    std::fs::write(&tool, "#!/bin/sh\necho \"ran with $*\"\nexit 3\n").expect("written");
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    executable::write_executable(&tool, "echo \"ran with $*\"\nexit 3");
     let output = rekindle(folder.path(), &["index-rebuild", "-c", "db:28015", "--help", "-n", "2"]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "ran with -c db:28015 --help -n 2\n");
     assert_eq!(output.status.code(), Some(3));
