@@ -27,25 +27,55 @@ pub enum Arg {
 /// What a term is evaluated with. The number of values was checked against the signature.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
-    /// Positional arguments.
+    /// Positional arguments; when one failed, those before it.
     pub values: &'a [Arg],
+    /// The argument that failed.
+    failed: Option<Failed<'a>>,
     /// Optional arguments the query gave to this term.
     pub optargs: &'a [(Text, Datum)],
     /// The surroundings.
     pub env: &'a Env<'a>,
 }
 
+/// An argument without a value.
+#[derive(Clone, Copy)]
+struct Failed<'a> {
+    /// How many arguments there are, with it and those behind it.
+    count: usize,
+    error: &'a EvalError,
+}
+
 impl<'a> Args<'a> {
+    /// Arguments that were all evaluated.
+    #[must_use]
+    pub fn new(values: &'a [Arg], optargs: &'a [(Text, Datum)], env: &'a Env<'a>) -> Args<'a> {
+        Args { values, failed: None, optargs, env }
+    }
+
+    /// `count` arguments of which those before the failed one have values. Whoever asks for another gets `error`, so
+    /// that a term which finds something wrong with an earlier one says that, as if each were evaluated when it is
+    /// asked for. Source: `args_t::arg` of RethinkDB.
+    #[must_use]
+    pub fn until(
+        values: &'a [Arg],
+        count: usize,
+        error: &'a EvalError,
+        optargs: &'a [(Text, Datum)],
+        env: &'a Env<'a>,
+    ) -> Args<'a> {
+        Args { values, failed: Some(Failed { count, error }), optargs, env }
+    }
+
     /// The number of positional arguments.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.values.len()
+        self.failed.map_or(self.values.len(), |failed| failed.count)
     }
 
     /// Whether there are no positional arguments.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.values.is_empty()
+        self.len() == 0
     }
 
     /// Argument `i`, if there are that many.
@@ -61,7 +91,10 @@ impl<'a> Args<'a> {
             Some(Arg::Func(_)) => {
                 Err(EvalError::value_type_error("DATUM", "FUNCTION", "VALUE FUNCTION").at(i))
             }
-            None => Err(EvalError::internal(format!("argument {i} is missing"))),
+            None => Err(match self.failed {
+                Some(failed) => failed.error.clone(),
+                None => EvalError::internal(format!("argument {i} is missing")),
+            }),
         }
     }
 

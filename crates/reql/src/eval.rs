@@ -87,9 +87,24 @@ pub fn orders(terms: &[Term], scope: &Scope<'_>, env: &Env<'_>) -> Result<Vec<Or
     sequence::orders(terms, Place { scope, env, literals: false }, 0)
 }
 
+/// What a closed term fails with one of whose `count` arguments failed with `error`, when those before it have `values`:
+/// that, or what it finds wrong with one of those first.
+#[must_use]
+pub fn failed(
+    op: Op,
+    values: &[Arg],
+    count: usize,
+    error: EvalError,
+    optargs: &[(Text, Datum)],
+    env: &Env<'_>,
+) -> EvalError {
+    let Some(leaf) = op::leaf(op) else { return error };
+    leaf(&Args::until(values, count, &error, optargs, env)).err().unwrap_or(error)
+}
+
 /// The value of a closed term for arguments that were already evaluated.
 pub fn apply(op: Op, values: &[Arg], optargs: &[(Text, Datum)], env: &Env<'_>) -> Result<Datum, EvalError> {
-    let args = Args { values, optargs, env };
+    let args = Args::new(values, optargs, env);
     let extras = Extras {
         on_missing: match args.optarg("default") {
             Some(value) if value.is_truthy() => OnMissing::Keep,

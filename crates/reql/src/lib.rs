@@ -47,7 +47,7 @@ pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
-    IndexOption, apply, closure, eval, eval_value, eval_with_literals, operation, orders, splice,
+    IndexOption, apply, closure, eval, eval_value, eval_with_literals, failed, operation, orders, splice,
 };
 pub use group::GroupBy;
 pub use operation::{Extras, Operation, build, check_source, gathered, is_operation};

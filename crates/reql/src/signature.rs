@@ -253,7 +253,7 @@ terms! {
     Ungroup 150 "UNGROUP" 1..1 [] Closed
     InnerJoin 48 "INNER_JOIN" 3..3 [] Closed
     OuterJoin 49 "OUTER_JOIN" 3..3 [] Closed
-    EqJoin 50 "EQ_JOIN" 3..3 ["index" "ordered"] Closed
+    EqJoin 50 "EQ_JOIN" 3..3 ["index" "ordered"] Read
     Zip 72 "ZIP" 1..1 [] Closed
     Changes 152 "CHANGES" 1..1 ["squash" "changefeed_queue_size" "include_initial" "include_offsets" "include_states" "include_types"] Read
     // Tables.

@@ -132,7 +132,7 @@ impl Transform {
                 let has_them = item_has_fields(item, spec)?;
                 pluck_item(&Datum::Bool(has_them), spec)
             }
-            Transform::Merge(values) => merge_item(item, &Args { values, optargs: &[], env }),
+            Transform::Merge(values) => merge_item(item, &Args::new(values, &[], env)),
             Transform::Map(_)
             | Transform::ConcatMap(_)
             | Transform::Filter(_)

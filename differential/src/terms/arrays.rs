@@ -8,6 +8,8 @@ use crate::value::Val;
 
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     let mut items = match args.id {
+        // Both have values before the first is found to be no array. Source: terms/arr.cc.
+        29 | 80 | 88 => args.datum(0).and_then(|_| args.datum(1)).and_then(|_| args.array(0))?,
         89..=91 => Fault::both(args.array(0), args.array(1))?.0,
         _ => args.array(0)?,
     };

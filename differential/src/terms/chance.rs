@@ -72,8 +72,10 @@ fn info(thing: Thing) -> Out<Thing> {
 fn random(args: &Args<'_>) -> Out<Thing> {
     let part = (args.machine.chance() >> 11) as f64 / (1u64 << 53) as f64;
     let float = args.option("float")?.map(into_bool).transpose()?;
-    let bounds: Vec<f64> = (0..args.len()).map(|i| args.number(i)).collect::<Out<_>>()?;
-    let is_float = float.unwrap_or(bounds.is_empty());
+    let is_float = float.unwrap_or(args.is_empty());
+    // A bound that is not a whole number is found before the next is evaluated. Source: terms/random.cc.
+    let bound = |i| args.number(i).and_then(|at| if is_float { Ok(at) } else { args::whole(at).map(|_| at) });
+    let bounds: Vec<f64> = (0..args.len()).map(bound).collect::<Out<_>>()?;
     let (from, to) = match bounds.as_slice() {
         [] if !is_float => return Err(Fault::logic("no bounds")),
         [] => (0.0, 1.0),

@@ -102,6 +102,21 @@ fn raise(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
 }
 
+/// What a call fails with one of whose arguments failed with `error`, when those before it have `values`.
+pub(super) fn failed(cx: &Cx, call: &Call, values: Vec<Value>, error: EvalError) -> EvalError {
+    let known = |value| match value {
+        Value::Datum(value) => Some(Arg::Datum(value)),
+        _ => None,
+    };
+    match values.into_iter().map(known).collect::<Option<Vec<_>>>() {
+        // The term's own options have no values here.
+        Some(values) if call.optargs.is_empty() => {
+            reql::failed(call.op, &values, call.args.len(), error, &[], &cx.env())
+        }
+        _ => error,
+    }
+}
+
 /// A term that uses only its arguments, which were found in tables.
 fn leaf(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (cx, op) = (args.cx, args.op());
@@ -109,12 +124,16 @@ fn leaf(mut args: Args<'_>) -> Result<Value, EvalError> {
     for (name, _) in &args.call.optargs {
         optargs.extend(args.optional_datum(name)?.map(|value| (name.clone(), value)));
     }
-    let mut values = Vec::with_capacity(args.len());
-    for i in 0..args.len() {
-        values.push(match args.take(i)? {
-            Value::Func(closure) => Arg::Func(closure),
-            other => Arg::Datum(other.into_datum(cx).map_err(|error| error.at(i))?),
-        });
+    let count = args.len();
+    let mut values = Vec::with_capacity(count);
+    for i in 0..count {
+        match args.take(i)? {
+            Value::Func(closure) => values.push(Arg::Func(closure)),
+            other => match other.into_datum(cx) {
+                Ok(value) => values.push(Arg::Datum(value)),
+                Err(error) => return Err(reql::failed(op, &values, count, error.at(i), &optargs, &cx.env())),
+            },
+        }
     }
     reql::apply(op, &values, &optargs, &cx.env()).map(Value::Datum)
 }

@@ -113,8 +113,14 @@ impl Cx {
 
     /// The positional arguments of `call`.
     fn eval_args(&self, call: &Call, scope: &Scope<'_>) -> Result<Vec<Value>, EvalError> {
-        let value = |(i, arg): (usize, &Term)| self.eval(arg, scope).map_err(|error| error.at(i));
-        call.args.iter().enumerate().map(value).collect()
+        let mut values = Vec::with_capacity(call.args.len());
+        for (i, arg) in call.args.iter().enumerate() {
+            match self.eval(arg, scope) {
+                Ok(value) => values.push(value),
+                Err(error) => return Err(dispatch::failed(self, call, values, error.at(i))),
+            }
+        }
+        Ok(values)
     }
 }
 

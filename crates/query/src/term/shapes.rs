@@ -115,5 +115,5 @@ fn options(args: &mut Args<'_>) -> Result<NearestOptions, EvalError> {
         optargs.extend(args.optional_datum(name)?.map(|value| (name.clone(), value)));
     }
     let values = [Arg::Datum(Datum::Null), Arg::Datum(center)];
-    NearestOptions::of(&reql::Args { values: &values, optargs: &optargs, env: &args.cx.env() })
+    NearestOptions::of(&reql::Args::new(&values, &optargs, &args.cx.env()))
 }

@@ -109,7 +109,7 @@ pub(super) fn literal(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
     if let Some(term) = call.args.first() {
         values.push(Arg::Datum(datum_at(term, place.plain()).map_err(|error| error.at(0))?));
     }
-    merge::literal(&Args { values: &values, optargs: &[], env: place.env }).map(Value::Datum)
+    merge::literal(&Args::new(&values, &[], place.env)).map(Value::Datum)
 }
 
 /// `args` where there is nothing to splice into: the array itself.

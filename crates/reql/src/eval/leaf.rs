@@ -34,15 +34,31 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let arg = |i: usize, term: &Term| arg_at(term, place).map_err(|error| error.at(i));
     match rest {
         [] => finish(leaf, &[first], call, place),
-        [second] => finish(leaf, &[first, arg(1, second)?], call, place),
+        [second] => match arg(1, second) {
+            Ok(second) => finish(leaf, &[first, second], call, place),
+            Err(error) => Err(failed(leaf, &[first], call, error, place)),
+        },
         [second, third] if !op::is_comparison(call.op) => {
-            finish(leaf, &[first, arg(1, second)?, arg(2, third)?], call, place)
+            let two = match arg(1, second) {
+                Ok(second) => [first, second],
+                Err(error) => return Err(failed(leaf, &[first], call, error, place)),
+            };
+            match arg(2, third) {
+                Ok(third) => {
+                    let [first, second] = two;
+                    finish(leaf, &[first, second, third], call, place)
+                }
+                Err(error) => Err(failed(leaf, &two, call, error, place)),
+            }
         }
         more => {
             let mut values = Vec::with_capacity(call.args.len());
             values.push(first);
             for (i, term) in more.iter().enumerate() {
-                let value = arg(i + 1, term)?;
+                let value = match arg(i + 1, term) {
+                    Ok(value) => value,
+                    Err(error) => return Err(failed(leaf, &values, call, error, place)),
+                };
                 if let (Some(Arg::Datum(left)), Arg::Datum(right)) = (values.last(), &value)
                     && let Some(answer) = op::decided(call.op, left, right)
                 {
@@ -57,10 +73,16 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
 
 fn finish(leaf: Leaf, values: &[Arg], call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if call.optargs.is_empty() {
-        return leaf(&Args { values, optargs: &[], env: place.env }).map(Value::Datum);
+        return leaf(&Args::new(values, &[], place.env)).map(Value::Datum);
     }
     let optargs = optargs_at(call, place)?;
-    leaf(&Args { values, optargs: &optargs, env: place.env }).map(Value::Datum)
+    leaf(&Args::new(values, &optargs, place.env)).map(Value::Datum)
+}
+
+/// What a call fails with one of whose arguments failed with `error`, when those before it have `values`.
+fn failed(leaf: Leaf, values: &[Arg], call: &Call, error: EvalError, place: Place<'_>) -> EvalError {
+    let Ok(optargs) = optargs_at(call, place) else { return error };
+    leaf(&Args::until(values, call.args.len(), &error, &optargs, place.env)).err().unwrap_or(error)
 }
 
 /// A first argument that was not a datum: what to go on with, or the value already.
@@ -104,7 +126,7 @@ fn on_groups(leaf: Leaf, call: &Call, grouped: Grouped, place: Place<'_>) -> Res
     for (key, value) in grouped.groups {
         place.env.check_cancel()?;
         values[0] = Arg::Datum(value);
-        let args = Args { values: &values, optargs: &optargs, env: place.env };
+        let args = Args::new(&values, &optargs, place.env);
         groups.push((key, leaf(&args)?));
     }
     Ok(Value::Grouped(Box::new(Grouped { kind: GroupedKind::Data, groups })))

@@ -154,7 +154,7 @@ pub(super) fn operation(
     if call.op == Op::Filter {
         extras.on_missing = on_missing(call, place);
     }
-    let args = Args { values: &values, optargs: &optargs, env: place.env };
+    let args = Args::new(&values, &optargs, place.env);
     operation::build(call.op, &args, extras)
 }
 

@@ -9,34 +9,36 @@ use crate::args::Args;
 
 /// `append`: the array with a value behind its last.
 pub fn append(args: &Args<'_>) -> Result<Datum, EvalError> {
+    let value = std::slice::from_ref(args.datum(1)?);
     let items = args.array(0)?;
-    replace(args, items, items.len()..items.len(), std::slice::from_ref(args.datum(1)?))
+    replace(args, items, items.len()..items.len(), value)
 }
 
 /// `prepend`: the array with a value before its first.
 pub fn prepend(args: &Args<'_>) -> Result<Datum, EvalError> {
-    replace(args, args.array(0)?, 0..0, std::slice::from_ref(args.datum(1)?))
+    let value = std::slice::from_ref(args.datum(1)?);
+    replace(args, args.array(0)?, 0..0, value)
 }
 
 /// `insert_at`: the array with a value put in at a position; −1 is the end.
 pub fn insert_at(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = within_limit(args)?;
-    let at = gap(args, items)?;
+    let (items, at) = gap(args)?;
     replace(args, items, at..at, std::slice::from_ref(args.datum(2)?))
 }
 
 /// `splice_at`: the array with the items of another put in at a position; −1 is the end.
 pub fn splice_at(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = within_limit(args)?;
-    let at = gap(args, items)?;
+    let (items, at) = gap(args)?;
     replace(args, items, at..at, args.array(2)?)
 }
 
 /// `change_at`: the array with the item at a position replaced.
 pub fn change_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     let items = within_limit(args)?;
-    let at = item_position(args, items)?;
-    replace(args, items, at..at + 1, std::slice::from_ref(args.datum(2)?))
+    let at = position(args, 1, items.len())?;
+    let value = std::slice::from_ref(args.datum(2)?);
+    within(at, items)?;
+    replace(args, items, at..at + 1, value)
 }
 
 /// `delete_at`: the array without the item at a position, or without those from one position up
@@ -44,7 +46,8 @@ pub fn change_at(args: &Args<'_>) -> Result<Datum, EvalError> {
 pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     let items = within_limit(args)?;
     if args.len() < 3 {
-        let at = item_position(args, items)?;
+        let at = position(args, 1, items.len())?;
+        within(at, items)?;
         return replace(args, items, at..at + 1, &[]);
     }
     let start = position(args, 1, items.len())?;
@@ -68,16 +71,18 @@ fn within_limit<'a>(args: &Args<'a>) -> Result<&'a Array, EvalError> {
     Ok(items)
 }
 
-/// The position between items that argument 1 names.
-fn gap(args: &Args<'_>, items: &Array) -> Result<usize, EvalError> {
+/// The array, and the position between its items that argument 1 names. What is put in there is evaluated before the
+/// position is found to be behind the array. Source: terms/arr.cc of RethinkDB.
+fn gap<'a>(args: &Args<'a>) -> Result<(&'a Array, usize), EvalError> {
+    let items = within_limit(args)?;
     let at = position(args, 1, items.len() + 1)?;
-    if at > items.len() { Err(beyond(at, items).at(1)) } else { Ok(at) }
+    args.datum(2)?;
+    if at > items.len() { Err(beyond(at, items).at(1)) } else { Ok((items, at)) }
 }
 
-/// The position of an item that argument 1 names.
-fn item_position(args: &Args<'_>, items: &Array) -> Result<usize, EvalError> {
-    let at = position(args, 1, items.len())?;
-    if at >= items.len() { Err(beyond(at, items).at(1)) } else { Ok(at) }
+/// There is an item at the position that argument 1 names.
+fn within(at: usize, items: &Array) -> Result<(), EvalError> {
+    if at >= items.len() { Err(beyond(at, items).at(1)) } else { Ok(()) }
 }
 
 /// Argument `i` as a position among `count`, counted from the end when negative.

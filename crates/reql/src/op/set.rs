@@ -2,37 +2,42 @@
 
 use std::collections::HashSet;
 
-use datum::Datum;
+use datum::{Array, Datum};
 
 use crate::EvalError;
 use crate::args::Args;
 
 /// `set_insert`: the distinct items of the array, and the value.
 pub fn set_insert(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = args.array(0)?;
     let value = std::slice::from_ref(args.datum(1)?);
+    let items = args.array(0)?;
     distinct(items.iter().chain(value), &HashSet::new(), args)
 }
 
 /// `set_union`: the distinct items of both arrays.
 pub fn set_union(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = args.array(0)?;
-    let more = args.array(1)?;
+    let (items, more) = both(args)?;
     distinct(items.iter().chain(more.iter()), &HashSet::new(), args)
 }
 
 /// `set_intersection`: the distinct items of the second array that are in the first.
 pub fn set_intersection(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let wanted: HashSet<&Datum> = args.array(0)?.iter().collect();
-    let items = args.array(1)?;
+    let (wanted, items) = both(args)?;
+    let wanted: HashSet<&Datum> = wanted.iter().collect();
     distinct(items.iter().filter(|item| wanted.contains(item)), &HashSet::new(), args)
 }
 
 /// `set_difference`: the distinct items of the first array that are not in the second.
 pub fn set_difference(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let items = args.array(0)?;
-    let unwanted: HashSet<&Datum> = args.array(1)?.iter().collect();
+    let (items, unwanted) = both(args)?;
+    let unwanted: HashSet<&Datum> = unwanted.iter().collect();
     distinct(items.iter(), &unwanted, args)
+}
+
+/// Both arrays; that both have values comes before what they are. Source: terms/arr.cc of RethinkDB.
+fn both<'a>(args: &Args<'a>) -> Result<(&'a Array, &'a Array), EvalError> {
+    args.datum(1)?;
+    Ok((args.array(0)?, args.array(1)?))
 }
 
 /// Each item once, where it is seen first, unless it is unwanted.

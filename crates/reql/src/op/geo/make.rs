@@ -29,6 +29,8 @@ pub fn polygon(args: &Args<'_>) -> Result<Datum, EvalError> {
 
 /// `circle`: the area, or with `fill: false` the line, of the points at a distance from a centre.
 pub fn circle(args: &Args<'_>) -> Result<Datum, EvalError> {
+    // That both have values comes before all else. Source: terms/geo.cc of RethinkDB.
+    args.datum(1)?;
     let fill = args.flag("fill").unwrap_or(true);
     let vertices = vertices_of(args)?;
     let ellipsoid = ellipsoid_of(args)?;
