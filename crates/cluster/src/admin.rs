@@ -10,7 +10,9 @@ use crate::change::Draft;
 use crate::index_config::TableIndexes;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
-use crate::{AdminError, Catalog, DbConfig, DbId, Lineage, Scope, TableConfig, TableHandle, WriteAcks};
+use crate::{
+    AdminError, Catalog, DbConfig, DbId, Grant, Lineage, Scope, TableConfig, TableHandle, WriteAcks,
+};
 
 /// What a new table may be given.
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ impl Default for TableOptions {
 pub struct TableChange {
     /// Its name.
     pub name: Option<Text>,
+    /// The database it is in. Rows and shards stay where they are, and what users were granted on it goes with it.
+    pub db: Option<DbId>,
     /// What its writes wait for.
     pub durability: Option<Durability>,
     /// How many replicas must hold a write.
@@ -195,13 +199,7 @@ impl Core {
             let handle = table_by_id(catalog, id)?;
             let before = handle.config.clone();
             let mut after = before.clone();
-            if let Some(name) = &change.name {
-                if *name != before.name && catalog.table(&handle.db.name, name).is_some() {
-                    let db = handle.db.name.clone();
-                    return Err(AdminError::RenameTaken { db, from: before.name, to: name.clone() });
-                }
-                after.name = name.clone();
-            }
+            move_table(catalog, draft, change, &mut after)?;
             after.durability = change.durability.unwrap_or(before.durability);
             after.write_acks = change.write_acks.unwrap_or(before.write_acks);
             if let Some(hook) = &change.write_hook {
@@ -243,6 +241,39 @@ fn find_table<'a>(catalog: &'a Catalog, db: &str, name: &str) -> Result<&'a Tabl
 pub(crate) fn table_by_id(catalog: &Catalog, id: TableId) -> Result<&TableHandle, AdminError> {
     let missing = || AdminError::TableMissing { db: Text::new(), table: id.uuid().to_string().into() };
     catalog.table_by_id(id).map(|table| &**table).ok_or_else(missing)
+}
+
+/// Gives a table the name and the database that `change` asks for.
+fn move_table(
+    catalog: &Catalog,
+    draft: &mut Draft,
+    change: &TableChange,
+    table: &mut TableConfig,
+) -> Result<(), AdminError> {
+    let db_named = |id: DbId| {
+        let missing = || AdminError::DbMissing(id.0.to_string().into());
+        catalog.database_by_id(id).map(|db| db.config.name.clone()).ok_or_else(missing)
+    };
+    let (db, name) =
+        (change.db.unwrap_or(table.db), change.name.clone().unwrap_or_else(|| table.name.clone()));
+    if (db, &name) == (table.db, &table.name) {
+        return Ok(());
+    }
+    let (from_db, to_db) = (db_named(table.db)?, db_named(db)?);
+    if catalog.table(&to_db, &name).is_some() {
+        let from = format!("{from_db}.{}", table.name).into();
+        return Err(AdminError::RenameTaken { from, to: format!("{to_db}.{name}").into() });
+    }
+    if db != table.db {
+        let granted = catalog.grants().iter();
+        for grant in granted.filter(|grant| matches!(grant.scope, Scope::Table(_, id) if id == table.id)) {
+            draft.delete(crate::catalog_row::grant_key(&grant.user, grant.scope));
+            let scope = Scope::Table(db, table.id);
+            draft.put(CatalogRow::Grant(Grant { scope, ..grant.clone() }));
+        }
+    }
+    (table.db, table.name) = (db, name);
+    Ok(())
 }
 
 /// Deletes the grants at the scopes that go.

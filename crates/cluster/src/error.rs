@@ -50,13 +50,11 @@ pub enum AdminError {
         table: Text,
     },
     /// Renaming would hide another table.
-    #[error("Can't rename table `{db}.{from}` to `{db}.{to}` because table `{db}.{to}` already exists.")]
+    #[error("Can't rename table `{from}` to `{to}` because table `{to}` already exists.")]
     RenameTaken {
-        /// The database's name.
-        db: Text,
-        /// The name it has.
+        /// The database and the name it has, with a point between.
         from: Text,
-        /// The name that is taken.
+        /// Those that are taken.
         to: Text,
     },
     /// An index of that name is there already.

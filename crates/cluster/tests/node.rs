@@ -7,7 +7,7 @@ mod machine;
 use datum::{Datum, Object, PrimaryKey, Text};
 use log::Durability;
 use machine::Machine;
-use rekindle_cluster::{Node, ShardsWanted, TableChange, TableOptions};
+use rekindle_cluster::{DbId, Node, ShardsWanted, TableChange, TableOptions};
 use shard::Decision;
 
 fn row(n: i32) -> (PrimaryKey, Object) {
@@ -72,6 +72,37 @@ fn a_dropped_table_leaves_nothing_and_its_name_can_be_used_again() {
     assert_eq!(counts(&node), [0]);
     drop(node);
     assert_eq!(counts(&machine.open()), [0]);
+}
+
+#[test]
+fn a_table_goes_to_another_database_with_its_rows_and_grants() {
+    let machine = Machine::new();
+    let node = machine.open();
+    let id = node.create_table("test", "t", TableOptions::default()).unwrap().id;
+    fill(&node, 5);
+    let other = node.create_db("other").unwrap();
+    let home = node.catalog().database("test").unwrap().config.id;
+    let to = |db, name: &str| TableChange { db: Some(db), name: Some(name.into()), ..TableChange::default() };
+    node.create_table("other", "taken", TableOptions::default()).unwrap();
+    assert_eq!(
+        node.change_table(id, &to(other.id, "taken")).unwrap_err().to_string(),
+        "Can't rename table `test.t` to `other.taken` because table `other.taken` already exists."
+    );
+    assert!(node.change_table(id, &to(DbId(uuid::Uuid::nil()), "t")).is_err());
+    assert_eq!(counts(&node), [5]);
+    let (before, after) = node.change_table(id, &to(other.id, "u")).unwrap();
+    assert_eq!((before.db, after.db, &*after.name), (home, other.id, "u"));
+    assert_eq!(before.shards, after.shards);
+    drop(node);
+    let node = machine.open();
+    assert!(node.catalog().table("test", "t").is_none());
+    let moved = node.catalog().table("other", "u").unwrap().config.id;
+    assert_eq!(moved, id);
+    node.change_table(id, &to(home, "t")).unwrap();
+    assert_eq!(counts(&node), [5]);
+    // It goes with the database that it is in.
+    node.drop_db("other").unwrap();
+    assert_eq!(counts(&node), [5]);
 }
 
 #[test]

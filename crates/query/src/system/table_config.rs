@@ -128,16 +128,15 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
     let id = id_of(old)?;
     check_config(cx, id)?;
     let row = read(cx, Some(old), new, identifiers).map_err(|error| error.prefixed(WRONG))?;
-    for (field, why) in [
-        ("primary_key", "It's illegal to change a table's primary key"),
-        ("db", "It's illegal to change a table's database"),
-    ] {
-        if old.get(field) != new.get(field) {
-            return Err(EvalError::op_failed(why));
-        }
+    if cx.catalog().table_by_id(id).is_some_and(|table| table.db.id != row.db.id) {
+        access::check(cx, Need::Config, Place::Db(row.db.id))?;
+    }
+    if old.get("primary_key") != new.get("primary_key") {
+        return Err(EvalError::op_failed("It's illegal to change a table's primary key"));
     }
     let change = TableChange {
         name: Some(row.name),
+        db: Some(row.db.id),
         durability: row.durability,
         write_acks: row.write_acks,
         shards: row.shards.filter(|_| old.get("shards") != new.get("shards")).map(ShardsWanted::Named),
