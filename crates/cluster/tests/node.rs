@@ -75,7 +75,7 @@ fn a_dropped_table_leaves_nothing_and_its_name_can_be_used_again() {
 }
 
 #[test]
-fn a_table_goes_to_another_database_with_its_rows_and_grants() {
+fn a_table_goes_to_another_database_with_its_rows() {
     let machine = Machine::new();
     let node = machine.open();
     let id = node.create_table("test", "t", TableOptions::default()).unwrap().id;
