@@ -14,6 +14,15 @@ fn a_seed_repeats_itself() {
 }
 
 #[test]
+fn larger_clusters_keep_their_promises() {
+    for nodes in [9, 16] {
+        if let Err(failure) = run(1, Plot { nodes, ..Plot::default() }) {
+            panic!("seed 1 with {nodes} machines fails: {}", failure.broken.what);
+        }
+    }
+}
+
+#[test]
 fn seeds_that_found_faults_find_them_no_more() {
     for kept in KEPT {
         if let Err(failure) = run(kept.seed, kept.plot()) {

@@ -2,7 +2,7 @@
 what they were told, as `main.go` reads it.
 
 Groups of five share a document until it has had its operations, then the next. When all are through,
-"over" is printed; after a line on the standard input every server is asked for every document once more.
+"over" is printed; after a line on the standard input every server is asked for every document once more, with majority.
 """
 
 import argparse
@@ -31,6 +31,9 @@ REST_MAX = 0.2
 # A document with so many changes of which nobody knows what became of them is only read from then on: for
 # each of them the judge must think of both cases.
 OPEN_MAX = 12
+# As in `bank.go`.
+ACCOUNTS = 10
+BALANCE_AT_FIRST = 100
 
 
 class Document:
@@ -92,7 +95,25 @@ class List(Document):
         return {"kind": "append", "value": value}, query
 
 
-KINDS = {"register": Register, "counter": Counter, "set": Set, "list": List}
+class Bank(Document):
+    """Holds accounts, between which money moves as far as there is some. All of it stays the same."""
+
+    def change(self, table, _value, _seen, chance):
+        source, target = chance.sample(range(ACCOUNTS), 2)
+        moved = chance.randint(1, BALANCE_AT_FIRST)
+
+        def transferred(held):
+            less = held.change_at(source, held[source] - moved)
+            return r.branch(held[source] >= moved, less.change_at(target, held[target] + moved), held)
+
+        first = [BALANCE_AT_FIRST] * ACCOUNTS
+        first[source] -= moved
+        first[target] += moved
+        asked = {"kind": "transfer", "from": source, "to": target, "value": moved}
+        return asked, self.changed(table, first, transferred)
+
+
+KINDS = {"register": Register, "counter": Counter, "set": Set, "list": List, "bank": Bank}
 
 
 class Work:
@@ -106,6 +127,7 @@ class Work:
         self.documents = [KINDS[kind](name, kind) for name, kind in made]
         self.table = r.db("test").table("histories")
         self.readable = r.db("test").table("histories", read_mode=options.read_mode)
+        self.readable_for_sure = r.db("test").table("histories", read_mode="majority")
         self.value_last = 0
         self.lines = []
         self.began = time.monotonic_ns()
@@ -138,13 +160,14 @@ class Work:
     async def client(self, number):
         """The part of one client."""
         chance = random.Random(f"{self.options.seed}:{number}")
-        connection, server = None, chance.randrange(len(self.servers))
+        connection, server = None, number % len(self.servers)
         groups = min(len(self.documents), GROUPS_MAX)
         for document in self.documents[number // GROUP :: groups]:
             seen = None
             for _ in range(-(-self.options.operations // GROUP)):
                 while connection is None:
-                    server = (server + chance.randrange(1, len(self.servers))) % len(self.servers)
+                    if not self.options.pinned:
+                        server = (server + chance.randrange(1, len(self.servers))) % len(self.servers)
                     try:
                         connection = await self.connect(server, PATIENCE)
                     except (ReqlError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
@@ -161,13 +184,15 @@ class Work:
 
     def choose(self, document, seen, chance):
         if chance.random() < 0.5 or document.open >= OPEN_MAX:
-            return {"kind": "read"}, self.readable.get(document.key)
+            return {"kind": "read", "mode": self.options.read_mode}, self.readable.get(document.key)
         self.value_last += 1
         return document.change(self.table, self.value_last, seen, chance)
 
+    def client_count(self):
+        return min(len(self.documents), GROUPS_MAX) * GROUP
+
     async def clients(self):
-        groups = min(len(self.documents), GROUPS_MAX)
-        await asyncio.gather(*(self.client(number) for number in range(groups * GROUP)))
+        await asyncio.gather(*(self.client(number) for number in range(self.client_count())))
 
     async def read_all(self):
         """What every server says of every document: what was acknowledged and is gone cannot have happened
@@ -175,9 +200,9 @@ class Work:
         for server in range(len(self.servers)):
             connection = await self.connect(server, PATIENCE_AT_END)
             for document in self.documents:
-                # Nobody else asks meanwhile: it may be any client.
-                query, before = self.readable.get(document.key), len(self.lines)
-                await self.operate(0, document, connection, {"kind": "read"}, query, PATIENCE_AT_END)
+                query, before = self.readable_for_sure.get(document.key), len(self.lines)
+                client, asked = self.client_count() + server, {"kind": "read", "mode": "majority"}
+                await self.operate(client, document, connection, asked, query, PATIENCE_AT_END)
                 if len(self.lines) == before or self.lines[-1]["return_ns"] is None:
                     sys.exit(f"{':'.join(self.servers[server])} does not tell {document.key}")
             await close(connection)
@@ -189,7 +214,7 @@ def told(document, kind, answer):
         return {"seen": document.seen(answer)}
     if answer.get("inserted") == 1 or answer.get("replaced") == 1:
         return {"done": True}
-    if kind == "swap" and (answer.get("unchanged") == 1 or answer.get("skipped") == 1):
+    if kind in ("swap", "transfer") and (answer.get("unchanged") == 1 or answer.get("skipped") == 1):
         return {"done": False}
     return None
 
@@ -208,6 +233,7 @@ async def main():
     parser.add_argument("--keys", type=int, required=True)
     parser.add_argument("--operations", type=int, required=True)
     parser.add_argument("--read-mode", required=True)
+    parser.add_argument("--pinned", action="store_true", help="every client asks one server and no other")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--history", required=True, help="the file to write")
     work = Work(parser.parse_args())

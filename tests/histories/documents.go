@@ -15,6 +15,10 @@ const noRow = "null"
 type input struct {
 	kind            string
 	expected, value int64
+	// Accounts, of a transfer.
+	from, to int
+	// Whether it is a read of a mode that may see an older state.
+	mayBeOld bool
 	// How many elements a list had before this one came, and one more; 0 where that is not known.
 	place int
 }
@@ -48,6 +52,9 @@ var document = porcupine.Model{
 			return true, increment(held, asked.value)
 		case "add":
 			return true, withElement(held, asked.value, true)
+		case "transfer":
+			after, moved := transferred(held, asked)
+			return got.unknown || got.done == moved, after
 		default:
 			if asked.place > 0 && len(elementsOf(held)) != asked.place-1 {
 				return false, held
@@ -80,6 +87,10 @@ func withElement(held string, element int64, isSet bool) string {
 		slices.Sort(elements)
 		elements = slices.Compact(elements)
 	}
+	return textOf(elements)
+}
+
+func textOf(elements []int64) string {
 	text, err := json.Marshal(elements)
 	if err != nil {
 		panic(err)

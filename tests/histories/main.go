@@ -1,15 +1,18 @@
-// Reads a history of documents, one operation a line, and says whether every one is linearizable.
+// Reads a history of documents, one operation a line, and says whether every one is linearizable, as far as it must be
+// (-judge), and whether something was seen that must not be in any mode. With -sessions no client may go back, either.
 //
-// A line: {"key": text, "client": number, "kind": "read" | "write" | "swap" | "increment" | "add" | "append",
-// "expected": number, "value": number, "seen": null, number or list, "done": bool, "call_ns": number,
-// "return_ns": number or null}. Only a read has seen something (null for no row). A swap writes value if the
-// register holds expected; done says whether it did. An operation without return_ns was begun and
-// nobody knows what became of it.
+// A line: {"key": text, "client": number, "kind": "read" | "write" | "swap" | "increment" | "add" | "append" |
+// "transfer", "expected": number, "value": number, "from": number, "to": number, "mode": "majority" | "single" |
+// "outdated", "seen": null, number or list, "done": bool, "call_ns": number, "return_ns": number or null}. Only a read
+// has a mode and has seen something (null for no row). A swap writes value if the register holds expected, a transfer
+// moves value if the account has it; done says whether it did. An operation without return_ns was begun and nobody
+// knows what became of it.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -25,6 +28,9 @@ type line struct {
 	Kind     string          `json:"kind"`
 	Expected int64           `json:"expected"`
 	Value    int64           `json:"value"`
+	From     int             `json:"from"`
+	To       int             `json:"to"`
+	Mode     string          `json:"mode"`
 	Seen     json.RawMessage `json:"seen"`
 	Done     bool            `json:"done"`
 	Call     int64           `json:"call_ns"`
@@ -47,10 +53,13 @@ func readHistory(path string) (map[string][]porcupine.Operation, error) {
 		}
 		operation := porcupine.Operation{
 			ClientId: one.Client,
-			Input:    input{kind: one.Kind, expected: one.Expected, value: one.Value},
-			Call:     one.Call,
-			Output:   output{seen: string(one.Seen), done: one.Done},
-			Return:   math.MaxInt64,
+			Input: input{
+				kind: one.Kind, expected: one.Expected, value: one.Value, from: one.From, to: one.To,
+				mayBeOld: one.Kind == "read" && one.Mode != "majority",
+			},
+			Call:   one.Call,
+			Output: output{seen: string(one.Seen), done: one.Done},
+			Return: math.MaxInt64,
 		}
 		if one.Return != nil {
 			operation.Return = *one.Return
@@ -66,11 +75,14 @@ func readHistory(path string) (map[string][]porcupine.Operation, error) {
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: histories HISTORY")
+	judge := flag.String("judge", judgeAll, "what must be linearizable: all, sure or none")
+	withSessions := flag.Bool("sessions", false, "no client may see less than it knew")
+	flag.Parse()
+	if isKnown := *judge == judgeAll || *judge == judgeSure || *judge == judgeNone; flag.NArg() != 1 || !isKnown {
+		fmt.Fprintln(os.Stderr, "usage: histories [-judge all|sure|none] [-sessions] HISTORY")
 		os.Exit(2)
 	}
-	histories, err := readHistory(os.Args[1])
+	histories, err := readHistory(flag.Arg(0))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
@@ -80,7 +92,7 @@ func main() {
 		keys = append(keys, key)
 	}
 	sort.Strings(keys)
-	operations, reads, unanswered, illegal, unknown := 0, 0, 0, 0, 0
+	operations, reads, unanswered, illegal, unknown, impossible := 0, 0, 0, 0, 0, 0
 	for _, key := range keys {
 		for _, one := range histories[key] {
 			operations++
@@ -91,7 +103,16 @@ func main() {
 				unanswered++
 			}
 		}
-		switch porcupine.CheckOperationsTimeout(document, withPlaces(withBounds(histories[key])), time.Minute) {
+		why := implausible(histories[key])
+		if why == "" && *withSessions {
+			why = backwards(histories[key])
+		}
+		if why != "" {
+			impossible++
+			fmt.Printf("key %s was seen as it never may be: %s\n", key, why)
+		}
+		part := judged(histories[key], *judge)
+		switch porcupine.CheckOperationsTimeout(document, withPlaces(withBounds(part)), time.Minute) {
 		case porcupine.Illegal:
 			illegal++
 			fmt.Printf("key %s is not linearizable\n", key)
@@ -100,14 +121,14 @@ func main() {
 			fmt.Printf("key %s took longer than a minute to judge\n", key)
 		}
 	}
-	fmt.Printf("%d keys, %d operations, %d of them reads, %d without an answer: %d violations, %d unknown\n",
-		len(keys), operations, reads, unanswered, illegal, unknown)
+	fmt.Printf("%d keys, %d operations, %d of them reads, %d without an answer: %d violations, %d unknown, %d impossible\n",
+		len(keys), operations, reads, unanswered, illegal, unknown, impossible)
 	// Without reads nothing can be wrong, and where hardly anything was answered nothing was seen.
 	if reads == 0 || 2*unanswered > operations {
 		fmt.Fprintln(os.Stderr, "too little was answered to judge")
 		os.Exit(2)
 	}
-	if illegal+unknown > 0 {
+	if illegal+unknown+impossible > 0 {
 		os.Exit(1)
 	}
 }

@@ -12,7 +12,7 @@ import (
 //
 // A judge must think of every moment for each operation that stays open, and of its never having happened: the
 // time that takes doubles with each. But clients write every value once, so who saw a value saw that
-// operation: it happened before the first such answer. And an element of a set or list that nobody ever saw
+// operation: it happened before the first such answer. (Increments and transfers have no value of their own.) And an element of a set or list that nobody ever saw
 // was added after the last answered read, or not at all: it explains nothing and is left out.
 func withBounds(history []porcupine.Operation) []porcupine.Operation {
 	seen := map[int64]int64{} // By value: when the first answer came that tells of it.
@@ -29,7 +29,7 @@ func withBounds(history []porcupine.Operation) []porcupine.Operation {
 	bounded := make([]porcupine.Operation, 0, len(history))
 	for _, one := range history {
 		asked := one.Input.(input)
-		if one.Return == math.MaxInt64 && asked.kind != "increment" {
+		if one.Return == math.MaxInt64 && asked.kind != "increment" && asked.kind != "transfer" {
 			first, has := seen[asked.value]
 			switch {
 			// Nobody sees what is not asked for yet: such a history is left to the judge as it is.

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
+use crate::late::LateWays;
 use crate::netns::Namespaces;
 use crate::node::Node;
 
@@ -16,6 +17,8 @@ pub(crate) struct Cluster {
     places: Vec<Place>,
     nodes: Vec<Option<Node>>,
     flags: Vec<String>,
+    /// Where the nodes reach each other through proxies.
+    late: Option<LateWays>,
     /// Where the nodes have addresses of their own; without, all are on the loopback.
     network: Option<Namespaces>,
 }
@@ -35,7 +38,7 @@ impl Cluster {
     /// Starts `count` nodes, each on a folder of its own in `folder`, and waits until they are ready.
     /// Server `n` is called `n0`, `n1` and so on.
     pub(crate) fn start(program: &Path, folder: &Path, count: usize, flags: &[&str]) -> Result<Cluster> {
-        Cluster::start_on(None, program, folder, places(count)?, flags)
+        Cluster::start_on(None, None, program, folder, places(count)?, flags)
     }
 
     /// The same on addresses of their own, between which ways can be cut ([`Cluster::network`]).
@@ -46,16 +49,28 @@ impl Cluster {
         flags: &[&str],
     ) -> Result<Cluster> {
         let network = Namespaces::create(count)?;
-        let place = |nth| {
-            let at = |port| SocketAddr::from((network.address(nth), port));
-            Place { driver: at(DRIVER_PORT), cluster: at(CLUSTER_PORT) }
-        };
-        let places = (0..count).map(place).collect();
-        Cluster::start_on(Some(network), program, folder, places, flags)
+        let places = places_apart(&network, count);
+        Cluster::start_on(Some(network), None, program, folder, places, flags)
+    }
+
+    /// The same with ways between them on which bytes can be held ([`Cluster::late`]), for whiles by `seed`.
+    pub(crate) fn start_late(
+        program: &Path,
+        folder: &Path,
+        count: usize,
+        flags: &[&str],
+        seed: u64,
+    ) -> Result<Cluster> {
+        let network = Namespaces::create(count)?;
+        let places = places_apart(&network, count);
+        let nodes = places.iter().map(|place| place.cluster).collect();
+        let late = LateWays::open(network.host(), nodes, seed)?;
+        Cluster::start_on(Some(network), Some(late), program, folder, places, flags)
     }
 
     fn start_on(
         network: Option<Namespaces>,
+        late: Option<LateWays>,
         program: &Path,
         folder: &Path,
         places: Vec<Place>,
@@ -68,6 +83,7 @@ impl Cluster {
             places,
             nodes: (0..count).map(|_| None).collect(),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            late,
             network,
         };
         for nth in 0..count {
@@ -83,6 +99,7 @@ impl Cluster {
         let (name, address) = (format!("n{nth}"), cluster.ip().to_string());
         let mut flags = vec!["--driver-port", &driver_port, "--cluster-port", &cluster_port];
         flags.extend(["--server-name", &name]);
+        let found_at = self.late.as_ref().map_or(address.clone(), |late| late.proxy(nth).to_string());
         let mut program = Command::new(&self.program);
         if let Some(network) = &self.network {
             flags.extend([
@@ -90,7 +107,7 @@ impl Cluster {
                 "--bind",
                 &address,
                 "--canonical-address",
-                &address,
+                &found_at,
                 "--insecure",
             ]);
             program = Command::new("ip");
@@ -111,7 +128,8 @@ impl Cluster {
     /// The first node founds the cluster, the others join it; later each finds those it knows.
     fn peers_of(&self, nth: usize) -> impl Iterator<Item = String> {
         let founder = self.places.first().filter(|_| nth > 0);
-        founder.map(|place| place.cluster.to_string()).into_iter()
+        let reached = |place: &Place| self.late.as_ref().map_or(place.cluster, |late| late.proxy(0));
+        founder.map(|place| reached(place).to_string()).into_iter()
     }
 
     /// `kill -9` of node `nth`.
@@ -137,6 +155,11 @@ impl Cluster {
         self.places.iter().map(|place| place.driver).collect()
     }
 
+    /// What holds bytes between the nodes, if they reach each other through proxies.
+    pub(crate) fn late(&self) -> Option<&LateWays> {
+        self.late.as_ref()
+    }
+
     /// What joins the nodes, if they have addresses of their own.
     pub(crate) fn network(&self) -> Option<&Namespaces> {
         self.network.as_ref()
@@ -147,6 +170,12 @@ impl Cluster {
 /// every cluster of several has both.
 fn drives_links(nth: usize) -> bool {
     nth % 2 == 1
+}
+
+/// Every node has an address of its own, and all have the same ports.
+fn places_apart(network: &Namespaces, count: usize) -> Vec<Place> {
+    let at = |nth, port| SocketAddr::from((network.address(nth), port));
+    (0..count).map(|nth| Place { driver: at(nth, DRIVER_PORT), cluster: at(nth, CLUSTER_PORT) }).collect()
 }
 
 /// Ports that nobody uses now, two for each of `count` nodes.

@@ -8,6 +8,7 @@ mod crash;
 mod differential;
 mod histories;
 mod index_build;
+mod late;
 mod netns;
 mod node;
 mod pgo;

@@ -50,7 +50,8 @@ impl Namespaces {
         Ipv4Addr::new(10, 64 + (self.mark / 250) as u8, (self.mark % 250) as u8, 11 + nth as u8)
     }
 
-    fn host(&self) -> Ipv4Addr {
+    /// The address of this side, as seen by all nodes.
+    pub(crate) fn host(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 64 + (self.mark / 250) as u8, (self.mark % 250) as u8, 1)
     }
 

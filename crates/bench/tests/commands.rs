@@ -215,6 +215,33 @@ fn nonsense_is_refused_before_anything_is_measured() {
     lab.fails("ycsb run", "no workload named");
 }
 
+/// Runs a command that starts nodes of its own; FOLDER is one that does not exist yet. Fails unless it was refused
+/// with these words and wrote nothing.
+#[track_caller]
+fn refuses_nodes(arguments: &str, with: &str) {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = place.path().join("out");
+    let words = arguments.replace("FOLDER", &folder.to_string_lossy());
+    let program = Program::try_parse_from(words.split_whitespace()).expect("flags that exist");
+    let why = format!("{:#}", run(program.command).map(|_| ()).expect_err("it is refused"));
+    assert!(why.contains(with), "{why}");
+    assert!(!folder.exists(), "there is something in {}", folder.display());
+}
+
+#[test]
+fn nodes_that_the_machine_cannot_have_are_refused_before_one_starts() {
+    // A program that would say so if it were started.
+    let sweep = "bench sweep --target-binary /bin/false --quiet -o FOLDER";
+    refuses_nodes(&format!("{sweep} --nodes 1,2 --core-share 99"), "--core-share 99: 2 nodes would have 198");
+    refuses_nodes(&format!("{sweep} --nodes 1000 --no-quota --cache-size 4000000"), "--cache-size");
+    refuses_nodes(&format!("{sweep} --nodes 1 --port-offset 60000"), "--port-offset 60000");
+    refuses_nodes("bench sweep --target-binary /nope --nodes 1 -o FOLDER", "--target-binary /nope");
+    refuses_nodes("bench units --target-binary /nope -o FOLDER", "--target-binary /nope");
+    refuses_nodes("bench units --core-share 99 -o FOLDER", "4 nodes would have 396");
+    refuses_nodes("bench idle --target-binary /nope --folder FOLDER", "--target-binary /nope");
+    refuses_nodes("bench idle --nodes 2000 --folder FOLDER", "at most 1000");
+}
+
 #[test]
 fn a_broken_result_is_skipped_and_named() {
     let lab = Laboratory::new();

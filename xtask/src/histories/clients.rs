@@ -11,6 +11,7 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 
 use super::folder;
+use super::modes::Modes;
 use crate::conformance::cache;
 
 /// How much there is to do.
@@ -22,11 +23,8 @@ pub(super) struct Job {
     /// Operations on each document, by all of its group together
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     operations: u32,
-    /// How fresh reads must be
-    #[arg(long, default_value = "majority", value_parser = ["majority", "single", "outdated"])]
-    pub(super) read_mode: String,
     /// What documents are: all of them are mixed by default
-    #[arg(long, default_value = "all", value_parser = ["all", "register", "counter", "set", "list"])]
+    #[arg(long, default_value = "all", value_parser = ["all", "register", "counter", "set", "list", "bank"])]
     kind: String,
 }
 
@@ -38,12 +36,19 @@ pub(super) struct Clients {
 
 impl Clients {
     /// Starts them on a cluster; `history` is where they will write what they were told.
-    pub(super) fn start(servers: &[SocketAddr], job: &Job, seed: u64, history: &Path) -> Result<Clients> {
+    pub(super) fn start(
+        servers: &[SocketAddr],
+        job: &Job,
+        modes: &Modes,
+        seed: u64,
+        history: &Path,
+    ) -> Result<Clients> {
         let python = cache().join("venv/bin/python");
         let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
         let mut process = Command::new(&python)
             .arg(folder().join("clients.py"))
-            .args(["--servers", &servers.join(","), "--kind", &job.kind, "--read-mode", &job.read_mode])
+            .args(["--servers", &servers.join(","), "--kind", &job.kind, "--read-mode", &modes.read_mode])
+            .args(modes.pinned.then_some("--pinned"))
             .args(["--keys", &job.keys.to_string(), "--operations", &job.operations.to_string()])
             .args(["--seed", &seed.to_string(), "--history"])
             .arg(history)

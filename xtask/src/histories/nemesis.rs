@@ -11,12 +11,17 @@ use rand::seq::SliceRandom;
 
 use crate::cluster::Cluster;
 use crate::crash::client::Client;
+use crate::late::LateWays;
 use crate::process;
 
 /// How often to look whether the clients are done.
 const LOOK: Duration = Duration::from_millis(50);
 /// Who asks for other shards gives up after so long.
 const RECONFIGURE: Duration = Duration::from_secs(10);
+
+/// How late bytes come at most.
+const LATE_MOST: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(800), Duration::from_millis(4000)];
 
 /// One kind of fault, again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -28,6 +33,9 @@ pub(super) enum Nemesis {
     /// Nodes that do not reach each other: one alone, one that only hears or is only heard, two that
     /// reach each other by nobody but a third.
     Partition,
+    /// Messages between nodes that come late, in their order: those from one node, to one, both, or all; each for
+    /// another while.
+    Delay,
     /// The table gets another number of shards and replicas, through any node.
     Reconfigure,
     /// The same, asked of a node while nodes do not reach each other.
@@ -35,6 +43,8 @@ pub(super) enum Nemesis {
     /// What was published of RethinkDB 2.2.3: one shard on any nodes, led by any of them, asked of any node;
     /// then the nodes fall into two halves, with the leader of before in one and the new one in the other.
     Replay,
+    /// Nothing.
+    Calm,
 }
 
 impl Nemesis {
@@ -43,15 +53,22 @@ impl Nemesis {
             Nemesis::Kill => "kill",
             Nemesis::Stop => "stop",
             Nemesis::Partition => "partition",
+            Nemesis::Delay => "delay",
             Nemesis::Reconfigure => "reconfigure",
             Nemesis::ReconfigureApart => "reconfigure-apart",
             Nemesis::Replay => "replay",
+            Nemesis::Calm => "calm",
         }
     }
 
     /// Whether the nodes need addresses of their own.
     pub(super) fn needs_network(self) -> bool {
-        matches!(self, Nemesis::Partition | Nemesis::ReconfigureApart | Nemesis::Replay)
+        matches!(self, Nemesis::Partition | Nemesis::Delay | Nemesis::ReconfigureApart | Nemesis::Replay)
+    }
+
+    /// Whether it is one of those that are run when none is named.
+    pub(super) fn is_usual(self) -> bool {
+        !matches!(self, Nemesis::Replay | Nemesis::Calm)
     }
 
     /// Haunts the nodes until `is_over`, and leaves them whole.
@@ -93,6 +110,8 @@ impl Nemesis {
             Nemesis::Kill => cluster.kill(victim),
             Nemesis::Stop => signal(cluster, victim, "STOP"),
             Nemesis::Partition => cut_off(cluster, victim, random),
+            Nemesis::Delay => delay(cluster, victim, random),
+            Nemesis::Calm => Ok(()),
             Nemesis::Reconfigure => {
                 reconfigure(cluster, victim, random);
                 Ok(())
@@ -114,13 +133,16 @@ impl Nemesis {
         match self {
             Nemesis::Kill => cluster.start_node(victim),
             Nemesis::Stop => signal(cluster, victim, "CONT"),
-            Nemesis::Reconfigure => Ok(()),
-            Nemesis::Partition | Nemesis::ReconfigureApart | Nemesis::Replay => heal(cluster),
+            Nemesis::Reconfigure | Nemesis::Calm => Ok(()),
+            Nemesis::Partition | Nemesis::Delay | Nemesis::ReconfigureApart | Nemesis::Replay => {
+                heal(cluster)
+            }
         }
     }
 }
 
 fn heal(cluster: &Cluster) -> Result<()> {
+    cluster.late().into_iter().for_each(LateWays::hurry);
     cluster.network().map_or(Ok(()), |network| network.heal())
 }
 
@@ -175,6 +197,21 @@ fn cut_off(cluster: &Cluster, victim: usize, random: &mut StdRng) -> Result<()> 
             network.cut(other, victim)
         }),
     }
+}
+
+/// Holds what goes between nodes, for moments or for longer than who leads is heard of in.
+fn delay(cluster: &Cluster, victim: usize, random: &mut StdRng) -> Result<()> {
+    let Some(late) = cluster.late() else { bail!("the nodes reach each other directly") };
+    let count = cluster.drivers().len();
+    let most = LATE_MOST[random.random_range(0..LATE_MOST.len())];
+    let (from_it, to_it) = [(true, false), (false, true), (true, true)][random.random_range(0..3)];
+    let is_all = random.random_ratio(1, 4);
+    for (from, to) in (0..count).flat_map(|from| (0..count).map(move |to| (from, to))) {
+        if is_all || (from_it && from == victim) || (to_it && to == victim) {
+            late.hold(from, to, most);
+        }
+    }
+    Ok(())
 }
 
 /// Asks node `nth` for other shards and replicas. Whether that succeeds is not the question here.

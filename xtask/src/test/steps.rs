@@ -69,11 +69,7 @@ pub(super) fn all() -> Vec<Step> {
             ],
         ),
         linearizable(),
-        step(
-            "simulation",
-            "whole clusters by seed keep their promises; planted faults are found for what they are",
-            [xtask("sim --seeds 150"), xtask("sim --mutant ack-before-fsync --mutant skip-read-index")],
-        ),
+        simulation(),
         step(
             "index-build",
             "indexes built under writes and kill -9 equal their functions over the rows",
@@ -83,17 +79,35 @@ pub(super) fn all() -> Vec<Step> {
     ]
 }
 
-/// Short forms: each nemesis for a few seconds, and reads that are allowed to be stale found out.
+/// Short forms: each nemesis for a few seconds, other modes of writing, and reads that are allowed to be stale found out.
 fn linearizable() -> Step {
     let skip = which("go").is_none().then(|| "no go, which the judge of histories is written in".to_owned());
     let commands = [
         ["go", "-C", "tests/histories", "test", "./..."].map(str::to_owned).to_vec(),
         xtask("histories --keys 60 --operations 60"),
+        xtask("histories --keys 40 --operations 40 --nemesis kill --durability soft --pinned"),
+        xtask("histories --keys 40 --operations 40 --nemesis calm --read-mode single --pinned"),
+        xtask("histories --keys 40 --operations 40 --nemesis stop --write-acks single --read-mode single"),
         xtask(
             "histories --keys 150 --operations 60 --nemesis stop --read-mode outdated --expect-violation --runs 6",
         ),
     ];
     Step { skip, ..step("linearizable", "what clients saw of nodes that fail can have happened", commands) }
+}
+
+fn simulation() -> Step {
+    let commands = [
+        xtask("sim --seeds 150"),
+        // Few: one with sixteen machines takes more than half a second.
+        xtask("sim --seeds 40 --nodes 9"),
+        xtask("sim --seeds 12 --nodes 16"),
+        xtask("sim --mutant ack-before-fsync --mutant skip-read-index"),
+    ];
+    step(
+        "simulation",
+        "whole clusters by seed keep their promises; planted faults are found for what they are",
+        commands,
+    )
 }
 
 fn which(program: &str) -> Option<PathBuf> {

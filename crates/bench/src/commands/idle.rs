@@ -60,6 +60,7 @@ pub struct IdleArgs {
 
 /// Runs the command.
 pub fn run(args: IdleArgs) -> anyhow::Result<ExitCode> {
+    args.fleet.fit(usize::from(args.nodes))?;
     let folder = data_folder(&args.folder)?;
     let fleet = Fleet::start(&args.fleet.plan(usize::from(args.nodes), &folder)?, None)?;
     let outcome = measure(&args, fleet);

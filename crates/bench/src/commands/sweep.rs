@@ -100,6 +100,9 @@ pub struct SweepArgs {
 /// Runs the command.
 pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
+    if args.cluster.is_empty() {
+        args.fleet.fit_limited(args.sizes().into_iter().max().unwrap_or(0))?;
+    }
     let (mut groups, why_none) = match args.cluster.is_empty() {
         true => args.fleet.groups(),
         false => (None, Some("the clusters ran already".to_owned())),

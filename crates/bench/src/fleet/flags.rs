@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 
+use super::fits::{Has, Needs, Unfit};
 use super::{FleetPlan, groups_for};
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::cgroup::{CpuGroups, Quota};
+use crate::machine::facts;
 
 /// How the nodes of a cluster on this machine are started.
 #[derive(Args, Clone, Debug)]
@@ -33,6 +35,28 @@ pub struct FleetFlags {
 }
 
 impl FleetFlags {
+    /// Fails, with what to change, where this machine cannot have `nodes` at the same time, each with all of the
+    /// machine.
+    pub fn fit(&self, nodes: usize) -> Result<(), Unfit> {
+        self.fit_with(nodes, None)
+    }
+
+    /// The same for nodes that will be limited to their share.
+    pub fn fit_limited(&self, nodes: usize) -> Result<(), Unfit> {
+        self.fit_with(nodes, self.share())
+    }
+
+    fn fit_with(&self, nodes: usize, core_share: Option<f64>) -> Result<(), Unfit> {
+        let needs = Needs {
+            nodes,
+            core_share,
+            cache_mb: self.cache_size,
+            port_offset: self.port_offset,
+            binary: self.target_binary.as_deref(),
+        };
+        needs.fit(Has { cores: facts::cores(), memory_bytes: facts::memory_bytes() })
+    }
+
     /// A fleet of `nodes` with its data in `folder`.
     pub fn plan(&self, nodes: usize, folder: &Path) -> anyhow::Result<FleetPlan> {
         let own = std::env::current_exe().context("finding this program")?;

@@ -2,6 +2,7 @@
 //! each with its data folder, its ports and its share of processor time. They are gone when the
 //! fleet is.
 
+pub mod fits;
 pub mod flags;
 mod node;
 
@@ -22,7 +23,8 @@ use crate::wire::handshake::Login;
 use crate::wire::terms;
 use node::{Node, NodePlan};
 
-/// Ports of RethinkDB's flags before `--port-offset`.
+/// Ports of RethinkDB's flags before `--port-offset`. That for other nodes is the highest, [`fits`] sees to it that it
+/// exists.
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 /// A machine that is short of processor time starts sixteen nodes in less.

@@ -62,7 +62,8 @@ fn civil(time: SystemTime) -> [i64; 6] {
     [year, month, day, in_day / 3600, in_day / 60 % 60, in_day % 60]
 }
 
-fn memory_bytes() -> u64 {
+/// Memory of this machine; 0 where nobody knows.
+pub fn memory_bytes() -> u64 {
     field_of("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok())
         .map_or(0, |kilobytes| kilobytes * 1024)

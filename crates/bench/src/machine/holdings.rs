@@ -4,6 +4,7 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -12,15 +13,22 @@ use signal_hook::iterator::Signals;
 /// The signals that end a laboratory, unless whoever started it had them ignored, as `nohup` does.
 const ENDING: [(i32, &str); 3] = [(SIGHUP, "SIGHUP"), (SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")];
 
-static HOLDINGS: Mutex<Holdings> = Mutex::new(Holdings { held: Vec::new(), last: 0, is_watched: false });
+static HOLDINGS: Gate<Holdings> = Gate::new(Holdings { held: Vec::new(), last: 0, is_watched: false });
 
 type GiveUp = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 struct Holdings {
     /// In the order in which they came.
-    held: Vec<(u64, GiveUp)>,
+    held: Vec<Held>,
     last: u64,
     is_watched: bool,
+}
+
+struct Held {
+    number: u64,
+    /// Begins what `give_up` waits for.
+    hasten: Box<dyn FnOnce() + Send>,
+    give_up: GiveUp,
 }
 
 /// Something on the machine that is given up when this is dropped or a signal ends the program.
@@ -37,16 +45,30 @@ impl<T: Clone + Send + 'static> Holding<T> {
         make: impl FnOnce() -> io::Result<T>,
         give_up: fn(&T) -> io::Result<()>,
     ) -> io::Result<Holding<T>> {
-        let mut holdings = lock();
+        Holding::make_many(make, |_| (), give_up)
+    }
+
+    /// The same for one of many whose `give_up` waits: when a signal ends the program, `hasten` is called for all of
+    /// them first, so that they go at the same time. It does not wait, and may be called for what is going.
+    pub fn make_many(
+        make: impl FnOnce() -> io::Result<T>,
+        hasten: fn(&T),
+        give_up: fn(&T) -> io::Result<()>,
+    ) -> io::Result<Holding<T>> {
+        let mut holdings = HOLDINGS.enter();
         if !holdings.is_watched {
             watch()?;
             holdings.is_watched = true;
         }
         let thing = make()?;
-        let given_up = thing.clone();
+        let (hastened, given_up) = (thing.clone(), thing.clone());
         holdings.last += 1;
         let number = holdings.last;
-        holdings.held.push((number, Box::new(move || give_up(&given_up))));
+        holdings.held.push(Held {
+            number,
+            hasten: Box::new(move || hasten(&hastened)),
+            give_up: Box::new(move || give_up(&given_up)),
+        });
         Ok(Holding { thing, number })
     }
 }
@@ -54,7 +76,7 @@ impl<T: Clone + Send + 'static> Holding<T> {
 impl<T> Holding<T> {
     /// Gives it up, as dropping it does, and says whether that worked.
     pub fn give_up(self) -> io::Result<()> {
-        lock().give_up(self.number)
+        HOLDINGS.enter().give_up(self.number)
     }
 }
 
@@ -69,28 +91,73 @@ impl<T> Deref for Holding<T> {
 impl<T> Drop for Holding<T> {
     fn drop(&mut self) {
         // Who wants to know has asked before; nothing else can be done about it.
-        let _ = lock().give_up(self.number);
+        let _ = HOLDINGS.enter().give_up(self.number);
     }
 }
 
 impl Holdings {
     /// Does nothing about what has been given up already.
     fn give_up(&mut self, number: u64) -> io::Result<()> {
-        let place = self.held.iter().position(|(held, _)| *held == number);
-        place.map_or(Ok(()), |place| (self.held.remove(place).1)())
+        let place = self.held.iter().position(|held| held.number == number);
+        place.map_or(Ok(()), |place| (self.held.remove(place).give_up)())
+    }
+
+    /// The latest first, and all hastened before; what did not work.
+    fn give_up_all(&mut self) -> Vec<String> {
+        let mut hastened: Vec<GiveUp> = Vec::new();
+        for Held { hasten, give_up, .. } in self.held.drain(..) {
+            hasten();
+            hastened.push(give_up);
+        }
+        let outcomes = hastened.into_iter().rev().map(|give_up| give_up());
+        outcomes.filter_map(Result::err).map(|error| error.to_string()).collect()
     }
 }
 
 /// Does `work` while no signal ends the program; does not return once one does. For what shows that processes
 /// have gone, or keeps what was measured while they went.
 pub fn unless_ending<T>(work: impl FnOnce() -> T) -> T {
-    let _held = lock();
+    let _held = HOLDINGS.enter();
     work()
 }
 
-/// Who panicked while it held the lock has still left a list that is whole.
-fn lock() -> MutexGuard<'static, Holdings> {
-    HOLDINGS.lock().unwrap_or_else(PoisonError::into_inner)
+/// A lock that the end of the program gets before all others. The system's lock is not fair: whoever starts one node
+/// after the other may take it again before anybody who waits for it has woken up.
+struct Gate<T> {
+    inner: Mutex<T>,
+    is_closed: AtomicBool,
+}
+
+impl<T> Gate<T> {
+    const fn new(inner: T) -> Gate<T> {
+        Gate { inner: Mutex::new(inner), is_closed: AtomicBool::new(false) }
+    }
+
+    /// Does not return once the gate is closed.
+    fn enter(&self) -> MutexGuard<'_, T> {
+        let guard = self.is_open().then(|| self.lock());
+        match guard.filter(|_| self.is_open()) {
+            Some(guard) => guard,
+            None => loop {
+                std::thread::park();
+            },
+        }
+    }
+
+    /// Keeps everybody else out for good.
+    fn close(&self) -> MutexGuard<'_, T> {
+        self.is_closed.store(true, Ordering::Release);
+        self.lock()
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Who panicked while it held the lock has still left a list that is whole.
+    fn lock(&self) -> MutexGuard<'_, T> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn watch() -> io::Result<()> {
@@ -117,9 +184,8 @@ fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 /// Gives up everything and ends with the status that shells give to who died by the signal. The lock is held until then:
 /// whoever would say that nodes are gone, or start more, waits for it.
 fn end(number: i32) {
-    let mut holdings = lock();
-    let outcomes = std::iter::from_fn(|| holdings.held.pop()).map(|(_, give_up)| give_up());
-    let failures: Vec<String> = outcomes.filter_map(Result::err).map(|error| error.to_string()).collect();
+    let mut holdings = HOLDINGS.close();
+    let failures = holdings.give_up_all();
     let name = ENDING.iter().find(|(known, _)| *known == number).map_or("a signal", |(_, name)| name);
     let mut stderr = io::stderr();
     // Over the line that shows how far the run is. A terminal that is gone cannot be told.
@@ -163,6 +229,45 @@ mod tests {
         drop(dropped);
         asked.give_up().expect("given up");
         assert_eq!(seen.map(|times| times.load(Ordering::Relaxed)), [1, 1]);
+    }
+
+    #[test]
+    fn all_are_hastened_before_one_is_waited_for() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let held = |number: u64| {
+            let [began, ended] = [Arc::clone(&told), Arc::clone(&told)];
+            Held {
+                number,
+                hasten: Box::new(move || began.lock().expect("told").push(format!("hasten {number}"))),
+                give_up: Box::new(move || {
+                    ended.lock().expect("told").push(format!("give up {number}"));
+                    Err(io::Error::other(format!("{number} stays")))
+                }),
+            }
+        };
+        let mut holdings = Holdings { held: vec![held(1), held(2)], last: 2, is_watched: false };
+        assert_eq!(holdings.give_up_all(), ["2 stays", "1 stays"]);
+        assert_eq!(*told.lock().expect("told"), ["hasten 1", "hasten 2", "give up 2", "give up 1"]);
+    }
+
+    #[test]
+    fn nobody_enters_once_the_end_has_begun() {
+        let gate: &Gate<u32> = Box::leak(Box::new(Gate::new(0)));
+        let pause = std::time::Duration::from_millis(1);
+        let busy = move || loop {
+            let mut turns = gate.enter();
+            *turns += 1;
+            std::thread::sleep(pause);
+        };
+        // They are left behind, shut out.
+        std::thread::spawn(busy);
+        std::thread::spawn(busy);
+        while *gate.lock() == 0 {
+            std::thread::sleep(pause);
+        }
+        let turns = *gate.close();
+        std::thread::sleep(20 * pause);
+        assert_eq!(*gate.lock(), turns);
     }
 
     fn count(times: &Arc<AtomicU32>) -> io::Result<()> {

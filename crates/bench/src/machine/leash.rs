@@ -55,7 +55,8 @@ impl Leashed {
         command.args(["-c", BEGINNING, "sh"]).arg(procs.unwrap_or(Path::new(""))).arg(program);
         dress(&mut command);
         command.stdin(Stdio::piped()).process_group(0);
-        let child = Holding::make(|| command.spawn().map(|child| Arc::new(Mutex::new(child))), end)?;
+        let spawn = || command.spawn().map(|child| Arc::new(Mutex::new(child)));
+        let child = Holding::make_many(spawn, kill, end)?;
         let id = lock(&child).id();
         Ok(Leashed { child, id })
     }
@@ -76,10 +77,14 @@ impl Leashed {
     }
 }
 
-fn end(child: &Arc<Mutex<Child>>) -> io::Result<()> {
-    let mut child = lock(child);
+fn kill(child: &Arc<Mutex<Child>>) {
     // Where nobody is left there is nobody to kill.
-    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    let _ = kill_process_group(Pid::from_child(&lock(child)), Signal::KILL);
+}
+
+fn end(child: &Arc<Mutex<Child>>) -> io::Result<()> {
+    kill(child);
+    let mut child = lock(child);
     child.wait()?;
     for _ in 0..END_TRIES {
         if !process::any_in_group(child.id()) {

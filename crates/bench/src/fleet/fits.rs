@@ -1,0 +1,240 @@
+//! Whether this machine can have the nodes that were asked for, looked at before anything is started, made or
+//! written: what is found later has cost minutes, or is a figure that means something else.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{CLUSTER_PORT, DRIVER_PORT};
+
+/// What a node takes beside its caches: the program, its threads, new rows, messages. Sixteen nodes in 2 GB is what we
+/// ask of ourselves.
+const PROCESS_MB: u64 = 128;
+/// Node after node has one port more: from so many on the last one's port for drivers is the first one's for nodes.
+const NODES_MAX: usize = (CLUSTER_PORT - DRIVER_PORT) as usize;
+/// Shares that were written as fractions make up a whole core within this.
+const ROUNDING: f64 = 1e-9;
+
+/// What a fleet needs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Needs<'a> {
+    /// Nodes at the same time.
+    pub(super) nodes: usize,
+    /// Of one core for each, if that is limited.
+    pub(super) core_share: Option<f64>,
+    /// For the caches of each.
+    pub(super) cache_mb: u64,
+    /// Of the first node.
+    pub(super) port_offset: u16,
+    /// Another program than this one.
+    pub(super) binary: Option<&'a Path>,
+}
+
+/// What a machine has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Has {
+    pub(super) cores: usize,
+    /// 0 where nobody knows.
+    pub(super) memory_bytes: u64,
+}
+
+/// Why a fleet cannot be measured on a machine, with the flag to change.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum Unfit {
+    /// Nothing can be started.
+    #[error("--target-binary {path}: {why}")]
+    Program {
+        /// As it was given.
+        path: PathBuf,
+        /// What is there instead of a program.
+        why: &'static str,
+    },
+    /// Two nodes would have one port.
+    #[error("{nodes} nodes on one machine are too many: at most {most} have ports of their own")]
+    Nodes {
+        /// As asked for.
+        nodes: usize,
+        /// That could be.
+        most: usize,
+    },
+    /// There are no such ports.
+    #[error(
+        "--port-offset {offset}: node {nodes} of {nodes} would have the port {port}; the last port is 65535"
+    )]
+    Ports {
+        /// As it was given.
+        offset: u16,
+        /// As asked for.
+        nodes: usize,
+        /// Of the last node, for other nodes.
+        port: usize,
+    },
+    /// Nodes would wait for each other, not for their shares, and the client for all of them.
+    #[error(
+        "--core-share {share}: {nodes} nodes would have {all:.2} cores together, and this machine has {cores}; take \
+         fewer --nodes, or at most {most:.3} for each, or measure processor time alone, with --no-quota"
+    )]
+    Shares {
+        /// As it was given.
+        share: f64,
+        /// As asked for.
+        nodes: usize,
+        /// Of all nodes.
+        all: f64,
+        /// Of the machine.
+        cores: usize,
+        /// That could be.
+        most: f64,
+    },
+    /// The system would end some of them, or read from the disk what it has put there.
+    #[error(
+        "{nodes} nodes take up to {all_mb} MB of memory, {cache_mb} each for caches (--cache-size) and about {process_mb} \
+         for the process, and this machine has {has_mb}: take fewer --nodes or smaller caches"
+    )]
+    Memory {
+        /// As asked for.
+        nodes: usize,
+        /// Of each.
+        cache_mb: u64,
+        /// Of each.
+        process_mb: u64,
+        /// Of all.
+        all_mb: u64,
+        /// Of the machine.
+        has_mb: u64,
+    },
+}
+
+impl Needs<'_> {
+    /// Fails with the first thing that `machine` does not have.
+    pub(super) fn fit(&self, machine: Has) -> Result<(), Unfit> {
+        if let Some(binary) = self.binary {
+            is_program(binary)?;
+        }
+        self.have_ports()?;
+        self.have_shares(machine.cores)?;
+        self.have_memory(machine.memory_bytes)
+    }
+
+    fn have_ports(&self) -> Result<(), Unfit> {
+        let (nodes, offset) = (self.nodes, self.port_offset);
+        if nodes > NODES_MAX {
+            return Err(Unfit::Nodes { nodes, most: NODES_MAX });
+        }
+        let port = usize::from(CLUSTER_PORT) + usize::from(offset) + nodes.saturating_sub(1);
+        if port > usize::from(u16::MAX) {
+            return Err(Unfit::Ports { offset, nodes, port });
+        }
+        Ok(())
+    }
+
+    fn have_shares(&self, cores: usize) -> Result<(), Unfit> {
+        let Some(share) = self.core_share else { return Ok(()) };
+        let all = share * self.nodes as f64;
+        match all > cores as f64 + ROUNDING {
+            true => Err(Unfit::Shares {
+                share,
+                nodes: self.nodes,
+                all,
+                cores,
+                most: cores as f64 / self.nodes as f64,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn have_memory(&self, memory_bytes: u64) -> Result<(), Unfit> {
+        let all_mb = (self.nodes as u64).saturating_mul(self.cache_mb.saturating_add(PROCESS_MB));
+        let has_mb = memory_bytes / (1 << 20);
+        match memory_bytes > 0 && all_mb > has_mb {
+            true => Err(Unfit::Memory {
+                nodes: self.nodes,
+                cache_mb: self.cache_mb,
+                process_mb: PROCESS_MB,
+                all_mb,
+                has_mb,
+            }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A name without a slash is looked for in `PATH`, as the shell does that starts it.
+fn is_program(binary: &Path) -> Result<(), Unfit> {
+    let unfit = |why| Err(Unfit::Program { path: binary.to_owned(), why });
+    let is_executable = |path: &Path| {
+        path.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    };
+    if binary.parent() == Some(Path::new("")) {
+        let folders = std::env::var_os("PATH").unwrap_or_default();
+        return match std::env::split_paths(&folders).any(|folder| is_executable(&folder.join(binary))) {
+            true => Ok(()),
+            false => unfit("no program of that name is in PATH"),
+        };
+    }
+    match binary.metadata() {
+        Err(_) => unfit("there is no such file"),
+        Ok(_) if !is_executable(binary) => unfit("that is no program that can be started"),
+        Ok(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: Has = Has { cores: 2, memory_bytes: 24 << 30 };
+    const SIXTEEN: Needs<'_> =
+        Needs { nodes: 16, core_share: Some(0.05), cache_mb: 512, port_offset: 400, binary: None };
+
+    #[track_caller]
+    fn refused(needs: Needs<'_>, words: &str) {
+        let why = needs.fit(MACHINE).expect_err("it does not fit").to_string();
+        assert!(why.contains(words), "{why}");
+    }
+
+    #[test]
+    fn the_published_sweep_fits_on_two_cores() {
+        assert_eq!(SIXTEEN.fit(MACHINE), Ok(()));
+        let all = Needs { nodes: 20, core_share: Some(0.1), ..SIXTEEN };
+        assert_eq!(all.fit(MACHINE), Ok(()), "twenty tenths are two");
+    }
+
+    #[test]
+    fn shares_that_the_machine_does_not_have_are_refused() {
+        let words =
+            "--core-share 99: 2 nodes would have 198.00 cores together, and this machine has 2; take fewer";
+        refused(Needs { nodes: 2, core_share: Some(99.0), ..SIXTEEN }, words);
+        refused(Needs { core_share: Some(0.2), ..SIXTEEN }, "3.20 cores");
+        assert_eq!(Needs { core_share: None, ..SIXTEEN }.fit(MACHINE), Ok(()));
+    }
+
+    #[test]
+    fn memory_that_the_machine_does_not_have_is_refused() {
+        let words =
+            "100 nodes take up to 64000 MB of memory, 512 each for caches (--cache-size) and about 128";
+        refused(Needs { nodes: 100, core_share: None, ..SIXTEEN }, words);
+        refused(Needs { nodes: 1, cache_mb: u64::MAX, ..SIXTEEN }, "smaller caches");
+        let unknown = Has { memory_bytes: 0, ..MACHINE };
+        assert_eq!(SIXTEEN.fit(unknown), Ok(()));
+    }
+
+    #[test]
+    fn ports_that_do_not_exist_are_refused() {
+        let words = "--port-offset 60000: node 2 of 2 would have the port 89016; the last port is 65535";
+        refused(Needs { nodes: 2, port_offset: 60_000, ..SIXTEEN }, words);
+        let last = Needs { nodes: 2, port_offset: u16::MAX - CLUSTER_PORT - 1, ..SIXTEEN };
+        assert_eq!(last.fit(MACHINE), Ok(()));
+        refused(Needs { nodes: 3, ..last }, "65536");
+        refused(Needs { nodes: 1001, core_share: None, ..SIXTEEN }, "at most 1000");
+    }
+
+    #[test]
+    fn what_is_no_program_is_refused() {
+        let of = |path: &'static str| Needs { binary: Some(Path::new(path)), ..SIXTEEN };
+        refused(of("/nope"), "--target-binary /nope: there is no such file");
+        refused(of("/etc"), "--target-binary /etc: that is no program");
+        refused(of("/proc/version"), "that is no program");
+        refused(of("no-program-has-this-name"), "in PATH");
+        assert_eq!((of("/bin/false").fit(MACHINE), of("sh").fit(MACHINE)), (Ok(()), Ok(())));
+    }
+}
