@@ -38,6 +38,22 @@ pub struct Slice {
     pub descends: Option<bool>,
 }
 
+impl Slice {
+    /// Whether no value can be within the bounds: nobody looks at the index then.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bounds.as_ref().is_some_and(|[(left, left_closed), (right, right_closed)]| {
+            left > right || (left == right && !(*left_closed && *right_closed))
+        })
+    }
+
+    /// Whether the bounds say nothing: from an open least value to an open greatest.
+    #[must_use]
+    pub fn is_all(&self) -> bool {
+        matches!(self.bounds, None | Some([(Val::MinVal, false), (Val::MaxVal, false)]))
+    }
+}
+
 /// A sequence. An error stands where reading it would fail.
 #[derive(Clone, Debug)]
 pub struct Seq {

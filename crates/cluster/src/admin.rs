@@ -1,6 +1,7 @@
 //! Changes to databases and tables. Each is one entry of the catalog's log.
 
 use datum::{PrimaryKey, Text};
+use io::task;
 use log::Durability;
 use reql::StoredFunc;
 use storage::TableId;
@@ -184,16 +185,15 @@ impl Core {
         self.change_table_while(id, change, &|| true)
     }
 
-    /// The same. Another number of shards may need replicas elsewhere first, which are waited for while
-    /// `go_on`, asked now and then, says so, and not for long.
-    pub fn change_table_while(
+    /// The same, and fails where a replica is wanted and another is on its way out.
+    pub(crate) fn try_to_change_table(
         &self,
         id: TableId,
         change: &TableChange,
         go_on: &dyn Fn() -> bool,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
         let mut plan = self.plan_change(id, change, go_on)?;
-        let _one_at_a_time = io::task::lock(&self.changing);
+        let _one_at_a_time = task::lock(&self.changing);
         plan.iter_mut().try_for_each(|plan| self.seal(id, plan))?;
         let outcome = self.change_held(|catalog, draft| {
             let handle = table_by_id(catalog, id)?;
@@ -209,7 +209,7 @@ impl Core {
                 (Some(plan), _) => self.put_plan(draft, plan, &mut after)?,
                 (None, Some(wanted)) => {
                     let places = self.places(catalog, wanted, Some(handle))?;
-                    self.replace_replicas(&mut after, &places)?;
+                    self.replace_replicas(catalog, &mut after, &places)?;
                 }
                 (None, None) => {}
             }

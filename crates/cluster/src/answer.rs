@@ -248,6 +248,25 @@ impl EndAnswer {
     }
 }
 
+/// What came of [`Question::Ends`]: none of a group whose rows are not there.
+pub(crate) fn encode_ends(ends: &[Option<EndAnswer>]) -> Bytes {
+    let mut bytes = BytesMut::new();
+    for end in ends {
+        put(&mut bytes, &end.as_ref().map(EndAnswer::encode).unwrap_or_default());
+    }
+    bytes.freeze()
+}
+
+/// Reads what [`encode_ends`] wrote.
+pub(crate) fn decode_ends(mut bytes: Bytes) -> Option<Vec<Option<EndAnswer>>> {
+    let mut ends = Vec::new();
+    while !bytes.is_empty() {
+        let end = take(&mut bytes)?;
+        ends.push(if end.is_empty() { None } else { Some(EndAnswer::decode(end)?) });
+    }
+    Some(ends)
+}
+
 /// What came of [`Question::Version`], or of [`Question::Mark`].
 pub(crate) fn decode_word(mut bytes: Bytes) -> Option<u64> {
     take_u64(&mut bytes)
@@ -316,7 +335,11 @@ mod tests {
         assert_eq!(decode_begun(&encode_begun(&begun).slice(1..)), None);
         let members = Members::first(vec![PeerId(3), PeerId(6)]);
         let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
-        assert_eq!(EndAnswer::decode(end.encode()), Some(end));
+        assert_eq!(EndAnswer::decode(end.encode()), Some(end.clone()));
+        let ends = vec![None, Some(end), None];
+        let bytes = encode_ends(&ends);
+        assert_eq!(decode_ends(bytes.clone()), Some(ends));
+        assert_eq!(decode_ends(bytes.slice(..bytes.len() - 1)), None);
         let doubt = CommitAnswer::Doubt("why".to_owned());
         assert_eq!(CommitAnswer::decode(&doubt.encode()), Some(doubt));
     }

@@ -36,10 +36,12 @@ impl Draft {
     }
 
     /// Adds a row. What a table keeps of its shards before is settled first: every change of its replicas
-    /// comes by here.
+    /// comes by here. So does every vote on the catalog, which a proxy has none of.
     pub(crate) fn put(&mut self, mut row: CatalogRow) {
-        if let CatalogRow::Table(table) = &mut row {
-            table.settle();
+        match &mut row {
+            CatalogRow::Table(table) => table.settle(),
+            CatalogRow::Server(server) => server.catalog.voting &= !server.is_proxy,
+            _ => {}
         }
         self.put.push(row);
     }
@@ -64,8 +66,8 @@ impl Draft {
         puts.chain(self.delete.into_iter().map(|key| Ok((key, None)))).collect()
     }
 
-    /// A server other than `own` that is to get a replica and is none of the cluster: it was removed since
-    /// whoever asks for that has looked.
+    /// A server that is to get a replica and is none of those that hold any: a proxy, or one other than `own` that was
+    /// removed since whoever asks for that has looked.
     fn stranger(&self, catalog: &Catalog, own: ServerId) -> Option<ServerId> {
         let tables = self.put.iter().filter_map(|row| match row {
             CatalogRow::Table(table) => Some(table),
@@ -78,7 +80,11 @@ impl Draft {
             };
             let replicas = table.shards.iter().flat_map(|shard| shard.replicas.iter().chain(&shard.leaving));
             let mut named = replicas.map(|replica| replica.server);
-            named.find(|server| *server != own && catalog.server(*server).is_none() && !had(*server))
+            let is_stranger = |server: &ServerId| match catalog.server(*server) {
+                Some(known) => known.is_proxy,
+                None => *server != own,
+            };
+            named.find(|server| is_stranger(server) && !had(*server))
         })
     }
 

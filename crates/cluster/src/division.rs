@@ -68,13 +68,15 @@ impl Core {
     /// The same shards with other replicas. The leader of each brings its members about.
     pub(crate) fn replace_replicas(
         &self,
+        catalog: &Catalog,
         config: &mut TableConfig,
         places: &[ShardPlaces],
     ) -> Result<(), AdminError> {
         for (shard, place) in config.shards.iter_mut().zip(places) {
             let is_leaving = |server| shard.leaving.iter().any(|replica| replica.server == server);
             if let Some((server, _)) = place.replicas.iter().find(|(server, _)| is_leaving(*server)) {
-                return Err(AdminError::StillLeaving(*server));
+                let name = catalog.server(*server).map(|known| known.name.to_string());
+                return Err(AdminError::StillLeaving { server: name.unwrap_or_else(|| server.to_string()) });
             }
             let replicas = self.named(place, &shard.replicas);
             let gone = |old: &&ReplicaConfig| !replicas.iter().any(|new| new.peer == old.peer);

@@ -108,8 +108,11 @@ pub enum AdminError {
     #[error("group {0} has not finished what was written to it")]
     Unfinished(log::GroupId),
     /// A replica is wanted where another of the same shard is on its way out.
-    #[error("A replica on server {0} is still being removed; try again when it has gone.")]
-    StillLeaving(crate::ServerId),
+    #[error("A replica on server `{server}` is still being removed; try again when it has gone.")]
+    StillLeaving {
+        /// The server's name.
+        server: String,
+    },
     /// No such server.
     #[error("There is no server with UUID `{0}`.")]
     ServerMissing(crate::ServerId),
@@ -140,13 +143,33 @@ pub enum AdminError {
     #[error("Server `{0}` is connected; stop it before it is removed for good.")]
     ServerConnected(Text),
     /// Rows would be lost with the server.
-    #[error("Server `{server}` has the only replica of a shard of table `{table}`.")]
+    #[error(
+        "Server `{server}` has the only replica of a shard of table `{table}`. Bring it back, or if it is gone for good, \
+         use `emergency_repair` with 'unsafe_rollback_or_erase' on that table first."
+    )]
     OnlyReplica {
         /// The server's name.
         server: Text,
         /// The table's.
         table: Text,
     },
+    /// Shards would be left without a majority, and rows be lost with the server.
+    #[error(
+        "Server `{server}` has replicas of shards of {tables} that have no majority of their replicas without it. Bring \
+         it back, or if it is gone for good, use `emergency_repair` on each of these tables first."
+    )]
+    NeededForMajority {
+        /// The server's name.
+        server: Text,
+        /// The tables' names, or those of some of them.
+        tables: String,
+    },
+    /// An emergency repair has set members of groups by force, and did not come to its end.
+    #[error(
+        "The emergency repair has begun and is not finished, and what it did stays. Use `emergency_repair` again to go \
+         on with it. What happened: {0}"
+    )]
+    RepairBegun(String),
     /// Nobody leads the catalog: fewer than half of its voters are connected.
     #[error("The server(s) hosting the catalog have no majority; nothing was changed.")]
     NoCatalog,
@@ -193,7 +216,7 @@ impl AdminError {
     pub fn is_indeterminate(&self) -> bool {
         match self {
             AdminError::Write(error) => !error.is_definite(),
-            AdminError::InDoubt(_) => true,
+            AdminError::InDoubt(_) | AdminError::RepairBegun(_) => true,
             _ => false,
         }
     }

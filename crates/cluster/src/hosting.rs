@@ -223,6 +223,7 @@ impl Core {
         storage::forget_group(&mut batch, table, group);
         if catalog.table_by_id(table).is_none() {
             storage::drop_table(&mut batch, table);
+            self.replicas.forget_table(table);
         }
         self.engine().write(batch)?;
         match open {

@@ -2,6 +2,7 @@
 
 use datum::{Datum, Object, Text};
 use reql::StoredFunc;
+use reql::effort::Effort;
 use shard::{IndexDef, IndexDefs, IndexId, IndexKind};
 
 /// An index as the catalog knows it.
@@ -32,6 +33,12 @@ impl TableIndexes {
         let mut all: Vec<_> = self.list.iter().collect();
         all.sort_by(|a, b| a.name.cmp(&b.name));
         all
+    }
+
+    /// How long it can take to work out what all of them hold of a row.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.list.iter().map(|index| index.function.effort()).max().unwrap_or(Effort::Brief)
     }
 
     /// The index of that name.

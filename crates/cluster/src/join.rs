@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datum::Text;
 use io::{Files, task};
@@ -15,6 +15,8 @@ use crate::{AskError, Identity, OpenError, PeerId, ReplicaConfig, ServerConfig, 
 
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(300);
+/// How often it is said what is waited for.
+const WORD: Duration = Duration::from_secs(5);
 
 /// What a server says of itself when it joins.
 pub struct JoinOptions {
@@ -46,10 +48,10 @@ pub fn join(
 ) -> Result<Identity, OpenError> {
     let Some(wire) = post.wire() else { return Err(OpenError::Join("there is no network".to_owned())) };
     let deadline = task::now() + patience;
-    let mut why = "no server of it could be reached".to_owned();
+    let mut waiting = Waiting { cluster: options.cluster, why: None, next: task::now() + WORD };
     while task::now() < deadline {
         for member in members() {
-            match ask(&**wire, member, options) {
+            match ask(&**wire, member, options, &mut waiting) {
                 Ok(bytes) => {
                     let answer = join_answer(bytes)?;
                     post.learn(answer.places);
@@ -58,15 +60,45 @@ pub fn join(
                     identity.store(files, dir)?;
                     return Ok(identity);
                 }
-                Err(error) => why = error.to_string(),
+                Err(error) => waiting.why = Some(error.to_string()),
             }
         }
+        waiting.say();
         task::sleep(PAUSE);
     }
-    Err(OpenError::Join(why))
+    Err(OpenError::Join(waiting.why.unwrap_or_else(|| "no server of it could be reached".to_owned())))
 }
 
-fn ask(wire: &dyn Wire, member: ServerId, options: &JoinOptions) -> Result<bytes::Bytes, AskError> {
+/// What a server waits for that is to be let in.
+struct Waiting {
+    cluster: Uuid,
+    /// What was answered last.
+    why: Option<String>,
+    next: Instant,
+}
+
+impl Waiting {
+    /// Says it, if that is due.
+    fn say(&mut self) {
+        if task::now() < self.next {
+            return;
+        }
+        self.next = task::now() + WORD;
+        let why = self.why.as_deref().unwrap_or("no answer yet");
+        tracing::info!(
+            "Waiting to be let into cluster {}, which takes a majority of the servers that keep its \
+             configuration: {why}",
+            self.cluster
+        );
+    }
+}
+
+fn ask(
+    wire: &dyn Wire,
+    member: ServerId,
+    options: &JoinOptions,
+    waiting: &mut Waiting,
+) -> Result<bytes::Bytes, AskError> {
     let question = join_question(ServerConfig {
         id: options.server,
         name: options.name.clone(),
@@ -79,5 +111,13 @@ fn ask(wire: &dyn Wire, member: ServerId, options: &JoinOptions) -> Result<bytes
     });
     let (sender, receiver) = task::channel();
     wire.ask(member, question, PATIENCE, Box::new(move |answer| drop(sender.send(answer))));
-    receiver.recv().unwrap_or(Err(AskError::NoAnswer(member)))
+    loop {
+        let until = task::now() + WORD;
+        match receiver.recv_timeout(WORD) {
+            Some(answer) => return answer,
+            // Whoever was to answer is gone.
+            None if task::now() < until => return Err(AskError::NoAnswer(member)),
+            None => waiting.say(),
+        }
+    }
 }

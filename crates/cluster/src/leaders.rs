@@ -16,6 +16,8 @@ use crate::{AdminError, ServerId, ShardConfig, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long another server may take, when one that hangs has led.
+const OTHER_PATIENCE: Duration = Duration::from_millis(500);
 /// Between two searches for them.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How often another is asked because the first was not the leader.
@@ -119,6 +121,18 @@ impl Core {
             }
         }
         searches.into_iter().map(|search| search.led).collect()
+    }
+
+    /// Asks whether another leads these shards, which have no replica here, than the server beside each, which does
+    /// not answer. Their handles know it then. Waits a few times `OTHER_PATIENCE` at most.
+    pub fn find_other_leaders(&self, shards: &[(&ShardHandle, ServerId)]) {
+        let search = |(handle, server)| Search { handle, asked: vec![server], hint: None, led: None };
+        let mut searches: Vec<Search<'_>> = shards.iter().copied().map(search).collect();
+        for _ in 0..HOPS {
+            if !self.ask_round(&mut searches, OTHER_PATIENCE) {
+                break;
+            }
+        }
     }
 
     /// Asks one more server about each shard of which it is not known who leads, all at the same time, and

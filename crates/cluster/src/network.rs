@@ -49,6 +49,8 @@ pub struct Reception {
 #[derive(Default)]
 struct Met {
     cluster: Option<Uuid>,
+    /// This node has made the cluster itself.
+    has_founded: bool,
     members: BTreeSet<ServerId>,
     // Of all that were ever connected.
     names: BTreeMap<ServerId, String>,
@@ -93,18 +95,30 @@ impl Reception {
         }
     }
 
+    /// Whether the other servers have said that this one was removed for good.
+    #[must_use]
+    pub fn was_removed(&self) -> bool {
+        self.was_removed.load(Ordering::Acquire)
+    }
+
     /// From now on questions are answered by `node`.
     pub fn open(&self, node: &Node) {
         drop(self.desk.set(node.desk()));
     }
 
-    /// The cluster that a newcomer has met, once there is one; waits at most `patience`.
+    /// The cluster that a newcomer has met or made, once there is one; waits at most `patience`.
     pub fn await_cluster(&self, patience: std::time::Duration) -> Option<Uuid> {
         let mut met = self.met.lock();
-        if met.cluster.is_none() || met.members.is_empty() {
+        if met.cluster.is_none() {
             self.changed.wait_for(&mut met, patience);
         }
-        met.cluster.filter(|_| !met.members.is_empty())
+        met.cluster
+    }
+
+    /// Whether a newcomer has made its cluster itself: it need not join it.
+    #[must_use]
+    pub fn has_founded(&self) -> bool {
+        self.met.lock().has_founded
     }
 
     /// Name and id of a server that was connected.
@@ -150,7 +164,6 @@ impl Receiver for Reception {
     }
 
     fn silent(&self, server: ServerId) {
-        tracing::info!("Disconnected from server {}", self.name_of(server));
         self.met.lock().members.remove(&server);
         self.gone(server);
         self.log.peers_silent(self.post.peers_on(server));
@@ -164,7 +177,7 @@ impl Receiver for Reception {
         self.post.news().tell();
     }
 
-    fn may_adopt(&self, cluster: Uuid, by: &PeerInfo) -> Result<(), String> {
+    fn may_adopt(&self, cluster: Uuid, _by: &PeerInfo) -> Result<(), String> {
         let Some(server) = self.newcomer else {
             return Err("this server has data of its own and cannot join another cluster".to_owned());
         };
@@ -178,8 +191,20 @@ impl Receiver for Reception {
         }
         let identity = Identity { server, cluster, joined: Some(PENDING) };
         identity.store(&*self.files, &self.dir).map_err(|error| error.to_string())?;
-        tracing::info!("Joining the cluster of server \"{}\"", by.name);
         met.cluster = Some(cluster);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn founds(&self, cluster: Uuid) -> Result<(), String> {
+        let server = self.newcomer.ok_or("this server belongs to a cluster")?;
+        let mut met = self.met.lock();
+        if let Some(known) = met.cluster {
+            return Err(format!("this server has begun to join another cluster ({known})"));
+        }
+        let identity = Identity { server, cluster, joined: None };
+        identity.store(&*self.files, &self.dir).map_err(|error| error.to_string())?;
+        (met.cluster, met.has_founded) = (Some(cluster), true);
         self.changed.notify_all();
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::{
 const PREPARATION: Duration = Duration::from_secs(30);
 const PREPARATION_OF_SHARD: Duration = Duration::from_millis(400);
 /// How long servers without which a shard has no majority may be away.
-const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long one leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So few rows are counted one by one: of what is still in memory the engine guesses sizes badly.

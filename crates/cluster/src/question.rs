@@ -30,6 +30,8 @@ pub(crate) enum Question {
     CopyBegin { group: GroupId },
     /// How far does the log of your replica of a group reach?
     End { group: GroupId },
+    /// The same of all these groups.
+    Ends { groups: Vec<GroupId> },
     /// Of which of these groups do you have a replica with its rows, durably?
     Begun { groups: Vec<GroupId> },
     /// Which mark has your replica of a group, as far as it was applied (`shard::SealMark`)?
@@ -77,6 +79,7 @@ impl Question {
             Question::CopyWanted { group, start } => put_words(&mut bytes, 12, [group.0, start.0]),
             Question::States { groups } => put_groups(&mut bytes, 15, groups),
             Question::Begun { groups } => put_groups(&mut bytes, 16, groups),
+            Question::Ends { groups } => put_groups(&mut bytes, 18, groups),
             Question::End { group } => put_words(&mut bytes, 7, [group.0]),
             Question::Mark { group } => put_words(&mut bytes, 17, [group.0]),
             Question::ResetMembers { group, members } => {
@@ -139,6 +142,7 @@ impl Question {
             15 => Question::States { groups: take_groups(&mut bytes)? },
             17 => Question::Mark { group: GroupId(take_u64(&mut bytes)?) },
             16 => Question::Begun { groups: take_groups(&mut bytes)? },
+            18 => Question::Ends { groups: take_groups(&mut bytes)? },
             5 => Question::HandOver {
                 group: GroupId(take_u64(&mut bytes)?),
                 to: PeerId(take_u64(&mut bytes)?),
@@ -188,6 +192,7 @@ mod tests {
             Question::States { groups: Vec::new() },
             Question::Begun { groups: vec![GroupId(3), GroupId(4)] },
             Question::End { group: GroupId(3) },
+            Question::Ends { groups: vec![GroupId(3), GroupId(4)] },
             Question::Mark { group: GroupId(3) },
             Question::ResetMembers { group: GroupId(3), members: Bytes::from_static(b"m") },
             Question::Version,

@@ -7,21 +7,22 @@
 
 use std::time::Duration;
 
-use log::{GroupId, GroupStatus, LogError, Members, PeerId};
+use log::{GroupId, GroupStatus, Members, PeerId};
 use shard::SealMark;
 use storage::TableId;
 
 use crate::answer::{EndAnswer, decode_word};
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
+use crate::forced::Forced;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::Question;
 use crate::{
-    AdminError, AskError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces,
-    TableConfig, TableHandle,
+    AdminError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces, TableConfig,
+    TableHandle, words,
 };
 
-/// How long a replica may take to go on alone: it applies all of its log.
+/// How long a replica may take to say how far its log reaches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How far an emergency repair goes.
@@ -36,12 +37,29 @@ pub enum RepairMode {
 }
 
 /// The replica of a group whose log reaches farthest, of those that answer and have rows.
-struct MostComplete {
+pub(crate) struct MostComplete {
     replica: ReplicaConfig,
     /// The members that it knows.
     members: Members,
     /// How many of those who vote then answered.
     voters_heard: usize,
+}
+
+impl MostComplete {
+    /// Of those that said so. Where several reach as far, the first that votes: it is the one that the table is to have.
+    pub(crate) fn of(ends: Vec<(ReplicaConfig, EndAnswer)>) -> Option<MostComplete> {
+        let reach = |end: &EndAnswer| (end.last_term, end.last, end.members.voters.contains(&end.own));
+        let farthest = ends.iter().map(|(_, end)| reach(end)).max()?;
+        let (replica, end) = ends.iter().find(|(_, end)| reach(end) == farthest)?;
+        let members = end.members.clone();
+        let voters_heard = ends.iter().filter(|(replica, _)| members.voters.contains(&replica.peer)).count();
+        Some(MostComplete { replica: *replica, members, voters_heard })
+    }
+
+    /// Whether those who vote and answered are a majority: whatever was acknowledged is with one of them.
+    pub(crate) fn majority_was_heard(&self) -> bool {
+        self.voters_heard * 2 > self.members.voters.len()
+    }
 }
 
 /// What becomes of one shard.
@@ -72,21 +90,27 @@ impl Core {
     /// Makes shards whose majority is gone for good live again; returns the table as it is then.
     ///
     /// If the catalog has lost its majority as well, the servers that are not connected are removed from
-    /// the cluster for good. Interrupted, it can be repeated.
+    /// the cluster for good. Interrupted, it can be repeated. [`AdminError::RepairBegun`] where it failed after members
+    /// of a group were set by force.
     pub fn emergency_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
+        let forced = Forced::default();
+        self.repair(id, mode, &forced).map_err(|cause| forced.error(cause))
+    }
+
+    fn repair(&self, id: TableId, mode: RepairMode, forced: &Forced) -> Result<TableConfig, AdminError> {
         let catalog = self.catalog();
         let table = crate::admin::table_by_id(&catalog, id)?;
         let config = table.config.clone();
-        if mode != RepairMode::Recommit && self.repair_sealed(&config)? {
+        if mode != RepairMode::Recommit && self.repair_sealed(&config, forced)? {
             // What they were needed for goes on by itself.
             return Ok(config);
         }
         let fates = self.fates(table, mode)?;
-        self.repair_catalog()?;
+        self.repair_catalog(forced)?;
         for (shard, fate) in config.shards.iter().zip(&fates) {
             if let Fate::GoesOn(survivor) = fate {
                 let others: Vec<ReplicaConfig> = everyone(shard).copied().collect();
-                self.go_on(shard.group, *survivor, &others)?;
+                self.go_on(shard.group, *survivor, &others, forced)?;
             }
         }
         self.change(|catalog, draft| {
@@ -102,15 +126,15 @@ impl Core {
 
     /// Gives groups before the present shards a majority again, which lack one and are still needed; whether
     /// there were any.
-    fn repair_sealed(&self, config: &TableConfig) -> Result<bool, AdminError> {
+    fn repair_sealed(&self, config: &TableConfig, forced: &Forced) -> Result<bool, AdminError> {
         let mut lacking = self.sealed_to_repair(config)?;
         if !lacking.is_empty() {
-            self.repair_catalog()?;
+            self.repair_catalog(forced)?;
             // Somebody may have come back before anybody was removed.
             lacking = self.sealed_to_repair(config)?;
         }
         for (old, survivor) in &lacking {
-            self.go_on(old.group, *survivor, &old.replicas)?;
+            self.go_on(old.group, *survivor, &old.replicas, forced)?;
         }
         Ok(!lacking.is_empty())
     }
@@ -118,7 +142,7 @@ impl Core {
     /// The groups before the present shards that lack a majority and are still needed, and who goes on with each.
     ///
     /// Fails if one may end earlier so than it did for somebody who can come back: decision 0024.
-    fn sealed_to_repair<'a>(
+    pub(crate) fn sealed_to_repair<'a>(
         &self,
         config: &'a TableConfig,
     ) -> Result<Vec<(&'a SealedShard, ReplicaConfig)>, AdminError> {
@@ -165,7 +189,7 @@ impl Core {
         let founders =
             old.replicas.iter().map(|replica| &replica.server).filter(|server| config.founds(**server));
         let away: Vec<String> =
-            founders.filter(may_come_back).map(|server| crate::words::server(&catalog, *server)).collect();
+            founders.filter(may_come_back).map(|server| words::server(&catalog, *server)).collect();
         match away.is_empty() {
             true => Ok(()),
             false => Err(AdminError::RowsAway { servers: away.join(", ") }),
@@ -235,28 +259,6 @@ impl Core {
         members.voters.iter().filter(lives).count() * 2 > members.voters.len()
     }
 
-    /// Sets the members of a group here because `from` says so, who repairs what has lost its majority.
-    ///
-    /// Refused unless that is so from here too: whoever asks may be cut off from those who live, or be nobody.
-    pub(crate) fn reset_members_here(
-        &self,
-        from: ServerId,
-        group: GroupId,
-        members: Members,
-    ) -> Result<Members, String> {
-        let catalog = self.catalog();
-        if catalog.server(from).is_none() || catalog.is_removed(from) {
-            return Err(format!("server {from} is none of this cluster"));
-        }
-        let present = self.log.group_status(group).map_err(|error| error.to_string())?.members;
-        // What was interrupted is repeated.
-        let is_so_already = present.voters == members.voters;
-        if !is_so_already && self.has_majority(&present, &[]) {
-            return Err("most who vote in the group are connected here".to_owned());
-        }
-        self.log.reset_members(group, members).map_err(|error| error.to_string())
-    }
-
     /// Asks each of `replicas` how far its log of a group reaches.
     fn most_complete<'a>(
         &self,
@@ -271,69 +273,24 @@ impl Core {
             };
             answer.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
         };
-        let ends: Vec<(ReplicaConfig, EndAnswer)> = replicas.filter_map(end).collect();
-        let (replica, farthest) = ends.iter().max_by_key(|(_, end)| (end.last_term, end.last))?;
-        let members = farthest.members.clone();
-        let voters_heard = ends.iter().filter(|(replica, _)| members.voters.contains(&replica.peer)).count();
-        Some(MostComplete { replica: *replica, members, voters_heard })
+        MostComplete::of(replicas.filter_map(end).collect())
     }
 
     /// How far the log of this node's replica reaches, if it has rows.
     pub(crate) fn end_here(&self, group: GroupId) -> Option<EndAnswer> {
-        let status = self.log.group_status(group).ok().filter(|status| !status.needs_rows)?;
-        let GroupStatus { own, last_term, last, members, .. } = status;
-        Some(EndAnswer { own, last_term, last, members })
+        self.ends_here(&[group]).pop().flatten()
     }
 
-    /// Makes `survivor` the only voter of a group; those of `others` that are connected follow it, and
-    /// those that are not are removed from the group for good.
-    fn go_on(
-        &self,
-        group: GroupId,
-        survivor: ReplicaConfig,
-        others: &[ReplicaConfig],
-    ) -> Result<(), AdminError> {
-        let (living, lost): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
-            others.iter().partition(|replica| self.is_connected(replica.server));
-        let removed: Vec<PeerId> = lost.iter().map(|replica| replica.peer).collect();
-        let members = Members { voters: vec![survivor.peer], removed, ..Members::default() };
-        let members = self.reset(survivor.server, group, members)?;
-        let members = members.map_err(|why| {
-            AdminError::Refused(format!(
-                "server {} does not go on with the shard alone: {why}",
-                survivor.server
-            ))
-        })?;
-        for other in living.iter().filter(|other| other.server != survivor.server) {
-            // One that has no replica to follow with joins when the leader and the catalog say so.
-            if let Err(why) = self.reset(other.server, group, members.clone())? {
-                tracing::info!("server {} does not follow the shard yet: {why}", other.server);
-            }
-        }
-        Ok(())
-    }
-
-    /// Sets the members of a group on a server; or why that one does not, because it has no such replica for
-    /// example.
-    fn reset(
-        &self,
-        server: ServerId,
-        group: GroupId,
-        members: Members,
-    ) -> Result<Result<Members, String>, AdminError> {
-        if server == self.identity.server {
-            return match self.log.reset_members(group, members) {
-                Ok(members) => Ok(Ok(members)),
-                Err(error @ LogError::NotOpen(_)) => Ok(Err(error.to_string())),
-                Err(error) => Err(error.into()),
-            };
-        }
-        let failed = |why: &str| AdminError::Refused(format!("server {server} did not take part: {why}"));
-        let question = Question::ResetMembers { group, members: members.encode().into() };
-        match self.ask(server, question.encode(), PATIENCE) {
-            Ok(bytes) => Members::decode(&bytes).map(Ok).ok_or_else(|| failed("its answer makes no sense")),
-            Err(AskError::Refused { why, .. }) => Ok(Err(why)),
-            Err(error) => Err(failed(&error.to_string())),
+    /// The same of all these groups.
+    pub(crate) fn ends_here(&self, groups: &[GroupId]) -> Vec<Option<EndAnswer>> {
+        let end = |status: Option<GroupStatus>| {
+            let GroupStatus { own, last_term, last, members, .. } =
+                status.filter(|status| !status.needs_rows)?;
+            Some(EndAnswer { own, last_term, last, members })
+        };
+        match self.log.group_statuses(groups) {
+            Ok(statuses) => statuses.into_iter().map(end).collect(),
+            Err(_) => vec![None; groups.len()],
         }
     }
 
@@ -343,27 +300,41 @@ impl Core {
         voters().filter(|server| self.is_connected(server.id)).count() * 2 > voters().count()
     }
 
-    /// Gives the catalog a majority again, if it has none.
-    fn repair_catalog(&self) -> Result<(), AdminError> {
+    /// Gives the catalog a majority again, if it has none. A proxy has a replica of it as everybody, and does not go on
+    /// with it: nobody would vote any more when it leaves.
+    fn repair_catalog(&self, forced: &Forced) -> Result<(), AdminError> {
         let catalog = self.catalog();
         if self.catalog_has_majority(&catalog) {
             return Ok(());
         }
         let servers: Vec<ReplicaConfig> = catalog.servers().iter().map(|server| server.catalog).collect();
         let is_living = |replica: &&ReplicaConfig| self.is_connected(replica.server);
-        let found = self.most_complete(CATALOG_GROUP, servers.iter().filter(is_living));
-        let survivor = found.ok_or(AdminError::NoCatalog)?.replica;
-        let lost: Vec<ServerId> =
-            servers.iter().filter(|replica| !is_living(replica)).map(|replica| replica.server).collect();
-        let names: Vec<String> = lost.iter().map(|id| crate::words::server(&catalog, *id)).collect();
+        let may_vote = catalog.servers().into_iter().filter(|server| !server.is_proxy);
+        let may_vote: Vec<ReplicaConfig> = may_vote.map(|server| server.catalog).collect();
+        let found = self.most_complete(CATALOG_GROUP, may_vote.iter().filter(is_living));
+        let found = found.ok_or(AdminError::NoCatalog)?;
+        // As after a repair that was interrupted: those who live follow it already, or will.
+        let is_proxy = |peer: &PeerId| {
+            catalog.servers().iter().any(|server| server.is_proxy && server.catalog.peer == *peer)
+        };
+        let goes_on =
+            self.has_majority(&found.members, &servers) && !found.members.voters.iter().any(is_proxy);
+        let is_lost = |replica: &&ReplicaConfig| {
+            !is_living(replica) && (!goes_on || found.members.removed.contains(&replica.peer))
+        };
+        let lost: Vec<ServerId> = servers.iter().filter(is_lost).map(|replica| replica.server).collect();
+        let survivor = found.replica;
+        let names: Vec<String> = lost.iter().map(|id| words::server(&catalog, *id)).collect();
         tracing::warn!("The catalog has lost its majority and goes on without {}", names.join(", "));
-        self.go_on(CATALOG_GROUP, survivor, &servers)?;
+        if !goes_on {
+            self.go_on(CATALOG_GROUP, survivor, &servers, forced)?;
+        }
         self.change(|catalog, draft| {
             for server in lost.iter().filter(|server| catalog.server(**server).is_some()) {
                 draft.delete(server_key(*server));
                 draft.put(CatalogRow::Removed(*server));
             }
-            crate::servers::fill_voters(catalog, draft, &lost);
+            crate::servers::fill_voters(catalog, draft, &lost, Some(survivor.server));
             Ok(())
         })
     }
@@ -384,7 +355,7 @@ impl Core {
                 Fate::GoesOn(survivor) => self.without_lost(shard, survivor),
                 Fate::IsLost if mode != RepairMode::RollbackOrErase => {}
                 Fate::IsLost => {
-                    let primary = self.home_for(catalog, shard);
+                    let primary = self.home_for(catalog, shard).ok_or(AdminError::NoCopies)?;
                     let place = ShardPlaces { primary, replicas: vec![(primary, true)] };
                     let mut new = self.founded(draft, vec![shard.start.clone()], &[place]);
                     shard.clone_from(&new.remove(0));
@@ -394,13 +365,14 @@ impl Core {
         Ok(after)
     }
 
-    /// A server that is connected, for a shard that begins anew: one that had it, if there is one.
-    fn home_for(&self, catalog: &Catalog, shard: &ShardConfig) -> ServerId {
+    /// A server that is connected and no proxy, for a shard that begins anew: one that had it, if there is one.
+    fn home_for(&self, catalog: &Catalog, shard: &ShardConfig) -> Option<ServerId> {
         let had_it = everyone(shard).map(|replica| replica.server);
+        let others = catalog.servers().into_iter().map(|server| server.id);
         let can_have = |server: &ServerId| {
             catalog.server(*server).is_some_and(|known| !known.is_proxy) && self.is_connected(*server)
         };
-        had_it.chain([self.identity.server]).find(can_have).unwrap_or(self.identity.server)
+        had_it.chain([self.identity.server]).chain(others).find(can_have)
     }
 
     /// The shard without the replicas that are not connected; if no voter is left, all others vote. What was added
@@ -424,6 +396,6 @@ impl Core {
 }
 
 /// The replicas of a shard, those on their way out too.
-fn everyone(shard: &ShardConfig) -> impl Iterator<Item = &ReplicaConfig> {
+pub(crate) fn everyone(shard: &ShardConfig) -> impl Iterator<Item = &ReplicaConfig> {
     shard.replicas.iter().chain(&shard.leaving)
 }

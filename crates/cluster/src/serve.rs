@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
 
-use crate::answer::{JoinAnswer, StateAnswer, encode_begun, encode_servers, encode_states};
+use crate::answer::{JoinAnswer, StateAnswer, encode_begun, encode_ends, encode_servers, encode_states};
 use crate::catalog_row::CatalogRow;
 use crate::copy_piece::encode_difference;
 use crate::node::{CATALOG_GROUP, Core, Node};
@@ -92,6 +92,7 @@ impl Core {
                 self.engine().flush().map_err(|error| error.to_string())?;
                 Ok(end.encode())
             }
+            Question::Ends { groups } => Ok(encode_ends(&self.ends_here(&groups))),
             Question::Begun { groups } => {
                 let begun = self.begun_here(&groups).map_err(|error| error.to_string())?;
                 Ok(encode_begun(&begun))

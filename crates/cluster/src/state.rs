@@ -9,11 +9,11 @@ use shard::{IndexDef, Shard};
 use crate::answer::{GroupState, StateAnswer};
 use crate::leaders::Led;
 use crate::news::News;
-use crate::node::Core;
+use crate::node::{CATALOG_GROUP, Core};
 use crate::reach::{Reach, reaches};
 use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
 
-/// How long a server may take to say whether it leads, when a query waits for that.
+/// How long a server may take to say whether it leads and how its replicas are, when a query waits for that.
 const LEADER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The state of one replica, in the words of `table_status`.
@@ -55,6 +55,15 @@ pub struct ShardState {
     pub leader: Option<ServerId>,
     /// Every replica.
     pub replicas: Vec<(ServerId, ReplicaState)>,
+}
+
+/// The catalog without a leader, as far as this node knows: nothing of it can be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogTrouble {
+    /// How many servers vote on changes of it.
+    pub voters: usize,
+    /// Those of them that are not connected.
+    pub gone: Vec<ServerId>,
 }
 
 /// What a table can be used for.
@@ -110,12 +119,30 @@ impl Core {
         let shards = |table: &TableHandle| table.config.shards.len().min(table.shards().len());
         let handles: Vec<&ShardHandle> =
             tables.iter().flat_map(|table| &table.shards()[..shards(table)]).collect();
-        let mut led = self.ask_leaders(&handles).into_iter();
+        let mut led = self.ask_leaders_for(&handles, LEADER_PATIENCE).into_iter();
         let state = |table: &&TableHandle| {
             let states = table.config.shards.iter().zip(led.by_ref());
             states.take(shards(table)).map(|(config, led)| self.shard_state(config, led)).collect()
         };
         tables.iter().map(state).collect()
+    }
+
+    /// Why the catalog cannot be changed, if that is so. Asks nobody.
+    #[must_use]
+    pub fn catalog_trouble(&self) -> Option<CatalogTrouble> {
+        // Who leads knows whether a majority answers.
+        if self.catalog_shard.is_leader() {
+            return None;
+        }
+        let leader = self.post.known_leader(CATALOG_GROUP).filter(|leader| self.is_connected(*leader));
+        let catalog = self.catalog();
+        let voters: Vec<ServerId> =
+            catalog.servers().iter().filter(|server| server.catalog.voting).map(|server| server.id).collect();
+        let gone: Vec<ServerId> =
+            voters.iter().copied().filter(|server| !self.is_connected(*server)).collect();
+        // What was heard of a leader last may be old.
+        let is_well = leader.is_some() && gone.len() * 2 < voters.len();
+        (!is_well).then_some(CatalogTrouble { voters: voters.len(), gone })
     }
 
     /// Asks who leads those of the shards that have no replica here: nobody tells this node when that

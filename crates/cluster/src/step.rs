@@ -32,23 +32,23 @@ pub(crate) enum Step {
 /// The next step to the members that are wanted, from those that there are.
 pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let members = &status.members;
-    if let Some(gone) = wanted.replicas.iter().find(|replica| members.removed.contains(&replica.peer)) {
+    let is_gone = |replica: &&ReplicaConfig| members.removed.contains(&replica.peer);
+    // One of the catalog is never named anew: its server was given up, and its row goes.
+    if let Some(gone) = wanted.replicas.iter().find(is_gone).filter(|_| wanted.table.is_some()) {
         // Its server discards the old one then, which those who stay may still need.
         return if status.removed_may_go { Step::NameAnew(gone.peer) } else { Step::Wait };
     }
-    let may_join = |peer: PeerId| !members.contains(peer);
-    if let Some(new) = wanted.replicas.iter().find(|replica| may_join(replica.peer)) {
+    if let Some(new) = wanted.replicas.iter().find(|r| !members.contains(r.peer) && !is_gone(r)) {
         return Step::Change(MemberChange::AddLearner(new.peer));
     }
     let is_close = |peer: PeerId, reach: Reach| reaches(status, peer, reach);
     let mut waits = false;
-    for replica in wanted.replicas.iter().filter(|replica| replica.voting) {
-        if members.learners.contains(&replica.peer) {
-            if is_close(replica.peer, Reach::Vote) {
-                return Step::Change(MemberChange::Promote(replica.peer));
-            }
-            waits = true;
+    let learns = |replica: &&ReplicaConfig| replica.voting && members.learners.contains(&replica.peer);
+    for replica in wanted.replicas.iter().filter(learns) {
+        if is_close(replica.peer, Reach::Vote) {
+            return Step::Change(MemberChange::Promote(replica.peer));
         }
+        waits = true;
     }
     if waits {
         return Step::Wait;
@@ -186,6 +186,16 @@ mod tests {
         // The leader hands over before it goes, to one who can.
         assert_eq!(next_step(&led(&[1, 2], &[here(2)]), &wanted(&[2])), Step::Transfer(PeerId(2)));
         assert_eq!(next_step(&led(&[1, 2], &[peer(2, 17, true)]), &wanted(&[2])), Step::Wait);
+    }
+
+    #[test]
+    fn whoever_was_given_up_keeps_nobody_out_of_the_catalog() {
+        let mut status = led(&[1], &[]);
+        status.members.removed = vec![PeerId(2), PeerId(3)];
+        let mut wanted = wanted(&[2, 1, 3, 4]);
+        assert_eq!(next_step(&status, &wanted), Step::Change(MemberChange::AddLearner(PeerId(4))));
+        wanted.table = Some(TableId::from_uuid(Uuid::from_u128(7)));
+        assert_eq!(next_step(&status, &wanted), Step::NameAnew(PeerId(2)));
     }
 
     #[test]

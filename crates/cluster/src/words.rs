@@ -30,6 +30,11 @@ pub(crate) fn server(catalog: &Catalog, id: ServerId) -> String {
 }
 
 impl Core {
+    /// A server by its name, as the catalog here has it.
+    pub(crate) fn server_in_words(&self, id: ServerId) -> String {
+        server(&self.catalog(), id)
+    }
+
     /// A replica: the server it is on, or its own id.
     pub(crate) fn replica_in_words(&self, peer: PeerId) -> String {
         let server_of = self.post.server_of(peer);

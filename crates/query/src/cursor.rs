@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use datum::Datum;
 use io::Nanos;
-use reql::EvalError;
 use reql::stream::Items;
+use reql::{BatchLimits, EvalError};
 
 use crate::context::Cx;
 use crate::jobs::JobEntry;
-use crate::limits::BatchLimits;
 use crate::profile::Profile;
 use crate::stream::Pipe;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use cluster::ServerId;
 use io::Nanos;
+use io::memory::Account;
 use parking_lot::Mutex;
 use reql::Cancel;
 
@@ -43,6 +44,9 @@ pub(crate) trait Pull: Send {
 
     /// Stops it while a batch is read.
     fn cancel(&self) -> Arc<Cancel>;
+
+    /// What it holds.
+    fn account(&self) -> &Arc<Account>;
 }
 
 impl Cursors {

@@ -1,7 +1,9 @@
 //! What a write makes of one row: a pure function from the old row to the new one, run by the
 //! shard under the latch of the row's key.
 
+use cluster::TableConfig;
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
+use reql::effort::{self, Effort};
 use reql::{Closure, Env, EvalError, StoredFunc};
 
 use crate::hook;
@@ -53,6 +55,13 @@ pub(crate) enum Patch {
     Constant(Datum),
     /// Fails for every row.
     Fails(EvalError),
+}
+
+/// Whether what a table adds to every write, its hook and its indexes, is soon worked out. Who made an index had to
+/// have the right to configure the table, so that it may walk over a row.
+pub(crate) fn adds_little(config: &TableConfig) -> bool {
+    let hook = config.write_hook.as_ref().map_or(Effort::Brief, StoredFunc::effort);
+    hook == Effort::Brief && config.indexes.effort() <= Effort::Walk
 }
 
 /// What an insert does about a row that is there already.
@@ -140,6 +149,16 @@ impl Edit {
         }
     }
 
+    /// Whether it is soon decided what becomes of a row, so that nobody need be able to stop it.
+    pub fn is_brief(&self) -> bool {
+        let is_brief = |closure: &Closure| effort::of_func(&closure.func) == Effort::Brief;
+        match self {
+            Edit::Insert { conflict: Conflict::Func(closure), .. } => is_brief(closure),
+            Edit::Update(Patch::Func(closure)) | Edit::Replace(Patch::Func(closure)) => is_brief(closure),
+            _ => true,
+        }
+    }
+
     /// The edit as it was worked out for the row `before`, so that it needs no evaluation any more.
     pub fn fixed(&self, target: Target<'_>, before: &Datum, env: &Env<'_>) -> Edit {
         match self.after(target, before, env) {
@@ -205,10 +224,7 @@ fn duplicate(field: &Text, before: &Datum, row: &Object) -> EvalError {
 fn updated(old: &Object, change: Datum) -> Result<Datum, EvalError> {
     match change {
         Datum::Null => Ok(Datum::Object(old.clone())),
-        Datum::Object(change) => {
-            reql::op::merge::merge_datums(&Datum::Object(old.clone()), &Datum::Object(change))
-        }
-        other => Ok(other),
+        change => reql::op::merge::merge_row(&Datum::Object(old.clone()), &change),
     }
 }
 

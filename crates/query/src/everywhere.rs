@@ -1,7 +1,9 @@
 //! System tables that are about every node: the rows of all of them.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
+use cluster::ServerId;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
@@ -10,7 +12,8 @@ use crate::far::other_rows;
 use crate::table::SystemRef;
 
 /// The rows of a system table: of this node, and of the others where they have rows of their own.
-/// Rows of several nodes about the same thing become one, their figures added up.
+/// Rows of several nodes about the same thing become one, their figures added up. A table that has an order
+/// has it over all of them.
 pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
     let mut rows = system.table.rows(cx, system.identifiers)?;
     if !system.table.is_everywhere() || cx.served {
@@ -18,7 +21,8 @@ pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError
     }
     let mut place: HashMap<Datum, usize> =
         rows.iter().enumerate().filter_map(|(i, row)| Some((row.get("id")?, i))).collect();
-    for row in other_rows(cx, system.table.name(), system.identifiers)?.into_iter().flatten() {
+    let elsewhere = other_rows(cx, system.table.name(), system.identifiers)?;
+    for row in elsewhere.into_iter().flat_map(|(server, told)| rows_for(cx, system, server, told)) {
         match row.get("id").and_then(|id| place.get(&id).copied()) {
             Some(i) => rows[i] = added(&rows[i], &row),
             None => {
@@ -27,7 +31,21 @@ pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError
             }
         }
     }
+    if system.table.is_ordered() {
+        rows.sort_by_cached_key(|row| Reverse(row.get("id")));
+    }
     Ok(rows)
+}
+
+/// The rows that are there for `server`, which told what it has or was waited for in vain.
+fn rows_for(cx: &Cx, system: &SystemRef, server: ServerId, told: Option<Vec<Object>>) -> Vec<Object> {
+    match told {
+        Some(rows) => {
+            system.table.heard(cx, server, &rows);
+            rows
+        }
+        None => system.table.stand_ins(cx, server, system.identifiers),
+    }
 }
 
 /// The parts of a row that hold figures.

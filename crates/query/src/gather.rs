@@ -32,6 +32,10 @@ const PIECES_PER_THREAD: usize = 4;
 
 /// The value of a chain of terms that ends the sequence.
 pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
+    // What makes an array and nothing else takes all there is. Source: `datum_stream_t::to_array` of RethinkDB.
+    if !matches!(pipeline.terminal, Terminal::Collect) {
+        cx.env().check_batches()?;
+    }
     let pipeline = Pipeline { steps: pipe.steps.into_iter().chain(pipeline.steps).collect(), ..pipeline };
     let Source::Rows(rows) = pipe.source else { return gather_from(cx, pipe.source, pipeline) };
     match plan::found(cx, &rows, &pipeline.steps, order_seen(&pipeline)) {

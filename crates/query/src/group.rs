@@ -30,12 +30,14 @@ pub(crate) enum Grouped {
 impl Grouped {
     /// What `type_of` answers.
     pub fn type_of(&self) -> &'static str {
+        if self.is_stream() { "GROUPED_STREAM" } else { "GROUPED_DATA" }
+    }
+
+    /// Whether the groups are sequences still: for most terms that want a value this is none.
+    pub fn is_stream(&self) -> bool {
         match self {
-            Grouped::Lazy { .. } => "GROUPED_STREAM",
-            Grouped::Ready(ready) => match ready.kind {
-                GroupedKind::Stream => "GROUPED_STREAM",
-                GroupedKind::Data => "GROUPED_DATA",
-            },
+            Grouped::Lazy { .. } => true,
+            Grouped::Ready(ready) => ready.kind == GroupedKind::Stream,
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{Answered, Ask, AskError, ServerId};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use reql::{Cancel, EvalError};
 
 /// How long a short question (one row, a count) may take.
@@ -145,10 +145,32 @@ impl<T> OneShot<T> {
             state.value = Some(value);
             state.waker.take()
         };
+        self.wake(waker);
+    }
+
+    /// [`OneShot::tell`] that leaves a value alone that came before and was not taken.
+    pub fn give_up(&self, value: T) {
+        let waker = {
+            let mut state = self.state.lock();
+            if state.value.is_some() {
+                return;
+            }
+            state.value = Some(value);
+            state.waker.take()
+        };
+        self.wake(waker);
+    }
+
+    fn wake(&self, waker: Option<Waker>) {
         self.changed.notify_one();
         if let Some(waker) = waker {
             waker.wake();
         }
+    }
+
+    /// Whether there is a value to be taken.
+    pub fn is_told(&self) -> bool {
+        self.state.lock().value.is_some()
     }
 
     /// Takes the value, or remembers whom to wake.
@@ -168,6 +190,12 @@ impl<T> OneShot<T> {
 impl Slot {
     /// Blocks until the answer is here, or until `cancel` is set.
     pub fn wait(&self, cancel: &Cancel) -> Result<Bytes, Trouble> {
+        self.wait_or(cancel, || ())
+    }
+
+    /// The same; calls `is_slow`, once, when that takes a while.
+    pub fn wait_or(&self, cancel: &Cancel, is_slow: impl FnOnce()) -> Result<Bytes, Trouble> {
+        let mut is_slow = Some(is_slow);
         let mut state = self.state.lock();
         loop {
             if let Some(value) = state.value.take() {
@@ -176,7 +204,11 @@ impl Slot {
             if cancel.is_set() {
                 return Err(Trouble::Eval(EvalError::cancelled()));
             }
-            self.changed.wait_for(&mut state, LOOK);
+            if self.changed.wait_for(&mut state, LOOK).timed_out()
+                && let Some(is_slow) = is_slow.take()
+            {
+                MutexGuard::unlocked(&mut state, is_slow);
+            }
         }
     }
 }

@@ -102,7 +102,7 @@ fn try_rows(
     };
     let asked: Vec<FarKeys> = far.into_iter().map(ask).collect();
     for far in asked {
-        match far.wait(cx)? {
+        match far.wait(cx, table, keys)? {
             Some(found) => far.indexes.iter().zip(found).for_each(|(i, row)| rows[*i] = row),
             None => moved.extend(&far.indexes),
         }

@@ -11,23 +11,22 @@ impl RightsChange {
     /// The change an object describes. `connect` exists only at the global scope.
     pub fn read(object: &Object, is_global: bool) -> Result<RightsChange, EvalError> {
         let mut changes = Vec::new();
-        let mut unknown = Vec::new();
-        for (name, value) in object.iter() {
-            match name.as_ref() {
-                "read" | "write" | "config" => changes.push((name, value)),
-                "connect" if is_global => changes.push((name, value)),
-                "connect" => {
+        for name in ["read", "write", "config", "connect"] {
+            match object.get(name) {
+                None => {}
+                Some(_) if name == "connect" && !is_global => {
                     let why = "The `connect` permission is only valid at the global scope.";
                     return Err(EvalError::op_failed(why));
                 }
-                _ => unknown.push(name),
+                Some(value) => changes.push(flag(Text::from_static(name), &value)?),
             }
         }
+        let is_known = |name: &Text| matches!(name.as_ref(), "read" | "write" | "config" | "connect");
+        let unknown: Vec<Text> = object.keys().filter(|name| !is_known(name)).collect();
         if !unknown.is_empty() {
             return Err(EvalError::op_failed(format!("Unexpected key(s) `{}`.", unknown.join("`, `"))));
         }
-        let flags = changes.into_iter().map(|(name, value)| flag(name, &value));
-        flags.collect::<Result<_, _>>().map(RightsChange)
+        Ok(RightsChange(changes))
     }
 
     /// `before` with this change.

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use cluster::Node;
+use cluster::{Node, ServerId};
 use datum::PrimaryKey;
 use datum::{Object, Text};
+use io::memory::Budget;
 use parking_lot::Mutex;
 
 use crate::cursors::Cursors;
@@ -20,6 +21,7 @@ use crate::pool::ScanPool;
 use crate::rates::{Rates, TableRates};
 use crate::script::Scripts;
 use crate::seek::Seeks;
+use crate::watch::Watches;
 
 /// Threads for questions of other nodes: most wait for the log or for scan threads.
 const CARRIERS: usize = 8;
@@ -43,6 +45,8 @@ pub struct ServiceOptions {
     pub web: Option<Arc<dyn Web>>,
     /// Who runs `js`; `None` when nobody may.
     pub scripts: Option<Arc<dyn Scripts>>,
+    /// What is held for the questions of other nodes draws from it.
+    pub memory: Arc<Budget>,
 }
 
 /// Facts about the process, as the system tables show them.
@@ -64,6 +68,8 @@ pub struct ServerFacts {
     pub pid: u32,
     /// The size of the cache in bytes at this moment.
     pub cache_bytes: Arc<AtomicU64>,
+    /// How many megabytes the caches may have, where that is known.
+    pub cache_mb_range: Option<std::ops::RangeInclusive<u64>>,
     /// Name and version of the program.
     pub version: Text,
     /// When the process started, since 1970.
@@ -101,13 +107,19 @@ pub struct Service {
     pub(crate) seeks: Arc<Seeks>,
     pub(crate) jobs: Jobs,
     /// The way to other nodes.
-    pub(crate) links: Links,
+    pub(crate) links: Arc<Links>,
+    /// Who waits for servers that may hang.
+    pub(crate) watches: Arc<Watches>,
     /// What other nodes read here.
     pub(crate) cursors: Cursors,
     pub(crate) web: Option<Arc<dyn Web>>,
     pub(crate) scripts: Option<Arc<dyn Scripts>>,
+    /// What questions of other nodes draw from; this node's own queries are on the account of who runs them.
+    pub(crate) memory: Arc<Budget>,
     /// The rows of `rethinkdb._debug_scratch`, which live as long as the process.
     pub(crate) scratch: Mutex<BTreeMap<PrimaryKey, Object>>,
+    /// What other servers last said of themselves in `server_status`.
+    pub(crate) statuses: Mutex<BTreeMap<ServerId, Object>>,
     counters: Counters,
     /// Queries, rows read and rows written each second.
     pub(crate) rates: Rates<3>,
@@ -122,12 +134,14 @@ impl Service {
         let first = options.node.random().next_u64();
         let start = options.node.clock().now();
         let seeks = Seeks::new(options.node.clone());
+        let links = Arc::new(Links::new(first));
         Arc::new(Service {
+            watches: Watches::new(options.node.clone(), links.clone()),
             node: options.node,
             carriers: ScanPool::new("carry", CARRIERS),
             seekers: ScanPool::new("seek", SEEKERS),
             seeks,
-            links: Links::new(first),
+            links,
             cursors: Cursors::default(),
             passwords: options.passwords,
             facts: options.facts,
@@ -135,7 +149,9 @@ impl Service {
             jobs: Jobs::default(),
             web: options.web,
             scripts: options.scripts,
+            memory: options.memory,
             scratch: Mutex::new(BTreeMap::new()),
+            statuses: Mutex::new(BTreeMap::new()),
             counters: Counters::default(),
             rates: Rates::new(start),
             table_rates: TableRates::new(start),

@@ -45,6 +45,13 @@ impl Slice {
         self.index.clone().unwrap_or_else(|| self.table.primary_key())
     }
 
+    /// Whether nothing can be in the range, so that neither its bounds nor its index are looked at. Of system tables
+    /// they are. Source: `real_table_t::read_all` of RethinkDB.
+    pub fn is_empty(&self) -> bool {
+        let stored = matches!(self.table, TableRef::Stored(_));
+        stored && self.bounds.as_ref().is_some_and(Bounds::is_empty)
+    }
+
     /// The rows as a lazy sequence.
     pub fn into_seq(self, cx: &Cx) -> Result<Seq, EvalError> {
         let source = self.source(cx, IndexItems::Rows)?;
@@ -53,6 +60,9 @@ impl Slice {
 
     /// Where the rows come from; by a secondary index, `items` says what of them.
     pub fn source(&self, cx: &Cx, items: IndexItems) -> Result<Source, EvalError> {
+        if self.is_empty() {
+            return Ok(Source::of_array(Vec::new().into()));
+        }
         let index = self.table.index(&self.index_name())?;
         let rows = |table: &StoredTable, range, index| {
             Source::Rows(RowSource { table: table.clone(), range, order: self.order, index, most: None })

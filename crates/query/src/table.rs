@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::{IndexConfig, TableHandle};
+use cluster::{IndexConfig, ServerId, TableHandle};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
@@ -95,13 +95,21 @@ pub(crate) trait SystemTable: Send + Sync {
         self.name().starts_with('_')
     }
 
-    /// Whether its rows have an order of their own, in which they come when nobody asks for another.
+    /// Whether its rows come the one with the greatest key first when nobody asks for an order.
     fn is_ordered(&self) -> bool {
         false
     }
 
     /// Its rows as this node knows them. Every row has the field `id`.
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError>;
+
+    /// Another server said that these are its rows.
+    fn heard(&self, _cx: &Cx, _server: ServerId, _rows: &[Object]) {}
+
+    /// What stands in the place of the rows of another server that is connected and did not answer in time.
+    fn stand_ins(&self, _cx: &Cx, _server: ServerId, _identifiers: Identifiers) -> Vec<Object> {
+        Vec::new()
+    }
 
     /// How its rows spell a key that may be spelt in several ways.
     fn respelt(&self, _key: &Datum) -> Option<Datum> {
@@ -117,6 +125,16 @@ pub(crate) trait SystemTable: Send + Sync {
     fn write(&self, _cx: &Cx, _change: RowEdit<'_>) -> Result<(), EvalError> {
         let why = format!("It's illegal to write to the `rethinkdb.{}` table.", self.name());
         Err(EvalError::op_failed(why))
+    }
+
+    /// Is told of a write that was to leave no row under `key`, where there was none. It may refuse.
+    fn write_none(&self, cx: &Cx, _key: &Datum, identifiers: Identifiers) -> Result<(), EvalError> {
+        self.write(cx, RowEdit { old: None, new: None, generated_key: false, identifiers })
+    }
+
+    /// Whether what was just written under `key` came to nothing, so that there is no row.
+    fn is_void(&self, _cx: &Cx, _key: &Datum) -> bool {
+        false
     }
 }
 

@@ -82,6 +82,7 @@ impl Value {
             Value::Row(_) => "SINGLE_SELECTION",
             Value::Seq(Seq { table: Some(_), .. }) => "SELECTION",
             Value::Seq(_) => "SEQUENCE",
+            Value::Grouped(groups) if groups.is_stream() => "SEQUENCE",
             Value::Grouped(_) => "GROUPED_DATA",
             Value::Func(_) => "FUNCTION",
         }
@@ -151,6 +152,7 @@ impl Value {
                 Datum::Array(array) => Ok(Seq::stream(Pipe::of_array(array))),
                 other => Err(reql::not_a_sequence(&other)),
             },
+            Value::Grouped(groups) if groups.is_stream() => Err(EvalError::grouped_stream()),
             other => Err(other.mismatch("SEQUENCE")),
         }
     }

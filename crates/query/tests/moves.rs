@@ -34,6 +34,20 @@ fn no_far_write_is_lost_or_refused_while_shards_come_and_go() {
     write_while_shards_move(House::far(None));
 }
 
+#[test]
+fn the_totals_of_a_table_go_on_when_it_is_divided() {
+    let house = House::new();
+    run(&house, "r.table_create(\"t\")");
+    run(&house, "r.table(\"t\").insert([{id: 1}, {id: 2}, {id: 3}])");
+    let total = "r.db(\"rethinkdb\").table(\"stats\").filter(x => x[\"id\"][0].eq(\"table_server\"))\
+                 .nth(0)[\"query_engine\"][\"written_docs_total\"]";
+    assert_eq!(run(&house, total), "3");
+    run(&house, "r.table(\"t\").reconfigure(shards: 2, replicas: 1)");
+    run(&house, "r.table(\"t\").insert({id: 4})");
+    run(&house, "r.table(\"t\").rebalance()");
+    assert_eq!(run(&house, total), "4");
+}
+
 fn write_while_shards_move(house: House) {
     run(&house, "r.table_create(\"t\")");
     let done = AtomicBool::new(false);

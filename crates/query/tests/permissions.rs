@@ -164,7 +164,7 @@ const TERMS: &[(&str, Needs)] = &[
     ),
     ("S.table(\"db_config\").insert({name: \"e\"})", WRITE_SYSTEM_AND_CONFIG_ALL),
     ("S.table(\"users\").insert({id: \"eve\", password: false})", WRITE_SYSTEM),
-    ("S.table(\"users\").get(\"eve\").delete()", WRITE_SYSTEM),
+    ("S.table(\"users\").filter({id: \"eve\"}).delete()", WRITE_SYSTEM),
     ("r.grant(\"carol\", {read: true})", WRITE_SYSTEM),
     ("T.grant(\"carol\", {read: true})", WRITE_SYSTEM),
     ("r.db_list()", NOTHING),

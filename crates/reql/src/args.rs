@@ -7,10 +7,7 @@ use datum::{Array, Datum, Object, Text};
 use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
-use crate::printf;
-
-/// The largest magnitude an integer argument may have: 2^53.
-const INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
+pub use crate::integer::integer;
 
 /// Most bytes of a string that a term makes: 128 MiB, as much as a request may have.
 pub const TEXT_BYTES_MAX: usize = 128 << 20;
@@ -173,25 +170,6 @@ impl<'a> Args<'a> {
             Some(other) => Err(EvalError::type_error("NUMBER", other).at(name)),
         }
     }
-}
-
-/// The integer that `number` is.
-pub fn integer(number: f64) -> Result<i64, EvalError> {
-    if number > INTEGER_MAX {
-        return Err(not_an_integer(" (>2^53)", number));
-    }
-    if number < -INTEGER_MAX {
-        return Err(not_an_integer(" (<-2^53)", number));
-    }
-    if number.fract() != 0.0 {
-        return Err(not_an_integer("", number));
-    }
-    // In range and without a fraction, so the cast is exact.
-    Ok(number as i64)
-}
-
-fn not_an_integer(why: &str, number: f64) -> EvalError {
-    EvalError::logic(format!("Number not an integer{why}: {}", printf::g20(number)))
 }
 
 /// Fails if a string may not have this many bytes. Asked before the string is made.

@@ -6,11 +6,26 @@ use datum::Datum;
 
 use crate::env::{Env, Foreign};
 use crate::error::EvalError;
+use crate::items::Items;
 use crate::term::{Call, FuncTerm, Term, VarId};
 
 /// Evaluates a closure's body once its arguments were counted. The evaluator puts itself here
 /// when it makes a closure, so that terms can call functions without knowing the evaluator.
-pub type Run = fn(&Closure, &[Datum], &Env<'_>) -> Result<Datum, EvalError>;
+#[derive(Clone, Copy)]
+pub enum Run {
+    /// To a datum.
+    ToDatum(fn(&Closure, &[Datum], &Env<'_>) -> Result<Datum, EvalError>),
+    /// To a datum or a sequence.
+    ToSequence(fn(&Closure, &[Datum], &Env<'_>) -> Result<Answered, EvalError>),
+}
+
+/// What a function answered that may answer a sequence.
+pub enum Answered {
+    /// A datum.
+    Datum(Datum),
+    /// Items that are made when they are asked for.
+    Items(Box<dyn Items>),
+}
 
 /// What the body of a function may answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +34,7 @@ pub enum Answer {
     Datum,
     /// A datum that may hold literals: it will be merged into something.
     Literals,
-    /// A datum, or a sequence, which becomes an array: what `concat_map` wants.
+    /// A datum or a sequence: what `concat_map` wants.
     Sequence,
 }
 
@@ -82,16 +97,50 @@ impl Closure {
     pub fn call(&self, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
         self.check_arity(values.len())?;
         match &self.code {
-            Code::Terms(run) => {
+            Code::Terms(Run::ToDatum(run)) => {
                 run(self, values, env).map_err(|error| error.anchored(self.func.way.as_ref()))
             }
+            Code::Terms(Run::ToSequence(_)) => match self.call_for_items(values, env)? {
+                Answered::Datum(answer) => Ok(answer),
+                Answered::Items(_) => Err(EvalError::internal("a sequence where a datum is wanted")),
+            },
             Code::Foreign(code) => code.call(values, env),
+        }
+    }
+
+    /// What the function answers, which may be a sequence when it was made to answer one.
+    pub fn call_for_items(&self, values: &[Datum], env: &Env<'_>) -> Result<Answered, EvalError> {
+        let Code::Terms(Run::ToSequence(run)) = &self.code else {
+            return self.call(values, env).map(Answered::Datum);
+        };
+        self.check_arity(values.len())?;
+        match run(self, values, env).map_err(|error| error.anchored(self.func.way.as_ref()))? {
+            Answered::Items(items) => {
+                Ok(Answered::Items(Box::new(Returned { items, func: self.func.clone() })))
+            }
+            datum => Ok(datum),
         }
     }
 
     /// Calls a predicate: whether its answer counts as true.
     pub fn test(&self, values: &[Datum], env: &Env<'_>) -> Result<bool, EvalError> {
         Ok(self.call(values, env)?.is_truthy())
+    }
+}
+
+/// Items that a function returned: what goes wrong in them goes wrong in its body.
+struct Returned {
+    items: Box<dyn Items>,
+    func: Arc<FuncTerm>,
+}
+
+impl Items for Returned {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        self.items.next(env).map_err(|error| error.at(1).anchored(self.func.way.as_ref()))
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.items.is_infinite()
     }
 }
 

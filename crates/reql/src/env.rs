@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{Datum, Text, Time};
 
+use crate::batches::BatchLimits;
 use crate::error::EvalError;
 use crate::scope::Scope;
 use crate::term::Call;
@@ -43,6 +44,12 @@ impl Env<'_> {
             return Err(EvalError::array_limit(self.array_limit));
         }
         self.cancel.check_memory()
+    }
+
+    /// Fails if the batches that the query asks for cannot be. Asked wherever a sequence is read inside a query,
+    /// as in RethinkDB; of the last one, whoever cuts it asks.
+    pub fn check_batches(&self) -> Result<(), EvalError> {
+        BatchLimits::of_options(self.globals).map(drop)
     }
 
     /// The option of the whole query with this name.

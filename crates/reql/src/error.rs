@@ -174,6 +174,12 @@ impl EvalError {
         Self::typed(found, format!("Cannot convert {} to SEQUENCE", found.kind().name()))
     }
 
+    /// Groups where a sequence is needed.
+    #[must_use]
+    pub fn grouped_stream() -> Self {
+        Self::logic("Cannot treat the output of `group` as a stream (did you mean to `ungroup`?).")
+    }
+
     /// An infinite sequence where all items are needed.
     #[must_use]
     pub fn infinite() -> Self {

@@ -13,14 +13,18 @@
 
 pub mod args;
 mod backtrace;
+mod batches;
 mod closure;
 mod deep;
 mod direct;
+pub mod effort;
 mod env;
 mod error;
 mod eval;
 pub mod geo;
 mod group;
+mod integer;
+mod items;
 pub mod op;
 mod operation;
 mod order;
@@ -42,7 +46,8 @@ pub mod wire;
 
 pub use args::{Arg, Args};
 pub use backtrace::{Backtrace, Frame, Way};
-pub use closure::{Answer, Closure, Run};
+pub use batches::BatchLimits;
+pub use closure::{Answer, Answered, Closure, Run};
 pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};

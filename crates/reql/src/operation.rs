@@ -69,6 +69,9 @@ impl Operation {
 
     /// The value for an array in memory; sequences of items are arrays again.
     pub fn on_array(&self, items: &Array, env: &Env<'_>) -> Result<Value, EvalError> {
+        if !matches!(self, Operation::Slice(_) | Operation::Nth(_) | Operation::Group(_)) {
+            env.check_batches()?;
+        }
         let source = || ArrayItems::new(items.clone());
         let array = match self {
             Operation::Step(step) => transform::map_array(step, items, env)?,
@@ -96,6 +99,9 @@ impl Operation {
     /// The value for a stream; sequences of items are streams again, except where all items were
     /// needed to make them.
     pub fn on_stream(&self, mut items: Box<dyn Items>, env: &Env<'_>) -> Result<Value, EvalError> {
+        if self.reads() {
+            env.check_batches()?;
+        }
         let stream: Box<dyn Items> = match self {
             Operation::Step(step) => Box::new(Stepped::new(items, step.clone())),
             Operation::Slice(slice) => Box::new(Sliced::new(items, *slice)?),
@@ -208,12 +214,33 @@ impl Operation {
                 Ok(Value::Grouping(Box::new(grouping)))
             }
             Operation::Terminal(steps, terminal) => {
+                env.check_batches()?;
                 run_groups(grouping, steps.clone(), terminal.clone(), env)
             }
             _ => {
                 let gathered = run_groups(grouping, Vec::new(), Terminal::Collect, env)?;
                 self.apply(gathered, env)
             }
+        }
+    }
+
+    /// Whether items of a stream are read at once, and not when its own items are.
+    fn reads(&self) -> bool {
+        match self {
+            Operation::Step(_)
+            | Operation::Slice(_)
+            | Operation::Limit(_)
+            | Operation::OffsetsOf(_)
+            | Operation::Join(_)
+            | Operation::Group(_)
+            | Operation::Terminal(_, Terminal::Collect) => false,
+            Operation::Fold(fold) => fold.emit.is_none(),
+            Operation::Terminal(..)
+            | Operation::OrderBy(_)
+            | Operation::Nth(_)
+            | Operation::IsEmpty
+            | Operation::Contains(_)
+            | Operation::Sample(_) => true,
         }
     }
 

@@ -11,6 +11,7 @@ use datum::{Datum, Text};
 
 use crate::closure::Closure;
 use crate::deep;
+use crate::effort::{self, Effort};
 use crate::error::CompileError;
 use crate::term::{Call, FuncTerm, Term, VarId};
 use crate::wire;
@@ -20,6 +21,7 @@ use crate::wire;
 pub struct StoredFunc {
     text: Text,
     func: Arc<FuncTerm>,
+    effort: Effort,
 }
 
 impl StoredFunc {
@@ -41,7 +43,7 @@ impl StoredFunc {
     /// arguments.
     pub fn parse(text: Text) -> Result<StoredFunc, CompileError> {
         match wire::parse_term(text.as_bytes())? {
-            Term::Func(func) => Ok(StoredFunc { text, func }),
+            Term::Func(func) => Ok(StoredFunc { text, effort: effort::of_func(&func), func }),
             _ => Err(CompileError::compile("Expected a FUNC term.")),
         }
     }
@@ -56,6 +58,12 @@ impl StoredFunc {
     #[must_use]
     pub fn func(&self) -> &Arc<FuncTerm> {
         &self.func
+    }
+
+    /// How long a call of it can take.
+    #[must_use]
+    pub fn effort(&self) -> Effort {
+        self.effort
     }
 }
 

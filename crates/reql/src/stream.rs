@@ -11,38 +11,18 @@ mod slice;
 mod source;
 mod step;
 
-use datum::{Array, Datum};
+use datum::Array;
 
 use crate::env::Env;
 use crate::error::EvalError;
 
+pub use crate::items::Items;
 pub use fold::{Emit, Fold, Folded};
 pub use join::{Join, Joined, pair};
 pub use merge::{Chained, Merged};
 pub use slice::{Slice, Sliced, nth};
 pub use source::{ArrayItems, RangeItems};
 pub use step::{Offsets, Stepped, Zipped, check_map_arity};
-
-/// A sequence that is read once, from its beginning.
-pub trait Items: Send {
-    /// The next item; `None` after the last.
-    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError>;
-
-    /// Whether the sequence never ends, so that no term may ask for all of it.
-    fn is_infinite(&self) -> bool {
-        false
-    }
-}
-
-impl Items for Box<dyn Items> {
-    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
-        (**self).next(env)
-    }
-
-    fn is_infinite(&self) -> bool {
-        (**self).is_infinite()
-    }
-}
 
 /// All items, as an array; fails beyond the array limit.
 pub fn collect(items: &mut dyn Items, env: &Env<'_>) -> Result<Array, EvalError> {

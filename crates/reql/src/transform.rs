@@ -5,9 +5,10 @@
 use datum::{Array, Datum, Text};
 
 use crate::args::{Arg, Args};
-use crate::closure::Closure;
+use crate::closure::{Answered, Closure};
 use crate::env::Env;
 use crate::error::EvalError;
+use crate::items::Items;
 use crate::op::field::{field_of, object_of};
 use crate::op::geo::ShapeTest;
 use crate::op::merge::{merge_datums, merge_item};
@@ -20,7 +21,7 @@ use crate::select::{Filter, Predicate};
 pub enum Transform {
     /// `map` over one sequence.
     Map(Closure),
-    /// `concat_map`: the function answers an array, whose items are handed on.
+    /// `concat_map`: the function answers a sequence, whose items are handed on.
     ConcatMap(Closure),
     /// `filter`.
     Filter(Filter),
@@ -57,6 +58,19 @@ pub enum Emitted {
     One(Datum),
     /// Several.
     Many(Array),
+    /// Items to be pulled.
+    Stream(Part),
+}
+
+/// What the function of `concat_map` answered for one item: as many items as there are, none of them
+/// made before it is asked for.
+pub struct Part(Box<dyn Items>);
+
+impl Part {
+    /// The next item; `None` after the last.
+    pub fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        self.0.next(env).map_err(|error| error.at(1))
+    }
 }
 
 /// Whether more items are wanted.
@@ -84,9 +98,10 @@ impl Transform {
         match self {
             Transform::Map(closure) => one(closure.call(&[item], env)).map_err(|error| error.at(1)),
             Transform::ConcatMap(closure) => {
-                match closure.call(&[item], env).map_err(|error| error.at(1))? {
-                    Datum::Array(items) => Ok(Emitted::Many(items)),
-                    other => Err(EvalError::not_a_sequence(&other).at(1)),
+                match closure.call_for_items(&[item], env).map_err(|error| error.at(1))? {
+                    Answered::Datum(Datum::Array(items)) => Ok(Emitted::Many(items)),
+                    Answered::Datum(other) => Err(EvalError::not_a_sequence(&other).at(1)),
+                    Answered::Items(items) => Ok(Emitted::Stream(Part(items))),
                 }
             }
             Transform::Filter(filter) => {
@@ -208,6 +223,15 @@ where
                 }
                 return Ok(Flow::Continue);
             }
+            Emitted::Stream(mut part) => {
+                while let Some(item) = part.next(env)? {
+                    env.check_cancel()?;
+                    if run(&steps[i + 1..], item, env, sink)? == Flow::Stop {
+                        return Ok(Flow::Stop);
+                    }
+                }
+                return Ok(Flow::Continue);
+            }
         };
     }
     sink(item)
@@ -222,6 +246,13 @@ pub fn map_array(step: &Transform, items: &Array, env: &Env<'_>) -> Result<Array
             Emitted::None => {}
             Emitted::One(item) => out.push(item),
             Emitted::Many(items) => out.extend(items.iter().cloned()),
+            Emitted::Stream(mut part) => {
+                while let Some(item) = part.next(env)? {
+                    env.check_cancel()?;
+                    out.push(item);
+                    env.check_array(out.len())?;
+                }
+            }
         }
         env.check_array(out.len())?;
     }

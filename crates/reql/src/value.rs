@@ -62,6 +62,20 @@ impl Value {
         }
     }
 
+    /// Why this is no sequence: groups are none, even where each of them is one.
+    #[must_use]
+    pub fn no_sequence(&self) -> EvalError {
+        match self {
+            Value::Datum(datum) => EvalError::not_a_sequence(datum),
+            Value::Grouping(_) => EvalError::grouped_stream(),
+            Value::Grouped(grouped) if grouped.kind == GroupedKind::Stream => EvalError::grouped_stream(),
+            other => {
+                let name = other.mismatch_name();
+                EvalError::value_type_error("SEQUENCE", name, &format!("VALUE {name}"))
+            }
+        }
+    }
+
     /// What `type_of` answers.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
@@ -83,8 +97,11 @@ impl Value {
         match self {
             Value::Datum(_) => "DATUM",
             Value::Func(_) => "FUNCTION",
-            Value::Stream(_) => "SEQUENCE",
-            Value::Grouped(_) | Value::Grouping(_) => "GROUPED_DATA",
+            Value::Stream(_) | Value::Grouping(_) => "SEQUENCE",
+            Value::Grouped(grouped) => match grouped.kind {
+                GroupedKind::Stream => "SEQUENCE",
+                GroupedKind::Data => "GROUPED_DATA",
+            },
         }
     }
 }

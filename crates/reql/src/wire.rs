@@ -119,7 +119,9 @@ pub fn parse_shared_query(bytes: Bytes) -> Result<Query, CompileError> {
     // An array that is known before anything runs would miss a limit of the query's own.
     let limited = options.and_then(|options| options.members());
     let fold = !limited.into_iter().flatten().any(|(name, _)| name == "array_limit");
-    let term = Compiler::of_query(&source, fold).root(term)?;
+    let term = Compiler::of_query(&source, fold)
+        .root(term)
+        .map_err(|error| compile::walk::check(term).err().unwrap_or(error))?;
     let optargs = options.map(|options| global_options(options, &source, fold)).transpose()?;
     Ok(Query { kind, term: Some(term), optargs: optargs.unwrap_or_default() })
 }

@@ -77,6 +77,16 @@ fn deep_objects_calls_and_functions() {
 }
 
 #[test]
+fn a_chain_is_printed_to_its_end_and_what_is_nested_is_cut() {
+    on_a_small_stack(|| {
+        let chain = wire::parse_term(&nested("[141,[", "\"x\"", "]]")).expect("a legal term");
+        assert_eq!(reql::print::term(&chain).matches(".upcase()").count(), DEPTH);
+        let sum = wire::parse_term(&nested("[24,[1,", "1", "]]")).expect("a legal term");
+        assert_eq!(reql::print::term(&sum).matches("r.add(").count(), 15);
+    });
+}
+
+#[test]
 fn what_is_deeper_than_any_query_is_refused() {
     on_a_small_stack(|| {
         for before in ["[", "[2,[", "{\"a\":"] {

@@ -11,8 +11,8 @@ use io::memory::Budget;
 use parking_lot::Mutex;
 use shard::Replicas;
 
-use crate::config::{CacheSize, MemoryLimit, available_bytes, total_bytes};
-use crate::memory_plan::MemoryPlan;
+use crate::config::{CacheSize, MemoryLimit, available_bytes};
+use crate::memory_plan::{MemoryPlan, bounded, of_machine};
 
 /// Gives the caches of one server the size they are to have.
 pub(crate) struct CacheKeeper {
@@ -53,8 +53,12 @@ impl CacheKeeper {
         let now = self.size.load(Ordering::Relaxed);
         let wanted = says.map_or(CacheSize::Auto, CacheSize::Megabytes);
         // What the caches have is free for them.
-        let cache = wanted.bytes(available_bytes().saturating_add(now));
-        match MemoryPlan::divide(cache, self.limit, total_bytes().unwrap_or(u64::MAX / 5)) {
+        let cache = MemoryPlan::fit(wanted, self.limit, available_bytes().saturating_add(now), of_machine());
+        if let Some(megabytes) = says.filter(|megabytes| *megabytes != cache >> 20) {
+            // Written for this server through another one, or before.
+            tracing::warn!("{}", bounded(&format!("cache_size_mb {megabytes} in server_config"), cache));
+        }
+        match MemoryPlan::divide(cache, self.limit, of_machine()) {
             Ok(plan) => self.resize(&plan),
             Err(error) => tracing::warn!("the size of the cache stays {} MB: {error}", now >> 20),
         }

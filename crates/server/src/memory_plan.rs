@@ -1,7 +1,9 @@
 //! How the memory of the process is divided: what caches and memtables may take is set aside, and
 //! what is left is the budget of queries, cursors and connections.
 
-use crate::config::{Config, MemoryLimit, available_bytes, total_bytes};
+use std::ops::RangeInclusive;
+
+use crate::config::{CACHE_BYTES_MIN, CacheSize, Config, MemoryLimit, available_bytes, total_bytes};
 use crate::start_error::StartError;
 
 /// Rows that were read lately take this part of the cache's size; the engine's blocks take the rest.
@@ -36,16 +38,51 @@ pub(crate) struct MemoryPlan {
     pub gathered: u64,
     /// What queries, cursors and connections may take together.
     pub queries: u64,
+    /// The largest size that all caches together may be given.
+    pub cache_most: u64,
 }
 
 impl MemoryPlan {
     /// The plan for this machine as it is now. Fails when nothing would be left for queries.
     pub fn new(config: &Config) -> Result<MemoryPlan, StartError> {
-        MemoryPlan::of(config, available_bytes(), total_bytes().unwrap_or(u64::MAX / 5))
+        let plan = MemoryPlan::of(config, available_bytes(), of_machine())?;
+        if let CacheSize::Megabytes(asked) = config.cache
+            && plan.cache >> 20 < asked
+        {
+            tracing::warn!("{}", bounded(&format!("--cache-size {asked}"), plan.cache));
+        }
+        Ok(plan)
     }
 
     fn of(config: &Config, available: u64, total: u64) -> Result<MemoryPlan, StartError> {
-        MemoryPlan::divide(config.cache.bytes(available), config.memory, total)
+        let limit = config.memory;
+        let cache = match (config.cache, limit) {
+            // More than that is refused, with what to do.
+            (CacheSize::Megabytes(_), MemoryLimit::Megabytes(_)) => config.cache.bytes(available),
+            _ => MemoryPlan::fit(config.cache, limit, available, total),
+        };
+        MemoryPlan::divide(cache, limit, total)
+    }
+
+    /// What `wanted` comes to where `available` bytes of `total` are free: never more than `limit` leaves beside
+    /// queries. One that may choose also leaves half of a limit that was given.
+    pub fn fit(wanted: CacheSize, limit: MemoryLimit, available: u64, total: u64) -> u64 {
+        let most = MemoryPlan::cache_most(limit, total);
+        match (wanted, limit) {
+            (CacheSize::Auto, MemoryLimit::Megabytes(megabytes)) => {
+                wanted.bytes(available).min((megabytes << 20) / 2).clamp(CACHE_BYTES_MIN, most)
+            }
+            _ => wanted.bytes(available).clamp(CACHE_BYTES_MIN, most),
+        }
+    }
+
+    /// The largest caches that `limit` on a machine with `total` leaves room for; at least those that work.
+    pub fn cache_most(limit: MemoryLimit, total: u64) -> u64 {
+        let room = limit.bytes(total).saturating_sub(BASE_BYTES + QUERY_BYTES_MIN);
+        let share = room / (WRITE_BUFFER_DIVISOR + 1) * WRITE_BUFFER_DIVISOR;
+        let beside = (share / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
+        // In whole megabytes, as sizes are given.
+        (room.saturating_sub(beside) >> 20 << 20).max(CACHE_BYTES_MIN)
     }
 
     /// The plan for caches of `cache` bytes on a machine with `total`. Fails when `limit` leaves nothing
@@ -53,8 +90,8 @@ impl MemoryPlan {
     pub fn divide(cache: u64, limit: MemoryLimit, total: u64) -> Result<MemoryPlan, StartError> {
         let is_auto = limit == MemoryLimit::Auto;
         let rows = cache / ROW_CACHE_DIVISOR;
-        let write_buffer =
-            (cache / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX);
+        let write_buffer = write_buffer_of(cache);
+        let cache_most = MemoryPlan::cache_most(limit, total);
         let limit = limit.bytes(total);
         let gathered = write_buffer / GATHERED_DIVISOR;
         let taken = cache + write_buffer + BASE_BYTES;
@@ -65,8 +102,27 @@ impl MemoryPlan {
             _ => return Err(StartError::MemoryLimit { limit_mb: limit >> 20, least_mb: least_mb(taken) }),
         };
         let write_buffer = write_buffer - GATHERED_COPIES * gathered;
-        Ok(MemoryPlan { cache, rows, blocks: cache - rows, write_buffer, gathered, queries })
+        Ok(MemoryPlan { cache, rows, blocks: cache - rows, write_buffer, gathered, queries, cache_most })
     }
+
+    /// The sizes that all caches together may be given, in megabytes.
+    pub fn cache_mb_range(&self) -> RangeInclusive<u64> {
+        CACHE_BYTES_MIN >> 20..=self.cache_most >> 20
+    }
+}
+
+/// Bytes of this machine, or of the container.
+pub(crate) fn of_machine() -> u64 {
+    total_bytes().unwrap_or(u64::MAX / 5)
+}
+
+/// For the log: `what` asks for more than the `cache` bytes there are for caches.
+pub(crate) fn bounded(what: &str, cache: u64) -> String {
+    format!("{what} is not what --memory-limit and this machine allow: the cache has {} MB", cache >> 20)
+}
+
+fn write_buffer_of(cache: u64) -> u64 {
+    (cache / WRITE_BUFFER_DIVISOR).clamp(WRITE_BUFFER_BYTES_MIN, WRITE_BUFFER_BYTES_MAX)
 }
 
 fn least_mb(taken: u64) -> u64 {
@@ -101,5 +157,35 @@ mod tests {
         let error = plan(&[("cache-size", "100"), ("memory-limit", "200")], 2000, 4000).unwrap_err();
         assert!(error.to_string().contains("at least 260"), "{error}");
         assert_eq!(plan(&[], 100, 256).unwrap().queries, QUERY_BYTES_MIN);
+    }
+
+    #[test]
+    fn a_cache_that_may_choose_fits_itself_into_the_limit() {
+        let given = plan(&[("memory-limit", "2000")], 24_000, 24_000).unwrap();
+        assert_eq!((given.cache, given.queries), (1000 * MB, (2000 - 1000 - 250 - 96) * MB));
+        for limit in ["260", "300", "400", "900", "5000", "20000"] {
+            let given = plan(&[("memory-limit", limit)], 24_000, 24_000).unwrap();
+            assert!(given.cache >= 100 * MB && given.queries >= QUERY_BYTES_MIN, "{limit}: {given:?}");
+        }
+        let error = plan(&[("memory-limit", "200")], 24_000, 24_000).unwrap_err();
+        assert!(error.to_string().contains("at least 260"), "{error}");
+    }
+
+    #[test]
+    fn no_cache_is_larger_than_the_machine_allows() {
+        let (auto, total) = (MemoryLimit::Auto, 24_000 * MB);
+        let fit = MemoryPlan::fit(CacheSize::Megabytes(1_000_000_000), auto, 20_000 * MB, total);
+        let given = MemoryPlan::divide(fit, auto, total).unwrap();
+        assert_eq!((given.cache, given.queries >> 20), ((19_200 - 96 - 32 - 256) * MB, 32));
+        let limit = MemoryLimit::Megabytes(600);
+        let fit =
+            |megabytes| MemoryPlan::fit(CacheSize::Megabytes(megabytes), limit, 20_000 * MB, 24_000 * MB);
+        assert_eq!((fit(1_000_000_000), fit(0), fit(200)), (377 * MB, 100 * MB, 200 * MB));
+        for megabytes in [260, 288, 289, 500, 1407, 1408, 1409, 3000, 100_000] {
+            let limit = MemoryLimit::Megabytes(megabytes);
+            let most = MemoryPlan::cache_most(limit, 0);
+            assert!(MemoryPlan::divide(most, limit, 0).is_ok(), "{megabytes}");
+            assert!(MemoryPlan::divide(most + 2 * MB, limit, 0).is_err(), "{megabytes}: {most}");
+        }
     }
 }

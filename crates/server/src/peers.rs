@@ -1,10 +1,12 @@
 //! The links to other servers: started before the data is opened, because a server that is new to a
 //! cluster hears from it who it is.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::io::real::{Borrowed, NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
@@ -17,8 +19,15 @@ use uuid::Uuid;
 use crate::config::{Config, TlsFiles};
 use crate::start_error::StartError;
 
-/// How long a cluster is looked for before that is said in the log once more.
+/// How long a cluster is looked for before that is said in the log; each time it takes twice as long.
 const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE_MAX: Duration = Duration::from_secs(600);
+/// How long a server asks to be let into the cluster it has found.
+const JOIN_PATIENCE: Duration = Duration::from_secs(300);
+/// How long a server that starts listens to others before it serves: they may have removed it.
+const MOMENT: Duration = Duration::from_millis(500);
+/// How often the names in `--join` are looked up while no cluster is there.
+const LOOK_UP: Duration = Duration::from_secs(1);
 
 /// What links need of the node.
 pub struct Surroundings<'a> {
@@ -86,6 +95,9 @@ impl Peers {
         let links = Links::new(around.options(server, identity.as_ref().map(|known| known.cluster))?);
         around.post.connect(Arc::new(links.clone()) as Arc<dyn Wire>);
         let tls = around.config.peers.tls.as_ref().map(load_tls).transpose()?;
+        if newcomer.is_some() {
+            links.set_may_found(may_found(around.config));
+        }
         let Some(party) = links.party(reception.clone()) else {
             return Err(OpenError::Join("the links are in use".to_owned()).into());
         };
@@ -95,7 +107,7 @@ impl Peers {
         let cluster = match &identity {
             Some(identity) if identity.joined == Some(PENDING) => Some(identity.cluster),
             Some(_) => None,
-            None => Some(links.await_cluster(around)),
+            None => links.await_cluster(around),
         };
         if let Some(cluster) = cluster {
             links.join(around, server, cluster)?;
@@ -108,18 +120,39 @@ impl Peers {
         self.thread.lend()
     }
 
+    /// Whether the cluster has removed this server for good, as far as others say so within a moment. There are
+    /// others only if `has_others`.
+    pub fn was_removed(&self, has_others: bool) -> bool {
+        let until = Instant::now() + MOMENT;
+        while has_others && self.links.peers().is_empty() && !self.reception.was_removed() {
+            if Instant::now() >= until {
+                break;
+            }
+            std::thread::sleep(MOMENT / 50);
+        }
+        self.reception.was_removed()
+    }
+
     /// Takes leave of every other server.
     pub fn stop(self) {
         self.links.close();
         drop(self.thread);
     }
 
-    fn await_cluster(&self, around: &Surroundings<'_>) -> Uuid {
+    /// The cluster to join, as soon as there is one; `None` if this server has made it itself.
+    fn await_cluster(&self, around: &Surroundings<'_>) -> Option<Uuid> {
+        let mut patience = PATIENCE;
+        let mut told = Instant::now();
         loop {
-            if let Some(cluster) = self.reception.await_cluster(PATIENCE) {
-                return cluster;
+            if let Some(cluster) = self.reception.await_cluster(LOOK_UP) {
+                return (!self.reception.has_founded()).then_some(cluster);
             }
-            tracing::info!("Looking for a cluster at {}...", around.config.peers.join.join(", "));
+            self.links.set_may_found(may_found(around.config));
+            if told.elapsed() >= patience {
+                (told, patience) = (Instant::now(), PATIENCE_MAX.min(patience * 2));
+                tracing::info!("Looking for a cluster at {}...", around.config.peers.join.join(", "));
+                ambiguous(around.config).iter().for_each(|name| tell_ambiguous(name));
+            }
         }
     }
 
@@ -134,8 +167,8 @@ impl Peers {
             addresses: around.addresses.iter().map(|at| Text::from(at.as_str())).collect(),
         };
         let members = || self.reception.members();
-        let patience = PATIENCE * 30;
-        cluster::join(&options, around.post, members, &**around.files, around.dir, patience)?;
+        cluster::join(&options, around.post, members, &**around.files, around.dir, JOIN_PATIENCE)?;
+        tracing::info!("Joined cluster {cluster}");
         Ok(())
     }
 }
@@ -166,6 +199,31 @@ impl Surroundings<'_> {
             random: self.random.clone(),
         })
     }
+}
+
+/// Whether a new server may make a cluster with others that have none. A proxy holds nothing, and a name of many
+/// servers does not tell which one was met: two servers could both find themselves.
+fn may_found(config: &Config) -> bool {
+    !config.is_proxy && ambiguous(config).is_empty()
+}
+
+/// The names in `--join` that stand for several machines.
+fn ambiguous(config: &Config) -> Vec<&str> {
+    let is_many = |place: &&str| {
+        // What cannot be looked up is not reached either.
+        let found = place.to_socket_addrs().map(BTreeSet::from_iter).unwrap_or_default();
+        let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) =
+            found.into_iter().filter(|at| !at.ip().is_loopback()).partition(SocketAddr::is_ipv4);
+        v4.len() > 1 || v6.len() > 1
+    };
+    config.peers.join.iter().map(String::as_str).filter(is_many).collect()
+}
+
+fn tell_ambiguous(name: &str) {
+    tracing::warn!(
+        "--join {name} stands for several machines: servers that are all new find each other only where each --join \
+         names one server; or start one of them without --join first"
+    );
 }
 
 fn load_tls(files: &TlsFiles) -> Result<Tls, StartError> {

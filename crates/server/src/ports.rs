@@ -133,6 +133,7 @@ pub fn facts(
         argv: argv.into_iter().map(Text::from).collect(),
         pid: std::process::id(),
         cache_bytes: Arc::new(AtomicU64::new(plan.cache)),
+        cache_mb_range: Some(plan.cache_mb_range()),
         // rethinkdb-dump and its kin work only with a server that begins so.
         version: Text::from(format!("rethinkdb {PROTOCOL_RELEASE}")),
         started_unix,

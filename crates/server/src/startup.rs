@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 
 use crate::cache_size::CacheKeeper;
-use crate::config::{Config, Service};
+use crate::config::{self, Config, Service};
 use crate::data_directory::{DataDirectory, Opening};
 use crate::http::{self, Health, Observed, Pages, Sources, Stage};
 use crate::listen::{Bound, accept_drivers, raise_file_limit};
@@ -60,6 +60,9 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
     }
     let folder = std::env::temp_dir().join(format!("rekindle-proxy-{}", std::process::id()));
     config.is_proxy = true;
+    if config.directory != Path::new(config::DIRECTORY) {
+        config.notes.push("--directory: the option has no effect: a proxy keeps no data".to_owned());
+    }
     config.directory.clone_from(&folder);
     let served = serve(&config, Opening::CreateOrOpen, argv);
     if let Err(error) = std::fs::remove_dir_all(&folder)
@@ -102,6 +105,9 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     peers.reception.open(&node);
     while !node.await_catalog(CATALOG_PATIENCE) {
         tracing::info!("Waiting for the cluster's catalog...");
+    }
+    if peers.was_removed(node.catalog().servers().len() > 1) {
+        return Err(StartError::Removed);
     }
     node.sweep_left_behind()?;
     set_initial_password(&node, config, &machine)?;
@@ -263,6 +269,7 @@ impl Running {
         facts: query::ServerFacts,
     ) -> Result<Running, StartError> {
         let (random, cache_bytes) = (machine.random.clone(), facts.cache_bytes.clone());
+        let memory = Budget::new(plan.queries);
         let queries = query::Service::new(query::ServiceOptions {
             node: node.clone(),
             passwords: Arc::new(move |password, iterations| password::record(password, iterations, &*random)),
@@ -270,6 +277,7 @@ impl Running {
             scan_threads: config.cores,
             web: outside::web(config),
             scripts: outside::scripts(config),
+            memory: memory.clone(),
         });
         node.answer_queries(Arc::new(query::QuestionDesk::new(queries.clone())));
         if let Some(wire) = node.query_wire() {
@@ -277,7 +285,7 @@ impl Running {
         }
         let service = Arc::new(NodeService::new(node.clone(), queries));
         let mut shared = Shared::new(service, machine.random.clone(), PROTOCOL_RELEASE.to_owned())?;
-        shared.memory = Budget::new(plan.queries);
+        shared.memory = memory;
         let configured = (config.cache, config.memory);
         CacheKeeper::follow(node, configured, shared.memory.clone(), cache_bytes.clone());
         shared.tls = encryption("driver", Some(&config.driver))?;

@@ -1,8 +1,10 @@
-//! How many rows of a shard were read and written since it was opened: the figures of its table.
+//! How many rows of a table were read and written on this server since it was started.
+//!
+//! All shards of the table count in the same place, so that the figures go on when it is divided anew.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts of one shard; whoever reads or writes its rows adds to them.
+/// Counts of one table; whoever reads or writes its rows adds to them.
 #[derive(Debug, Default)]
 pub struct Activity {
     read: AtomicU64,

@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use engine::Engine;
 use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn, Role};
-use parking_lot::RwLock;
-use storage::{Applied, Changes, FormatError, Store};
+use parking_lot::{Mutex, RwLock};
+use storage::{Applied, Changes, FormatError, Store, TableId};
 
+use crate::activity::Activity;
 use crate::entry::Entry;
 use crate::replica::{Replica, Step};
 
@@ -18,6 +19,7 @@ pub struct Replicas {
     store: Arc<Store>,
     groups: RwLock<HashMap<GroupId, Arc<Replica>>>,
     on_mark: OnceLock<Box<dyn Fn(GroupId) + Send + Sync>>,
+    activities: Mutex<HashMap<TableId, Arc<Activity>>>,
 }
 
 impl Replicas {
@@ -32,7 +34,8 @@ impl Replicas {
         row_cache_bytes: usize,
     ) -> Result<Arc<Replicas>, FormatError> {
         let store = Store::open(engine, row_cache_bytes)?;
-        Ok(Arc::new(Replicas { store, groups: RwLock::default(), on_mark: OnceLock::new() }))
+        let (groups, on_mark, activities) = (RwLock::default(), OnceLock::new(), Mutex::default());
+        Ok(Arc::new(Replicas { store, groups, on_mark, activities }))
     }
 
     /// The store that the shards are in.
@@ -51,6 +54,22 @@ impl Replicas {
     /// not wait. Only the first one is kept.
     pub fn on_mark(&self, told: Box<dyn Fn(GroupId) + Send + Sync>) {
         drop(self.on_mark.set(told));
+    }
+
+    /// What was read and written of a table here, whichever shards it had; `None` if it never had any here.
+    #[must_use]
+    pub fn activity(&self, table: TableId) -> Option<Arc<Activity>> {
+        self.activities.lock().get(&table).cloned()
+    }
+
+    /// Where a new shard of the table counts.
+    pub(crate) fn count_for(&self, table: TableId) -> Arc<Activity> {
+        Arc::clone(self.activities.lock().entry(table).or_default())
+    }
+
+    /// The table is gone, and so are its figures.
+    pub fn forget_table(&self, table: TableId) {
+        self.activities.lock().remove(&table);
     }
 
     pub(crate) fn add(&self, replica: Arc<Replica>) {

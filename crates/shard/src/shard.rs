@@ -61,6 +61,7 @@ impl Shard {
         birth: Birth,
         forerunners: &[Forerunner],
     ) -> Result<Arc<Shard>, OpenError> {
+        let activity = replicas.count_for(table);
         let table = Table::new(Arc::clone(replicas.store()), table);
         let part = Part { range, group };
         let found = match birth {
@@ -89,11 +90,11 @@ impl Shard {
             marking: Marking::default(),
             indexes: KeptIndexes::default(),
             answers: Arc::new(Answers { replica, latches: Latches::new() }),
-            activity: Arc::default(),
+            activity,
         }))
     }
 
-    /// What was read and written. Whoever reads a snapshot adds the rows of it.
+    /// What was read and written of the table. Whoever reads a snapshot adds the rows of it.
     #[must_use]
     pub fn activity(&self) -> &Arc<Activity> {
         &self.activity

@@ -69,7 +69,7 @@ fn funcall(args: &Args<'_>) -> Out<Thing> {
             let rest = rest?;
             let call = |value: Val| {
                 let values: Vec<Val> = std::iter::once(value).chain(rest.iter().cloned()).collect();
-                group::settled(args.machine, args.machine.call_func(&func, &values, false)?)
+                into_datum(args.machine.call_func(&func, &values, false)?)
             };
             let each =
                 group::ready(args.machine, groups)?.into_iter().map(|(key, value)| Ok((key, call(value)?)));

@@ -135,21 +135,14 @@ fn fewer<T>(machine: &Machine, before: usize, groups: Out<Vec<T>>) -> Out<Vec<T>
     Fault::both(groups, fits).map(|(groups, ())| groups)
 }
 
-/// A value as it is kept for a group.
-pub(super) fn settled(machine: &Machine, thing: Thing) -> Out<Val> {
-    match thing {
-        Thing::Seq(seq) => sequence::array(machine, seq).map(Val::Array),
-        Thing::Table(_) => Err(Fault::unsaid("a table for each group")),
-        other => into_datum(other),
-    }
-}
-
 /// A term applied to each group.
 pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
     let is_text = |i: usize| matches!(args.datum(i), Ok(Val::Text(_)));
     match (args.id, groups) {
         (144, _) => Err(Fault::logic("group of groups")),
         (48..=50 | 187 | 72, _) => Err(Fault::unsaid("rare over groups")),
+        // Several sequences are read, and groups are none.
+        (38, Groups::Lazy(_)) if args.len() > 2 => Err(Fault::logic("groups are no stream")),
         (31..=35 | 38..=40 | 96, Groups::Lazy(groups)) => step(args, groups),
         (170, Groups::Lazy(groups)) if is_text(1) => step(args, groups),
         (37 | 43 | 145..=148, Groups::Lazy(groups)) => {
@@ -164,9 +157,7 @@ pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
             Ok(Thing::Groups(Groups::Ready(fewer(args.machine, before, ended)?)))
         }
         (_, groups) => {
-            let one = |value: Val| {
-                family(&args.with_first(Thing::Datum(value))).and_then(|thing| settled(args.machine, thing))
-            };
+            let one = |value: Val| family(&args.with_first(Thing::Datum(value))).and_then(into_datum);
             let groups = ready(args.machine, groups)?.into_iter().map(|(key, value)| Ok((key, one(value)?)));
             of_groups(groups).map(|groups| Thing::Groups(Groups::Ready(groups)))
         }

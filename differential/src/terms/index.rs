@@ -48,7 +48,10 @@ pub(super) fn entries_of(machine: &Machine, slice: &Slice, name: &str) -> Out<Ve
     if slice.index.as_ref().is_some_and(|index| index != name) && slice.bounds.is_some() {
         return Err(Fault::unsaid("bounds on another index"));
     }
-    let mut found = entries(machine, table, name)?;
+    let mut found = match entries(machine, table, name) {
+        Err(_) if slice.is_empty() => return Err(Fault::unsaid("no index and nothing to look for in it")),
+        found => found?,
+    };
     if let Some([(left, closed), (right, right_closed)]) = &slice.bounds {
         found.retain(|(value, ..)| {
             let above = value > left || (*closed && value == left);
@@ -65,6 +68,9 @@ pub(super) fn entries_of(machine: &Machine, slice: &Slice, name: &str) -> Out<Ve
 
 /// The rows of a part of a table.
 pub(super) fn rows(machine: &Machine, slice: &Slice) -> Out<Seq> {
+    if slice.is_empty() {
+        return Ok(Seq { table: Some(slice.table.clone()), ..Seq::stream(Vec::new()) });
+    }
     let name = match &slice.index {
         Some(name) => name.clone(),
         None => machine.world.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),

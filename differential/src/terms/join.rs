@@ -36,7 +36,7 @@ fn pair(left: &Val, right: Option<Val>) -> Val {
 fn zip(item: &Val) -> Out<Val> {
     let Val::Object(members) = item else { return Err(Fault::unsaid("zip of no object")) };
     let left = members.get("left").ok_or_else(|| Fault::logic("not a join"))?;
-    Ok(members.get("right").map_or_else(|| left.clone(), |right| object::merge(left, right)))
+    members.get("right").map_or_else(|| Ok(left.clone()), |right| object::merge(left, right))
 }
 
 /// `inner_join` and `outer_join`: every left item with every right one.

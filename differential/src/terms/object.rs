@@ -8,7 +8,7 @@ use crate::args::{self, Args};
 use crate::fault::{Fault, Out};
 use crate::machine::{Machine, into_datum};
 use crate::thing::{Func, Seq, Thing};
-use crate::value::Val;
+use crate::value::{Val, zone_of, zone_text};
 
 pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     match args.id {
@@ -154,34 +154,85 @@ fn merge_all(args: &Args<'_>, object: &Val) -> Out<Val> {
         if matches!(layer, Val::Time(..) | Val::Shape(..)) {
             return Err(Fault::logic("a pseudotype cannot be merged"));
         }
-        merged = merge(&merged, &layer);
+        merged = merge(&merged, &layer)?;
     }
     Ok(merged)
 }
 
-/// `right` laid over `left`.
-pub(super) fn merge(left: &Val, right: &Val) -> Val {
-    match (left, right) {
-        (_, Val::Literal(value)) => value.as_deref().cloned().unwrap_or(Val::Null),
-        (Val::Object(left), Val::Object(right)) => {
-            let mut out = left.clone();
-            for (name, value) in right {
-                match (out.get(name), value) {
-                    (_, Val::Literal(None)) => {
-                        out.remove(name);
-                    }
-                    (Some(old @ Val::Object(_)), Val::Object(_)) => {
-                        let merged = merge(old, value);
-                        out.insert(name.clone(), merged);
-                    }
-                    _ => {
-                        out.insert(name.clone(), unwrapped(value));
-                    }
+/// `right` laid over `left`. Times and shapes count as objects with the members they are written with.
+/// Source: datum.cc of RethinkDB, where they are.
+pub(super) fn merge(left: &Val, right: &Val) -> Out<Val> {
+    if let Val::Literal(value) = right {
+        return Ok(value.as_deref().cloned().unwrap_or(Val::Null));
+    }
+    let (Some(mut out), Some(right)) = (members(left), members(right)) else { return Ok(unwrapped(right)) };
+    for (name, value) in right {
+        match (out.get(&name), value) {
+            (_, Val::Literal(None)) => {
+                out.remove(&name);
+            }
+            (Some(old), value) if !matches!(value, Val::Literal(_)) => {
+                let merged = merge(old, &value)?;
+                out.insert(name, merged);
+            }
+            (_, value) => {
+                out.insert(name, unwrapped(&value));
+            }
+        }
+    }
+    of_members(out)
+}
+
+/// The members of what counts as an object.
+fn members(value: &Val) -> Option<BTreeMap<String, Val>> {
+    let named = |kind: &str, more: [(&str, Val); 2]| {
+        let all = [("$reql_type$", Val::Text(kind.to_owned()))].into_iter().chain(more);
+        Some(all.map(|(name, value)| (name.to_owned(), value)).collect())
+    };
+    match value {
+        Val::Object(members) => Some(members.clone()),
+        Val::Time(seconds, zone) => {
+            named("TIME", [("epoch_time", Val::Number(*seconds)), ("timezone", Val::Text(zone_text(*zone)))])
+        }
+        Val::Shape(kind, coordinates) => {
+            named("GEOMETRY", [("type", Val::Text(kind.clone())), ("coordinates", (**coordinates).clone())])
+        }
+        _ => None,
+    }
+}
+
+/// What members are: an object, unless one of them says something else.
+fn of_members(mut members: BTreeMap<String, Val>) -> Out<Val> {
+    match members.get("$reql_type$").cloned() {
+        None => Ok(Val::Object(members)),
+        Some(Val::Text(kind)) if kind == "TIME" => {
+            members.remove("$reql_type$");
+            let (Some(Val::Number(seconds)), Some(Val::Text(zone)), 2) =
+                (members.get("epoch_time"), members.get("timezone"), members.len())
+            else {
+                return Err(Fault::logic("no time"));
+            };
+            let zone = zone_of(zone).ok_or_else(|| Fault::logic("no zone"))?;
+            Ok(Val::Time((seconds * 1000.0).round() / 1000.0, zone))
+        }
+        Some(Val::Text(kind)) if kind == "GEOMETRY" => {
+            members.remove("$reql_type$");
+            // In the order of their names, of which the first that is wrong is told.
+            for (name, value) in &members {
+                match (name.as_str(), value) {
+                    ("coordinates", Val::Array(_)) | ("type", Val::Text(_)) => {}
+                    ("coordinates", other) => return Err(Fault::expected("ARRAY", other)),
+                    ("type", other) => return Err(Fault::expected("STRING", other)),
+                    ("crs", _) => return Err(Fault::unsaid("a reference system")),
+                    _ => return Err(Fault::logic("no member of a shape")),
                 }
             }
-            Val::Object(out)
+            match (members.remove("type"), members.remove("coordinates")) {
+                (Some(Val::Text(kind)), Some(coordinates)) => Ok(Val::Shape(kind, Box::new(coordinates))),
+                _ => Err(Fault::missing("a shape without type or coordinates")),
+            }
         }
-        (_, value) => unwrapped(value),
+        Some(_) => Err(Fault::unsaid("another pseudotype made by merging")),
     }
 }
 

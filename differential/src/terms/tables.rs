@@ -110,12 +110,12 @@ fn between(args: &Args<'_>) -> Out<Thing> {
         Some(other) => Err(Fault::expected("STRING", &other)),
     };
     let (left_closed, right_closed) = (side("left_bound", true)?, side("right_bound", false)?);
-    if slice.bounds.is_some() {
-        return Err(Fault::logic("two ranges"));
-    }
     let named = args.option("index")?.map(args::text).transpose()?;
     let key = args.machine.world.borrow().tables[&slice.table].key.clone();
     let name = named.or_else(|| slice.index.clone()).unwrap_or(key);
+    if !slice.is_all() {
+        return Err(Fault::logic("two ranges"));
+    }
     if slice.index.as_ref().is_some_and(|index| *index != name) {
         return Err(Fault::logic("ordered by another index"));
     }

@@ -217,7 +217,7 @@ fn insert(args: &Args<'_>) -> Out<Thing> {
         let old = args.machine.world.borrow().tables[&table].rows.get(&key).cloned().map(Val::Object);
         let new = match (&old, &conflict) {
             (None, _) | (_, Conflict::Replace) => Ok(Some(row)),
-            (Some(old), Conflict::Update) => Ok(Some(object::merge(old, &row))),
+            (Some(old), Conflict::Update) => object::merge(old, &row).map(Some),
             (Some(_), Conflict::Error) => Err(Fault::logic("duplicate primary key")),
             (Some(old), Conflict::Ask(func)) => {
                 let made = args.machine.call_datum(func, &[key, old.clone(), row]);
@@ -299,7 +299,8 @@ fn made(args: &Args<'_>, func: &Func, old: Option<&Val>) -> Out<Option<Val>> {
     match (args.id, old) {
         (53, Some(old)) => match answer(true)? {
             Val::Null => Ok(Some(old.clone())),
-            patch => Ok(Some(object::merge(old, &patch))),
+            Val::Time(..) | Val::Shape(..) => Err(Fault::logic("a pseudotype cannot be merged")),
+            patch => object::merge(old, &patch).map(Some),
         },
         _ => Ok(Some(answer(false)?).filter(|new| !matches!(new, Val::Null))),
     }

@@ -1,6 +1,7 @@
 """What a node owes its operator: memory that stays inside its limit, queries that can be stopped,
 a log that can be read with queries."""
 
+import contextlib
 import re
 import threading
 import time
@@ -90,6 +91,50 @@ class Memory(unittest.TestCase):
             self.assertTrue(comes_true(lambda: metric(server, *cursors) == 0))
 
 
+@contextlib.contextmanager
+def table_elsewhere():
+    """A connection to one server, and another one with a limit, which alone holds table `t` of 1,000 rows."""
+    with (
+        node() as near,
+        node(
+            "--join", f"127.0.0.1:{near.cluster_port}", "--server-tag", "far",
+            "--cache-size", "100", "--memory-limit", str(LIMIT_MB),
+        ) as far,
+        r.connect("127.0.0.1", near.driver_port) as connection,
+    ):  # fmt: skip
+        r.table_create("t", shards=1, replicas={"far": 1}, primary_replica_tag="far").run(connection)
+        r.table("t").insert([{"id": n, "text": "x" * 12_000} for n in range(1000)]).run(connection)
+        yield connection, far
+
+
+class MemoryOfAnotherServer(unittest.TestCase):
+    def test_what_a_server_gathers_for_a_query_of_another_one_is_inside_its_limit(self):
+        with table_elsewhere() as (connection, far):
+            # About 1.2 GB, where the rows are.
+            texts = r.table("t").concat_map(
+                lambda row: r.range(0, 100).map(
+                    lambda n: row["text"].add(row["id"].coerce_to("string"), " ", n.coerce_to("string"))
+                )
+            )
+            for query in (texts.distinct().count(), texts.group(lambda text: text).count().ungroup().count()):
+                with self.assertRaisesRegex(ReqlResourceLimitError, "more memory than is left"):
+                    query.run(connection)
+            self.assertEqual(r.table("t").count().run(connection), 1000)
+            self.assertIsNone(far.process.poll(), "the server lives")
+            self.assertLess(peak_mb(far.process.pid), LIMIT_MB)
+            self.assertGreaterEqual(metric(far, "rekindle_memory_refused_total"), 2)
+            self.assertLess(metric(far, "rekindle_memory_bytes", '{owner="queries"}'), 8 << 20)
+
+    def test_a_cursor_of_another_server_is_counted_while_it_is_open(self):
+        with table_elsewhere() as (connection, far):
+            stream = r.table("t").run(connection)
+            next(stream)
+            cursors = "rekindle_memory_bytes", '{owner="cursors"}'
+            self.assertTrue(comes_true(lambda: metric(far, *cursors) > 0))
+            stream.close()
+            self.assertTrue(comes_true(lambda: metric(far, *cursors) == 0))
+
+
 class CacheSize(unittest.TestCase):
     def test_the_cache_follows_server_config_while_the_server_runs(self):
         with node("--cache-size", "200") as server:
@@ -109,21 +154,30 @@ class CacheSize(unittest.TestCase):
             # Rows take half of the cache.
             self.assertGreaterEqual(fill(), 20_000)
             queries = metric(server, "rekindle_query_memory_bytes_max")
-            self.assertEqual(config.update({"cache_size_mb": 20}).run(connection)["replaced"], 1)
-            self.assertTrue(comes_true(lambda: process["cache_size_mb"].run(connection) == 20))
-            self.assertEqual(metric(server, "rekindle_cache_bytes_max"), 20 << 20)
-            self.assertLess(metric(server, "rekindle_row_cache_rows"), 3_500)
+            self.assertEqual(config.update({"cache_size_mb": 100}).run(connection)["replaced"], 1)
+            self.assertTrue(comes_true(lambda: process["cache_size_mb"].run(connection) == 100))
+            self.assertEqual(metric(server, "rekindle_cache_bytes_max"), 100 << 20)
+            self.assertLess(metric(server, "rekindle_row_cache_rows"), 17_500)
             self.assertGreater(metric(server, "rekindle_query_memory_bytes_max"), queries)
-            self.assertLess(fill(), 3_500)
+            self.assertLess(fill(), 17_500)
             config.update({"cache_size_mb": 200}).run(connection)
             self.assertTrue(comes_true(lambda: process["cache_size_mb"].run(connection) == 200))
             self.assertGreaterEqual(fill(), 20_000)
+            # Neither less than works nor more than there is.
+            for wrong in (0, 99, 10**9):
+                error = config.update({"cache_size_mb": wrong}).run(connection)["first_error"]
+                self.assertRegex(error, f"memory allows 100 to [0-9]+ or 'auto', got {wrong}$")
             config.update({"cache_size_mb": 150}).run(connection)
             server.stop()
             server.flags = ()
             server.start()
             connection = r.connect("127.0.0.1", server.driver_port)
             self.assertEqual(process["cache_size_mb"].run(connection), 150)
+
+
+    def test_a_cache_that_may_choose_fits_itself_into_the_limit(self):
+        with node("--memory-limit", "2000") as server:
+            self.assertLessEqual(metric(server, "rekindle_cache_bytes_max"), 1000 << 20)
 
 
 class Stats(unittest.TestCase):
@@ -213,7 +267,7 @@ class Logs(unittest.TestCase):
             self.assertEqual([row for row in after if row["id"] == logs[0]["id"]], [row])
             self.assertEqual(sum("Server ready" in row["message"] for row in after), 2)
             refused = r.db("rethinkdb").table("logs").delete().run(again)
-            self.assertIn("illegal to write to the `rethinkdb.logs` table", refused["first_error"])
+            self.assertIn("illegal to write to the `rethinkdb.logs` system table", refused["first_error"])
 
 
 if __name__ == "__main__":

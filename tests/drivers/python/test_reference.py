@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 from rethinkdb import r
+from rethinkdb.ast import Func
 from rethinkdb.net import Connection
 
 import pages
@@ -108,6 +109,8 @@ class Examples(unittest.TestCase):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
     def setUp(self):
+        # The driver numbers the variables of all functions of a process; pages show numbers.
+        Func.nextVarId = 1
         self.connection = r.connect("127.0.0.1", self.node.driver_port)
         run = lambda query: query.run(self.connection)
         for name in set(run(r.db_list())) - {"rethinkdb"}:

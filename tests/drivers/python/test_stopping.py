@@ -2,6 +2,7 @@
 by a deletion from `rethinkdb.jobs`, in the middle of whatever they evaluate."""
 
 import contextlib
+import os
 import socket
 import struct
 import threading
@@ -12,7 +13,7 @@ from rethinkdb import r
 from rethinkdb.ast import ReQLEncoder
 from rethinkdb.errors import ReqlError, ReqlOpIndeterminateError
 
-from node import Node
+from node import Node, node
 
 MAGIC_V0_4 = 0x400C2D20
 WIRE_JSON = 0x7E6970C7
@@ -26,6 +27,7 @@ def long_ones():
     """Queries that take minutes, by what they do."""
     numbers = r.range(0, 1_000_000_000)
     rows = r.table("t")
+    count = numbers.map(lambda n: n.mul(n)).count()
     more = lambda row: rows.filter(lambda other: other["n"].gt(row["n"])).count()
     return {
         "a sum": numbers.map(lambda n: n.mul(n)).sum(),
@@ -38,6 +40,12 @@ def long_ones():
         "a join": rows.inner_join(rows, lambda a, b: a["n"].add(b["n"]).eq(-1)).count(),
         "groups": rows.concat_map(lambda row: r.range(0, 90_000)).group(lambda n: n.mod(7)).count(),
         "writes that read": rows.update(lambda row: {"m": more(row)}, non_atomic=True),
+        "a row that is changed": rows.get(1).update(lambda row: {"m": count}),
+        "a row that is replaced": rows.get(1).replace(lambda row: row.merge({"m": count})),
+        "rows that are changed": rows.limit(3).update(lambda row: {"m": count}),
+        "a row that is there": rows.insert({"id": 1}, conflict=lambda id, old, new: old.merge({"m": count})),
+        "rows one by one": r.expr([1, 2]).for_each(lambda id: rows.get(id).update(lambda row: {"m": count})),
+        "a write hook": r.table("hooked").insert({"id": 1}),
     }
 
 
@@ -50,6 +58,9 @@ class Stopping(unittest.TestCase):
         for start in range(0, ROWS, 1000):
             rows = [{"id": n, "n": n} for n in range(start, start + 1000)]
             r.table("t").insert(rows, durability="soft").run(cls.watcher)
+        r.table_create("hooked").run(cls.watcher)
+        hook = lambda context, old, new: new.merge({"m": r.range(0, 1_000_000_000).count()})
+        r.table("hooked").set_write_hook(hook).run(cls.watcher)
 
     @classmethod
     def tearDownClass(cls):
@@ -116,11 +127,66 @@ class Stopping(unittest.TestCase):
                 self.assertLess(time.monotonic() - started, STOPPED_SECONDS_MAX)
                 self.assertEqual(said, [(ReqlOpIndeterminateError, "Query terminated by the `rethinkdb.jobs` table.")])
 
+    def test_others_are_served_meanwhile(self):
+        for name in ("a row that is changed", "a write hook"):
+            with self.subTest(name), contextlib.ExitStack() as open_ones:
+                # More than there are threads that serve drivers.
+                for _ in range(4):
+                    open_ones.enter_context(contextlib.closing(self.begin(long_ones()[name])))
+                started = time.monotonic()
+                for n in range(8):
+                    with r.connect("127.0.0.1", self.node.driver_port, timeout=5) as other:
+                        self.assertEqual(r.expr(n).run(other), n)
+                self.assertLess(time.monotonic() - started, 8 * STOPPED_SECONDS_MAX)
+            self.ends_soon()
+
     def run_to_the_end(self, query, connection, said):
         try:
             query.run(connection, array_limit=1_000_000)
         except ReqlError as error:
             said.append((type(error), error.message))
+
+
+class StoppingElsewhere(unittest.TestCase):
+    def test_what_a_write_has_another_server_do_is_stopped_there(self):
+        with node() as near, node("--join", f"127.0.0.1:{near.cluster_port}", "--server-tag", "far") as far:
+            watcher = r.connect("127.0.0.1", near.driver_port)
+            r.table_create("t", replicas={"far": 1}, primary_replica_tag="far").run(watcher)
+            r.table("t").insert([{"id": n} for n in range(10)]).run(watcher)
+            jobs = r.db("rethinkdb").table("jobs").filter({"type": "query"})
+            mine = jobs.filter(lambda job: job["info"]["query"].match('table."jobs"').eq(None))
+            count = r.range(0, 1_000_000_000).map(lambda n: n.mul(n)).count()
+            # More of them than a server has threads for the questions of others.
+            for n in range(12):
+                other = r.connect("127.0.0.1", near.driver_port)
+                r.table("t").get(n % 10).update(lambda row: {"m": count}).run(other, noreply=True)
+                comes_true(self, lambda: mine.count().run(watcher) > 0)
+                self.assertEqual(mine.delete().run(watcher)["deleted"], 1)
+                comes_true(self, lambda: mine.count().run(watcher) == 0)
+                other.close(noreply_wait=False)
+            self.assertEqual(r.table("t").sum("id").run(watcher), 45)
+            self.assertEqual(r.table("t").filter(r.row.has_fields("m")).count().run(watcher), 0)
+            self.assertIsNone(far.process.poll())
+            comes_true(self, lambda: busy_share(far.process.pid) < 0.5)
+
+
+def comes_true(test, condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not condition():
+        test.assertLess(time.monotonic(), end)
+        time.sleep(0.01)
+
+
+def busy_share(pid, seconds=0.5):
+    """Which share of a core the process uses."""
+    def ticks():
+        with open(f"/proc/{pid}/stat") as stat:
+            fields = stat.read().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    before = ticks()
+    time.sleep(seconds)
+    return (ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
 
 
 if __name__ == "__main__":

@@ -1,8 +1,14 @@
 """TLS on the driver port and the HTTP port, with the official driver and Python's own client."""
 
+import contextlib
 import http.client
+import shutil
 import socket
 import ssl
+import subprocess
+import tempfile
+import threading
+import time
 import unittest
 import urllib.request
 from pathlib import Path
@@ -71,6 +77,63 @@ class HttpPort(unittest.TestCase):
             silent.close()
             with self.assertRaises((http.client.HTTPException, OSError)):
                 urllib.request.urlopen(f"http://localhost:{server.http_port}/health")
+
+
+def certificate(folder, *extensions):
+    """A key and a self-signed certificate as RethinkDB's documentation has one made."""
+    key, certificate = str(folder / "key.pem"), str(folder / "cert.pem")
+    made = ["openssl", "req", "-new", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", certificate]
+    subprocess.run([*made, "-subj", "/CN=cluster", "-days", "3650", *extensions], check=True, capture_output=True)
+    return key, certificate
+
+
+class ClusterPort(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="rekindle-tls-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        key, chain = certificate(self.folder)
+        self.tls = "--cluster-tls-key", key, "--cluster-tls-cert", chain, "--cluster-tls-ca", chain
+
+    def test_one_certificate_that_all_servers_use_and_trust_is_enough(self):
+        with node(*self.tls) as first, node("--join", f"127.0.0.1:{first.cluster_port}", *self.tls) as second:
+            with r.connect("127.0.0.1", second.driver_port) as connection:
+                r.table_create("t", replicas=2).run(connection)
+                self.assertEqual(r.table("t").insert({}).run(connection)["inserted"], 1)
+
+    def test_a_driver_may_show_the_certificate_that_is_trusted(self):
+        key, chain = self.tls[1], self.tls[3]
+        with node(*DRIVER, "--driver-tls-ca", chain) as server:
+            context = ssl.create_default_context(cafile=AUTHORITY)
+            context.load_cert_chain(chain, key)
+            with socket.create_connection(("127.0.0.1", server.driver_port)) as plain:
+                with context.wrap_socket(plain, server_hostname="localhost") as encrypted:
+                    encrypted.sendall((0x34C2BDC3).to_bytes(4, "little"))
+                    self.assertTrue(encrypted.recv(4096).startswith(b'{"max_protocol_version"'))
+
+    def test_both_sides_say_that_only_one_uses_tls(self):
+        for first_tls, second_tls in ((self.tls, ()), ((), self.tls)):
+            with node(*first_tls) as first:
+                second = Node("--join", f"127.0.0.1:{first.cluster_port}", *second_tls)
+                self.addCleanup(second.remove)
+                threading.Thread(target=self.start_in_vain, args=(second,), daemon=True).start()
+                clear, sealed = (second, first) if first_tls else (first, second)
+                self.eventually(clear, "the other side uses TLS and this one does not")
+                self.eventually(sealed, "does not use it, and this one does")
+                time.sleep(5)
+                for server in (clear, sealed):
+                    told = [line for line in server.lines if "does not" in line]
+                    self.assertEqual(len(told), 1, server.lines)
+                second.kill()
+
+    def start_in_vain(self, server):
+        with contextlib.suppress(RuntimeError):
+            server.start()
+
+    def eventually(self, server, text):
+        end = time.monotonic() + 30
+        while not any(text in line for line in server.lines):
+            self.assertLess(time.monotonic(), end, f"{text}: {server.lines}")
+            time.sleep(0.1)
 
 
 class Refused(unittest.TestCase):

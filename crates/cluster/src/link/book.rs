@@ -186,7 +186,7 @@ impl Book {
     }
 }
 
-pub(super) fn object<const N: usize>(fields: [(&'static str, Datum); N]) -> Datum {
+pub(super) fn object(fields: impl IntoIterator<Item = (&'static str, Datum)>) -> Datum {
     let fields = fields.into_iter().map(|(name, value)| (Text::from_static(name), value));
     Datum::from(fields.collect::<Object>())
 }

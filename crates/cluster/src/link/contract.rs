@@ -52,6 +52,12 @@ pub trait Receiver: Serve {
     /// that its new cluster is on disk. May write a small file. The text of a no is told to both sides.
     fn may_adopt(&self, cluster: Uuid, by: &PeerInfo) -> Result<(), String>;
 
+    /// Asked on a node that belongs to no cluster yet: it is to make `cluster`. Yes promises as
+    /// [`Receiver::may_adopt`] does.
+    fn founds(&self, cluster: Uuid) -> Result<(), String> {
+        Err(format!("this server makes no cluster, not {cluster} either"))
+    }
+
     /// The other servers say that this one was removed from the cluster for good.
     fn removed(&self) {}
 

@@ -51,6 +51,11 @@ impl Dialer {
         self.own.insert(address.to_owned());
     }
 
+    /// Whether this node itself has answered at `address`.
+    pub(super) fn is_own(&self, address: &str) -> bool {
+        self.own.contains(address)
+    }
+
     /// `server` is dialed no more.
     pub(super) fn forget(&mut self, server: ServerId) {
         self.targets.retain(|_, target| target.server != Some(server));

@@ -14,6 +14,8 @@ const HEADER_BYTES: usize = 20;
 pub(super) const HEAD_BYTES_MAX: usize = HEADER_BYTES + 8;
 const PREFACE_BYTES: usize = 24;
 const MAGIC: &[u8; 8] = b"RKNDLINK";
+/// How an alert and a handshake of TLS begin.
+const TLS_RECORDS: [[u8; 2]; 2] = [[21, 3], [22, 3]];
 
 /// A range of versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +38,12 @@ pub enum Damage {
     /// Whoever speaks is no server of ours.
     #[error("what was received does not begin as a link between servers does")]
     NotALink,
+    /// It speaks TLS.
+    #[error(
+        "the other side uses TLS and this one does not: all servers of a cluster need --cluster-tls-key, \
+         --cluster-tls-cert and --cluster-tls-ca, or none"
+    )]
+    Tls,
     /// Bytes were changed on their way.
     #[error("the checksum of the {0} does not match")]
     Checksum(&'static str),
@@ -197,6 +205,11 @@ impl StreamReader {
 
     /// The next item, if all of it is here.
     pub(super) fn next(&mut self) -> Result<Option<Item>, Damage> {
+        if matches!(self.stage, Stage::Preface)
+            && TLS_RECORDS.iter().any(|begin| self.rest.starts_with(begin))
+        {
+            return Err(Damage::Tls);
+        }
         let wanted = self.wanted(&self.rest);
         if self.rest.len() < wanted {
             let rest = std::mem::take(&mut self.rest);

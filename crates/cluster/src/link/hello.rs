@@ -23,12 +23,18 @@ pub(super) struct Hello {
     pub(super) port: u16,
     pub(super) program: String,
     pub(super) heartbeat_ms: u64,
+    /// With whom one that belongs to no cluster would make one.
+    pub(super) expects: Option<Vec<ServerId>>,
 }
 
 impl Hello {
     pub(super) fn to_text(&self) -> String {
         let cluster = self.cluster.map_or(Datum::Null, |cluster| cluster.to_string().into());
-        object([
+        let expects = self
+            .expects
+            .as_ref()
+            .map(|servers| ("expects", texts(&servers.iter().map(ToString::to_string).collect::<Vec<_>>())));
+        let fields = [
             ("cluster", cluster),
             ("server", self.server.to_string().into()),
             ("incarnation", format!("{:016x}", self.incarnation).into()),
@@ -40,8 +46,8 @@ impl Hello {
             ("program", self.program.as_str().into()),
             ("heartbeat_ms", Datum::Number(self.heartbeat_ms as f64)),
             ("capabilities", Datum::empty_array()),
-        ])
-        .to_json_string()
+        ];
+        object(fields.into_iter().chain(expects)).to_json_string()
     }
 
     pub(super) fn parse(text: &[u8]) -> Result<Hello, Damage> {
@@ -63,6 +69,10 @@ impl Hello {
             port: u16::try_from(port).map_err(|_| missing("port"))?,
             program: text_of(&fields, "program").ok_or(missing("program"))?,
             heartbeat_ms: number_of(&fields, "heartbeat_ms").ok_or(missing("heartbeat_ms"))?,
+            expects: match fields.get("expects") {
+                None => None,
+                Some(_) => Some(servers_of(&fields, "expects").ok_or(missing("expects"))?),
+            },
         })
     }
 
@@ -78,4 +88,9 @@ impl Hello {
             at: at.to_owned(),
         }
     }
+}
+
+fn servers_of(fields: &datum::Object, name: &str) -> Option<Vec<ServerId>> {
+    let texts = texts_of(fields, name, LIST_MAX)?;
+    texts.iter().map(|text| Uuid::parse_str(text).ok().map(ServerId)).collect()
 }

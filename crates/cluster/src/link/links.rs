@@ -103,6 +103,12 @@ impl Links {
         self.set_timings(timings);
     }
 
+    /// Whether this node, which looks for a cluster, may make one with the servers at the addresses it joins if
+    /// those belong to none either. No until this is called; right where each address is that of one server.
+    pub fn set_may_found(&self, may_found: bool) {
+        self.0.hand_in(Command::MayFound(may_found));
+    }
+
     /// Ends every link, telling the others; questions under way are answered with an error.
     pub fn close(&self) {
         self.0.hand_in(Command::Close);
@@ -234,6 +240,10 @@ impl LinkParty {
             }
             Effect::Unlinked(server) => self.shared.change(|all| drop(all.remove(&server))),
             Effect::Removed => self.receiver.removed(),
+            Effect::Found(cluster) => {
+                let founded = self.receiver.founds(cluster).map(|()| cluster);
+                self.shared.hand_in(Command::Founded(founded));
+            }
             Effect::KeepBook(text) => self.receiver.keep_book(&text),
             Effect::Note(Note::Info, text) => tracing::info!("{text}"),
             Effect::Note(Note::Warning, text) => tracing::warn!("{text}"),

@@ -1,6 +1,7 @@
 //! The links of one node as a pure machine: what happened and what is wanted in, what is to be done
 //! and told out. Knows no threads, sockets or clocks.
 
+mod founding;
 mod handshake;
 mod peer;
 mod questions;
@@ -22,6 +23,7 @@ use super::letter::Letter;
 use super::outbox::QueueLimits;
 use super::stats::PeerStats;
 use crate::{Answered, AskError, ServerId};
+use founding::Founding;
 use peer::Peer;
 use session::{Origin, Session, Stage};
 
@@ -36,6 +38,8 @@ pub(super) enum Command {
     Join(String),
     Forget(ServerId),
     Patience(LinkTimings),
+    MayFound(bool),
+    Founded(Result<Uuid, String>),
     Close,
 }
 
@@ -55,6 +59,8 @@ pub(super) enum Effect {
     /// The link is over: nothing can be asked of the server.
     Unlinked(ServerId),
     Removed,
+    /// This node is to make a cluster, and to say with [`Command::Founded`] what came of it.
+    Found(Uuid),
     KeepBook(String),
     Note(Note, String),
 }
@@ -80,6 +86,7 @@ pub(super) struct Machine {
     sessions: BTreeMap<ConnectionId, Session>,
     peers: BTreeMap<ServerId, Peer>,
     dialer: Dialer,
+    founding: Founding,
     book: Book,
     /// What was last said of whom this node refused, so that it is said once.
     refused: BTreeMap<String, String>,
@@ -110,6 +117,7 @@ impl Machine {
     pub(super) fn new(beginning: Beginning) -> Machine {
         let Beginning { me, join, book, timings, limits, random, now, started_ms } = beginning;
         let mut dialer = Dialer::default();
+        let founding = Founding::new(&join);
         for address in &join {
             dialer.join(address, now);
         }
@@ -130,6 +138,7 @@ impl Machine {
             sessions: BTreeMap::new(),
             peers: BTreeMap::new(),
             dialer,
+            founding,
             book,
             refused: BTreeMap::new(),
             question_next: 1,
@@ -211,6 +220,8 @@ impl Machine {
                 self.beat_at = self.now;
                 self.tick_by(self.now);
             }
+            Command::MayFound(may_found) => self.set_may_found(may_found),
+            Command::Founded(result) => self.founded(result),
             Command::Close => self.close(),
         }
     }
@@ -227,6 +238,7 @@ impl Machine {
             self.beat_at = now.after(self.timings.heartbeat_interval());
         }
         self.listen_for_silence(is_beat);
+        self.look_for_founders();
         self.dial();
         self.tick_by(self.beat_at);
     }

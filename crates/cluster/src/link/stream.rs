@@ -86,6 +86,7 @@ pub fn sample_hello(name: &str) -> Vec<u8> {
         port: 29015,
         program: "rekindle".to_owned(),
         heartbeat_ms: 625,
+        expects: None,
     };
     frame::preface(VERSIONS, hello.to_text().as_bytes()).to_vec()
 }

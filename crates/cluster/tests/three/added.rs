@@ -234,7 +234,11 @@ fn replicas_that_were_added_stay_while_one_of_the_tables_own_is_away() {
     assert_eq!((&shard.added[..], &shard.leaving[..]), (&[Added::Replica(c.server())][..], &[][..]));
     // It can take the place of the one that is away.
     a.node.change_table(id, &instead).unwrap();
-    a.node.remove_server(gone).unwrap();
+    // The other shard has no majority without that one, and goes on when it is given up.
+    let refused = a.node.remove_server(gone).unwrap_err();
+    assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
+    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the removal", || a.node.remove_server(gone).is_ok());
     wait_for(&a, &[&[&a, &c], &[&c]]);
     write_until_done(&[&a, &c], 0);
     assert_eq!(missing(&c, 1), []);
@@ -263,7 +267,7 @@ fn a_replica_that_was_added_and_has_no_rows_does_not_take_the_place_of_the_only_
 }
 
 #[test]
-fn a_replica_that_was_added_and_votes_is_the_tables_when_the_only_other_one_is_removed() {
+fn a_replica_that_was_added_and_votes_is_the_tables_when_the_only_other_one_is_given_up() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     lopsided(&[&a, &b, &c], &[&[&b], &[&c]]);
@@ -272,13 +276,15 @@ fn a_replica_that_was_added_and_votes_is_the_tables_when_the_only_other_one_is_r
     let add = once_added(&a, &c, || {
         wait_for_vote(&c, first);
         b.lock().unwrap().take().unwrap().kill();
-        a.node.remove_server(gone).unwrap();
+        let refused = a.node.remove_server(gone).unwrap_err();
+        assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
     });
     let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
-    assert!(matches!(done, Err(AdminError::NotTogether)), "{done:?}");
+    assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
+    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    a.node.remove_server(gone).unwrap();
     wait_for(&a, &[&[&c], &[&c]]);
     assert_eq!(table(&a).config.shards[0].added, []);
-    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
     write_until_done(&[&a, &c], 0);
     assert_eq!(missing(&c, 1), []);
 }

@@ -17,10 +17,11 @@ use log::file::{FileLog, FileLogOptions};
 use log::{Durability, GroupId, Letter, Log, LogError};
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    Answered, Ask, AskError, Desk, Identity, JoinOptions, Node, NodeOptions, Post, Route, Serve, ServerId,
-    ShardsWanted, Wanted, Wire, join, readiness,
+    AdminError, Answered, Ask, AskError, Desk, Identity, JoinOptions, Node, NodeOptions, Post, Route, Serve,
+    ServerId, ShardsWanted, TableChange, TableConfig, Wanted, Wire, join, readiness,
 };
 use shard::{Decision, Replicas, WriteError};
+use storage::TableId;
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The kind of the question how the replicas of groups are.
@@ -403,6 +404,12 @@ pub fn three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
         std::thread::sleep(Duration::from_millis(10));
     }
     (machines, [a, b, c])
+}
+
+/// Gives a table other shards, or the same with other replicas.
+pub fn change(node: &Running, table: TableId, shards: ShardsWanted) -> Result<TableConfig, AdminError> {
+    let change = TableChange { shards: Some(shards), ..TableChange::default() };
+    node.node.change_table(table, &change).map(|(_, after)| after)
 }
 
 /// Waits until `is_so`.

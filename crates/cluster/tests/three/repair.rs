@@ -15,7 +15,7 @@ use crate::hub::{
 };
 
 /// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
-fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
+pub fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
     let (mut question, members) = (BytesMut::new(), members.encode());
     question.put_slice(&[0, 4, 8]);
     question.put_u64_le(group.0);
@@ -152,4 +152,37 @@ fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
     }
     b.wait_ready("t");
     assert_eq!(missing(&c, 30), []);
+}
+
+#[test]
+fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let d = Machine::new("d").start(&hub, Some(&a));
+    wait_until("four who vote", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 4);
+    create(&a, on(&[&[&a, &b, &c]]));
+    a.wait_ready("t");
+    (0..10).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    let id = table(&d).config.id;
+    [b, c].into_iter().for_each(Running::kill);
+    // It goes on with a, the first of those that have all of it, and d hears that no change was made.
+    hub.meddle(|answer| match answer.kind {
+        Some(1) => Some(Bytes::from_static(b"\x03no")),
+        _ => Some(answer.bytes),
+    });
+    let error = d.node.emergency_repair(id, RepairMode::Rollback).unwrap_err();
+    assert!(error.is_indeterminate(), "{error}");
+    assert!(!error.to_string().contains("nothing was changed"), "{error}");
+    hub.meddle(|answer| Some(answer.bytes));
+    wait_until("the rest", || match d.node.emergency_repair(id, RepairMode::Rollback) {
+        Ok(_) | Err(AdminError::NothingToRepair) => true,
+        Err(error) => {
+            assert!(error.is_indeterminate(), "{error}");
+            false
+        }
+    });
+    (10..20).for_each(|n| write_until_done(&[&a, &d], n));
+    let names: Vec<datum::Text> =
+        d.node.catalog().servers().iter().map(|server| server.name.clone()).collect();
+    assert_eq!(names, ["a", "d"]);
 }

@@ -151,7 +151,7 @@ impl Group {
         } else if before.1 == StateRole::Leader {
             let was_removed = self.members().removed.contains(&PeerId(self.own));
             if before.0 == now.0 && !was_removed {
-                tracing::info!(group = self.id.0, "no majority answers: this replica ceases to lead");
+                tracing::debug!(group = self.id.0, "no majority answers: this replica ceases to lead");
             }
             turn.effects.deposed += 1;
             self.deposed_at = Some(self.ticks);

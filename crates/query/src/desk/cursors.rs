@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cluster::ServerId;
 use datum::Datum;
+use io::memory::{Account, Owner};
 use reql::travel::Travel;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
 use shard::IndexPlace;
@@ -31,6 +32,8 @@ impl Inner {
         around: Surroundings,
         steps: Vec<Transform>,
     ) -> Bytes {
+        let account = Account::new(self.service.memory.clone());
+        let _counting = account.enter();
         let cx = self.cx(around, Arc::default());
         let rows = match &part.index {
             Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
@@ -45,8 +48,8 @@ impl Inner {
         match rows {
             Outcome::Done(rows) => {
                 let placed = part.index.is_some() && part.order != KeyOrder::Any;
-                let cursor =
-                    ServedCursor { cx, rows, placed, steps, batch_bytes: BATCH_BYTES_MIN, ended: false };
+                let batch_bytes = BATCH_BYTES_MIN;
+                let cursor = ServedCursor { cx, rows, placed, steps, batch_bytes, ended: false, account };
                 self.pull(key, Box::new(cursor))
             }
             Outcome::Failed(error) => Outcome::<()>::Failed(error).to_bytes(|(), _| ()),
@@ -64,9 +67,15 @@ impl Inner {
     /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
     pub(super) fn pull(&self, key: (ServerId, u64), mut cursor: Box<dyn Pull>) -> Bytes {
         self.stoppable_by(key, cursor.cancel(), || {
+            let account = cursor.account().clone();
+            account.move_to(Owner::Queries);
+            let counting = account.enter();
             let batch = cursor.next_batch();
+            drop(counting);
+            account.give_away(batch.len() as u64);
             let cancel = cursor.cancel();
             if !cursor.is_over() {
+                account.move_to(Owner::Cursors);
                 self.service.cursors.keep(key, cursor, self.service.node().clock().now());
                 if cancel.is_set() {
                     self.service.cursors.take(key);
@@ -86,6 +95,7 @@ struct ServedCursor {
     steps: Vec<Transform>,
     batch_bytes: usize,
     ended: bool,
+    account: Arc<Account>,
 }
 
 enum ServedRows {
@@ -146,5 +156,9 @@ impl Pull for ServedCursor {
 
     fn cancel(&self) -> Arc<Cancel> {
         self.cx.cancel.clone()
+    }
+
+    fn account(&self) -> &Arc<Account> {
+        &self.account
     }
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cluster::{Reply, Serve, ServerId};
 use datum::{KeyRange, Text};
+use io::memory::Account;
 use parking_lot::Mutex;
 use reql::travel::Travel;
 use reql::{Cancel, EvalError};
@@ -84,7 +85,7 @@ impl Inner {
             {
                 reply(Ok(self.get(table, mode, &keys)));
             }
-            Question::Write(write) if write.keys.len() == 1 => self.write_one(&write, reply),
+            Question::Write(write) if self.is_brief(&write) => self.write_one(&write, reply),
             Question::Close { cursor } => {
                 self.stop((from, cursor));
                 self.service.cursors.take((from, cursor));
@@ -100,7 +101,21 @@ impl Inner {
             }
             long => {
                 let inner = self.clone();
-                self.service.carriers.run(move || reply(Ok(inner.answer_long(from, long))));
+                self.service.carriers.run(move || reply(Ok(inner.answer_accounted(from, long))));
+            }
+        }
+    }
+
+    /// What an answer takes is drawn from the node's memory, and given back once it is bytes. A cursor has an
+    /// account for as long as it is open.
+    fn answer_accounted(&self, from: ServerId, question: Question) -> Bytes {
+        match question {
+            Question::Open { cursor, part, around, steps } => self.open((from, cursor), &part, around, steps),
+            Question::Next { cursor } => self.next((from, cursor)),
+            other => {
+                let account = Account::new(self.service.memory.clone());
+                let _counting = account.enter();
+                self.answer_long(from, other)
             }
         }
     }
@@ -108,7 +123,9 @@ impl Inner {
     fn answer_long(&self, from: ServerId, question: Question) -> Bytes {
         match question {
             Question::Get { table, mode, keys } => self.get(table, mode, &keys),
-            Question::Write(write) => self.write(write),
+            Question::Write(write) => {
+                self.stoppable((from, write.ticket), |cancel| self.write(write, cancel))
+            }
             Question::Count { ticket, part } => {
                 self.stoppable((from, ticket), |cancel| self.count(&part, cancel))
             }
@@ -116,11 +133,13 @@ impl Inner {
             Question::Gather { ticket, part, around, pipeline } => {
                 self.stoppable((from, ticket), |cancel| self.gather(&part, around, pipeline, cancel))
             }
-            Question::Open { cursor, part, around, steps } => self.open((from, cursor), &part, around, steps),
-            Question::Next { cursor } => self.next((from, cursor)),
             Question::Sync { table, ranges } => self.sync(table, &ranges),
             Question::System { table, identifiers, user } => self.system(&table, identifiers, user),
-            Question::Close { .. } | Question::Cancel { .. } | Question::StopJob { .. } => done(),
+            Question::Open { .. }
+            | Question::Next { .. }
+            | Question::Close { .. }
+            | Question::Cancel { .. }
+            | Question::StopJob { .. } => done(),
         }
     }
 

@@ -11,17 +11,26 @@ use reql::{Cancel, Env, SeededChance};
 use storage::TableId;
 
 use super::Inner;
-use crate::edit::Target;
+use crate::edit::{Target, adds_little};
 use crate::failure::write_failed;
 use crate::far::{Outcome, Rules, Site, WriteQuestion, pack_reports};
 use crate::links::Errand;
 use crate::table::{ReadMode, StoredTable, TableRef};
 use crate::write::{Driver, Planned, WriteOptions, decision, has_moved, is_refused};
 
-/// A write of one row is over before anybody could stop it.
+/// A write of one row that is brief is over before anybody could stop it.
 static NEVER: Cancel = Cancel::new();
 
 impl Inner {
+    /// Whether it is about one row and soon decided, so that the thread that brought it can do it.
+    pub(super) fn is_brief(&self, write: &WriteQuestion) -> bool {
+        write.keys.len() == 1 && write.edits.at(0).is_brief() && {
+            let catalog = self.service.node().catalog_guard();
+            // One that is not known is soon refused.
+            catalog.table_by_id(write.table).is_none_or(|table| adds_little(&table.config))
+        }
+    }
+
     /// A write of one row: proposed here, answered by whoever hears of its outcome.
     pub(super) fn write_one(&self, write: &WriteQuestion, reply: Reply) {
         let not_here = |leader| Outcome::<()>::Moved(leader).to_bytes(|(), _| ());
@@ -74,9 +83,10 @@ impl Inner {
         }
     }
 
-    pub(super) fn write(&self, write: WriteQuestion) -> Bytes {
-        let WriteQuestion { table, durability, ignore_hook, show, rules, around, keys, edits } = write;
-        let cx = self.cx(around, Arc::default());
+    pub(super) fn write(&self, write: WriteQuestion, cancel: Arc<Cancel>) -> Bytes {
+        let WriteQuestion { ticket: _, table, durability, ignore_hook, show, rules, around, keys, edits } =
+            write;
+        let cx = self.cx(around, cancel);
         let options = WriteOptions { durability, return_changes: show, ignore_hook };
         let reports = self.table(table, ReadMode::Single).and_then(|table| {
             if self.rules_of(&table).are_older_than(rules) {

@@ -1,5 +1,7 @@
 //! Terms that decide themselves which of their arguments are evaluated.
 
+use std::ops::ControlFlow;
+
 use datum::{Datum, ObjectBuilder};
 use reql::{Call, EvalError, Op, Scope, Term};
 
@@ -7,6 +9,19 @@ use super::grouped;
 use crate::context::Cx;
 use crate::row::Row;
 use crate::value::{Value, datums};
+
+/// Argument `i` as a datum; what becomes of the groups when it is the first and grouped.
+fn datum_or_groups(
+    cx: &Cx,
+    call: &Call,
+    i: usize,
+    scope: &Scope<'_>,
+) -> Result<ControlFlow<Value, Datum>, EvalError> {
+    match cx.eval(&call.args[i], scope).map_err(|error| error.at(i))? {
+        Value::Grouped(groups) if i == 0 => grouped::again(cx, call, scope, groups).map(ControlFlow::Break),
+        value => value.into_datum(cx).map(ControlFlow::Continue).map_err(|error| error.at(i)),
+    }
+}
 
 /// `do`: calls a function with the values of the other arguments. What is no function is the answer.
 pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -37,9 +52,13 @@ pub(super) fn branch(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     let otherwise = call.args.len() - 1;
     let mut chosen = otherwise;
     for test in (0..otherwise).step_by(2) {
-        if cx.eval_datum(&call.args[test], scope).map_err(|error| error.at(test))?.is_truthy() {
-            chosen = test + 1;
-            break;
+        match datum_or_groups(cx, call, test, scope)? {
+            ControlFlow::Continue(value) if value.is_truthy() => {
+                chosen = test + 1;
+                break;
+            }
+            ControlFlow::Continue(_) => {}
+            ControlFlow::Break(groups) => return Ok(groups),
         }
     }
     cx.eval(&call.args[chosen], scope).map_err(|error| error.at(chosen))
@@ -49,8 +68,11 @@ pub(super) fn branch(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
 pub(super) fn and_or(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let decides = call.op == Op::Or;
     let mut last = Datum::Bool(!decides);
-    for (i, term) in call.args.iter().enumerate() {
-        last = cx.eval_datum(term, scope).map_err(|error| error.at(i))?;
+    for i in 0..call.args.len() {
+        last = match datum_or_groups(cx, call, i, scope)? {
+            ControlFlow::Continue(value) => value,
+            ControlFlow::Break(groups) => return Ok(groups),
+        };
         if last.is_truthy() == decides {
             break;
         }
@@ -124,10 +146,15 @@ fn settle(cx: &Cx, value: Value) -> Result<Value, EvalError> {
 
 /// An array whose items are evaluated here.
 pub(super) fn make_array(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    let item = |(i, term): (usize, &Term)| cx.eval_datum(term, scope).map_err(|error| error.at(i));
     // The item that is too many is evaluated, too: what is wrong in it or before it is told first.
-    let terms = call.args.iter().enumerate().take(cx.array_limit.saturating_add(1));
-    let items = terms.map(item).collect::<Result<Vec<Datum>, EvalError>>()?;
+    let count = call.args.len().min(cx.array_limit.saturating_add(1));
+    let mut items: Vec<Datum> = Vec::with_capacity(count);
+    for i in 0..count {
+        match datum_or_groups(cx, call, i, scope)? {
+            ControlFlow::Continue(item) => items.push(item),
+            ControlFlow::Break(groups) => return Ok(groups),
+        }
+    }
     cx.check_array(items.len())?;
     Ok(Value::Datum(items.into()))
 }

@@ -11,17 +11,23 @@ const EXPECTED: &str = "FOR_EACH expects one or more basic write queries.";
 
 /// `for_each`: calls a function with every item; it answers a write's result or an array of such.
 pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    let mut values = cx.eval_args(call, scope)?.into_iter();
-    let (Some(sequence), Some(func)) = (values.next(), values.next()) else {
+    let [sequence, func] = call.args.as_slice() else {
         return Err(EvalError::internal("FOR_EACH without arguments"));
     };
+    let sequence = match cx.eval(sequence, scope).map_err(|error| error.at(0))? {
+        // Nothing is written before it is known for which group.
+        Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
+        sequence => sequence,
+    };
+    let func = cx.eval(func, scope).map_err(|error| error.at(1))?;
     let writes = Writes::of(cx, func).map_err(|error| error.at(1))?;
     let seq = sequence.into_seq(cx).map_err(|error| error.at(0))?;
+    let env = cx.env();
+    env.check_batches()?;
     let mut items = seq.pipe.open(cx)?;
     if items.is_infinite() {
         return Err(reql::infinite());
     }
-    let env = cx.env();
     let mut sum = Object::default();
     while let Some(item) = items.next(&env).map_err(|error| error.at(0))? {
         cx.check_cancel()?;

@@ -3,7 +3,7 @@
 use datum::Datum;
 use reql::IndexOption;
 use reql::Operation;
-use reql::{Call, Closure, EvalError, Op, Scope};
+use reql::{Call, Closure, EvalError, Op, Scope, Term};
 use reql::{Grouped as Groups, GroupedKind};
 
 use super::dispatch;
@@ -13,9 +13,15 @@ use crate::group::Grouped;
 use crate::term::sequence;
 use crate::value::{Value, datums};
 
-/// Whether a term is applied to each group rather than to all of them at once.
-pub(super) fn is_per_group(op: Op) -> bool {
-    !matches!(op, Op::TypeOf | Op::Info | Op::Ungroup | Op::Literal | Op::Default)
+/// Whether a term is applied to each of `groups` rather than to all of them at once. Those that read a
+/// sequence take groups that are sequences as one, and find that they cannot.
+/// Source: `can_be_grouped` and `is_grouped_seq_op` in the terms of RethinkDB 2.4.
+pub(super) fn is_per_group(op: Op, groups: &Grouped) -> bool {
+    match op {
+        Op::TypeOf | Op::Info | Op::Ungroup | Op::Literal | Op::Default => false,
+        Op::Map | Op::EqJoin => !groups.is_stream(),
+        _ => true,
+    }
 }
 
 /// A term over a sequence, applied to groups.
@@ -52,7 +58,26 @@ pub(super) fn each(cx: &Cx, call: &Call, scope: &Scope<'_>, values: Vec<Value>) 
             values.push(cx.eval(term, scope).map_err(|error| error.at(i))?);
         }
         let answer = dispatch::apply(Args::new(cx, call, scope, values))?;
-        groups.push((key, into_group(cx, answer)?));
+        let answer = match call.op {
+            // In RethinkDB these are steps of a sequence, and of an array they make an array.
+            Op::InnerJoin | Op::OuterJoin | Op::EqJoin => sequence::to_array(cx, answer)?,
+            _ => answer.into_datum(cx)?,
+        };
+        groups.push((key, answer));
+    }
+    Ok(ready_value(groups))
+}
+
+/// A term that evaluates its arguments itself, for each group that its first argument was found to be.
+pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -> Result<Value, EvalError> {
+    let ready = grouped.into_ready(cx)?;
+    let mut call = call.clone();
+    let mut groups = Vec::with_capacity(ready.groups.len());
+    for (key, value) in ready.groups {
+        if let Some(first) = call.args.first_mut() {
+            *first = Term::Datum(value);
+        }
+        groups.push((key, cx.plain_call(&call, scope)?.into_datum(cx)?));
     }
     Ok(ready_value(groups))
 }
@@ -65,17 +90,9 @@ pub(super) fn call(cx: &Cx, grouped: Grouped, func: &Closure, rest: Vec<Value>) 
     for (key, value) in ready.groups {
         let mut values = vec![value];
         values.extend(rest.iter().cloned());
-        groups.push((key, into_group(cx, cx.call_value(func, &values)?)?));
+        groups.push((key, cx.call_value(func, &values)?.into_datum(cx)?));
     }
     Ok(ready_value(groups))
-}
-
-/// A value as it is kept for a group: sequences become arrays.
-fn into_group(cx: &Cx, value: Value) -> Result<Datum, EvalError> {
-    match value {
-        lazy @ (Value::Seq(_) | Value::Table(_)) => sequence::to_array(cx, lazy),
-        other => other.into_datum(cx),
-    }
 }
 
 fn ready_value(groups: Vec<(Datum, Datum)>) -> Value {

@@ -12,6 +12,7 @@ use reql::{Call, Closure, EvalError, Op, OpenTerms, OpenValue, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
+use crate::group::Grouped;
 use crate::term::{insert, order_by, sequence, update};
 use crate::value::Value;
 
@@ -89,13 +90,23 @@ impl Cx {
             _ => {
                 let values = self.eval_args(call, scope)?;
                 match values.first() {
-                    Some(Value::Grouped(_)) if grouped::is_per_group(call.op) => {
+                    Some(Value::Grouped(groups)) if grouped::is_per_group(call.op, groups) => {
                         grouped::each(self, call, scope, values)
                     }
                     _ => dispatch::apply(Args::new(self, call, scope, values)),
                 }
             }
         }
+    }
+
+    /// A term that evaluates its arguments itself, when the first of them turned out to be grouped.
+    pub(crate) fn call_per_group(
+        &self,
+        call: &Call,
+        scope: &Scope<'_>,
+        groups: Grouped,
+    ) -> Result<Value, EvalError> {
+        grouped::again(self, call, scope, groups)
     }
 
     /// A term over a sequence, whose first argument was evaluated.

@@ -1,5 +1,7 @@
 //! Asking all nodes at once, for system tables that are about each of them.
 
+use std::time::Duration;
+
 use cluster::ServerId;
 use datum::{Object, Text};
 use reql::EvalError;
@@ -7,27 +9,32 @@ use reql::travel::Travel;
 use uuid::Uuid;
 
 use super::answer::read;
-use super::gather::unless_lost;
 use super::question::Question;
 use crate::context::Cx;
-use crate::links::SHORT;
+use crate::links::Trouble;
 use crate::table::Identifiers;
 
-/// The rows of system table `table` that other nodes know, each node's apart. A node that does not
-/// answer has none.
-pub(crate) fn other_rows(
-    cx: &Cx,
-    table: &str,
-    identifiers: Identifiers,
-) -> Result<Vec<Vec<Object>>, EvalError> {
+/// How long a node may take to say what it has. All are asked at the same time.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A server and its rows; `None` if it is connected and did not answer in time.
+pub(crate) type Told = (ServerId, Option<Vec<Object>>);
+
+/// The rows of system table `table` that other nodes know, each node's apart.
+pub(crate) fn other_rows(cx: &Cx, table: &str, identifiers: Identifiers) -> Result<Vec<Told>, EvalError> {
     let question = Question::System { table: Text::from(table), identifiers, user: cx.asker.name() };
     let question = question.to_bytes();
-    let ask = |server| cx.service.links().ask(server, question.clone(), SHORT);
+    let links = cx.service.links();
+    let ask = |server| (server, links.ask(server, question.clone(), PATIENCE));
     let asked: Vec<_> = others(cx).into_iter().map(ask).collect();
     let mut rows = Vec::with_capacity(asked.len());
-    for slot in asked {
-        let answer = slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Vec::<Object>::unpack));
-        rows.extend(unless_lost(answer)?);
+    for (server, slot) in asked {
+        match slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Vec::<Object>::unpack)) {
+            Ok(told) => rows.push((server, Some(told))),
+            Err(Trouble::NoAnswer) if links.is_connected(server) => rows.push((server, None)),
+            Err(Trouble::Eval(error)) => return Err(error),
+            Err(Trouble::NoAnswer | Trouble::NotConnected | Trouble::Moved(_)) => {}
+        }
     }
     Ok(rows)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::ServerId;
+use cluster::{Catalog, ServerId};
 use datum::{Datum, PrimaryKey};
 use reql::EvalError;
 use reql::travel::Travel;
@@ -11,13 +11,15 @@ use storage::TableId;
 use super::answer::read;
 use super::gather::unless_lost;
 use super::question::Question;
+use super::waiting::{shards_of, wait};
 use crate::context::Cx;
 use crate::links::{SHORT, Slot};
-use crate::table::ReadMode;
+use crate::table::{ReadMode, StoredTable};
 
 /// Rows another node was asked for.
 pub(crate) struct FarKeys {
     slot: Arc<Slot>,
+    server: ServerId,
     /// Which of the wanted rows they are.
     pub indexes: Vec<usize>,
 }
@@ -32,12 +34,26 @@ impl FarKeys {
         indexes: Vec<usize>,
     ) -> FarKeys {
         let question = Question::Get { table, mode, keys };
-        FarKeys { slot: cx.service.links().ask(server, question.to_bytes(), SHORT), indexes }
+        FarKeys { slot: cx.service.links().ask(server, question.to_bytes(), SHORT), server, indexes }
     }
 
-    /// Waits for the rows, null where there is none; `None` when they are to be looked for elsewhere.
-    pub fn wait(&self, cx: &Cx) -> Result<Option<Vec<Datum>>, EvalError> {
-        let rows = self.slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Vec::<Datum>::unpack));
+    /// Waits for the rows, null where there is none; `None` when they are to be looked for elsewhere. `keys` are
+    /// all that are wanted.
+    pub fn wait(
+        &self,
+        cx: &Cx,
+        table: &StoredTable,
+        keys: &[PrimaryKey],
+    ) -> Result<Option<Vec<Datum>>, EvalError> {
+        let shards = |catalog: &Catalog| match table.read_mode {
+            ReadMode::Outdated | ReadMode::DebugDirect => Vec::new(),
+            ReadMode::Single | ReadMode::Majority => {
+                let keys = self.indexes.iter().map(|i| &keys[*i]);
+                shards_of(catalog, table.handle.config.id, keys)
+            }
+        };
+        let answer = wait(cx, &self.slot, self.server, shards);
+        let rows = answer.and_then(|bytes| read(bytes, Vec::<Datum>::unpack));
         match unless_lost(rows)? {
             Some(rows) if rows.len() != self.indexes.len() => {
                 Err(EvalError::internal("another server answered about other rows"))

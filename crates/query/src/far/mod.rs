@@ -9,6 +9,7 @@
 //! - [`question`], [`answer`], [`edit`]: the bytes
 //! - [`gather`], [`rows`], [`keys`], [`write`], [`everyone`]: asking for many rows, some rows,
 //!   writes, and system tables
+//! - [`waiting`]: for answers of servers that may hang
 
 mod answer;
 mod edit;
@@ -19,6 +20,7 @@ mod question;
 mod rows;
 mod rules;
 mod site;
+mod waiting;
 mod write;
 
 pub(crate) use answer::{BatchEnd, FarBatch, Outcome, begin_done, pack_reports, read, unpack_reports};
@@ -29,6 +31,7 @@ pub(crate) use question::{Edits, Part, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
 pub(crate) use rules::Rules;
 pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
+pub(crate) use waiting::{shards_in, wait, watch};
 pub(crate) use write::{FarWrite, WriteTo};
 
 /// A question of another node, read and written again: what it may hold is what came.

@@ -20,7 +20,7 @@ use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
 use crate::table::{Identifiers, ReadMode};
 
 /// The version all questions begin with.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
 
 /// No key is longer: an entry of the log has two bytes for its length.
 const KEY_BYTES_MAX: usize = 65_535;
@@ -55,6 +55,8 @@ pub(crate) enum Question {
 
 /// Writing some rows of a table.
 pub(crate) struct WriteQuestion {
+    /// By which it can be stopped while the functions of its edits run.
+    pub ticket: u64,
     pub table: TableId,
     pub durability: Option<Durability>,
     pub ignore_hook: bool,
@@ -118,20 +120,17 @@ impl Question {
                 write.pack(out);
             }
             Question::Count { ticket, part } => {
-                out.byte(3);
-                out.count(*ticket);
+                tagged(3, *ticket, out);
                 part.pack(out);
             }
             Question::Gather { ticket, part, around, pipeline } => {
-                out.byte(4);
-                out.count(*ticket);
+                tagged(4, *ticket, out);
                 part.pack(out);
                 around.pack(out);
                 pipeline.pack(out);
             }
             Question::Open { cursor, part, around, steps } => {
-                out.byte(5);
-                out.count(*cursor);
+                tagged(5, *cursor, out);
                 part.pack(out);
                 around.pack(out);
                 steps.pack(out);
@@ -155,8 +154,7 @@ impl Question {
             }
             Question::Cancel { ticket } => tagged(11, *ticket, out),
             Question::Few { ticket, part } => {
-                out.byte(12);
-                out.count(*ticket);
+                tagged(12, *ticket, out);
                 part.pack(out);
             }
         }
@@ -209,6 +207,7 @@ fn tagged(kind: u8, number: u64, out: &mut Pack) {
 
 impl Travel for WriteQuestion {
     fn pack(&self, out: &mut Pack) {
+        out.count(self.ticket);
         pack_table(self.table, out);
         out.byte(match self.durability {
             None => 0,
@@ -237,7 +236,7 @@ impl Travel for WriteQuestion {
     }
 
     fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        let table = unpack_table(from)?;
+        let (ticket, table) = (from.count()?, unpack_table(from)?);
         let durability = match from.byte()? {
             0 => None,
             1 => Some(Durability::Hard),
@@ -255,8 +254,7 @@ impl Travel for WriteQuestion {
             2 => ReturnChanges::Always,
             _ => return Err(from.garbled("what a write shows")),
         };
-        let rules = Rules::unpack(from)?;
-        let around = Surroundings::unpack(from)?;
+        let (rules, around) = (Rules::unpack(from)?, Surroundings::unpack(from)?);
         let keys = unpack_keys(from)?;
         let edits = match from.byte()? {
             0 => Edits::One(Edit::unpack(from)?),
@@ -265,7 +263,9 @@ impl Travel for WriteQuestion {
         };
         match &edits {
             Edits::Each(each) if each.len() != keys.len() => Err(from.garbled("an edit for each key")),
-            _ => Ok(WriteQuestion { table, durability, ignore_hook, show, rules, around, keys, edits }),
+            _ => {
+                Ok(WriteQuestion { ticket, table, durability, ignore_hook, show, rules, around, keys, edits })
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use cluster::ServerId;
+use cluster::{Catalog, ServerId};
 use datum::{Datum, KeyBound, KeyRange, PrimaryKey};
 use reql::stream::Items;
 use reql::travel::Travel;
@@ -15,6 +15,7 @@ use super::answer::{BatchEnd, FarBatch, read};
 use super::gather::unless_lost;
 use super::question::{Part, Question};
 use super::site::{Patience, fresh, unreadable};
+use super::waiting::{read_of, wait};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot};
 use crate::order::{IndexRead, KeyOrder, Placed, PlacedItems};
@@ -124,7 +125,11 @@ impl FarRows {
             self.ask_next();
             return Ok(());
         };
-        let batch = slot.wait(&self.cx.cancel).and_then(|bytes| read(bytes, FarBatch::unpack));
+        let FarSource { table, range, .. } = &self.source;
+        let (id, mode) = (table.handle.config.id, table.read_mode);
+        let shards = |catalog: &Catalog| read_of(catalog, id, mode, std::slice::from_ref(range));
+        let answer = wait(&self.cx, &slot, self.server, shards);
+        let batch = answer.and_then(|bytes| read(bytes, FarBatch::unpack));
         match unless_lost(batch)? {
             Some(batch) => self.take(batch),
             None => self.end = Some(End::Elsewhere(self.look_again()?)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::ServerId;
+use cluster::{Catalog, ServerId};
 use datum::PrimaryKey;
 use log::Durability;
 use storage::TableId;
@@ -10,13 +10,18 @@ use storage::TableId;
 use super::answer::{read, unpack_reports};
 use super::question::{Edits, Question, WriteQuestion};
 use super::rules::Rules;
+use super::waiting::{shards_of, wait};
 use crate::context::{Cx, Surroundings};
 use crate::edit::{ReturnChanges, RowReport};
-use crate::links::{SHORT, Slot, Trouble};
+use crate::links::{LONG, Slot, Trouble};
 
 /// Rows another node was asked to write.
 pub(crate) struct FarWrite {
     slot: Arc<Slot>,
+    server: ServerId,
+    ticket: u64,
+    table: TableId,
+    keys: Vec<PrimaryKey>,
     /// Which of the planned rows they are.
     pub indexes: Vec<usize>,
 }
@@ -46,7 +51,9 @@ impl FarWrite {
         edits: Edits,
         indexes: Vec<usize>,
     ) -> FarWrite {
+        let ticket = cx.service.links().number();
         let question = Question::Write(WriteQuestion {
+            ticket,
             table: to.table,
             durability: to.durability,
             ignore_hook: to.ignore_hook,
@@ -56,14 +63,25 @@ impl FarWrite {
             keys,
             edits,
         });
-        let slot = cx.service.links().ask(server, question.to_bytes(), SHORT);
-        FarWrite { slot, indexes }
+        // It takes as long as the functions of the edits do, which the query can stop.
+        let slot = cx.service.links().ask(server, question.to_bytes(), LONG);
+        let keys = match question {
+            Question::Write(question) => question.keys,
+            _ => Vec::new(),
+        };
+        FarWrite { slot, server, ticket, table: to.table, keys, indexes }
     }
 
     /// Waits for what became of the rows; `None` for a row that was not written because it is
     /// elsewhere.
     pub fn wait(&self, cx: &Cx) -> Result<Vec<Option<RowReport>>, Trouble> {
-        let reports = read(self.slot.wait(&cx.cancel)?, unpack_reports)?;
+        let shards = |catalog: &Catalog| shards_of(catalog, self.table, &self.keys);
+        let answer = wait(cx, &self.slot, self.server, shards);
+        if cx.cancel.is_set() {
+            let question = Question::Cancel { ticket: self.ticket };
+            cx.service.links().tell(self.server, question.to_bytes());
+        }
+        let reports = read(answer?, unpack_reports)?;
         if reports.len() == self.indexes.len() {
             return Ok(reports);
         }

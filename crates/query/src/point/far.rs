@@ -18,12 +18,15 @@ use reql::{Cancel, EvalError};
 use super::PointAnswer;
 use crate::answer::Answer;
 use crate::error::QueryError;
-use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwritable};
+use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwritable, watch};
 use crate::links::{OneShot, SHORT, Slot, Trouble};
 use crate::session::Session;
 use crate::table::ReadMode;
 use crate::write::WriteResult;
 
+/// How long a read may take when it is asked for the first time. Another try is looked after, since the server
+/// may hang; this one costs nothing.
+const FIRST: Duration = Duration::from_secs(1);
 /// Who leads may have been known just before the end of the search: that long it is asked all the same.
 const LAST_TRY: Duration = Duration::from_secs(3);
 
@@ -71,6 +74,18 @@ pub(super) struct Again {
 pub(super) struct Tries {
     failed: u32,
     until: Option<Instant>,
+    /// How a read is asked from now on.
+    asking: Asking,
+}
+
+/// How long the answer to a read is waited for.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Asking {
+    /// Not for long.
+    #[default]
+    First,
+    /// It took long already: for as long as the server does not hang.
+    Again,
 }
 
 impl Tries {
@@ -120,6 +135,20 @@ impl Again {
         state
     }
 
+    /// The answer to a read takes long: it is begun anew, and looked after.
+    fn insist(&mut self) -> Result<State, Result<Datum, EvalError>> {
+        self.tries.asking = Asking::Again;
+        self.begin()
+    }
+
+    /// Whether there was no answer only because the first try of a read is a short one.
+    fn was_short(&self, server: ServerId, answer: &Result<Bytes, AskError>) -> bool {
+        matches!(answer, Err(AskError::NoAnswer(_) | AskError::NotConnected(_)))
+            && self.tries.asking == Asking::First
+            && self.mode.is_some_and(asks_leader)
+            && self.session.service.links().is_connected(server)
+    }
+
     /// Waits until another try is worth it.
     fn wait(&mut self) -> State {
         let failed = self.tries.failed;
@@ -133,7 +162,7 @@ impl Again {
     /// Begins anew, unless it has been tried for long enough.
     fn begin(&mut self) -> Result<State, Result<Datum, EvalError>> {
         self.tries.check(&self.session, &self.shard, self.mode).map_err(Err)?;
-        match self.query.as_ref().and_then(|query| self.session.begin_point(query)) {
+        match self.query.as_ref().and_then(|query| self.session.begin_point(query, self.tries.asking)) {
             Some(PointAnswer::Read(answer)) => Err(answer),
             Some(PointAnswer::FarRead(point)) => Ok(self.leaves_as(point)),
             Some(PointAnswer::Write(write)) => match write.anew(self.tries) {
@@ -181,7 +210,19 @@ impl FarPoint {
         FarPoint { state: State::Lost, again }
     }
 
-    /// Asks `server`; for a write `result` is what its report is added to. The question leaves with
+    /// Asks `server` for a row. The question leaves with [`crate::Service::turn`] at the latest.
+    pub(super) fn ask_read(again: Again, server: ServerId, question: &Question, asking: Asking) -> FarPoint {
+        let service = &again.session.service;
+        let of_leader = again.mode.is_some_and(asks_leader);
+        let patience = if of_leader && asking == Asking::First { FIRST } else { SHORT };
+        let slot = service.links().ask_aside(server, question.to_bytes(), patience);
+        if of_leader && asking == Asking::Again {
+            watch(service, &slot, server, &again.shard);
+        }
+        FarPoint { state: State::Asked(server, slot, None), again }
+    }
+
+    /// Asks `server` to write; `result` is what its report is added to. The question leaves with
     /// [`crate::Service::turn`] at the latest.
     pub(super) fn ask(
         again: Again,
@@ -189,7 +230,9 @@ impl FarPoint {
         question: &Question,
         result: Option<WriteResult>,
     ) -> FarPoint {
-        let slot = again.session.service.links().ask_aside(server, question.to_bytes(), SHORT);
+        let service = &again.session.service;
+        let slot = service.links().ask_aside(server, question.to_bytes(), SHORT);
+        watch(service, &slot, server, &again.shard);
         FarPoint { state: State::Asked(server, slot, result), again }
     }
 }
@@ -213,6 +256,10 @@ impl Future for FarPoint {
                 },
                 State::Asked(server, slot, result) => match slot.poll(context) {
                     Poll::Pending => return Poll::Pending,
+                    Poll::Ready(answer) if again.was_short(*server, &answer) => match again.insist() {
+                        Ok(state) => state,
+                        Err(answer) => return Poll::Ready(answer),
+                    },
                     Poll::Ready(answer) => match finished(answer, result.take()) {
                         Ok(answer) => return Poll::Ready(answer),
                         Err(Lost { leader }) => {
@@ -223,6 +270,14 @@ impl Future for FarPoint {
                 },
             };
         }
+    }
+}
+
+/// Whether a read of this mode is answered by who leads.
+fn asks_leader(mode: ReadMode) -> bool {
+    match mode {
+        ReadMode::Single | ReadMode::Majority => true,
+        ReadMode::Outdated | ReadMode::DebugDirect => false,
     }
 }
 

@@ -26,10 +26,9 @@ pub use write::PointWrite;
 use crate::access::{self, Need, Place};
 use crate::failure::read_failed;
 use crate::far::{Question, Site};
-use crate::limits::BatchLimits;
 use crate::session::Session;
 use crate::table::ReadMode;
-use far::Again;
+use far::{Again, Asking};
 use shape::{Options, Row, TableName};
 
 /// Most keys of a `get_all` that is answered here: no connection should wait long for another.
@@ -57,16 +56,16 @@ impl Session {
     /// called, or it waits until somebody else calls it.
     #[must_use]
     pub fn point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
-        let answer = self.begin_point(query)?;
+        let answer = self.begin_point(query, Asking::First)?;
         self.service.counters().queries.fetch_add(1, Ordering::Relaxed);
         Some(answer)
     }
 
     /// The same for a query that was counted already.
-    fn begin_point(&self, query: &Arc<Query>) -> Option<PointAnswer> {
+    fn begin_point(&self, query: &Arc<Query>, asking: Asking) -> Option<PointAnswer> {
         let Some(Term::Call(call)) = &query.term else { return None };
         Some(match (call.op, call.args.as_slice()) {
-            (Op::Get, _) => self.get(query)?,
+            (Op::Get, _) => self.get(query, asking)?,
             (Op::GetAll, args) if call.optargs.is_empty() => PointAnswer::Rows(self.get_all(query, args)?),
             (Op::Count, [table]) if call.optargs.is_empty() => PointAnswer::Count(self.count(query, table)?),
             (Op::Limit, _) => PointAnswer::Rows(self.range(query, call)?),
@@ -105,7 +104,7 @@ impl Session {
         if mode == ReadMode::Majority {
             return None;
         }
-        let (mut rows, bytes_max) = (RowTexts::default(), BatchLimits::default().first().bytes_max);
+        let (mut rows, bytes_max) = (RowTexts::default(), reql::BatchLimits::default().first().bytes_max);
         for keys in keys.chunk_by(|a, b| std::ptr::eq(table.shard(a), table.shard(b))) {
             let Some(first) = keys.first() else { continue };
             let Site::Near(shard) = self.service.reader(table.shard(first), mode)? else { return None };
@@ -136,7 +135,7 @@ impl Session {
         Some(Datum::Number(count as f64))
     }
 
-    fn get(&self, query: &Arc<Query>) -> Option<PointAnswer> {
+    fn get(&self, query: &Arc<Query>, asking: Asking) -> Option<PointAnswer> {
         let row = Row::of(query.term.as_ref()?)?;
         let key = PrimaryKey::encode(row.key).ok()?;
         let catalog = self.service.node().catalog_guard();
@@ -161,7 +160,7 @@ impl Session {
             Site::Far(server) => {
                 let question = Question::Get { table: table.config.id, mode, keys: vec![key] };
                 let again = Again::new(self, query, handle, Some(mode));
-                Some(PointAnswer::FarRead(FarPoint::ask(again, server, &question, None)))
+                Some(PointAnswer::FarRead(FarPoint::ask_read(again, server, &question, asking)))
             }
         }
     }

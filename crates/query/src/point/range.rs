@@ -12,7 +12,6 @@ use storage::{Direction, RowTexts};
 
 use super::shape::{Options, TableName};
 use crate::far::Site;
-use crate::limits::BatchLimits;
 use crate::order::primary_range;
 use crate::session::Session;
 use crate::table::ReadMode;
@@ -53,7 +52,7 @@ impl Session {
         }
         let mut rows = RowTexts::default();
         // More would be more than one batch.
-        let bytes_max = BatchLimits::default().first().bytes_max;
+        let bytes_max = reql::BatchLimits::default().first().bytes_max;
         for (shard, range) in near {
             let standing = shard.standing();
             let mut scan = shard.snapshot_at_once().ok()??.scan(&range, direction).at_most(most - rows.len());

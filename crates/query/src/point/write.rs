@@ -18,13 +18,13 @@ use super::far::{Again, Anew, FarPoint, Tries};
 use super::shape::{Options, Row, TableName};
 use crate::access::{self, Need, Place};
 use crate::context::Surroundings;
-use crate::edit::{Conflict, Edit, Patch, ReturnChanges, Target};
+use crate::edit::{Conflict, Edit, Patch, ReturnChanges, Target, adds_little};
 use crate::failure::write_failed;
 use crate::far::{Edits, Question, Rules, Site, WriteQuestion};
 use crate::session::Session;
 use crate::write::{WriteResult, decision, is_refused};
 
-/// Nobody tells a point write to stop: it is over before anybody could.
+/// Nobody tells a point write to stop: it is over before anybody could ([`Edit::is_brief`]).
 static NEVER: Cancel = Cancel::new();
 
 /// A write of one row on its way. Completes with the result the client gets.
@@ -101,6 +101,10 @@ impl Session {
         let table = catalog.table(plan.table.db.or(global.db).unwrap_or("test"), plan.table.name)?;
         let place = Place::Table(table.db.id, table.config.id);
         access::check_user(&catalog, &self.client.user, Need::Write, place).ok()?;
+        // This thread serves many clients: what may take long runs on one where it can be stopped.
+        if !plan.edit.is_brief() || !adds_little(&table.config) {
+            return None;
+        }
         let mut result = WriteResult::new(options.return_changes, reql::ARRAY_LIMIT_DEFAULT);
         let (key, edit) = self.keyed(plan, &table.config.primary_key, &mut result)?;
         let key = PrimaryKey::encode(&key).ok()?;
@@ -113,6 +117,7 @@ impl Session {
             }
             Some(Site::Far(server)) => {
                 let question = Question::Write(WriteQuestion {
+                    ticket: self.service.links().number(),
                     table: table.config.id,
                     durability: options.durability,
                     ignore_hook: false,

@@ -1,5 +1,6 @@
 //! `rethinkdb.cluster_config`: settings of the whole cluster.
 
+use cluster::AdminError;
 use datum::{Datum, Object};
 use reql::EvalError;
 
@@ -10,7 +11,8 @@ use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct ClusterConfig;
 
-const WRONG: &str = "The row you're trying to put into `rethinkdb.cluster_config` has the wrong format. ";
+/// A timeout is shorter than so many seconds.
+const SECONDS_END: f64 = 1e9;
 
 impl SystemTable for ClusterConfig {
     fn name(&self) -> &'static str {
@@ -25,16 +27,15 @@ impl SystemTable for ClusterConfig {
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         match (edit.old, edit.new) {
-            (None, None) => Ok(()),
-            (None, Some(_)) => Err(EvalError::op_failed(
-                "It's illegal to insert new rows into the `rethinkdb.cluster_config` system table.",
+            (_, None) => Err(EvalError::op_failed(
+                "It's illegal to delete rows from the `rethinkdb.cluster_config` table.",
             )),
-            (Some(_), None) => Err(EvalError::op_failed(
-                "It's illegal to delete rows from the `rethinkdb.cluster_config` system table.",
+            (None, Some(_)) => Err(EvalError::op_failed(
+                "It's illegal to insert new rows into the `rethinkdb.cluster_config` table.",
             )),
             (Some(_), Some(new)) => {
-                let seconds = seconds_of(new).map_err(|error| error.prefixed(WRONG))?;
-                only(new, &["id", "heartbeat_timeout_secs"]).map_err(|error| error.prefixed(WRONG))?;
+                let seconds = seconds_of(new)?;
+                only(new, &["id", "heartbeat_timeout_secs"])?;
                 cx.node().set_heartbeat(seconds).map_err(admin_failed)
             }
         }
@@ -43,18 +44,18 @@ impl SystemTable for ClusterConfig {
 
 /// The heartbeat timeout that a row asks for, in whole seconds.
 fn seconds_of(row: &Object) -> Result<u64, EvalError> {
+    let wrong = |what: &str, value: &Datum| {
+        let shown = value.pretty();
+        Err(EvalError::op_failed(format!("Expected {what}; got {shown}")))
+    };
     match field(row, "heartbeat_timeout_secs")? {
-        Datum::Number(n) if (0.0..1e9).contains(&n) && n.fract() != 0.0 => {
-            let shown = Datum::Number(n).pretty();
-            let why = format!("In `heartbeat_timeout_secs`: Expected a whole number; got {shown}");
-            Err(EvalError::op_failed(why))
+        Datum::Number(n) if n < 2.0 => Err(admin_failed(AdminError::HeartbeatTooShort)),
+        Datum::Number(n) if n >= SECONDS_END => {
+            wrong(&format!("a number below {SECONDS_END}"), &Datum::Number(n))
         }
+        Datum::Number(n) if n.fract() != 0.0 => wrong("a whole number", &Datum::Number(n)),
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be a count")]
-        Datum::Number(n) if (0.0..1e9).contains(&n) => Ok(n as u64),
-        other => {
-            let shown = other.pretty();
-            let why = format!("In `heartbeat_timeout_secs`: Expected a number; got {shown}");
-            Err(EvalError::op_failed(why))
-        }
+        Datum::Number(n) => Ok(n as u64),
+        other => wrong("a number", &other),
     }
 }

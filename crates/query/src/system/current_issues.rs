@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::{ReplicaState, TableHandle, readiness};
+use cluster::{Readiness, ReplicaState, TableHandle, readiness};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 use uuid::Uuid;
@@ -60,6 +60,7 @@ impl SystemTable for CurrentIssues {
         issues.extend(unseen(cx, identifiers));
         if !cx.served {
             let catalog = cx.catalog();
+            issues.extend(catalog_issue(cx, identifiers));
             issues.extend(collisions(cx));
             issues
                 .extend(catalog.tables().into_iter().filter_map(|table| table_issue(cx, table, identifiers)));
@@ -135,7 +136,43 @@ fn collisions(cx: &Cx) -> Vec<Issue> {
     servers.into_iter().map(issue).collect()
 }
 
-/// A table of which replicas cannot be reached.
+/// The catalog while nothing of it can be changed.
+fn catalog_issue(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
+    let trouble = cx.node().catalog_trouble()?;
+    let catalog = cx.catalog();
+    let named = |as_what| {
+        let mut servers: Vec<Text> =
+            trouble.gone.iter().map(|server| named_server(&catalog, *server, as_what)).collect();
+        servers.sort();
+        servers
+    };
+    let (gone, voters) = (named(Identifiers::Name), trouble.voters);
+    let message = match gone.len() * 2 >= voters {
+        true => "A majority of the servers that vote on the cluster's configuration is needed.",
+        false => "The servers that vote on the cluster's configuration have not agreed on a leader.",
+    };
+    let description = format!(
+        "The configuration of the cluster cannot be changed: databases, tables, indexes, users and servers stay as they \
+         are. {message} Of {voters} are not connected: {}.",
+        listed(&gone)
+    );
+    let info = object([("servers", strings(named(identifiers))), ("message", message.into())]);
+    let (kind, about) = ("catalog_availability", String::new());
+    Some(Issue { kind, is_critical: true, about, description, info })
+}
+
+fn listed(names: &[Text]) -> String {
+    let shown: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}
+
+/// Whether a table is to be told of. One whose replicas are there and get their rows while it is used is not.
+fn is_trouble(ready: Readiness, gone: &[Text]) -> bool {
+    let is_available = ready.writes && ready.reads && ready.outdated_reads;
+    !(ready.all_replicas || is_available && gone.is_empty())
+}
+
+/// A table that is not available for every access, or of which replicas cannot be reached.
 fn table_issue(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Option<Issue> {
     let catalog = cx.catalog();
     let shards = cx.node().table_state(table);
@@ -147,7 +184,7 @@ fn table_issue(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Option
         .collect();
     gone.sort();
     gone.dedup();
-    if ready.all_replicas || gone.is_empty() {
+    if !is_trouble(ready, &gone) {
         return None;
     }
     let what = match ready {
@@ -157,7 +194,14 @@ fn table_issue(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Option
         _ => "cannot be used",
     };
     let (db, name) = (&table.db.name, &table.config.name);
-    let description = format!("Table `{db}.{name}` {what}. Not connected: {}.", gone.join(", "));
+    let why = match gone.is_empty() {
+        false => format!("Not connected: {}.", gone.join(", ")),
+        // Servers that were removed are in no configuration, and may have been the majority.
+        true => "The servers that should hold it are connected, but they have no leader; if this lasts, those that \
+                 held it with them are gone, and `reconfigure` with `emergency_repair` goes on without."
+            .to_owned(),
+    };
+    let description = format!("Table `{db}.{name}` {what}. {why}");
     let status = status_row(cx, table, identifiers);
     let part = |field: &str| status.get(field).unwrap_or(Datum::Null);
     let shown = match identifiers {
@@ -172,4 +216,19 @@ fn table_issue(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Option
     ]);
     let about = table.config.id.uuid().to_string();
     Some(Issue { kind: "table_availability", is_critical: !ready.writes, about, description, info })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_without_a_leader_is_trouble_whoever_is_away() {
+        let usable = Readiness { outdated_reads: true, reads: true, writes: true, all_replicas: false };
+        let unled = Readiness { reads: false, writes: false, ..usable };
+        let gone = [Text::from_static("db1")];
+        assert!(is_trouble(unled, &[]) && is_trouble(unled, &gone));
+        assert!(is_trouble(usable, &gone) && !is_trouble(usable, &[]));
+        assert!(!is_trouble(Readiness { all_replicas: true, ..usable }, &[]));
+    }
 }

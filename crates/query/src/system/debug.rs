@@ -70,4 +70,9 @@ impl SystemTable for TableStatus {
         };
         Ok(catalog.tables().into_iter().map(row).collect())
     }
+
+    /// It names the table it shows more of.
+    fn write(&self, _cx: &Cx, _edit: RowEdit<'_>) -> Result<(), EvalError> {
+        Err(EvalError::op_failed("It's illegal to write to the `rethinkdb.table_status` table."))
+    }
 }

@@ -6,6 +6,9 @@ use uuid::Uuid;
 
 use crate::names::is_name;
 
+/// What stands in the field `error` of a row about a server that does not answer. Source: reql reference 14.
+pub(super) const NO_ANSWER: &str = "Timed out. Unable to retrieve stats.";
+
 /// An object of these fields.
 pub(super) fn object<const N: usize>(fields: [(&'static str, Datum); N]) -> Object {
     fields.into_iter().map(|(name, value)| (Text::from_static(name), value)).collect()
@@ -69,11 +72,24 @@ pub(super) fn string(row: &Object, name: &str) -> Result<Text, EvalError> {
     text_of(&field(row, name)?).map_err(|error| error.prefixed(&format!("In `{name}`: ")))
 }
 
+/// As [`only`], in the words of the tables of users and permissions.
+pub(super) fn nothing_but(row: &Object, known: &[&str]) -> Result<(), EvalError> {
+    let unknown = others(row, known);
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    Err(EvalError::op_failed(format!("Unexpected key(s) `{}`.", unknown.join("`, `"))))
+}
+
 /// Fails if `row` has fields other than these. It is looked for after everything else.
 pub(super) fn only(row: &Object, known: &[&str]) -> Result<(), EvalError> {
-    let unknown: Vec<Text> = row.keys().filter(|key| !known.contains(&key.as_ref())).collect();
+    let unknown = others(row, known);
     if unknown.is_empty() {
         return Ok(());
     }
     Err(EvalError::op_failed(format!("Unexpected key(s): {}", unknown.join(" "))))
+}
+
+fn others(row: &Object, known: &[&str]) -> Vec<Text> {
+    row.keys().filter(|key| !known.contains(&key.as_ref())).collect()
 }

@@ -5,7 +5,7 @@ use reql::EvalError;
 use uuid::Uuid;
 
 use super::copy_jobs::copy_jobs;
-use super::fields::{object, strings};
+use super::fields::{field, object, strings, uuid_of};
 use super::index_jobs::index_jobs;
 use super::table_config::server_name;
 use crate::context::Cx;
@@ -38,11 +38,15 @@ impl SystemTable for JobsTable {
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
-            (Some(old), None) => stop(cx, old),
+            (Some(old), None) => stop(cx, &field(old, "id")?),
             _ => Err(EvalError::op_failed(
                 "The `rethinkdb.jobs` system table only allows deletions, not inserts or updates.",
             )),
         }
+    }
+
+    fn write_none(&self, _cx: &Cx, key: &Datum, _identifiers: Identifiers) -> Result<(), EvalError> {
+        query_id(key).map(drop)
     }
 }
 
@@ -63,25 +67,23 @@ fn row(cx: &Cx, id: Uuid, job: &Job, identifiers: Identifiers) -> Object {
     ])
 }
 
-fn stop(cx: &Cx, row: &Object) -> Result<(), EvalError> {
-    let id = match row.get("id") {
-        Some(Datum::Array(parts)) => match (parts.first(), parts.get(1)) {
-            (Some(Datum::String(kind)), Some(Datum::String(id))) if kind == "query" => {
-                Uuid::parse_str(id).ok()
-            }
-            (Some(Datum::String(kind)), Some(_)) => {
-                let why = format!("Jobs of type `{kind}` cannot be interrupted.");
-                return Err(EvalError::op_failed(why));
-            }
-            _ => None,
-        },
-        _ => None,
-    };
+fn stop(cx: &Cx, key: &Datum) -> Result<(), EvalError> {
     // A query that ended meanwhile needs no stopping.
-    if let Some(id) = id
+    if let Some(id) = query_id(key)?
         && !cx.service.jobs.stop(id)
     {
         stop_elsewhere(cx, id);
     }
     Ok(())
+}
+
+/// The query that a key names, if it is the key of any job. Fails for jobs of other types.
+fn query_id(key: &Datum) -> Result<Option<Uuid>, EvalError> {
+    let Datum::Array(parts) = key else { return Ok(None) };
+    let [Datum::String(kind), id] = &**parts else { return Ok(None) };
+    let Ok(id) = uuid_of(id) else { return Ok(None) };
+    match kind == "query" {
+        true => Ok(Some(id)),
+        false => Err(EvalError::op_failed(format!("Jobs of type `{kind}` cannot be interrupted."))),
+    }
 }

@@ -7,7 +7,7 @@ use super::fields::object;
 use super::table_config::server_name;
 use crate::context::Cx;
 use crate::log_book::LogLine;
-use crate::table::{Identifiers, SystemTable};
+use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct Logs;
 
@@ -30,6 +30,10 @@ impl SystemTable for Logs {
         let server = server_name(cx, identifiers);
         let lines = cx.service.facts.logs.newest_first();
         Ok(lines.into_iter().map(|line| row(line, &id, &server)).collect())
+    }
+
+    fn write(&self, _cx: &Cx, _edit: RowEdit<'_>) -> Result<(), EvalError> {
+        Err(EvalError::op_failed("It's illegal to write to the `rethinkdb.logs` system table."))
     }
 }
 

@@ -6,7 +6,7 @@ use reql::EvalError;
 use storage::TableId;
 use uuid::Uuid;
 
-use super::fields::object;
+use super::fields::{name_of, nothing_but, object, uuid_of};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::ids::{NAMES, system_db_id, system_table_id};
@@ -15,8 +15,6 @@ use crate::rights::RightsChange;
 use crate::table::{Identifiers, RowEdit, SYSTEM_DB, SystemTable};
 
 pub(super) struct PermissionsTable;
-
-const FIELDS: [&str; 5] = ["id", "user", "database", "table", "permissions"];
 
 impl SystemTable for PermissionsTable {
     fn name(&self) -> &'static str {
@@ -32,13 +30,6 @@ impl SystemTable for PermissionsTable {
         Ok(admin.into_iter().chain(rows).collect())
     }
 
-    fn keeps(&self, row: &Object) -> bool {
-        match row.get("permissions") {
-            Some(Datum::Object(rights)) => rights.iter().any(|(_, right)| right != Datum::Null),
-            _ => false,
-        }
-    }
-
     fn respelt(&self, key: &Datum) -> Option<Datum> {
         let Datum::Array(parts) = key else { return None };
         let (Datum::String(name), scope) = parts.split_first()? else { return None };
@@ -52,45 +43,61 @@ impl SystemTable for PermissionsTable {
         }
         let Some(named) = edit.new.or(edit.old) else { return Ok(()) };
         let catalog = cx.catalog();
-        let (user, scope) = read_id(&catalog, named)?;
-        if user == "admin" {
-            return Err(admin_failed(AdminError::AdminFixed));
-        }
-        if catalog.user(&user).is_none() {
-            return Err(EvalError::op_failed(format!("No user named `{user}`.")));
-        }
-        let after = match edit.new {
-            None => Permissions::default(),
+        let (user, scope) = grantee(&catalog, &named.get("id").unwrap_or(Datum::Null))?;
+        let change = match edit.new {
+            None => None,
             Some(new) => {
-                let named = row(&catalog, &user, scope, &Permissions::default(), edit.identifiers);
-                check_names(new, &named.unwrap_or_default())?;
-                let rights = read_rights(new, scope)?;
-                check_fields(new)?;
-                rights
+                check_names(&catalog, new, &user, scope, edit.identifiers)?;
+                let change = read_change(new, scope)?;
+                nothing_but(new, known_fields(scope))?;
+                Some(change)
             }
         };
-        cx.node().grant(&user, scope, |_| after).map(drop).map_err(admin_failed)
+        let after =
+            |before: Permissions| change.as_ref().map(|change| change.apply(before)).unwrap_or_default();
+        cx.node().grant(&user, scope, after).map(drop).map_err(admin_failed)
+    }
+
+    fn write_none(&self, cx: &Cx, key: &Datum, _identifiers: Identifiers) -> Result<(), EvalError> {
+        grantee(&cx.catalog(), key).map(drop)
+    }
+
+    /// A row in which no right is set is none.
+    fn is_void(&self, cx: &Cx, key: &Datum) -> bool {
+        let catalog = cx.catalog();
+        let Ok((user, scope)) = read_id(&catalog, key) else { return false };
+        !catalog.grants().iter().any(|grant| grant.user == user && grant.scope == scope)
     }
 }
 
-/// What a row grants.
-fn read_rights(row: &Object, scope: Scope) -> Result<Permissions, EvalError> {
+/// User and scope of an id, if they are there and the user's rights can be changed.
+fn grantee(catalog: &Catalog, id: &Datum) -> Result<(Text, Scope), EvalError> {
+    let (user, scope) = read_id(catalog, id)?;
+    if user == "admin" {
+        return Err(admin_failed(AdminError::AdminFixed));
+    }
+    if catalog.user(&user).is_none() {
+        return Err(EvalError::op_failed(format!("No user named `{user}`.")));
+    }
+    Ok((user, scope))
+}
+
+/// What a row sets. Rights it does not name stay as they are.
+fn read_change(row: &Object, scope: Scope) -> Result<RightsChange, EvalError> {
     match row.get("permissions") {
-        Some(Datum::Object(rights)) => {
-            Ok(RightsChange::read(&rights, scope == Scope::Global)?.apply(Permissions::default()))
-        }
+        Some(Datum::Object(rights)) => RightsChange::read(&rights, scope == Scope::Global),
         Some(other) => Err(EvalError::op_failed(format!("Expected an object, got {}.", other.pretty()))),
         None => Err(EvalError::op_failed("Expected a field `permissions`.")),
     }
 }
 
-/// Fails if a row has fields that say nothing here.
-fn check_fields(row: &Object) -> Result<(), EvalError> {
-    let unknown: Vec<Text> = row.keys().filter(|key| !FIELDS.contains(&key.as_ref())).collect();
-    if unknown.is_empty() {
-        return Ok(());
+/// The fields a row may have.
+fn known_fields(scope: Scope) -> &'static [&'static str] {
+    match scope {
+        Scope::Global => &["id", "user", "permissions"],
+        Scope::Database(_) => &["id", "user", "permissions", "database"],
+        Scope::Table(..) => &["id", "user", "permissions", "database", "table"],
     }
-    Err(EvalError::op_failed(format!("Unexpected key(s) `{}`.", unknown.join("`, `"))))
 }
 
 /// The row of one grant, or nothing if its database or table is gone.
@@ -139,24 +146,38 @@ fn table_name(catalog: &Catalog, db: DbId, table: TableId) -> Option<Text> {
 }
 
 /// Fails if a row says another user, database or table than its id.
-fn check_names(row: &Object, named: &Object) -> Result<(), EvalError> {
-    for field in ["user", "database", "table"] {
-        let given = match row.get(field) {
-            Some(Datum::String(name)) if field == "user" => Some(Datum::String(user_name(&name)?)),
-            given => given,
-        };
-        if given.is_some_and(|given| named.get(field) != Some(given)) {
-            let why = format!("The key `{field}` does not match the primary key.");
-            return Err(EvalError::op_failed(why));
-        }
+fn check_names(
+    catalog: &Catalog,
+    row: &Object,
+    user: &Text,
+    scope: Scope,
+    identifiers: Identifiers,
+) -> Result<(), EvalError> {
+    let check = |field: &str, is_same: bool| match is_same {
+        true => Ok(()),
+        false => Err(EvalError::op_failed(format!("The key `{field}` does not match the primary key."))),
+    };
+    match row.get("user") {
+        None => {}
+        Some(Datum::String(name)) => check("user", user_name(&name)? == *user)?,
+        Some(other) => return Err(EvalError::type_error("STRING", &other)),
+    }
+    let is = |given: &Datum, what: &str, name: Option<Text>, id: Uuid| match identifiers {
+        Identifiers::Name => name_of(given, what).map(|given| name == Some(given)),
+        Identifiers::Uuid => uuid_of(given).map(|given| given == id),
+    };
+    if let (Scope::Database(db) | Scope::Table(db, _), Some(given)) = (scope, row.get("database")) {
+        check("database", is(&given, "database name", db_name(catalog, db), db.0)?)?;
+    }
+    if let (Scope::Table(db, table), Some(given)) = (scope, row.get("table")) {
+        check("table", is(&given, "table name", table_name(catalog, db, table), table.uuid())?)?;
     }
     Ok(())
 }
 
 /// User and scope of an id: `[user]`, `[user, database]` or `[user, database, table]`, which must be there.
-fn read_id(catalog: &Catalog, row: &Object) -> Result<(Text, Scope), EvalError> {
-    let id = row.get("id").unwrap_or(Datum::Null);
-    let parts = match &id {
+fn read_id(catalog: &Catalog, id: &Datum) -> Result<(Text, Scope), EvalError> {
+    let parts = match id {
         Datum::Array(parts) if (1..=3).contains(&parts.len()) => parts,
         other => {
             let shown = other.pretty();

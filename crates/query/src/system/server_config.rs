@@ -37,7 +37,8 @@ impl SystemTable for ServerConfig {
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         match (edit.old, edit.new) {
-            (None, _) => Err(EvalError::op_failed(
+            (None, None) => Ok(()),
+            (None, Some(_)) => Err(EvalError::op_failed(
                 "It's illegal to insert new rows into the `rethinkdb.server_config` system table.",
             )),
             (Some(old), None) => cx.node().remove_server(id_of(old)?).map_err(admin_failed),
@@ -46,8 +47,8 @@ impl SystemTable for ServerConfig {
     }
 }
 
-/// So many megabytes are more bytes than 64 bits can count.
-const CACHE_MB_END: f64 = (1u64 << 44) as f64;
+/// So many megabytes are as many bytes as a signed number of 64 bits cannot count any more.
+const CACHE_MB_MAX: f64 = (1u64 << 43) as f64;
 
 /// Checks the row; what comes of carrying it out is inside.
 fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, EvalError> {
@@ -55,25 +56,39 @@ fn change(cx: &Cx, old: &Object, new: &Object) -> Result<Result<(), EvalError>, 
     let tags = tags(new)?;
     let cache = cache_size(new)?;
     only(new, &["id", "name", "tags", "cache_size_mb"])?;
+    if old.get("cache_size_mb") != new.get("cache_size_mb") {
+        has_room(cx, id_of(old)?, cache)?;
+    }
     Ok(cx.node().change_server(id_of(old)?, &name, &tags, cache).map_err(admin_failed))
 }
 
 /// How many megabytes the caches are to have; `None` is "auto".
 fn cache_size(row: &Object) -> Result<Option<u64>, EvalError> {
-    let wrong = |what: &str, value: &Datum| {
-        let shown = value.pretty();
-        Err(EvalError::op_failed(format!("In `cache_size_mb`: Expected {what} or 'auto', got {shown}")))
-    };
-    match row.get("cache_size_mb") {
-        Some(Datum::String(text)) if text == "auto" => Ok(None),
-        Some(Datum::Number(n)) if n >= CACHE_MB_END => {
-            wrong(&format!("a number below {CACHE_MB_END}"), &Datum::Number(n))
+    let wrong = |why: String| Err(EvalError::op_failed(format!("In `cache_size_mb`: {why}")));
+    let shown = |value: Datum| value.pretty();
+    match field(row, "cache_size_mb")? {
+        Datum::String(text) if text == "auto" => Ok(None),
+        Datum::Number(n) if n > CACHE_MB_MAX => wrong("Value is too big.".to_owned()),
+        Datum::Number(n) if n < 0.0 => wrong("Cache size cannot be negative.".to_owned()),
+        Datum::Number(n) if n.fract() != 0.0 => {
+            wrong(format!("Expected a whole number or 'auto', got {}", shown(Datum::Number(n))))
         }
-        Some(Datum::Number(n)) if n >= 0.0 && n.fract() != 0.0 => wrong("a whole number", &Datum::Number(n)),
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // checked to be a count
-        Some(Datum::Number(n)) if n >= 0.0 => Ok(Some(n as u64)),
-        Some(other) => wrong("a number", &other),
-        None => Err(EvalError::op_failed("Expected a field named `cache_size_mb`.")),
+        Datum::Number(n) => Ok(Some(n as u64)),
+        other => wrong(format!("Expected a number or 'auto', got {}", shown(other))),
+    }
+}
+
+/// Whether this server has memory for such caches, if it is the one; what another one has, it alone knows.
+fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalError> {
+    let range = cx.service.facts.cache_mb_range.as_ref().filter(|_| server == cx.node().identity().server);
+    match (cache, range) {
+        (Some(megabytes), Some(range)) if !range.contains(&megabytes) => Err(EvalError::op_failed(format!(
+            "In `cache_size_mb`: This server's memory allows {} to {} or 'auto', got {megabytes}",
+            range.start(),
+            range.end()
+        ))),
+        _ => Ok(()),
     }
 }
 

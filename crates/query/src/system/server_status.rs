@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use datum::{Datum, Object, Time};
+use cluster::ServerId;
+use datum::{Datum, Object, Text, Time};
 use reql::EvalError;
 
-use super::fields::{object, strings};
+use super::fields::{NO_ANSWER, object, strings};
 use super::table_config::named_server;
 use crate::context::Cx;
 use crate::service::ServerFacts;
@@ -34,6 +35,31 @@ impl SystemTable for ServerStatus {
             ("network", Datum::Object(network(cx, facts))),
             ("process", Datum::Object(process(facts))),
         ])])
+    }
+
+    fn heard(&self, cx: &Cx, server: ServerId, rows: &[Object]) {
+        let catalog = cx.catalog();
+        let mut statuses = cx.service.statuses.lock();
+        statuses.retain(|known, _| catalog.server(*known).is_some());
+        statuses.extend(rows.last().map(|row| (server, row.clone())));
+    }
+
+    /// What it said the last time. RethinkDB has that from every server that is connected, and asks none.
+    /// Source: `server_status_artificial_table_backend_t`.
+    fn stand_ins(&self, cx: &Cx, server: ServerId, _identifiers: Identifiers) -> Vec<Object> {
+        if let Some(row) = cx.service.statuses.lock().get(&server) {
+            return vec![row.clone()];
+        }
+        let catalog = cx.catalog();
+        let known = catalog.server(server).filter(|known| !known.is_proxy);
+        let row = |name: &Text| {
+            object([
+                ("id", server.to_string().into()),
+                ("name", Datum::String(name.clone())),
+                ("error", NO_ANSWER.into()),
+            ])
+        };
+        known.map(|known| row(&known.name)).into_iter().collect()
     }
 }
 

@@ -1,13 +1,14 @@
 //! `rethinkdb.stats`: figures of the cluster, its servers, and the tables on them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cluster::TableHandle;
+use cluster::{ServerId, TableHandle};
 use datum::{Datum, Object};
 use reql::EvalError;
 
-use super::fields::object;
-use super::table_config::{db_name, server_name};
+use super::fields::{NO_ANSWER, object};
+use super::table_config::{db_name, named_server, server_name};
 use crate::context::Cx;
 use crate::table::{Identifiers, SystemTable};
 
@@ -33,6 +34,37 @@ impl SystemTable for Stats {
             rows.push(table_server(cx, table, &figures, identifiers));
         }
         Ok(rows)
+    }
+
+    /// Of tables, those that have a replica there. Source: reql reference 14.
+    fn stand_ins(&self, cx: &Cx, server: ServerId, identifiers: Identifiers) -> Vec<Object> {
+        let catalog = cx.catalog();
+        if catalog.server(server).is_none_or(|known| known.is_proxy) {
+            return Vec::new();
+        }
+        let is_there = |table: &&Arc<TableHandle>| {
+            let replicas = table.config.shards.iter().flat_map(|shard| &shard.replicas);
+            replicas.into_iter().any(|replica| replica.server == server)
+        };
+        let shown = || Datum::String(named_server(&catalog, server, identifiers));
+        let id = server.to_string();
+        let of_server = object([
+            ("id", vec!["server".into(), id.as_str().into()].into()),
+            ("server", shown()),
+            ("error", NO_ANSWER.into()),
+        ]);
+        let of_table = |table: &Arc<TableHandle>| {
+            let table_id = table.config.id.uuid().to_string();
+            object([
+                ("id", vec!["table_server".into(), table_id.into(), id.as_str().into()].into()),
+                ("db", Datum::String(db_name(table, identifiers))),
+                ("table", table_name(table, identifiers)),
+                ("server", shown()),
+                ("error", NO_ANSWER.into()),
+            ])
+        };
+        let tables = catalog.tables();
+        std::iter::once(of_server).chain(tables.into_iter().filter(is_there).map(of_table)).collect()
     }
 }
 
@@ -86,10 +118,10 @@ struct Figures {
 
 impl Figures {
     fn of(cx: &Cx, table: &TableHandle) -> Figures {
-        let (mut read, mut written, mut bytes) = (0, 0, 0);
+        let activity = cx.node().replicas().activity(table.config.id);
+        let (read, written) = activity.map_or((0, 0), |activity| (activity.read(), activity.written()));
+        let mut bytes = 0;
         for shard in table.shards().iter().filter_map(|shard| shard.near()) {
-            read += shard.activity().read();
-            written += shard.activity().written();
             // A shard without rows of its own yet takes nothing.
             let range = shard.range();
             bytes += shard.snapshot().and_then(|snapshot| snapshot.bytes_in(range)).unwrap_or(0);

@@ -1,10 +1,10 @@
 //! `rethinkdb.users`: the accounts. A password can be set, never read.
 
-use cluster::PasswordChange;
+use cluster::{AdminError, PasswordChange};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
-use super::fields::{object, only, string};
+use super::fields::{field, nothing_but, object, string};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::names::user_name;
@@ -37,33 +37,58 @@ impl SystemTable for Users {
             (None, None) => Ok(()),
             (Some(old), None) => node.drop_user(&string(old, "id")?).map_err(admin_failed),
             (old, Some(new)) => {
-                let name = user_name(&string(new, "id")?)?;
-                only(new, &["id", "password"])?;
+                let key = field(new, "id")?;
+                if edit.generated_key {
+                    return Err(not_a_name(&key));
+                }
+                let name = name_in(&key)?;
                 let change = password(cx, old, new)?;
                 node.put_user(&name, change).map_err(admin_failed)
             }
         }
     }
+
+    fn write_none(&self, _cx: &Cx, key: &Datum, _identifiers: Identifiers) -> Result<(), EvalError> {
+        Err(admin_failed(AdminError::UserMissing(name_in(key)?)))
+    }
 }
 
-/// What the row asks for: text sets a password, false removes it, true keeps it.
+/// The user that a key names.
+fn name_in(key: &Datum) -> Result<Text, EvalError> {
+    match key {
+        Datum::String(name) => user_name(name),
+        other => Err(not_a_name(other)),
+    }
+}
+
+fn not_a_name(key: &Datum) -> EvalError {
+    let shown = key.pretty();
+    EvalError::op_failed(format!("Expected a username as the primary key, got {shown}."))
+}
+
+/// What the row asks for: text sets a password, false removes it, true keeps the one there is.
 fn password(cx: &Cx, old: Option<&Object>, new: &Object) -> Result<PasswordChange, EvalError> {
     let make = |text: &str, rounds: Option<u32>| {
         let (record, is_set) = (cx.service.passwords)(text, rounds);
         Ok(PasswordChange::Set(record, is_set))
     };
-    match new.get("password") {
-        None => Err(EvalError::op_failed("Expected a field named `password`.")),
-        Some(Datum::Bool(false)) => make("", None),
-        Some(Datum::Bool(true)) if old.is_some() => Ok(PasswordChange::Keep),
-        Some(Datum::Bool(true)) => Err(EvalError::op_failed("Can't set password to `true` for a new user.")),
-        Some(Datum::String(text)) => make(&text, None),
-        Some(Datum::Object(object)) => {
-            only(&object, &["password", "iterations"])?;
-            let text: Text = string(&object, "password")?;
-            make(&text, rounds(&object)?)
+    let given = field(new, "password")?;
+    nothing_but(new, &["id", "password"])?;
+    let has_one = old.is_some_and(|old| old.get("password") == Some(Datum::Bool(true)));
+    match given {
+        Datum::Bool(false) => make("", None),
+        Datum::Bool(true) if has_one => Ok(PasswordChange::Keep),
+        Datum::Bool(true) => Err(EvalError::op_failed(
+            "Expected an object or string to set the password, or `false` to keep it unset, got true.",
+        )),
+        Datum::String(text) => make(&text, None),
+        Datum::Object(object) => {
+            let rounds = rounds(&field(&object, "iterations")?)?;
+            let text = plain(&field(&object, "password")?)?;
+            nothing_but(&object, &["password", "iterations"])?;
+            make(&text, Some(rounds))
         }
-        Some(other) => {
+        other => {
             let shown = other.pretty();
             let why = format!("Expected an object, string or boolean for `password`, got {shown}.");
             Err(EvalError::op_failed(why))
@@ -71,12 +96,23 @@ fn password(cx: &Cx, old: Option<&Object>, new: &Object) -> Result<PasswordChang
     }
 }
 
-fn rounds(object: &Object) -> Result<Option<u32>, EvalError> {
-    match object.get("iterations") {
-        None => Ok(None),
-        Some(Datum::Number(n)) if n >= 1.0 && n.fract() == 0.0 && n <= f64::from(u32::MAX) => {
-            Ok(Some(n as u32))
+fn rounds(given: &Datum) -> Result<u32, EvalError> {
+    match given {
+        Datum::Number(n) if *n >= 1.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX) => Ok(*n as u32),
+        other => {
+            let shown = other.pretty();
+            let why = format!("Expected `iterations` to be an integer greater than zero, got {shown}.");
+            Err(EvalError::op_failed(why))
         }
-        Some(_) => Err(EvalError::op_failed("Expected a positive integer for `iterations`.")),
+    }
+}
+
+fn plain(given: &Datum) -> Result<Text, EvalError> {
+    match given {
+        Datum::String(text) => Ok(text.clone()),
+        other => {
+            let shown = other.pretty();
+            Err(EvalError::op_failed(format!("Expected `password` to be a string, got {shown}.")))
+        }
     }
 }

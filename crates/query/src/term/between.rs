@@ -11,17 +11,17 @@ use crate::value::Value;
 /// `between_deprecated` takes null for no bound.
 pub(crate) fn between(mut args: Args<'_>) -> Result<Value, EvalError> {
     let mut slice = args.slice(0)?;
-    let (left, right) = (bound(&mut args, 1, Datum::MinVal)?, bound(&mut args, 2, Datum::MaxVal)?);
     let left_side = side(&args, "left_bound", Side::Closed)?;
     let right_side = side(&args, "right_bound", Side::Open)?;
-    if slice.bounds.is_some() {
-        return Err(EvalError::logic("Cannot perform multiple BETWEENs on the same table."));
-    }
+    let (left, right) = (bound(&mut args, 1, Datum::MinVal)?, bound(&mut args, 2, Datum::MaxVal)?);
     let index = match args.optional_string("index")? {
         Some(index) => index,
         // What the table was ordered by, if it was.
         None => slice.index_name(),
     };
+    if slice.bounds.as_ref().is_some_and(|bounds| !bounds.is_universe()) {
+        return Err(EvalError::logic("Cannot perform multiple BETWEENs on the same table."));
+    }
     check_order(slice.index.as_ref(), &index)?;
     slice.index = Some(index);
     slice.bounds = Some(Bounds { left, left_side, right, right_side });

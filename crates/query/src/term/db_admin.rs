@@ -64,7 +64,12 @@ fn new_name(args: &mut Args<'_>) -> Result<Text, EvalError> {
 
 /// ``Database `rethinkdb` is special; you can't <do that>.``
 pub(crate) fn special(what: &str) -> EvalError {
-    EvalError::op_failed(format!("Database `{SYSTEM_DB}` is special; you can't {what}."))
+    special_because(&format!("you can't {what}"))
+}
+
+/// ``Database `rethinkdb` is special; <that>.``
+pub(crate) fn special_because(why: &str) -> EvalError {
+    EvalError::op_failed(format!("Database `{SYSTEM_DB}` is special; {why}."))
 }
 
 /// One element of `config_changes`.

@@ -32,7 +32,7 @@ pub(crate) fn http(mut args: Args<'_>) -> Result<Value, EvalError> {
 /// How pages follow each other, and how many there may be.
 fn page(args: &Args<'_>) -> Result<Option<(Page, Option<u64>)>, EvalError> {
     let Some(page) = args.optarg("page")? else { return Ok(None) };
-    let Some(limit) = args.optional_integer("page_limit")? else {
+    let Some(limit) = args.optional_datum("page_limit")? else {
         let why = "Cannot use `page` without specifying `page_limit` (a positive number performs that many \
                    requests, -1 is unlimited).";
         return Err(EvalError::logic(why).at("page"));
@@ -49,6 +49,10 @@ fn page(args: &Args<'_>) -> Result<Option<(Page, Option<u64>)>, EvalError> {
             let found = other.into_datum(args.cx).map_err(|error| error.at("page"))?;
             return Err(EvalError::type_error("STRING", &found).at("page"));
         }
+    };
+    let limit = match limit {
+        Datum::Number(limit) => reql::args::integer(limit).map_err(|error| error.at("page_limit"))?,
+        other => return Err(EvalError::type_error("NUMBER", &other).at("page_limit")),
     };
     match limit {
         -1 => Ok(Some((page, None))),

@@ -249,8 +249,9 @@ fn of_blob(blob: &[u8]) -> Result<(StoredFunc, IndexKind), EvalError> {
     }
 }
 
-/// The function of an index that was given none: the field of its name.
+/// The function of an index that was given none: the field of its name, as RethinkDB writes it, whose web interface
+/// looks for that text.
 fn field(name: &Text) -> Result<StoredFunc, EvalError> {
-    let text = format!("[69,[[2,[1]],[170,[[10,[1]],{}]]]]", Datum::String(name.clone()).to_json_string());
+    let text = format!("[69,[[2,[-19]],[31,[[10,[-19]],{}]]]]", Datum::String(name.clone()).to_json_string());
     StoredFunc::parse(text.into()).map_err(|error| EvalError::internal(error.to_string()))
 }

@@ -9,6 +9,8 @@ use crate::context::Cx;
 use crate::edit::{Conflict, Edit, RowReport, key_missing};
 use crate::failure::key_error;
 use crate::stream::Pipe;
+use crate::system::settled;
+use crate::table::TableRef;
 use crate::value::Value;
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
 
@@ -19,6 +21,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     };
     let table = match cx.eval(table, scope).map_err(|error| error.at(0))? {
         Value::Table(slice) if slice.is_whole() => slice.table,
+        Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
         other => return Err(other.mismatch("TABLE").at(0)),
     };
     let args = Args::new(cx, call, scope, Vec::new());
@@ -30,6 +33,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         field: table.primary_key(),
         conflict,
         driver: Driver::new(cx, table.clone(), options)?,
+        table,
         result: WriteResult::new(options.return_changes, cx.array_limit),
     };
     match single(cx, rows).map_err(|error| error.at(1))? {
@@ -92,6 +96,7 @@ struct Inserter<'a> {
     field: Text,
     conflict: Conflict,
     driver: Driver<'a>,
+    table: TableRef,
     result: WriteResult,
 }
 
@@ -104,8 +109,9 @@ struct Ready {
 
 impl Inserter<'_> {
     fn write_all(&mut self, pipe: Pipe) -> Result<(), EvalError> {
-        let mut rows = pipe.open(self.cx)?;
         let env = self.cx.env();
+        env.check_batches()?;
+        let mut rows = pipe.open(self.cx)?;
         let mut batch = Vec::new();
         let mut fill = self.driver.fill();
         while let Some(row) = rows.next(&env)? {
@@ -134,7 +140,7 @@ impl Inserter<'_> {
                     if ready.generated {
                         self.result.add_generated_key(ready.key.decode());
                     }
-                    self.result.add(report);
+                    self.result.add(settled(self.cx, &self.table, &ready.key, report));
                 }
             }
         }

@@ -38,7 +38,9 @@ pub(crate) fn join(mut args: Args<'_>) -> Result<Value, EvalError> {
     if !eager {
         return Ok(Value::Seq(Seq::stream(Pipe::of_items(joined))));
     }
-    let items = reql::stream::collect(&mut *joined, &cx.env())?;
+    let env = cx.env();
+    env.check_batches()?;
+    let items = reql::stream::collect(&mut *joined, &env)?;
     Ok(Value::Datum(Datum::Array(items)))
 }
 
@@ -138,7 +140,9 @@ pub(crate) fn eq_join(mut args: Args<'_>) -> Result<Value, EvalError> {
     if !eager {
         return Ok(Value::Seq(Seq::stream(Pipe::of_items(joined))));
     }
-    let items = reql::stream::collect(&mut joined, &cx.env())?;
+    let env = cx.env();
+    env.check_batches()?;
+    let items = reql::stream::collect(&mut joined, &env)?;
     Ok(Value::Datum(Datum::Array(items)))
 }
 

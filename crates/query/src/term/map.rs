@@ -27,7 +27,9 @@ pub(crate) fn map(mut args: Args<'_>) -> Result<Value, EvalError> {
     if !eager {
         return Ok(Value::Seq(Seq::stream(Pipe::of_items(zipped))));
     }
-    let items = reql::stream::collect(&mut zipped, &cx.env())?;
+    let env = cx.env();
+    env.check_batches()?;
+    let items = reql::stream::collect(&mut zipped, &env)?;
     Ok(Value::Datum(Datum::Array(items)))
 }
 
@@ -47,7 +49,9 @@ pub(crate) fn concat_map(over: Over<'_>) -> Result<Value, EvalError> {
     if !eager {
         return Ok(Value::Seq(Seq::stream(Pipe::of_items(flat))));
     }
-    let items = reql::stream::collect(&mut flat, &cx.env())?;
+    let env = cx.env();
+    env.check_batches()?;
+    let items = reql::stream::collect(&mut flat, &env)?;
     Ok(Value::Datum(Datum::Array(items)))
 }
 

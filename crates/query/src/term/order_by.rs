@@ -86,7 +86,7 @@ pub(crate) fn ordered_otherwise(index: &Text, bounded: &Text) -> EvalError {
 
 /// Rows in the order of an index, those with equal values sorted by the rest.
 fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError> {
-    if let Index::Primary = slice.table.index(&slice.index_name())? {
+    if slice.is_empty() || matches!(slice.table.index(&slice.index_name())?, Index::Primary) {
         // Primary keys are never equal.
         return slice.into_seq(cx).map(Value::Seq);
     }

@@ -14,16 +14,17 @@ use crate::failure::admin_failed;
 use crate::reshape::{change_table, rebalance as make_equal};
 use crate::system::{config_row, shard_rows, status_row};
 use crate::table::{Identifiers, TableRef};
-use crate::term::db_admin::{change, special};
+use crate::term::db_admin::{change, special_because};
 use crate::term::placement::Placement;
 use crate::value::Value;
 
 /// `reconfigure`: sets shards and replicas of a table, or of all tables of a database.
 pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let target = Target::of(&mut args, "reconfigure", "configure the tables in it")?;
+    let target = Target::of(&mut args, "reconfigure", "you can't configure the tables in it")?;
     match args.optional_datum("emergency_repair")? {
         None | Some(Datum::Null) => {}
-        Some(mode) => return emergency_repair(&args, &target, &mode),
+        Some(Datum::String(mode)) => return emergency_repair(&args, &target, &mode),
+        Some(other) => return Err(EvalError::type_error("STRING", &other).at("emergency_repair")),
     }
     let placement = Placement::of_reconfigure(&args)?;
     let dry_run = args.flag("dry_run")?;
@@ -37,7 +38,7 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 /// `rebalance`: divides tables anew so that their shards hold about as many rows each.
 pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let target = Target::of(&mut args, "rebalance", "rebalance the tables in it")?;
+    let target = Target::of(&mut args, "rebalance", "you can't rebalance the tables in it")?;
     let mut report = Report::default();
     for table in target.tables {
         let before = status_row(args.cx, &table, Identifiers::Name);
@@ -56,8 +57,8 @@ struct Target {
 }
 
 impl Target {
-    fn of(args: &mut Args<'_>, op: &str, what: &str) -> Result<Target, EvalError> {
-        let tables = target_tables(args, op, what)?;
+    fn of(args: &mut Args<'_>, op: &str, why: &str) -> Result<Target, EvalError> {
+        let tables = target_tables(args, op, why)?;
         for table in &tables.0 {
             access::check(args.cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
         }
@@ -65,19 +66,20 @@ impl Target {
     }
 }
 
-/// The tables of the table or database that argument 0 is, and whether it is a database.
+/// The tables of the table or database that argument 0 is, and whether it is a database. Of the database of the
+/// system tables it says `why` not.
 pub(crate) fn target_tables(
     args: &mut Args<'_>,
     op: &str,
-    what: &str,
+    why: &str,
 ) -> Result<(Vec<Arc<TableHandle>>, bool), EvalError> {
     let value = if args.len() == 0 { Value::Datum(Datum::Null) } else { args.take(0)? };
     match value {
         Value::Table(slice) if slice.is_whole() => match slice.table {
             TableRef::Stored(table) => Ok((vec![table.handle], false)),
-            TableRef::System(_) => Err(special(what)),
+            TableRef::System(_) => Err(special_because(why)),
         },
-        Value::Db(db) if db.id.is_none() => Err(special(what)),
+        Value::Db(db) if db.id.is_none() => Err(special_because(why)),
         Value::Db(db) => {
             let catalog = args.cx.catalog();
             let tables = catalog.database(&db.name).into_iter().flat_map(|db| db.tables());
@@ -87,12 +89,8 @@ pub(crate) fn target_tables(
     }
 }
 
-fn emergency_repair(args: &Args<'_>, target: &Target, mode: &Datum) -> Result<Value, EvalError> {
-    let known = match mode {
-        Datum::String(text) => repair_mode(text),
-        _ => None,
-    };
-    let Some(mode) = known else {
+fn emergency_repair(args: &Args<'_>, target: &Target, mode: &str) -> Result<Value, EvalError> {
+    let Some(mode) = repair_mode(mode) else {
         return Err(EvalError::logic(
             "`emergency_repair` should be \"unsafe_rollback\" or \"unsafe_rollback_or_erase\"",
         ));

@@ -65,6 +65,7 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
             if let Some(trace) = &cx.trace {
                 trace.top("order_by (all of it in memory)");
             }
+            cx.env().check_batches()?;
             let table = seq.table.clone();
             let items = collect(cx, seq.pipe)?;
             let sorted = operation.on_array(&items, &cx.env())?;

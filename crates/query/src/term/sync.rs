@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::ServerId;
+use cluster::{Catalog, ServerId};
 use datum::{Datum, KeyRange, Text};
 use reql::EvalError;
 use reql::travel::Travel;
@@ -11,7 +11,7 @@ use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::write_failed;
-use crate::far::{Patience, Question, Site, fresh, read, unless_lost, unwritable};
+use crate::far::{Patience, Question, Site, fresh, read, shards_in, unless_lost, unwritable, wait};
 use crate::links::LONG;
 use crate::table::{StoredTable, TableRef};
 use crate::value::Value;
@@ -49,14 +49,16 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
     }
     let ask = |(server, ranges): (ServerId, Vec<KeyRange>)| {
         let question = Question::Sync { table: table.handle.config.id, ranges: ranges.clone() };
-        (cx.service.links().ask(server, question.to_bytes(), LONG), ranges)
+        (server, cx.service.links().ask(server, question.to_bytes(), LONG), ranges)
     };
     let asked: Vec<_> = far.into_iter().map(ask).collect();
     for ticket in tickets {
         ticket.wait().map_err(|error| write_failed(&error))?;
     }
-    for (slot, ranges) in asked {
-        let answer = slot.wait(&cx.cancel).and_then(|bytes| read(bytes, bool::unpack));
+    for (server, slot, ranges) in asked {
+        let shards = |catalog: &Catalog| shards_in(catalog, table.handle.config.id, &ranges);
+        let answer = wait(cx, &slot, server, shards);
+        let answer = answer.and_then(|bytes| read(bytes, bool::unpack));
         // Waiting twice harms nobody.
         if unless_lost(answer)?.is_none() {
             moved.extend(ranges);

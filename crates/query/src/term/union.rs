@@ -26,7 +26,9 @@ pub(crate) fn union(mut args: Args<'_>) -> Result<Value, EvalError> {
     if !eager {
         return Ok(Value::Seq(Seq::stream(pipe)));
     }
-    let items = reql::stream::collect(&mut *pipe.open(cx)?, &cx.env())?;
+    let env = cx.env();
+    env.check_batches()?;
+    let items = reql::stream::collect(&mut *pipe.open(cx)?, &env)?;
     Ok(Value::Datum(Datum::Array(items)))
 }
 

@@ -9,6 +9,7 @@ use crate::context::Cx;
 use crate::edit::{Edit, Patch, Target};
 use crate::failure::key_error;
 use crate::seq::Seq;
+use crate::system::settled;
 use crate::table::TableRef;
 use crate::value::Value;
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
@@ -40,7 +41,10 @@ pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     let [target, change] = call.args.as_slice() else {
         return Err(EvalError::internal("a write without arguments"));
     };
-    let target = cx.eval(target, scope).map_err(|error| error.at(0))?;
+    let target = match cx.eval(target, scope).map_err(|error| error.at(0))? {
+        Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
+        target => target,
+    };
     check_deterministic(cx, call, scope)?;
     let args = Args::new(cx, call, scope, Vec::new());
     let options = WriteOptions::of(&args)?;
@@ -125,8 +129,9 @@ fn write_all(
         return Err(EvalError::internal("not a selection"));
     };
     let mut driver = Driver::new(cx, table.clone(), options)?;
-    let mut rows = pipe.open(cx)?;
     let env = cx.env();
+    env.check_batches()?;
+    let mut rows = pipe.open(cx)?;
     let mut batch = Vec::new();
     let mut fill = driver.fill();
     while let Some(row) = rows.next(&env)? {
@@ -158,7 +163,9 @@ fn write_batch(
     let worked_out: Vec<Edit> = if atomic { Vec::new() } else { work_out(cx, table, rows, &keys, edit) };
     let planned =
         Planned { keys: &keys, edit: &|i| worked_out.get(i).unwrap_or(edit), generated: &|_| false };
-    driver.write(&planned)?.into_iter().for_each(|report| result.add(report));
+    for (report, key) in driver.write(&planned)?.into_iter().zip(&keys) {
+        result.add(settled(cx, table, key, report));
+    }
     Ok(())
 }
 

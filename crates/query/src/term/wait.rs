@@ -26,7 +26,8 @@ pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
     let deadline = timeout.and_then(|seconds| {
         Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0) as f64).ok()?)
     });
-    let (tables, _) = target_tables(&mut args, "wait", "wait for the tables in it")?;
+    let why = "the system tables in it are always available and don't need to be waited on";
+    let (tables, _) = target_tables(&mut args, "wait", why)?;
     for table in &tables {
         until_ready(args.cx, table, wanted, deadline)?;
     }

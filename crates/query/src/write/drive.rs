@@ -213,6 +213,7 @@ impl<'a> Driver<'a> {
             let (own_key, old) = found.map_or((key.clone(), None), |(key, row)| (key, Some(row)));
             let target = Target { field: &self.field, key: &own_key, hook: None };
             let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
+            self.unless_stopped(std::slice::from_ref(&report))?;
             if report.is_change() {
                 let new = match &report.new {
                     Datum::Object(row) => Some(row),
@@ -334,6 +335,7 @@ impl<'a> Driver<'a> {
             };
             match shard.write_many(&keys, durability, decide) {
                 Ok((answers, ticket)) => {
+                    self.unless_stopped(&answers)?;
                     indexes.iter().zip(answers).for_each(|(i, report)| reports[*i] = Some(report));
                     let again = may_move.then(|| Again {
                         edits: indexes.iter().map(|i| (planned.edit)(*i).clone()).collect(),
@@ -348,6 +350,14 @@ impl<'a> Driver<'a> {
             }
         }
         Ok(moved)
+    }
+
+    /// Fails if one of the rows failed because the query was told to stop: that is no fault of the row.
+    fn unless_stopped(&self, reports: &[RowReport]) -> Result<(), EvalError> {
+        match self.cx.cancel.is_set() && reports.iter().any(|report| matches!(report.fate, Fate::Failed(_))) {
+            true => Err(EvalError::cancelled()),
+            false => Ok(()),
+        }
     }
 
     fn ask(&self, server: ServerId, planned: &Planned<'_>, indexes: Vec<usize>) -> FarWrite {

@@ -13,11 +13,13 @@ use bytes::Bytes;
 use cluster::{Answered, Ask, AskError, Node, NodeOptions, Post, Serve, ServerId};
 use datum::{Datum, Object, Text, json as datum_json};
 use engine::memory::MemoryEngine;
+use io::memory::Budget;
 use io::sim::{SimClock, SimFiles, SimRandom};
 use io::{Files, Random};
 use log::memory::MemoryLog;
 use rekindle_query::{
-    Answer, Client, PointAnswer, QueryError, QuestionDesk, ServerFacts, Service, ServiceOptions, Session,
+    Answer, Client, LogBook, PointAnswer, QueryError, QuestionDesk, ServerFacts, Service, ServiceOptions,
+    Session,
 };
 use reql::wire::{Query, parse_query};
 use reql::{Cancel, EvalError};
@@ -154,6 +156,16 @@ impl House {
         House { service, desk: Some(desk), node, indexes }
     }
 
+    /// The same, where the one logs into the first book and the other into the second.
+    pub fn logging([here, there]: [LogBook; 2]) -> House {
+        let House { node, indexes, .. } = House::new();
+        let desk = QuestionDesk::new(service_with(node.clone(), logs(there)));
+        let service = service_with(node.clone(), logs(here));
+        service.links().set(Arc::new(Straight { desk: desk.clone(), losses: None }));
+        service.links().ask_everything_of(ANSWERER);
+        House { service, desk: Some(desk), node, indexes }
+    }
+
     /// A session of `user`.
     pub fn session(&self, user: &str) -> Session {
         let address = "127.0.0.1:5000".parse().unwrap();
@@ -182,14 +194,23 @@ impl House {
     }
 }
 
+fn logs(logs: LogBook) -> ServerFacts {
+    ServerFacts { logs, ..ServerFacts::default() }
+}
+
 fn service(node: Arc<Node>) -> Arc<Service> {
+    service_with(node, ServerFacts::default())
+}
+
+fn service_with(node: Arc<Node>, facts: ServerFacts) -> Arc<Service> {
     Service::new(ServiceOptions {
         node,
         passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
-        facts: ServerFacts::default(),
+        facts,
         scan_threads: 2,
         web: Some(Arc::new(world::SmallWeb)),
         scripts: Some(Arc::new(world::SmallScripts::default())),
+        memory: Budget::endless(),
     })
 }
 

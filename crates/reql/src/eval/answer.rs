@@ -5,11 +5,10 @@ use std::sync::Arc;
 use datum::Datum;
 
 use super::{Place, value_at};
-use crate::closure::{Answer, Closure, Run};
+use crate::closure::{Answer, Answered, Closure, Run};
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::scope::Scope;
-use crate::stream;
 use crate::term::FuncTerm;
 use crate::value::Value;
 
@@ -23,10 +22,10 @@ pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> 
         true => Arc::default(),
         false => captured.collect::<Result<_, _>>()?,
     };
-    let run: Run = match answer {
-        Answer::Datum => run_to_datum,
-        Answer::Literals => run_to_literals,
-        Answer::Sequence => run_to_sequence,
+    let run = match answer {
+        Answer::Datum => Run::ToDatum(run_to_datum),
+        Answer::Literals => Run::ToDatum(run_to_literals),
+        Answer::Sequence => Run::ToSequence(run_to_sequence),
     };
     Ok(Closure::new(func.clone(), captured, answer, run))
 }
@@ -39,12 +38,13 @@ fn run_to_literals(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result
     run(closure, values, env, true)?.into_datum().map_err(|error| error.at(1))
 }
 
-fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
-    let collected = match run(closure, values, env, false)? {
-        Value::Stream(mut items) => stream::collect(&mut *items, env).map(Datum::Array),
-        other => other.into_datum(),
-    };
-    collected.map_err(|error| error.at(1))
+fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Answered, EvalError> {
+    match run(closure, values, env, false)? {
+        Value::Stream(items) if items.is_infinite() => Err(EvalError::infinite().at(1)),
+        Value::Stream(items) => Ok(Answered::Items(items)),
+        Value::Datum(datum) => Ok(Answered::Datum(datum)),
+        other => Err(other.no_sequence().at(1)),
+    }
 }
 
 /// The body is the second argument of FUNC, which errors point at.

@@ -1,8 +1,10 @@
 //! Terms that decide themselves what is evaluated, and those that build values around others.
 
+use std::ops::ControlFlow;
+
 use datum::{Datum, ObjectBuilder};
 
-use super::{Place, datum_at, value_at};
+use super::{Place, call_at, datum_at, value_at};
 use crate::args::{Arg, Args};
 use crate::closure;
 use crate::error::EvalError;
@@ -12,12 +14,50 @@ use crate::signature::Op;
 use crate::term::{Call, Term};
 use crate::value::{Grouped, GroupedKind, Value};
 
+/// What a term means whose first argument is grouped: itself for each group, whose other arguments are
+/// evaluated for each. Source: `op_term_t::term_eval` in op.cc of RethinkDB 2.4.
+pub(super) fn per_group(call: &Call, first: Value, place: Place<'_>) -> Result<Value, EvalError> {
+    let Value::Grouped(grouped) = operation::gathered(first, place.env)? else {
+        return Err(EvalError::internal("not grouped"));
+    };
+    let mut call = call.clone();
+    let mut groups = Vec::with_capacity(grouped.groups.len());
+    for (key, value) in grouped.groups {
+        place.env.check_cancel()?;
+        if let Some(first) = call.args.first_mut() {
+            *first = Term::Datum(value);
+        }
+        groups.push((key, call_at(&call, place)?.into_datum()?));
+    }
+    Ok(Value::Grouped(Box::new(Grouped { kind: GroupedKind::Data, groups })))
+}
+
+/// Argument `i` as a datum; what becomes of the groups when it is the first and grouped.
+pub(super) fn datum_or_groups(
+    call: &Call,
+    i: usize,
+    place: Place<'_>,
+) -> Result<ControlFlow<Value, Datum>, EvalError> {
+    let of_argument = if call.op == Op::MakeArray { place } else { place.plain() };
+    match value_at(&call.args[i], of_argument).map_err(|error| error.at(i))? {
+        groups @ (Value::Grouped(_) | Value::Grouping(_)) if i == 0 => {
+            per_group(call, groups, place).map(ControlFlow::Break)
+        }
+        value => value.into_datum().map(ControlFlow::Continue).map_err(|error| error.at(i)),
+    }
+}
+
 /// `[a, b, …]`
 pub(super) fn make_array(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     // The item that is too many is evaluated, too: what is wrong in it or before it is told first.
-    let terms = call.args.iter().enumerate().take(place.env.array_limit.saturating_add(1));
-    let items = terms.map(|(i, term)| datum_at(term, place).map_err(|error| error.at(i)));
-    let items = items.collect::<Result<Vec<_>, _>>()?;
+    let count = call.args.len().min(place.env.array_limit.saturating_add(1));
+    let mut items = Vec::with_capacity(count);
+    for i in 0..count {
+        match datum_or_groups(call, i, place)? {
+            ControlFlow::Continue(item) => items.push(item),
+            ControlFlow::Break(groups) => return Ok(groups),
+        }
+    }
     place.env.check_array(items.len())?;
     Ok(Value::Datum(Datum::from(items)))
 }
@@ -40,9 +80,13 @@ pub(super) fn branch(call: &Call, place: Place<'_>) -> Result<Value, EvalError> 
     let otherwise = call.args.len() - 1;
     let mut chosen = otherwise;
     for test in (0..otherwise).step_by(2) {
-        if datum_at(&call.args[test], place.plain()).map_err(|error| error.at(test))?.is_truthy() {
-            chosen = test + 1;
-            break;
+        match datum_or_groups(call, test, place)? {
+            ControlFlow::Continue(value) if value.is_truthy() => {
+                chosen = test + 1;
+                break;
+            }
+            ControlFlow::Continue(_) => {}
+            ControlFlow::Break(groups) => return Ok(groups),
         }
     }
     value_at(&call.args[chosen], place).map_err(|error| error.at(chosen))
@@ -52,8 +96,11 @@ pub(super) fn branch(call: &Call, place: Place<'_>) -> Result<Value, EvalError> 
 pub(super) fn and_or(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let decides = call.op == Op::Or;
     let mut last = Datum::Bool(!decides);
-    for (i, term) in call.args.iter().enumerate() {
-        last = datum_at(term, place.plain()).map_err(|error| error.at(i))?;
+    for i in 0..call.args.len() {
+        last = match datum_or_groups(call, i, place)? {
+            ControlFlow::Continue(value) => value,
+            ControlFlow::Break(groups) => return Ok(groups),
+        };
         if last.is_truthy() == decides {
             break;
         }
@@ -63,10 +110,13 @@ pub(super) fn and_or(call: &Call, place: Place<'_>) -> Result<Value, EvalError> 
 
 /// `error`: raises what the query says, or, without a message, what `default` caught.
 pub(super) fn error(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    let Some(term) = call.args.first() else { return Err(EvalError::empty_error()) };
-    match datum_at(term, place.plain()).map_err(|error| error.at(0))? {
-        Datum::String(text) => Err(EvalError::user(text.to_string())),
-        other => Err(EvalError::type_error("STRING", &other).at(0)),
+    if call.args.is_empty() {
+        return Err(EvalError::empty_error());
+    }
+    match datum_or_groups(call, 0, place)? {
+        ControlFlow::Continue(Datum::String(text)) => Err(EvalError::user(text.to_string())),
+        ControlFlow::Continue(other) => Err(EvalError::type_error("STRING", &other).at(0)),
+        ControlFlow::Break(groups) => Ok(groups),
     }
 }
 

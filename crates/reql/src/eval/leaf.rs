@@ -135,11 +135,7 @@ fn on_groups(leaf: Leaf, call: &Call, grouped: Grouped, place: Place<'_>) -> Res
 /// `info` of what is not a datum.
 fn info(value: &Value) -> Datum {
     let mut info = ObjectBuilder::new();
-    let name = match value {
-        Value::Grouped(_) | Value::Grouping(_) => "GROUPED_DATA",
-        other => other.type_name(),
-    };
-    info.insert(Text::from_static("type"), Datum::String(Text::from_static(name)));
+    info.insert(Text::from_static("type"), Datum::String(Text::from_static(value.type_name())));
     if let Value::Func(closure) = value {
         let source = match closure.as_foreign() {
             Some(foreign) => foreign.source(),

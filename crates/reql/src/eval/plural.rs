@@ -1,15 +1,17 @@
 //! Terms over several sequences, and the one that makes a sequence of nothing.
 
+use std::ops::ControlFlow;
+
 use datum::Datum;
 
-use super::{Place, datum_at, sequence, value_at};
+use super::{Place, control, datum_at, sequence, value_at};
 use crate::args::{Arg, integer};
 use crate::error::EvalError;
 use crate::order::Order;
 use crate::signature::Op;
 use crate::stream::{self, ArrayItems, Chained, Items, Merged, RangeItems, Zipped};
 use crate::term::{Call, Term};
-use crate::value::Value;
+use crate::value::{GroupedKind, Value};
 
 /// Several sequences, and whether what is made of them is an array.
 struct Sources {
@@ -17,10 +19,17 @@ struct Sources {
     all_arrays: bool,
 }
 
-fn sources(terms: &[Term], place: Place<'_>) -> Result<Sources, EvalError> {
-    let mut sources = Sources { items: Vec::with_capacity(terms.len()), all_arrays: true };
-    for (i, term) in terms.iter().enumerate() {
+/// The first arguments of `call`; what becomes of the groups when the first is grouped. Source: for `map`
+/// only `is_grouped_seq_op` in op.hpp of RethinkDB 2.4, where groups that are sequences are no values yet.
+fn sources(call: &Call, count: usize, place: Place<'_>) -> Result<ControlFlow<Value, Sources>, EvalError> {
+    let mut sources = Sources { items: Vec::with_capacity(count), all_arrays: true };
+    for (i, term) in call.args.iter().take(count).enumerate() {
         match value_at(term, place).map_err(|error| error.at(i))? {
+            groups @ (Value::Grouped(_) | Value::Grouping(_))
+                if i == 0 && (call.op == Op::Union || !is_stream(&groups)) =>
+            {
+                return control::per_group(call, groups, place).map(ControlFlow::Break);
+            }
             Value::Datum(Datum::Array(items)) => {
                 sources.items.push(Box::new(ArrayItems::new(items)));
             }
@@ -28,21 +37,23 @@ fn sources(terms: &[Term], place: Place<'_>) -> Result<Sources, EvalError> {
                 sources.items.push(items);
                 sources.all_arrays = false;
             }
-            other => {
-                let found = other.into_datum().map_err(|error| error.at(i))?;
-                return Err(EvalError::not_a_sequence(&found).at(i));
-            }
+            other => return Err(other.no_sequence().at(i)),
         }
     }
-    Ok(sources)
+    Ok(ControlFlow::Continue(sources))
+}
+
+fn is_stream(groups: &Value) -> bool {
+    !matches!(groups, Value::Grouped(grouped) if grouped.kind == GroupedKind::Data)
 }
 
 /// An array if all sources were, else the stream itself.
 fn shaped(mut items: Box<dyn Items>, all_arrays: bool, place: Place<'_>) -> Result<Value, EvalError> {
-    match all_arrays {
-        true => stream::collect(&mut *items, place.env).map(|all| Value::Datum(Datum::Array(all))),
-        false => Ok(Value::Stream(items)),
+    if !all_arrays {
+        return Ok(Value::Stream(items));
     }
+    place.env.check_batches()?;
+    stream::collect(&mut *items, place.env).map(|all| Value::Datum(Datum::Array(all)))
 }
 
 /// `map` over several sequences.
@@ -51,8 +62,11 @@ pub(super) fn map(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let Some((last, terms)) = call.args.split_last() else {
         return Err(EvalError::internal("map without arguments"));
     };
-    let sources = sources(terms, place)?;
     let position = terms.len();
+    let sources = match sources(call, position, place)? {
+        ControlFlow::Continue(sources) => sources,
+        ControlFlow::Break(groups) => return Ok(groups),
+    };
     let closure = match super::arg_at(last, place).map_err(|error| error.at(position))? {
         Arg::Func(closure) => closure,
         Arg::Datum(datum) => return Err(EvalError::not_a_function(&datum).at(position)),
@@ -64,7 +78,10 @@ pub(super) fn map(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
 /// `union`: one sequence after the other, or merged by an order they have.
 pub(super) fn union(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     let place = place.plain();
-    let sources = sources(&call.args, place)?;
+    let sources = match sources(call, call.args.len(), place)? {
+        ControlFlow::Continue(sources) => sources,
+        ControlFlow::Break(groups) => return Ok(groups),
+    };
     let items: Box<dyn Items> = match interleave(call, place)? {
         Some(orders) => Box::new(Merged::new(sources.items, orders)),
         None => Box::new(Chained::new(sources.items)),
@@ -95,16 +112,18 @@ fn interleave(call: &Call, place: Place<'_>) -> Result<Option<Vec<Order>>, EvalE
 
 /// `range`: all integers from 0, up to a bound, or between two.
 pub(super) fn range(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    let bound = |i: usize| -> Result<i64, EvalError> {
-        match datum_at(&call.args[i], place.plain()).map_err(|error| error.at(i))? {
-            Datum::Number(number) => integer(number).map_err(|error| error.at(i)),
-            other => Err(EvalError::type_error("NUMBER", &other).at(i)),
-        }
-    };
-    let items = match call.args.len() {
-        0 => RangeItems::new(0, None),
-        1 => RangeItems::new(0, Some(bound(0)?)),
-        _ => RangeItems::new(bound(0)?, Some(bound(1)?)),
+    let mut bounds = Vec::with_capacity(2);
+    for i in 0..call.args.len() {
+        bounds.push(match control::datum_or_groups(call, i, place)? {
+            ControlFlow::Continue(Datum::Number(number)) => integer(number).map_err(|error| error.at(i))?,
+            ControlFlow::Continue(other) => return Err(EvalError::type_error("NUMBER", &other).at(i)),
+            ControlFlow::Break(groups) => return Ok(groups),
+        });
+    }
+    let items = match bounds.as_slice() {
+        [] => RangeItems::new(0, None),
+        [end] => RangeItems::new(0, Some(*end)),
+        [start, end, ..] => RangeItems::new(*start, Some(*end)),
     };
     Ok(Value::Stream(Box::new(items)))
 }

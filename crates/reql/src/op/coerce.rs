@@ -54,7 +54,10 @@ fn coerce(value: &Datum, target: &'static str, args: &Args<'_>) -> Result<Datum,
         (_, "STRING") => to_text(value).map(Datum::String),
         (Datum::String(text), "BINARY") => Ok(bytes_of(text)),
         (Datum::String(text), "NUMBER") => to_number(text),
-        (Datum::Array(items), "OBJECT") => to_object(items),
+        (Datum::Array(items), "OBJECT") => {
+            args.env.check_batches()?;
+            to_object(items)
+        }
         (Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_), "ARRAY") => to_pairs(value, args),
         _ => Err(EvalError::typed(value, format!("Cannot coerce {source} to {target}."))),
     }

@@ -30,9 +30,27 @@ pub fn merge_item(item: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
                 &called
             }
         };
-        merged = merge_datums(&merged, layer).map_err(|error| error.at(i))?;
+        check_layer(layer).map_err(|error| error.at(i))?;
+        merged = merge_datums(&merged, layer)?;
     }
     Ok(merged)
+}
+
+/// `over` laid over the row `under`, as `update` does it.
+pub fn merge_row(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
+    check_layer(over)?;
+    merge_datums(under, over)
+}
+
+/// A time or a shape may be a member of what is laid over something, but not all of it.
+fn check_layer(layer: &Datum) -> Result<(), EvalError> {
+    match layer {
+        Datum::Time(_) | Datum::Geometry(_) => {
+            let kind = layer.kind().name();
+            Err(EvalError::logic(format!("Cannot merge objects of type `{kind}`.")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// `literal`: in a merge, replaces what it is laid over by its value, or removes it.
@@ -49,6 +67,17 @@ pub fn literal(args: &Args<'_>) -> Result<Datum, EvalError> {
     Ok(Datum::Object(members.build()))
 }
 
+/// What the `$reql_type$` of members that were put together says they are.
+pub(super) fn typed(members: Object) -> Result<Datum, EvalError> {
+    // A shape without what it needs misses something, and a null where something is needed too.
+    let is_missing =
+        |why: &str| why.ends_with("not found in geometry object.") || why.ends_with("found NULL.");
+    pseudo::from_object(members).map_err(|why| match is_missing(&why) {
+        true => EvalError::non_existence(why),
+        false => EvalError::logic(why),
+    })
+}
+
 /// A literal where none may be.
 #[must_use]
 pub fn stray_literal() -> EvalError {
@@ -58,20 +87,33 @@ pub fn stray_literal() -> EvalError {
     )
 }
 
-/// `over` laid over `under`, as `merge` and `update` do it.
+/// `over` laid over `under`. Times and shapes are objects here, as they are in RethinkDB: they merge
+/// member by member, and what comes out is checked. Bytes are none.
+/// Source: `default_merge_unchecked_stack` in datum.cc of RethinkDB 2.4.
 pub fn merge_datums(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
     match over {
         Datum::Object(over) if pseudo::is_literal(over) => Err(stray_literal()),
-        Datum::Object(over) => {
-            let nothing = Object::default();
-            let under = if let Datum::Object(under) = under { under } else { &nothing };
-            merge_objects(under, over).map(Datum::Object)
+        over if has_members(over) && has_members(under) => merge_members(under, over),
+        over => Ok(without_literals(over.clone())?.unwrap_or(Datum::Null)),
+    }
+}
+
+fn has_members(value: &Datum) -> bool {
+    matches!(value, Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))
+}
+
+/// Merges two values that have members.
+fn merge_members(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
+    match (under, over) {
+        (Datum::Object(under), Datum::Object(over)) => merge_objects(under, over).map(Datum::Object),
+        // Nothing of the first is left.
+        (Datum::Time(_), Datum::Time(_)) => Ok(over.clone()),
+        _ => {
+            let (Some(under), Some(over)) = (pseudo::to_object(under), pseudo::to_object(over)) else {
+                return Err(EvalError::internal("there are no members to merge"));
+            };
+            typed(merge_objects(&under.to_tree(), &over)?)
         }
-        Datum::Time(_) | Datum::Geometry(_) => {
-            let kind = over.kind().name();
-            Err(EvalError::logic(format!("Cannot merge objects of type `{kind}`.")))
-        }
-        other => Ok(other.clone()),
     }
 }
 
@@ -81,10 +123,8 @@ fn merge_objects(under: &Object, over: &Object) -> Result<Object, EvalError> {
     for (field, layer) in over.iter() {
         let value = match &layer {
             Datum::Object(literal) if pseudo::is_literal(literal) => literal_value(literal)?,
-            Datum::Object(inner) => match under.get(&field) {
-                Some(Datum::Object(below)) => {
-                    Some(Datum::Object(deep::level(|| merge_objects(&below, inner))?))
-                }
+            inner if has_members(inner) => match under.get(&field) {
+                Some(below) if has_members(&below) => Some(deep::level(|| merge_members(&below, inner))?),
                 _ => without_literals(layer)?,
             },
             _ => without_literals(layer)?,

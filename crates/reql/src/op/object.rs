@@ -2,7 +2,7 @@
 
 use datum::{Datum, Object, ObjectBuilder, pseudo};
 
-use super::merge::stray_literal;
+use super::merge::{stray_literal, typed};
 use crate::EvalError;
 use crate::args::Args;
 
@@ -40,7 +40,7 @@ pub fn made_of(members: ObjectBuilder) -> Result<Datum, EvalError> {
     if pseudo::is_literal(&object) {
         return Err(stray_literal());
     }
-    pseudo::from_object(object).map_err(EvalError::logic)
+    typed(object)
 }
 
 /// `keys`: the names of an object's fields, in order.

@@ -28,7 +28,7 @@ thread_local! {
 pub fn matches(args: &Args<'_>) -> Result<Datum, EvalError> {
     let text = args.string(0)?;
     let expression = args.string(1)?;
-    let regex = compiled(expression).map_err(|error| error.at(1))?;
+    let regex = compiled(expression)?;
     Ok(match regex.captures(text) {
         None => Datum::Null,
         Some(captures) => {

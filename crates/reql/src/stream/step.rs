@@ -7,7 +7,7 @@ use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::select::Predicate;
-use crate::transform::{Emitted, Transform};
+use crate::transform::{Emitted, Part, Transform};
 
 /// What a step hands on for the items of another stream.
 pub struct Stepped<I> {
@@ -15,12 +15,14 @@ pub struct Stepped<I> {
     step: Transform,
     /// Items that one item became, and how many of them were handed on.
     many: (Array, usize),
+    /// What is left of the stream that one item became.
+    part: Option<Part>,
 }
 
 impl<I: Items> Stepped<I> {
     /// `step` over `items`.
     pub fn new(items: I, step: Transform) -> Self {
-        Stepped { items, step, many: (Array::default(), 0) }
+        Stepped { items, step, many: (Array::default(), 0), part: None }
     }
 }
 
@@ -33,11 +35,18 @@ impl<I: Items> Items for Stepped<I> {
                 return Ok(Some(item.clone()));
             }
             env.check_cancel()?;
+            if let Some(part) = &mut self.part {
+                match part.next(env)? {
+                    Some(item) => return Ok(Some(item)),
+                    None => self.part = None,
+                }
+            }
             let Some(item) = self.items.next(env)? else { return Ok(None) };
             match self.step.step(item, env)? {
                 Emitted::None => {}
                 Emitted::One(item) => return Ok(Some(item)),
                 Emitted::Many(items) => self.many = (items, 0),
+                Emitted::Stream(part) => self.part = Some(part),
             }
         }
     }

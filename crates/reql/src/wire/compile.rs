@@ -1,5 +1,7 @@
 //! JSON nodes become terms; whatever can be known to be wrong is refused.
 
+pub(super) mod walk;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -187,7 +189,7 @@ impl<'s> Compiler<'s> {
             for (name, value) in members {
                 if !signature.optargs.contains(&&**name) {
                     let message = format!("Unrecognized optional argument `{name}`.");
-                    return Err(CompileError::compile(message));
+                    return Err(CompileError::compile(message).at(Frame::from(&self.text(name))));
                 }
                 let below = place_of_optarg(raw.op, place);
                 let name = self.text(name);

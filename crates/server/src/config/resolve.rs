@@ -12,7 +12,8 @@ use super::setting::{ConfigError, Settings};
 use super::value::{self, LOOPBACK};
 use super::{CacheSize, Config, HttpReach, MemoryLimit, Peers, Service, ServiceTls, TlsFiles};
 
-const DIRECTORY: &str = "rekindle_data";
+/// Where the data is if nobody says otherwise.
+pub(crate) const DIRECTORY: &str = "rekindle_data";
 const DRIVER_PORT: u16 = 28015;
 const CLUSTER_PORT: u16 = 29015;
 const HTTP_PORT: u16 = 8080;

@@ -1,5 +1,7 @@
 //! A range of the values of an index, and where it lies among the bytes of keys.
 
+use std::cmp::Ordering;
+
 use bytes::Bytes;
 use datum::key::secondary::{self, SecondaryKey};
 use datum::{Datum, KeyError};
@@ -38,6 +40,24 @@ impl Bounds {
     #[must_use]
     pub fn one(value: Datum) -> Bounds {
         Bounds { left: value.clone(), left_side: Side::Closed, right: value, right_side: Side::Closed }
+    }
+
+    /// Whether it says nothing at all. Source: `datum_range_t::is_universe` of RethinkDB.
+    #[must_use]
+    pub fn is_universe(&self) -> bool {
+        (&self.left, self.left_side, &self.right, self.right_side)
+            == (&Datum::MinVal, Side::Open, &Datum::MaxVal, Side::Open)
+    }
+
+    /// Whether it ends before it begins, so that no value can be inside.
+    /// Source: `datum_range_t::is_empty` of RethinkDB.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self.left.cmp(&self.right) {
+            Ordering::Less => false,
+            Ordering::Equal => self.left_side == Side::Open || self.right_side == Side::Open,
+            Ordering::Greater => true,
+        }
     }
 
     /// Whether `value` is inside.

@@ -67,18 +67,9 @@ impl Fault {
 impl Reason {
     fn of(number: u64) -> Option<Reason> {
         use Reason::*;
+        #[rustfmt::skip]
         let all = [
-            Stranger,
-            Version,
-            Itself,
-            Removed,
-            Replaced,
-            Duplicate,
-            NotAdopted,
-            NoCluster,
-            Damage,
-            ShuttingDown,
-            Silent,
+            Stranger, Version, Itself, Removed, Replaced, Duplicate, NotAdopted, NoCluster, Damage, ShuttingDown, Silent,
         ];
         all.into_iter().find(|reason| *reason as u64 == number)
     }
@@ -100,6 +91,7 @@ impl Machine {
 
     fn send_hello(&mut self, id: ConnectionId) {
         let interval_ms = self.timings.heartbeat_interval().as_millis();
+        let expects = self.expects().map(|servers| servers.into_iter().collect());
         let hello = Hello {
             cluster: self.me.cluster,
             server: self.me.server,
@@ -111,6 +103,7 @@ impl Machine {
             port: self.me.port,
             program: PROGRAM.to_owned(),
             heartbeat_ms: u64::try_from(interval_ms).unwrap_or(u64::MAX),
+            expects,
         };
         let bytes = vec![frame::preface(VERSIONS, hello.to_text().as_bytes())];
         self.orders.push(Order::Send { connection: id, bytes, tell: false });
@@ -142,7 +135,7 @@ impl Machine {
         may_adopt: MayAdopt<'_>,
     ) -> Result<(), Fault> {
         let Some(session) = self.sessions.get(&id) else { return Ok(()) };
-        let origin = session.origin.clone();
+        let (origin, since) = (session.origin.clone(), session.since);
         if let Origin::Accepted(_) = origin {
             self.send_hello(id);
         }
@@ -150,6 +143,8 @@ impl Machine {
             self.dialer.found(address, hello.server);
             if hello.server == self.me.server && hello.incarnation == self.incarnation {
                 self.dialer.is_self(address);
+            } else if hello.cluster.is_none() {
+                self.met_newcomer(address, &hello, since);
             }
         }
         self.judge(&hello, &origin, may_adopt)?;
@@ -195,7 +190,10 @@ impl Machine {
                 Err(Fault::new(Reason::Stranger, text))
             }
             (None, None) => {
-                let text = format!("neither server \"{me}\" nor server \"{other}\" belongs to a cluster yet");
+                // The same on both sides, so that each says it once.
+                let (one, another) = (me.min(other), me.max(other));
+                let text =
+                    format!("neither server \"{one}\" nor server \"{another}\" belongs to a cluster yet");
                 Err(Fault::new(Reason::NoCluster, text))
             }
             (None, Some(_)) if matches!(origin, Origin::Accepted(_)) => {
@@ -204,13 +202,17 @@ impl Machine {
                     format!("server \"{me}\" belongs to no cluster yet and joins only a server it dials");
                 Err(Fault::new(Reason::NoCluster, text))
             }
+            (None, Some(cluster)) if self.founding.is_under_way() => {
+                let text = format!("server \"{me}\" makes a cluster of its own and cannot join {cluster}");
+                Err(Fault::new(Reason::NotAdopted, text))
+            }
             (None, Some(cluster)) => {
                 may_adopt(cluster, &hello.info(at)).map_err(|why| {
                     let text = format!("server \"{me}\" cannot join cluster {cluster}: {why}");
                     Fault::new(Reason::NotAdopted, text)
                 })?;
                 self.me.cluster = Some(cluster);
-                self.note(Note::Info, format!("Joined cluster {cluster} through server \"{other}\" at {at}"));
+                self.note(Note::Info, format!("Found cluster {cluster} through server \"{other}\" at {at}"));
                 Ok(())
             }
             _ => Ok(()),
@@ -340,11 +342,11 @@ impl Machine {
         if session.stage != Stage::Dialing && !is_deaf {
             self.send_frame(id, Kind::Farewell, fault.reason as u64, fault.text.as_bytes());
         }
-        if session_is_refused(self, id) && !fault.reason.is_quiet() {
+        if session_is_refused(self, id) && !fault.reason.is_quiet() && !self.is_expected(fault.reason) {
             self.say_refused(id, &fault.text);
         }
         self.orders.push(Order::Close(id));
-        self.over(id, &fault.text, refuses(fault.reason));
+        self.over(id, &fault.text, Some(fault.reason));
     }
 
     fn say_refused(&mut self, id: ConnectionId, text: &str) {
@@ -371,12 +373,13 @@ impl Machine {
         {
             self.effects.push(Effect::Removed);
         }
-        if session_is_refused(self, id) && !Reason::of(reason).is_some_and(Reason::is_quiet) {
+        let reason = Reason::of(reason);
+        let is_quiet = reason.is_some_and(|reason| reason.is_quiet() || self.is_expected(reason));
+        if session_is_refused(self, id) && !is_quiet {
             self.say_refused(id, &text);
         }
         self.orders.push(Order::Close(id));
-        let was_refused = Reason::of(reason).is_some_and(refuses);
-        self.over(id, &text, was_refused);
+        self.over(id, &text, reason);
     }
 
     /// The network says that a connection is over.
@@ -386,12 +389,17 @@ impl Machine {
             if session.hello.is_none() && why.starts_with(TLS_FAULT) {
                 self.say_refused(id, why);
             }
-            self.over(id, why, false);
+            self.over(id, why, None);
         }
     }
 
-    /// Forgets a connection that has ended, whichever way.
-    fn over(&mut self, id: ConnectionId, why: &str, was_refused: bool) {
+    /// Whether it is no news that there is no link: a server without a cluster looks for others like it.
+    fn is_expected(&self, reason: Reason) -> bool {
+        reason == Reason::NoCluster && self.me.cluster.is_none() && self.founding.is_wanted()
+    }
+
+    /// Forgets a connection that has ended, whichever way, for the reason that one side gave.
+    fn over(&mut self, id: ConnectionId, why: &str, reason: Option<Reason>) {
         let Some(session) = self.sessions.remove(&id) else { return };
         let server = session.server();
         let newcomer = server.and_then(|server| {
@@ -412,9 +420,11 @@ impl Machine {
                 self.dialer.done(address, self.now, &self.timings);
             } else {
                 let random = self.random.clone();
+                let (was_refused, is_expected) =
+                    (reason.is_some_and(refuses), reason.is_some_and(|reason| self.is_expected(reason)));
                 let is_news =
                     self.dialer.failed(address, why, was_refused, self.now, &self.timings, &*random);
-                if is_news && !self.is_closed {
+                if is_news && !self.is_closed && !is_expected {
                     self.note(Note::Warning, format!("Cannot link to the server at {address}: {why}"));
                 }
             }
@@ -452,7 +462,7 @@ impl Machine {
                 Stage::Dialing => "it does not answer",
                 _ => "it does not say who it is, or cannot agree on a link",
             };
-            self.over(id, why, false);
+            self.over(id, why, None);
         }
         let due = |peer: &super::peer::Peer| {
             let probe = peer.probe.as_ref()?;

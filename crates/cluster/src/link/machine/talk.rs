@@ -287,6 +287,12 @@ impl Machine {
             if (is_quiet || peer.is_deaf) && !peer.is_silent {
                 peer.is_silent = true;
                 peer.stats.is_connected.store(0, Relaxed);
+                let name = &peer.name;
+                let text = match is_quiet {
+                    true => format!("Nothing is heard from server \"{name}\" {server}"),
+                    false => format!("Server \"{name}\" {server} does not hear this one"),
+                };
+                self.effects.push(Effect::Note(Note::Info, text));
                 self.effects.push(Effect::Silent(*server));
             }
             let has_spoken = now.since(peer.spoke_at) < timings.heartbeat_interval() / 2;

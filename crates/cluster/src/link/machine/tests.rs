@@ -16,7 +16,10 @@ struct Bench {
     connected: [Vec<PeerInfo>; 2],
     far_ends: BTreeMap<(usize, ConnectionId), ConnectionId>,
     accepted_next: u64,
+    /// Whoever dials this is told that nobody is there.
+    nobody_at: Option<&'static str>,
     may_adopt: Result<(), String>,
+    founded: usize,
     now: Nanos,
 }
 
@@ -49,7 +52,9 @@ fn bench(one: Machine, other: Machine) -> Bench {
         connected: Default::default(),
         far_ends: BTreeMap::new(),
         accepted_next: 0,
+        nobody_at: None,
         may_adopt: Ok(()),
+        founded: 0,
         now: Nanos::default(),
     }
 }
@@ -73,6 +78,10 @@ impl Bench {
             match effect {
                 Effect::Note(_, text) => self.notes[i].push(text),
                 Effect::Connected(info, _) => self.connected[i].push(info),
+                Effect::Found(cluster) => {
+                    self.founded += 1;
+                    self.machines[i].wanted(Command::Founded(Ok(cluster)));
+                }
                 _ => {}
             }
         }
@@ -86,6 +95,9 @@ impl Bench {
     fn carry_out(&mut self, i: usize, order: Order) {
         let other = 1 - i;
         match order {
+            Order::Connect(id, address) if self.nobody_at == Some(&*address) => {
+                self.happened[i].push(Happening::Closed(id, "nobody is there".to_owned()));
+            }
             Order::Connect(id, address) => {
                 // Each machine is where its name says; a machine may dial itself.
                 let to = if address == self.machines[i].me.addresses[0] { i } else { other };
@@ -169,6 +181,81 @@ fn two_newcomers_wait_for_a_third() {
     bench.both_say("belongs to a cluster yet");
 }
 
+/// Two servers that belong to no cluster, whose operators named these to join.
+fn newcomers(one: &[&str], other: &[&str]) -> Bench {
+    let mut bench = bench(machine(1, None, one), machine(2, None, other));
+    bench.machines.iter_mut().for_each(|machine| machine.wanted(Command::MayFound(true)));
+    bench.run(A_WHILE);
+    bench
+}
+
+#[test]
+fn newcomers_that_name_each_other_make_one_cluster() {
+    for both in [["n1:1", "n2:1"], ["n2:1", "n1:1"]] {
+        for (one, other) in [(&both[..], &both[..]), (&["n2:1"], &["n1:1"]), (&both[..], &["n1:1"])] {
+            let bench = newcomers(one, other);
+            assert_eq!(bench.founded, 1, "{:?}", bench.notes);
+            let clusters = bench.machines.each_ref().map(|machine| machine.me.cluster);
+            assert!(clusters[0].is_some() && clusters[0] == clusters[1], "{clusters:?}");
+            assert_eq!((bench.connected[0].len(), bench.connected[1].len()), (1, 1), "{:?}", bench.notes);
+            assert!(
+                bench.notes[0].iter().any(|note| note.ends_with("to be joined by \"n2\"")),
+                "{:?}",
+                bench.notes
+            );
+        }
+    }
+}
+
+#[test]
+fn a_newcomer_that_names_only_itself_makes_a_cluster() {
+    let bench = newcomers(&["n1:1"], &["n1:1"]);
+    assert_eq!(bench.founded, 1);
+    assert_eq!(bench.machines[0].me.cluster, bench.machines[1].me.cluster);
+}
+
+#[test]
+fn newcomers_wait_for_whom_they_cannot_reach_and_say_so_once() {
+    // The third is where nobody answers.
+    let mut bench = bench(machine(1, None, &["n2:1", "n3:1"]), machine(2, None, &["n1:1", "n3:1"]));
+    bench.nobody_at = Some("n3:1");
+    bench.machines.iter_mut().for_each(|machine| machine.wanted(Command::MayFound(true)));
+    bench.run(A_WHILE);
+    assert_eq!(bench.founded, 0);
+    bench.both_say(
+        "every server of --join has answered; missing: n3:1. To begin at once, start one of them without",
+    );
+    let lines: Vec<usize> = bench.notes.iter().map(Vec::len).collect();
+    assert_eq!(lines, [2, 2], "that, and that nobody answers at n3: {:?}", bench.notes);
+}
+
+#[test]
+fn newcomers_that_expect_different_servers_make_no_cluster() {
+    // Whoever is the third to one of them may be in a cluster that the other does not know of.
+    let mut bench = bench(machine(1, None, &["n2:1"]), machine(2, None, &["n1:1", "n3:1"]));
+    bench.nobody_at = Some("n3:1");
+    bench.machines.iter_mut().for_each(|machine| machine.wanted(Command::MayFound(true)));
+    bench.run(A_WHILE);
+    assert_eq!(bench.founded, 0);
+    assert!(bench.notes[0].iter().any(|note| note.contains("not so: \"n2\"")), "{:?}", bench.notes);
+}
+
+#[test]
+fn who_expected_another_to_make_the_cluster_makes_none_soon_after() {
+    let mut bench = newcomers(&["n2:1"], &["n1:1"]);
+    let mut second = machine(2, None, &["n2:1"]);
+    second.wanted(Command::MayFound(true));
+    second.now = bench.now;
+    second.founding.expected = Some([1, 2].map(|n| ServerId(Uuid::from_u128(n))).into());
+    assert_eq!(second.expects().map(|servers| servers.len()), Some(2));
+    bench.machines[1] = second;
+    let before = bench.founded;
+    bench.run(A_WHILE);
+    assert_eq!(bench.founded, before, "for half a minute");
+    bench.run(A_WHILE);
+    assert_eq!(bench.founded, before + 1);
+}
+
 #[test]
 fn a_server_is_not_linked_to_itself_and_does_not_try_again() {
     let mut bench = bench(machine(1, Some(9), &["n1:1"]), machine(2, Some(9), &[]));
@@ -239,6 +326,24 @@ fn whom_tls_refuses_is_named_once() {
     bench.step(0);
     assert_eq!(bench.notes[0], ["Refused a server at 10.0.0.5:7: TLS: peer sent no certificates"]);
     assert!(bench.machines[0].sessions.is_empty());
+}
+
+#[test]
+fn whoever_speaks_tls_to_a_server_in_the_clear_is_told_apart() {
+    let mut bench = bench(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
+    bench.machines[0].wanted(Command::Join("n2:1".to_owned()));
+    bench.step(0);
+    // An alert, to what this side has said; and the first words of somebody else.
+    bench.happened[0]
+        .push(Happening::Arrived(ConnectionId::dialed(1), Bytes::from_static(&[21, 3, 3, 0, 2, 2, 10])));
+    let id = ConnectionId::accepted(78);
+    bench.happened[0].push(Happening::Accepted(id, "10.0.0.5:7".to_owned()));
+    bench.happened[0].push(Happening::Arrived(id, Bytes::from_static(&[22, 3, 1, 0, 200, 1, 0, 0])));
+    bench.step(0);
+    assert!(bench.notes[0][0].starts_with("Cannot link to the server at n2:1: the other side uses TLS and"));
+    assert!(
+        bench.notes[0][1].starts_with("Refused a server at 10.0.0.5:7: the other side uses TLS and this")
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr};
 use bytes::{Buf, Bytes};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use rustls::Connection as TlsSession;
+use rustls::{Connection as TlsSession, Error, InvalidMessage};
 
 use super::tls::Tls;
 use crate::network::TLS_FAULT;
@@ -139,7 +139,7 @@ impl Socket {
                 Ok(Got::Some { is_full }) if is_full || self.is_ending => {}
                 Ok(Got::Some { .. }) => return self.answer_handshake(),
                 Ok(Got::Nothing) => return self.answer_handshake(),
-                Ok(Got::End) => return Progress::Over("the other side closed the connection".to_owned()),
+                Ok(Got::End) => return Progress::Over(self.end()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     // What TLS has to say of it helps the other side.
@@ -149,6 +149,17 @@ impl Socket {
             }
         }
         Progress::More
+    }
+
+    /// Why there is nothing more to read.
+    fn end(&self) -> String {
+        let end = "the other side closed the connection";
+        match self.tls.as_deref() {
+            Some(TlsSession::Client(session)) if session.is_handshaking() => {
+                format!("{TLS_FAULT}{end} at once: it seems that it does not use it, and this one does")
+            }
+            _ => end.to_owned(),
+        }
     }
 
     /// A handshake of TLS may have something to send after it has read something.
@@ -280,6 +291,15 @@ fn read_plain(stream: &mut TcpStream, scratch: &mut [u8], arrived: &mut Vec<Byte
     }
 }
 
+fn told(error: &Error) -> String {
+    match error {
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+            "the other side does not use it, and this one does".to_owned()
+        }
+        error => error.to_string(),
+    }
+}
+
 fn read_sealed(
     stream: &mut TcpStream,
     session: &mut TlsSession,
@@ -294,7 +314,7 @@ fn read_sealed(
     }
     let state = session
         .process_new_packets()
-        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("{TLS_FAULT}{error}")))?;
+        .map_err(|error| io::Error::new(ErrorKind::InvalidData, format!("{TLS_FAULT}{}", told(&error))))?;
     let mut left = state.plaintext_bytes_to_read();
     while left > 0 {
         let room = left.min(scratch.len());

@@ -98,6 +98,59 @@ fn bytes_come_in_order_and_once_inside_tls() {
     comes_back(Some(mutual()), "127.0.0.1");
 }
 
+/// As RethinkDB's documentation sets up a cluster.
+#[test]
+fn one_certificate_that_all_use_and_trust_is_enough() {
+    let (key, chain) = (folder().join("self-signed.key"), folder().join("self-signed.pem"));
+    comes_back(Some(Tls::mutual(&key, &chain, &chain).unwrap()), "127.0.0.1");
+}
+
+/// What one side hears that dials the other.
+fn what_ends(dialed: Option<Tls>, dialing: Option<Tls>) -> (String, Option<Bytes>) {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let _mirror = start(Mirror, vec![listener], dialed);
+    let (told, happened) = channel();
+    let message = Bytes::from_static(&[b'R'; 24]);
+    let _caller = start(Caller { address: Some(address), message, told }, Vec::new(), dialing);
+    let mut arrived = None;
+    loop {
+        match happened.recv_timeout(LONG).expect("something happens") {
+            Happening::Closed(_, why) => return (why, arrived),
+            Happening::Arrived(_, bytes) => arrived = Some(bytes),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_trusted_certificate_is_not_trusted_with_the_key_or_name_of_another() {
+    let self_signed = |authorities: &str| {
+        let (key, chain) = (folder().join("self-signed.key"), folder().join("self-signed.pem"));
+        Some(Tls::mutual(&key, &chain, &folder().join(authorities)).unwrap())
+    };
+    // An authority's certificate, but not one of those that are trusted.
+    let (why, _) = what_ends(self_signed("authority.pem"), self_signed("self-signed.pem"));
+    assert!(why.contains("received fatal alert"), "{why}");
+    let (why, _) = what_ends(self_signed("self-signed.pem"), self_signed("authority.pem"));
+    assert!(why.contains("invalid peer certificate"), "{why}");
+}
+
+#[test]
+fn both_sides_are_told_when_only_one_uses_tls() {
+    let (_, arrived) = what_ends(Some(mutual()), None);
+    let alert = arrived.expect("an alert for whoever can read it");
+    assert_eq!(alert[..2], [21, 3]);
+}
+
+#[test]
+fn a_certificate_of_version_1_is_refused_with_what_to_do() {
+    let (key, old) = (folder().join("self-signed.key"), folder().join("version-1.pem"));
+    let Err(error) = Tls::mutual(&key, &old, &folder().join("authority.pem")) else { panic!("of version 1") };
+    assert!(error.to_string().contains("basicConstraints=CA:FALSE"), "{error}");
+    assert!(error.to_string().contains("version-1.pem"), "{error}");
+}
+
 /// Takes the turns of `lender` on a thread of its own until told to stop. How many there were.
 fn take_turns(lender: &NetworkThread, stop: Arc<AtomicBool>) -> JoinHandle<usize> {
     let mut borrowed = lender.lend().expect("the thread is there");

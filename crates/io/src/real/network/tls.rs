@@ -1,23 +1,23 @@
 //! TLS: of services with their clients ([`server_config`]), and between nodes ([`Tls`]).
 //!
-//! Between nodes both sides show a certificate that one authority has signed. Which authority is the
-//! operator's choice (`--cluster-tls-ca`), and being signed by it is what makes a node welcome: names in
+//! Between nodes both sides show a certificate that one authority has signed, or that is trusted itself. Which
+//! those are is the operator's choice (`--cluster-tls-ca`), and that is what makes a node welcome: names in
 //! certificates are not compared, as nodes are reached by whatever address they have.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
-    ClientConfig, ClientConnection, Connection, DigitallySignedStruct, Error, RootCertStore, ServerConfig,
-    ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig,
+    ServerConnection,
 };
+use verify::{AnyClient, AnyServer, Trusted};
+
+mod verify;
 
 /// What a node needs to speak TLS with others. Clones share it.
 #[derive(Clone)]
@@ -40,7 +40,7 @@ pub enum TlsError {
         why: String,
     },
     /// The files do not belong together, or are of a kind nobody can use.
-    #[error("the certificate and key of {path} cannot be used: {cause}")]
+    #[error("the certificate and key of {path} cannot be used: {}", explained(.cause))]
     Unusable {
         /// The certificate's file.
         path: String,
@@ -56,8 +56,8 @@ impl Tls {
         let unusable = |cause| TlsError::Unusable { path: chain.display().to_string(), cause };
         let server = server_config(key, chain, Some(authorities))?;
         let (key_der, chain_ders) = (private_key(key)?, certificates(chain)?);
-        let (roots, provider) = (Arc::new(trusted(authorities)?), Arc::new(ring::default_provider()));
-        let verifier = Arc::new(SignedByAuthority { roots, provider: provider.clone() });
+        let (trusted, provider) = (trusted(authorities)?, Arc::new(ring::default_provider()));
+        let verifier = Arc::new(AnyServer { trusted, provider: provider.clone() });
         let client = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(unusable)?
@@ -98,11 +98,9 @@ pub fn server_config(
         .map_err(unusable)?;
     let builder = match authorities {
         Some(authorities) => {
-            let clients =
-                WebPkiClientVerifier::builder_with_provider(Arc::new(trusted(authorities)?), provider)
-                    .build()
-                    .map_err(|error| file("certificate", authorities, error))?;
-            builder.with_client_cert_verifier(clients)
+            let clients = AnyClient::new(trusted(authorities)?, provider)
+                .map_err(|error| file("certificate", authorities, error))?;
+            builder.with_client_cert_verifier(Arc::new(clients))
         }
         None => builder.with_no_client_auth(),
     };
@@ -114,12 +112,13 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     PrivateKeyDer::from_pem_file(path).map_err(|error| file("private key", path, error))
 }
 
-fn trusted(authorities: &Path) -> Result<RootCertStore, TlsError> {
+fn trusted(authorities: &Path) -> Result<Trusted, TlsError> {
     let mut roots = RootCertStore::empty();
-    for authority in certificates(authorities)? {
-        roots.add(authority).map_err(|error| file("certificate", authorities, error))?;
+    let certificates = certificates(authorities)?;
+    for authority in &certificates {
+        roots.add(authority.clone()).map_err(|error| file("certificate", authorities, explained(&error)))?;
     }
-    Ok(roots)
+    Ok(Trusted { roots: Arc::new(roots), certificates })
 }
 
 /// A session that takes whatever it is given: what it is given is bounded by whoever gives it.
@@ -141,47 +140,14 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     if found.is_empty() { Err(file("certificate", path, "there is none")) } else { Ok(found) }
 }
 
-/// Trusts whom an authority has signed, whatever the name.
-#[derive(Debug)]
-struct SignedByAuthority {
-    roots: Arc<RootCertStore>,
-    provider: Arc<CryptoProvider>,
-}
-
-impl ServerCertVerifier for SignedByAuthority {
-    fn verify_server_cert(
-        &self,
-        certificate: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let parsed = ParsedCertificate::try_from(certificate)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
-        verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, certificate, signed, &self.provider.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+/// What is wrong with a certificate or key, and what to do where that is not plain.
+fn explained(error: &Error) -> String {
+    match error {
+        Error::InvalidCertificate(CertificateError::Other(why)) if why.to_string() == "UnsupportedCertVersion" => {
+            "it is a certificate of version 1, and only those of version 3 can be used: give `openssl x509 -req` a file \
+             with the line `basicConstraints=CA:FALSE` as `-extfile`, or make one with `openssl req -x509`"
+                .to_owned()
+        }
+        error => error.to_string(),
     }
 }

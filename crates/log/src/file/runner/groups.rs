@@ -234,7 +234,8 @@ impl<S: Store> Runner<S> {
                 members.removed.push(*gone);
             }
         }
-        tracing::warn!(group = id.0, ?members, "the members of the group are set by force");
+        tracing::warn!("A shard goes on with those of its replicas that were named, whoever is missing");
+        tracing::debug!(group = id.0, ?members, "the members of the group are set by force");
         self.store.push(&Record::Member { group: id, peer, members });
         if !is_alone {
             self.store.push(&Record::Rows { group: id, void: true });

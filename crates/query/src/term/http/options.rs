@@ -36,23 +36,20 @@ pub(super) fn of(args: &Args<'_>) -> Result<HttpOptions, EvalError> {
         body,
         auth,
         timeout: timeout(args)?,
-        attempts: count(args, "attempts")?.unwrap_or(ATTEMPTS_DEFAULT),
-        redirects: match count(args, "redirects")? {
-            Some(count) => u32::try_from(count).unwrap_or(u32::MAX),
-            None => REDIRECTS_DEFAULT,
-        },
+        // A negative number is a very large one, as in RethinkDB.
+        attempts: args.optional_integer("attempts")?.map_or(ATTEMPTS_DEFAULT, i64::cast_unsigned),
+        redirects: redirects(args)?,
         verify: args.optional_datum("verify")?.is_none_or(|verify| verify.is_truthy()),
         body_bytes_max: BODY_BYTES_MAX,
     };
     Ok(HttpOptions { request, params, format })
 }
 
-fn count(args: &Args<'_>, name: &str) -> Result<Option<u64>, EvalError> {
-    match args.optional_integer(name)? {
-        None => Ok(None),
-        Some(count) => u64::try_from(count)
-            .map(Some)
-            .map_err(|_| EvalError::logic(format!("`{name}` may not be negative.")).at(name)),
+fn redirects(args: &Args<'_>) -> Result<u32, EvalError> {
+    match args.optional_integer("redirects")? {
+        None => Ok(REDIRECTS_DEFAULT),
+        Some(count) => u32::try_from(count)
+            .map_err(|_| EvalError::logic(format!("Integer too large: {count}")).at("redirects")),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use super::names;
+
 /// Why RE2 refuses an expression.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -72,7 +74,7 @@ fn character(text: &str, kind: char) -> Result<(char, usize), Fault> {
         'v' => '\u{b}',
         'x' => return hexadecimal(text),
         '0'..='7' => return octal(text, kind),
-        c if c.is_ascii() && !c.is_ascii_alphanumeric() && c != '_' => c,
+        c if c.is_ascii() && !c.is_ascii_alphanumeric() => c,
         _ => return Err(bad_escape(&text[..1 + kind.len_utf8()])),
     };
     Ok((simple, 2))
@@ -93,24 +95,41 @@ fn octal(text: &str, first: char) -> Result<(char, usize), Fault> {
     Ok((char::from_u32(code).unwrap_or_default(), 1 + digits))
 }
 
-/// `\xhh` or `\x{h…}`.
+/// `\xhh` or `\x{h…}`. What is wrong is shown up to the character that makes it so.
 fn hexadecimal(text: &str) -> Result<(char, usize), Fault> {
-    let (digits, length) = match text[2..].strip_prefix('{') {
-        Some(inside) => match inside.find('}') {
-            Some(end) => (&inside[..end], 4 + end),
-            None => return Err(bad_escape(text)),
-        },
-        None => match text.get(2..4) {
-            Some(digits) => (digits, 4),
-            None => return Err(bad_escape(text)),
-        },
-    };
-    let plain = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if let Some(inside) = text[2..].strip_prefix('{') {
+        return in_braces(text, inside);
+    }
+    let length = 2 + text[2..].chars().take(2).map(char::len_utf8).sum::<usize>();
+    let digits = &text[2..length];
+    let plain = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
     let code = if plain { u32::from_str_radix(digits, 16).ok() } else { None };
     match code.and_then(char::from_u32) {
         Some(c) => Ok((c, length)),
         None => Err(bad_escape(&text[..length])),
     }
+}
+
+/// The code of a character in hexadecimal digits, and a brace; `inside` is the end of `text`.
+fn in_braces(text: &str, inside: &str) -> Result<(char, usize), Fault> {
+    if inside.is_empty() {
+        return Err(Fault::new("invalid UTF-8", ""));
+    }
+    let mut code = 0;
+    for (at, digit) in inside.char_indices() {
+        let end = text.len() - inside.len() + at + digit.len_utf8();
+        match digit.to_digit(16) {
+            Some(value) => code = code * 16 + value,
+            None if digit == '}' && at > 0 => {
+                return char::from_u32(code).map(|c| (c, end)).ok_or_else(|| bad_escape(&text[..end]));
+            }
+            None => return Err(bad_escape(&text[..end])),
+        }
+        if code > u32::from(char::MAX) {
+            return Err(bad_escape(&text[..end]));
+        }
+    }
+    Err(bad_escape(text))
 }
 
 /// `\pN`, `\p{Greek}`, `\p{^Greek}`, and with `P` for the others.
@@ -128,11 +147,9 @@ fn unicode_class(text: &str) -> Result<(Escape, usize), Fault> {
         Some(name) => (name, true),
         None => (name, false),
     };
-    let is_word = |c: char| c == '_' || c.is_ascii_alphanumeric();
     let negated = text.starts_with(r"\P") != inverted;
-    let class = format!(r"\{}{{{name}}}", if negated { 'P' } else { 'p' });
-    if name.is_empty() || !name.chars().all(is_word) || regex::Regex::new(&class).is_err() {
-        return bad(&text[..length]);
+    match names::class(name, negated) {
+        Some(class) => Ok((Escape::Class(class), length)),
+        None => bad(&text[..length]),
     }
-    Ok((Escape::Class(class), length))
 }

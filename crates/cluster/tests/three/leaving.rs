@@ -1,0 +1,45 @@
+//! Replicas are wanted where others of the same shards are on their way out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rekindle_cluster::AdminError;
+
+use crate::division::{create, on, table};
+use crate::hub::{Hub, change, missing, replicated, three, write_until_done};
+
+#[test]
+fn replicas_that_are_wanted_again_wait_until_the_old_ones_have_gone() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, replicated(1, 3));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    let id = table(&a).config.id;
+    for node in [&a, &b, &c] {
+        change(node, id, replicated(1, 1)).unwrap();
+        change(node, id, replicated(1, 3)).unwrap();
+        assert_eq!(table(node).config.shards[0].replicas.len(), 3);
+        node.wait_ready("t");
+    }
+    for node in [&a, &b, &c] {
+        assert_eq!(missing(node, 20), []);
+    }
+}
+
+#[test]
+fn replicas_that_cannot_go_are_not_waited_for_long_and_are_named() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, _c]) = three(&hub);
+    create(&a, on(&[&[&a, &b]]));
+    a.wait_ready("t");
+    let id = table(&a).config.id;
+    let both = on(&[&[&a, &b]]);
+    b.kill();
+    change(&a, id, on(&[&[&a]])).unwrap();
+    let begin = Instant::now();
+    let refused = change(&a, id, both).unwrap_err();
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    let text = refused.to_string();
+    assert!(matches!(refused, AdminError::StillLeaving { .. }) && text.contains("`b`"), "{text}");
+}

@@ -1,0 +1,85 @@
+//! Proxies hold nothing and vote on nothing, also when they are all that is left beside one server.
+
+use std::sync::Arc;
+
+use log::{GroupId, Members};
+use rekindle_cluster::{AdminError, RepairMode};
+
+use crate::division::{create, on, table};
+use crate::hub::{Hub, Machine, Running, change, missing, replicated, three, wait_until, write_until_done};
+use crate::repair::reset;
+
+fn wait_for_table(proxy: &Running) {
+    wait_until("the news on the proxy", || proxy.node.catalog().table("test", "t").is_some());
+}
+
+/// Three and a proxy that has everything they have.
+fn three_and_a_proxy(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 4]) {
+    let (machines, [a, b, c]) = three(hub);
+    let proxy = Machine::new("proxy").start(hub, Some(&a));
+    create(&a, replicated(1, 3));
+    a.wait_ready("t");
+    wait_for_table(&proxy);
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    assert_eq!(missing(&a, 20), []);
+    (machines, [a, b, c, proxy])
+}
+
+#[test]
+fn a_proxy_is_never_what_a_repaired_catalog_goes_on_with() {
+    for is_asked_of_proxy in [false, true] {
+        let hub = Arc::new(Hub::default());
+        let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
+        let (id, own) = (table(&a).config.id, a.node.catalog().server(a.server()).unwrap().catalog.peer);
+        let lost = [b.server(), c.server()];
+        [b, c].into_iter().for_each(Running::kill);
+        let asked = if is_asked_of_proxy { &proxy } else { &a };
+        wait_until("the repair", || match asked.node.emergency_repair(id, RepairMode::Rollback) {
+            Ok(_) => true,
+            Err(error) => panic!("{error}"),
+        });
+        assert_eq!(a.node.log().group_status(GroupId(0)).unwrap().members.voters, [own]);
+        (20..30).for_each(|n| write_until_done(&[&a], n));
+        assert_eq!(missing(&a, 30), []);
+        a.node.create_db("after").unwrap();
+        wait_until("the news on the proxy", || proxy.node.catalog().database("after").is_some());
+        assert!(lost.iter().all(|server| a.node.catalog().is_removed(*server)));
+        let catalog = a.node.catalog();
+        let votes = |running: &Running| catalog.server(running.server()).unwrap().catalog.voting;
+        assert_eq!((catalog.servers().len(), votes(&a), votes(&proxy)), (2, true, false));
+    }
+}
+
+#[test]
+fn a_shard_that_begins_anew_does_not_begin_on_a_proxy() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let proxy = Machine::new("proxy").start(&hub, Some(&a));
+    create(&a, on(&[&[&c]]));
+    a.wait_ready("t");
+    wait_for_table(&proxy);
+    let id = table(&a).config.id;
+    c.kill();
+    let planned = proxy.node.plan_repair(id, RepairMode::RollbackOrErase).unwrap();
+    let repaired = proxy.node.emergency_repair(id, RepairMode::RollbackOrErase).unwrap();
+    for config in [&planned, &repaired] {
+        assert!([a.server(), b.server()].contains(&config.shards[0].primary), "{:?}", config.shards);
+    }
+    (0..10).for_each(|n| write_until_done(&[&a, &b], n));
+}
+
+#[test]
+fn a_proxy_gets_no_replica_and_no_vote_by_force() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
+    let (id, before) = (table(&a).config.id, table(&a).config.clone());
+    let refused = change(&a, id, on(&[&[&a, &proxy]])).unwrap_err();
+    assert!(matches!(refused, AdminError::ServerMissing(_)), "{refused}");
+    assert_eq!(table(&a).config, before);
+    let peer = a.node.catalog().server(proxy.server()).unwrap().catalog.peer;
+    let asks = a.server();
+    [b, c].into_iter().for_each(Running::kill);
+    let alone = Members::first(vec![peer]);
+    let refused = reset(&proxy, asks, GroupId(0), &alone).unwrap_err();
+    assert!(refused.contains("proxy"), "{refused}");
+}

@@ -1,0 +1,68 @@
+//! Waiting for the answer of a server that may hang.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cluster::{Catalog, ServerId, ShardHandle};
+use datum::{KeyRange, PrimaryKey};
+use storage::TableId;
+
+use super::question::Question;
+use crate::context::Cx;
+use crate::links::{Slot, Trouble};
+use crate::service::Service;
+use crate::table::ReadMode;
+
+/// Blocks until the answer of `server` is in `slot`; if it hangs, no longer than until another leads one of
+/// the shards that it was asked about.
+pub(crate) fn wait(
+    cx: &Cx,
+    slot: &Arc<Slot>,
+    server: ServerId,
+    shards: impl FnOnce(&Catalog) -> Vec<ShardHandle>,
+) -> Result<Bytes, Trouble> {
+    slot.wait_or(&cx.cancel, || {
+        let shards = shards(&cx.node().catalog_guard());
+        shards.iter().for_each(|shard| watch(&cx.service, slot, server, shard));
+    })
+}
+
+/// Sees to it that nobody waits for `server` in vain, which was asked because it led `shard`.
+pub(crate) fn watch(service: &Service, slot: &Arc<Slot>, server: ServerId, shard: &ShardHandle) {
+    // There is nothing of that number to be cancelled.
+    let probe = |number| Question::Cancel { ticket: number }.to_bytes();
+    service.watches.watch(slot, server, shard, probe);
+}
+
+/// The shards of `ranges` whose leader is asked to read in `mode`: none where any replica will do.
+pub(crate) fn read_of(
+    catalog: &Catalog,
+    table: TableId,
+    mode: ReadMode,
+    ranges: &[KeyRange],
+) -> Vec<ShardHandle> {
+    match mode {
+        ReadMode::Outdated | ReadMode::DebugDirect => Vec::new(),
+        ReadMode::Single | ReadMode::Majority => shards_in(catalog, table, ranges),
+    }
+}
+
+/// The shards of the rows under `keys`, each once.
+pub(crate) fn shards_of<'a>(
+    catalog: &Catalog,
+    table: TableId,
+    keys: impl IntoIterator<Item = &'a PrimaryKey>,
+) -> Vec<ShardHandle> {
+    let Some(table) = catalog.table_by_id(table) else { return Vec::new() };
+    let shards = keys.into_iter().map(|key| table.shard(key));
+    let shards: BTreeMap<_, _> = shards.map(|shard| (shard.group(), shard)).collect();
+    shards.into_values().cloned().collect()
+}
+
+/// The shards of `ranges`.
+pub(crate) fn shards_in(catalog: &Catalog, table: TableId, ranges: &[KeyRange]) -> Vec<ShardHandle> {
+    let table = catalog.table_by_id(table);
+    let covering = table.into_iter().flat_map(|table| ranges.iter().flat_map(|range| table.covering(range)));
+    covering.map(|(shard, _)| shard.clone()).collect()
+}

@@ -1,0 +1,27 @@
+//! What a stream is: items that are made when they are asked for.
+
+use datum::Datum;
+
+use crate::env::Env;
+use crate::error::EvalError;
+
+/// A sequence that is read once, from its beginning.
+pub trait Items: Send {
+    /// The next item; `None` after the last.
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError>;
+
+    /// Whether the sequence never ends, so that no term may ask for all of it.
+    fn is_infinite(&self) -> bool {
+        false
+    }
+}
+
+impl Items for Box<dyn Items> {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        (**self).next(env)
+    }
+
+    fn is_infinite(&self) -> bool {
+        (**self).is_infinite()
+    }
+}
