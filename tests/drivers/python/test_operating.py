@@ -38,6 +38,17 @@ def comes_true(condition, seconds=30):
     return True
 
 
+def is_counted_while_open(connection, server):
+    """Whether `server` counts what a stream over table `t` holds there, until it is closed."""
+    cursors = "rekindle_memory_bytes", '{owner="cursors"}'
+    stream = r.table("t").run(connection)
+    next(stream)
+    # The driver asks for the next batch early: while that is made, the stream does not wait.
+    is_counted = comes_true(lambda: metric(server, *cursors) > 0)
+    stream.close()
+    return is_counted and comes_true(lambda: metric(server, *cursors) == 0)
+
+
 def huge():
     """About 1.2 GB: 100,000 strings of 12 KB."""
     return r.range(0, 100_000).map(lambda n: r.expr("x" * 12_000).add(n.coerce_to("string"))).coerce_to("array")
@@ -82,13 +93,7 @@ class Memory(unittest.TestCase):
             self.assertEqual(len(fits.coerce_to("array").run(connection)), 40_000)
             r.table_create("t").run(connection)
             r.table("t").insert([{"id": n, "text": "x" * 100_000} for n in range(100)]).run(connection)
-            stream = r.table("t").run(connection)
-            next(stream)
-            cursors = 'rekindle_memory_bytes', '{owner="cursors"}'
-            # The driver asks for the next batch early: while that is made, the stream does not wait.
-            self.assertTrue(comes_true(lambda: metric(server, *cursors) > 0))
-            stream.close()
-            self.assertTrue(comes_true(lambda: metric(server, *cursors) == 0))
+            self.assertTrue(is_counted_while_open(connection, server))
 
 
 @contextlib.contextmanager
@@ -127,12 +132,7 @@ class MemoryOfAnotherServer(unittest.TestCase):
 
     def test_a_cursor_of_another_server_is_counted_while_it_is_open(self):
         with table_elsewhere() as (connection, far):
-            stream = r.table("t").run(connection)
-            next(stream)
-            cursors = "rekindle_memory_bytes", '{owner="cursors"}'
-            self.assertTrue(comes_true(lambda: metric(far, *cursors) > 0))
-            stream.close()
-            self.assertTrue(comes_true(lambda: metric(far, *cursors) == 0))
+            self.assertTrue(is_counted_while_open(connection, far))
 
 
 class CacheSize(unittest.TestCase):
