@@ -124,7 +124,9 @@ impl Inner {
         match question {
             Question::Get { table, mode, keys } => self.get(table, mode, &keys),
             Question::Write(write) => {
-                self.stoppable((from, write.ticket), |cancel| self.write(write, cancel))
+                let (key, cancel) = ((from, write.ticket), Arc::new(Cancel::new()));
+                // Never told as moved: what of it was done already would be done once more.
+                self.while_running(key, &cancel, || self.write(write, cancel.clone()))
             }
             Question::Count { ticket, part } => {
                 self.stoppable((from, ticket), |cancel| self.count(&part, cancel))
@@ -206,6 +208,19 @@ impl Inner {
         }
     }
 
+    /// Does `work` while `cancel` can be set under this number.
+    fn while_running(
+        &self,
+        key: (ServerId, u64),
+        cancel: &Arc<Cancel>,
+        work: impl FnOnce() -> Bytes,
+    ) -> Bytes {
+        self.running.lock().insert(key, cancel.clone());
+        let answer = work();
+        self.running.lock().remove(&key);
+        answer
+    }
+
     fn stoppable(&self, key: (ServerId, u64), work: impl FnOnce(Arc<Cancel>) -> Bytes) -> Bytes {
         let cancel = Arc::new(Cancel::new());
         self.stoppable_by(key, cancel.clone(), || work(cancel))
@@ -214,9 +229,7 @@ impl Inner {
     /// Does `work` while `cancel` can be set under this number. What was stopped halfway is lost, not
     /// failed: whoever still wants it, because only the link was gone, looks for it anew.
     fn stoppable_by(&self, key: (ServerId, u64), cancel: Arc<Cancel>, work: impl FnOnce() -> Bytes) -> Bytes {
-        self.running.lock().insert(key, cancel.clone());
-        let answer = work();
-        self.running.lock().remove(&key);
+        let answer = self.while_running(key, &cancel, work);
         if cancel.is_set() { Outcome::<()>::Moved(None).to_bytes(|(), _| ()) } else { answer }
     }
 }
