@@ -116,12 +116,8 @@ pub(crate) trait SystemTable: Send + Sync {
         None
     }
 
-    /// Whether there is anything in a row to be kept. Putting one of which nothing is kept is removing it.
-    fn keeps(&self, _row: &Object) -> bool {
-        true
-    }
-
-    /// Carries out the change of one row (`None`: there is none). Most tables refuse.
+    /// Carries out the change of one row (`None`: there is none); both are the same when it stays as it is.
+    /// Most tables refuse.
     fn write(&self, _cx: &Cx, _change: RowEdit<'_>) -> Result<(), EvalError> {
         let why = format!("It's illegal to write to the `rethinkdb.{}` table.", self.name());
         Err(EvalError::op_failed(why))

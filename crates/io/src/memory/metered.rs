@@ -11,7 +11,7 @@ thread_local! {
     static NET: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Counts what `A` allocates, thread by thread: one addition per call.
+/// Counts what `A` takes, thread by thread: one addition per call.
 #[derive(Debug, Default)]
 pub struct Metered<A>(pub A);
 
@@ -21,11 +21,20 @@ pub(super) fn net() -> i64 {
 }
 
 fn count(bytes: usize) {
-    NET.set(NET.get().wrapping_add(bytes as i64));
+    NET.set(NET.get().wrapping_add(taken(bytes) as i64));
 }
 
 fn discount(bytes: usize) {
-    NET.set(NET.get().wrapping_sub(bytes as i64));
+    NET.set(NET.get().wrapping_sub(taken(bytes) as i64));
+}
+
+/// What an allocator takes for `bytes`: most keep four sizes between one power of two and the next, and none
+/// below sixteen bytes (jemalloc(3), size classes).
+fn taken(bytes: usize) -> usize {
+    let below = bytes.saturating_sub(1);
+    let step = (1_usize << below.max(64).ilog2()) / 4;
+    // A size near the end of the address space is refused by the allocator.
+    (below | (step - 1)).wrapping_add(1)
 }
 
 // SAFETY: every call goes to `A` as it came and its answer is returned as it is, so that `A`, which

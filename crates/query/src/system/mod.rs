@@ -22,12 +22,8 @@ pub(crate) use db_config::db_row;
 pub(crate) use table_config::{config_row, shard_rows};
 pub(crate) use table_status::status_row;
 
-use datum::PrimaryKey;
-
-use crate::context::Cx;
-use crate::edit::{Fate, RowReport};
 use crate::ids::NAMES;
-use crate::table::{SystemTable, TableRef};
+use crate::table::SystemTable;
 
 const TABLES: [&dyn SystemTable; 15] = [
     &debug::Scratch,
@@ -50,20 +46,6 @@ const TABLES: [&dyn SystemTable; 15] = [
 /// The system table of that name.
 pub(crate) fn table(name: &str) -> Option<&'static dyn SystemTable> {
     TABLES.into_iter().find(|table| table.name() == name)
-}
-
-/// What became of the row under `key` after all. Of a system table, the write of a row that neither was there
-/// nor is may be refused, and one that was put may have come to nothing.
-pub(crate) fn settled(cx: &Cx, table: &TableRef, key: &PrimaryKey, report: RowReport) -> RowReport {
-    let TableRef::System(system) = table else { return report };
-    match report.fate {
-        Fate::Skipped => match system.table.write_none(cx, &key.decode(), system.identifiers) {
-            Ok(()) => report,
-            Err(error) => RowReport::failed(error, report.old),
-        },
-        Fate::Inserted | Fate::Replaced if system.table.is_void(cx, &key.decode()) => report.removed(),
-        _ => report,
-    }
 }
 
 /// The names of the system tables that `table_list` shows, in order.

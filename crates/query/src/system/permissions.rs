@@ -23,11 +23,14 @@ impl SystemTable for PermissionsTable {
 
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
-        let admin = row(&catalog, "admin", Scope::Global, &Permissions::all(), identifiers);
+        let all = Permissions::all();
+        let without_connect = Permissions { connect: None, ..all };
+        let admin = [(Scope::Global, all), (Scope::Database(system_db_id()), without_connect)]
+            .map(|(scope, rights)| row(&catalog, "admin", scope, &rights, identifiers));
         let grants = catalog.grants().iter();
         let rows = grants
             .filter_map(|grant| row(&catalog, &grant.user, grant.scope, &grant.permissions, identifiers));
-        Ok(admin.into_iter().chain(rows).collect())
+        Ok(admin.into_iter().flatten().chain(rows).collect())
     }
 
     fn respelt(&self, key: &Datum) -> Option<Datum> {

@@ -9,8 +9,6 @@ use crate::context::Cx;
 use crate::edit::{Conflict, Edit, RowReport, key_missing};
 use crate::failure::key_error;
 use crate::stream::Pipe;
-use crate::system::settled;
-use crate::table::TableRef;
 use crate::value::Value;
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
 
@@ -32,8 +30,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         cx,
         field: table.primary_key(),
         conflict,
-        driver: Driver::new(cx, table.clone(), options)?,
-        table,
+        driver: Driver::new(cx, table, options)?,
         result: WriteResult::new(options.return_changes, cx.array_limit),
     };
     match single(cx, rows).map_err(|error| error.at(1))? {
@@ -96,7 +93,6 @@ struct Inserter<'a> {
     field: Text,
     conflict: Conflict,
     driver: Driver<'a>,
-    table: TableRef,
     result: WriteResult,
 }
 
@@ -140,7 +136,7 @@ impl Inserter<'_> {
                     if ready.generated {
                         self.result.add_generated_key(ready.key.decode());
                     }
-                    self.result.add(settled(self.cx, &self.table, &ready.key, report));
+                    self.result.add(report);
                 }
             }
         }

@@ -9,7 +9,6 @@ use crate::context::Cx;
 use crate::edit::{Edit, Patch, Target};
 use crate::failure::key_error;
 use crate::seq::Seq;
-use crate::system::settled;
 use crate::table::TableRef;
 use crate::value::Value;
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
@@ -163,9 +162,7 @@ fn write_batch(
     let worked_out: Vec<Edit> = if atomic { Vec::new() } else { work_out(cx, table, rows, &keys, edit) };
     let planned =
         Planned { keys: &keys, edit: &|i| worked_out.get(i).unwrap_or(edit), generated: &|_| false };
-    for (report, key) in driver.write(&planned)?.into_iter().zip(&keys) {
-        result.add(settled(cx, table, key, report));
-    }
+    driver.write(&planned)?.into_iter().for_each(|report| result.add(report));
     Ok(())
 }
 

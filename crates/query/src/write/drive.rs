@@ -214,18 +214,24 @@ impl<'a> Driver<'a> {
             let target = Target { field: &self.field, key: &own_key, hook: None };
             let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
             self.unless_stopped(std::slice::from_ref(&report))?;
-            if report.is_change() {
-                let new = match &report.new {
-                    Datum::Object(row) => Some(row),
-                    _ => None,
-                };
-                let generated_key = (planned.generated)(i);
-                let edit = RowEdit { old: old.as_ref(), new, generated_key, identifiers: system.identifiers };
-                match system.table.write(self.cx, edit) {
-                    Err(error) => report = RowReport::failed(error, report.old),
-                    Ok(()) if new.is_some_and(|row| !system.table.keeps(row)) => report = report.removed(),
-                    Ok(()) => self.show_as_written(system, key, &mut report)?,
-                }
+            let new = match &report.new {
+                Datum::Object(row) => Some(row),
+                _ => None,
+            };
+            let (id, identifiers) = (key.decode(), system.identifiers);
+            let generated_key = (planned.generated)(i);
+            let edit = RowEdit { old: old.as_ref(), new, generated_key, identifiers };
+            let wrote = match report.fate {
+                Fate::Failed(_) => Ok(()),
+                Fate::Skipped => system.table.write_none(self.cx, &id, identifiers),
+                _ => system.table.write(self.cx, edit),
+            };
+            match wrote {
+                Err(error) => report = RowReport::failed(error, report.old),
+                Ok(()) if !matches!(report.fate, Fate::Inserted | Fate::Replaced) => {}
+                // Nothing may be left of what was put.
+                Ok(()) if system.table.is_void(self.cx, &id) => report = report.removed(),
+                Ok(()) => self.show_as_written(system, key, &mut report)?,
             }
             reports.push(report);
         }
