@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cluster::ServerId;
+use cluster::{Reply, ServerId};
 use datum::Datum;
 use io::memory::{Account, Owner};
 use reql::travel::Travel;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
 use shard::IndexPlace;
 
-use super::Inner;
+use super::running::Entered;
+use super::{Inner, unless_stopped};
 use crate::context::{Cx, Surroundings};
 use crate::cursors::Pull;
 use crate::far::{BatchEnd, FarBatch, Outcome, Part};
@@ -27,14 +28,14 @@ const ROW_BYTES: usize = 64;
 impl Inner {
     pub(super) fn open(
         &self,
-        key: (ServerId, u64),
+        entered: &Entered,
         part: &Part,
         around: Surroundings,
         steps: Vec<Transform>,
     ) -> Bytes {
         let account = Account::new(self.service.memory.clone());
         let _counting = account.enter();
-        let cx = self.cx(around, Arc::default());
+        let cx = self.cx(around, entered.cancel.clone());
         let rows = match &part.index {
             Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
                 let heads = parts.into_iter().map(|part| Box::new(part) as Box<dyn PlacedItems>);
@@ -50,35 +51,44 @@ impl Inner {
                 let placed = part.index.is_some() && part.order != KeyOrder::Any;
                 let batch_bytes = BATCH_BYTES_MIN;
                 let cursor = ServedCursor { cx, rows, placed, steps, batch_bytes, ended: false, account };
-                self.pull(key, Box::new(cursor))
+                self.pull(entered, Box::new(cursor))
             }
             Outcome::Failed(error) => Outcome::<()>::Failed(error).to_bytes(|(), _| ()),
             Outcome::Moved(leader) => Outcome::<()>::Moved(leader).to_bytes(|(), _| ()),
         }
     }
 
-    pub(super) fn next(&self, key: (ServerId, u64)) -> Bytes {
-        match self.service.cursors.take(key) {
-            Some(cursor) => self.pull(key, cursor),
-            None => Outcome::<()>::Moved(None).to_bytes(|(), _| ()),
-        }
+    /// Reads on in a cursor that is kept here. It is taken at once, so that whoever closes it right behind this
+    /// question finds it being read.
+    pub(super) fn next(self: Arc<Self>, key: (ServerId, u64), reply: Reply) {
+        let Some(cursor) = self.service.cursors.take(key) else {
+            return reply(Ok(Outcome::<()>::Moved(None).to_bytes(|(), _| ())));
+        };
+        let entered = self.running.enter(key, cursor.cancel());
+        let inner = self.clone();
+        self.service.carriers.run(move || {
+            let batch = inner.pull(&entered, cursor);
+            // Before the next question of that number can come.
+            drop(entered);
+            reply(Ok(batch));
+        });
     }
 
     /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
-    pub(super) fn pull(&self, key: (ServerId, u64), mut cursor: Box<dyn Pull>) -> Bytes {
-        self.stoppable_by(key, cursor.cancel(), || {
+    fn pull(&self, entered: &Entered, mut cursor: Box<dyn Pull>) -> Bytes {
+        unless_stopped(&entered.cancel, || {
             let account = cursor.account().clone();
             account.move_to(Owner::Queries);
             let counting = account.enter();
             let batch = cursor.next_batch();
             drop(counting);
             account.give_away(batch.len() as u64);
-            let cancel = cursor.cancel();
             if !cursor.is_over() {
                 account.move_to(Owner::Cursors);
-                self.service.cursors.keep(key, cursor, self.service.node().clock().now());
-                if cancel.is_set() {
-                    self.service.cursors.take(key);
+                self.service.cursors.keep(entered.key(), cursor, self.service.node().clock().now());
+                // Whoever closes it from now on finds it there.
+                if entered.cancel.is_set() {
+                    self.service.cursors.take(entered.key());
                 }
             }
             batch

@@ -6,21 +6,21 @@
 
 mod cursors;
 mod reads;
+mod running;
 mod writes;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::{Reply, Serve, ServerId};
 use datum::{KeyRange, Text};
 use io::memory::Account;
-use parking_lot::Mutex;
 use reql::travel::Travel;
 use reql::{Cancel, EvalError};
 use shard::Shard;
 use storage::TableId;
 
+use self::running::{Entered, Running};
 use crate::context::{Cx, Surroundings};
 use crate::far::{Fitness, Outcome, Part, Question, Site};
 use crate::order::KeyOrder;
@@ -39,45 +39,45 @@ pub struct QuestionDesk(Arc<Inner>);
 struct Inner {
     service: Arc<Service>,
     /// What is being answered and can be stopped.
-    running: Mutex<HashMap<(ServerId, u64), Arc<Cancel>>>,
+    running: Arc<Running>,
 }
 
 impl QuestionDesk {
     /// Answers with the tables of `service`.
     #[must_use]
     pub fn new(service: Arc<Service>) -> QuestionDesk {
-        QuestionDesk(Arc::new(Inner { service, running: Mutex::default() }))
+        QuestionDesk(Arc::new(Inner { service, running: Arc::default() }))
     }
 }
 
 impl Serve for QuestionDesk {
     fn serve(&self, from: ServerId, question: Bytes, reply: Reply) {
         let inner = self.0.clone();
+        let number = Question::number_of(&question);
+        let entered = number.map(|number| inner.running.enter((from, number), Arc::new(Cancel::new())));
         if question.len() > INLINE_BYTES {
-            self.0.service.carriers.run(move || inner.read(from, question, reply));
+            self.0.service.carriers.run(move || inner.read(from, question, entered, reply));
         } else {
-            inner.read(from, question, reply);
+            inner.read(from, question, entered, reply);
         }
     }
 
     /// Stops what runs for `server` and ends its cursors.
     fn gone(&self, server: ServerId) {
-        let running = self.0.running.lock();
-        running.iter().filter(|((owner, _), _)| *owner == server).for_each(|(_, cancel)| cancel.set());
-        drop(running);
+        self.0.running.stop_all(server);
         self.0.service.cursors.forget(server);
     }
 }
 
 impl Inner {
-    fn read(self: Arc<Self>, from: ServerId, question: Bytes, reply: Reply) {
+    fn read(self: Arc<Self>, from: ServerId, question: Bytes, entered: Option<Entered>, reply: Reply) {
         match Question::from_bytes(question) {
-            Ok(question) => self.answer(from, question, reply),
+            Ok(question) => self.answer(from, question, entered, reply),
             Err(garbled) => reply(Err(garbled.to_string())),
         }
     }
 
-    fn answer(self: Arc<Self>, from: ServerId, question: Question, reply: Reply) {
+    fn answer(self: Arc<Self>, from: ServerId, question: Question, entered: Option<Entered>, reply: Reply) {
         match question {
             // To confirm who leads may take a while.
             Question::Get { table, mode, keys }
@@ -86,13 +86,14 @@ impl Inner {
                 reply(Ok(self.get(table, mode, &keys)));
             }
             Question::Write(write) if self.is_brief(&write) => self.write_one(&write, reply),
+            Question::Next { cursor } => self.next((from, cursor), reply),
             Question::Close { cursor } => {
-                self.stop((from, cursor));
+                self.running.stop((from, cursor));
                 self.service.cursors.take((from, cursor));
                 reply(Ok(done()));
             }
             Question::Cancel { ticket } => {
-                self.stop((from, ticket));
+                self.running.stop((from, ticket));
                 reply(Ok(done()));
             }
             Question::StopJob { id } => {
@@ -101,47 +102,48 @@ impl Inner {
             }
             long => {
                 let inner = self.clone();
-                self.service.carriers.run(move || reply(Ok(inner.answer_accounted(from, long))));
+                self.service.carriers.run(move || reply(Ok(inner.answer_accounted(long, entered))));
             }
         }
     }
 
     /// What an answer takes is drawn from the node's memory, and given back once it is bytes. A cursor has an
     /// account for as long as it is open.
-    fn answer_accounted(&self, from: ServerId, question: Question) -> Bytes {
-        match question {
-            Question::Open { cursor, part, around, steps } => self.open((from, cursor), &part, around, steps),
-            Question::Next { cursor } => self.next((from, cursor)),
-            other => {
+    fn answer_accounted(&self, question: Question, entered: Option<Entered>) -> Bytes {
+        match (question, entered) {
+            (Question::Open { part, around, steps, .. }, Some(entered)) => {
+                self.open(&entered, &part, around, steps)
+            }
+            (other, entered) => {
                 let account = Account::new(self.service.memory.clone());
                 let _counting = account.enter();
-                self.answer_long(from, other)
+                match entered {
+                    Some(entered) => self.answer_stoppable(other, &entered.cancel),
+                    None => self.answer_long(other),
+                }
             }
         }
     }
 
-    fn answer_long(&self, from: ServerId, question: Question) -> Bytes {
+    fn answer_stoppable(&self, question: Question, cancel: &Arc<Cancel>) -> Bytes {
+        match question {
+            // Never told as moved: what of it was done already would be done once more.
+            Question::Write(write) => self.write(write, cancel.clone()),
+            Question::Count { part, .. } => unless_stopped(cancel, || self.count(&part, cancel.clone())),
+            Question::Few { part, .. } => unless_stopped(cancel, || self.few(&part)),
+            Question::Gather { part, around, pipeline, .. } => {
+                unless_stopped(cancel, || self.gather(&part, around, pipeline, cancel.clone()))
+            }
+            other => self.answer_long(other),
+        }
+    }
+
+    fn answer_long(&self, question: Question) -> Bytes {
         match question {
             Question::Get { table, mode, keys } => self.get(table, mode, &keys),
-            Question::Write(write) => {
-                let (key, cancel) = ((from, write.ticket), Arc::new(Cancel::new()));
-                // Never told as moved: what of it was done already would be done once more.
-                self.while_running(key, &cancel, || self.write(write, cancel.clone()))
-            }
-            Question::Count { ticket, part } => {
-                self.stoppable((from, ticket), |cancel| self.count(&part, cancel))
-            }
-            Question::Few { ticket, part } => self.stoppable((from, ticket), |_| self.few(&part)),
-            Question::Gather { ticket, part, around, pipeline } => {
-                self.stoppable((from, ticket), |cancel| self.gather(&part, around, pipeline, cancel))
-            }
             Question::Sync { table, ranges } => self.sync(table, &ranges),
             Question::System { table, identifiers, user } => self.system(&table, identifiers, user),
-            Question::Open { .. }
-            | Question::Next { .. }
-            | Question::Close { .. }
-            | Question::Cancel { .. }
-            | Question::StopJob { .. } => done(),
+            _ => done(),
         }
     }
 
@@ -201,37 +203,17 @@ impl Inner {
         };
         Outcome::from(rows).to_bytes(Travel::pack)
     }
+}
 
-    fn stop(&self, key: (ServerId, u64)) {
-        if let Some(cancel) = self.running.lock().get(&key) {
-            cancel.set();
-        }
+/// Does `work`. What was stopped halfway is lost, not failed: whoever still wants it, because only the link was
+/// gone, looks for it anew.
+fn unless_stopped(cancel: &Cancel, work: impl FnOnce() -> Bytes) -> Bytes {
+    let lost = || Outcome::<()>::Moved(None).to_bytes(|(), _| ());
+    if cancel.is_set() {
+        return lost();
     }
-
-    /// Does `work` while `cancel` can be set under this number.
-    fn while_running(
-        &self,
-        key: (ServerId, u64),
-        cancel: &Arc<Cancel>,
-        work: impl FnOnce() -> Bytes,
-    ) -> Bytes {
-        self.running.lock().insert(key, cancel.clone());
-        let answer = work();
-        self.running.lock().remove(&key);
-        answer
-    }
-
-    fn stoppable(&self, key: (ServerId, u64), work: impl FnOnce(Arc<Cancel>) -> Bytes) -> Bytes {
-        let cancel = Arc::new(Cancel::new());
-        self.stoppable_by(key, cancel.clone(), || work(cancel))
-    }
-
-    /// Does `work` while `cancel` can be set under this number. What was stopped halfway is lost, not
-    /// failed: whoever still wants it, because only the link was gone, looks for it anew.
-    fn stoppable_by(&self, key: (ServerId, u64), cancel: Arc<Cancel>, work: impl FnOnce() -> Bytes) -> Bytes {
-        let answer = self.while_running(key, &cancel, work);
-        if cancel.is_set() { Outcome::<()>::Moved(None).to_bytes(|(), _| ()) } else { answer }
-    }
+    let answer = work();
+    if cancel.is_set() { lost() } else { answer }
 }
 
 /// That something was done which has no result.

@@ -10,7 +10,8 @@ use reql::{EvalError, Pipeline, Tally};
 use storage::TableId;
 
 use super::answer::read;
-use super::question::{Part, Question};
+use super::part::Part;
+use super::question::Question;
 use super::waiting::{read_of, wait};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot, Trouble};

@@ -6,7 +6,7 @@
 //! looks again.
 //!
 //! - [`site`]: which node to ask for a shard, and how long to look for it
-//! - [`question`], [`answer`], [`edit`]: the bytes
+//! - [`question`], [`part`], [`answer`], [`edit`]: the bytes
 //! - [`gather`], [`rows`], [`keys`], [`write`], [`everyone`]: asking for many rows, some rows,
 //!   writes, and system tables
 //! - [`waiting`]: for answers of servers that may hang
@@ -16,6 +16,7 @@ mod edit;
 mod everyone;
 mod gather;
 mod keys;
+mod part;
 mod question;
 mod rows;
 mod rules;
@@ -27,7 +28,8 @@ pub(crate) use answer::{BatchEnd, FarBatch, Outcome, begin_done, pack_reports, r
 pub(crate) use everyone::{other_rows, stop_elsewhere};
 pub(crate) use gather::{FarTally, unless_lost};
 pub(crate) use keys::FarKeys;
-pub(crate) use question::{Edits, Part, Question, WriteQuestion};
+pub(crate) use part::Part;
+pub(crate) use question::{Edits, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
 pub(crate) use rules::Rules;
 pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};

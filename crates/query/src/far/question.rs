@@ -1,26 +1,29 @@
 //! Questions as bytes: docs/formats/question.md.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use cluster::ServerId;
-use datum::{Datum, KeyBound, KeyRange, PrimaryKey, Text, Time};
+use datum::{KeyRange, PrimaryKey, Text, Time};
 use log::Durability;
-use reql::geo::{Ellipsoid, LazyShape, LonLat, nearest};
 use reql::travel::{Garbled, Pack, Travel, Unpack};
 use reql::{Pipeline, Transform};
-use shard::{Bounds, IndexId, Side};
 use storage::TableId;
 use uuid::Uuid;
 
+use super::part::{Part, mode_number, pack_ranges, pack_table, unpack_mode, unpack_ranges, unpack_table};
 use super::rules::Rules;
 use crate::context::Surroundings;
 use crate::edit::{Edit, ReturnChanges};
-use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
 use crate::table::{Identifiers, ReadMode};
 
 /// The version all questions begin with.
 const VERSION: u8 = 4;
+
+/// The kinds of questions that can be stopped by their number, which comes next.
+const WRITE: u8 = 2;
+const COUNT: u8 = 3;
+const GATHER: u8 = 4;
+const OPEN: u8 = 5;
+const FEW: u8 = 12;
 
 /// No key is longer: an entry of the log has two bytes for its length.
 const KEY_BYTES_MAX: usize = 65_535;
@@ -75,18 +78,6 @@ pub(crate) enum Edits {
     Each(Vec<Edit>),
 }
 
-/// Some ranges of a table, and how they are to be read.
-#[derive(Clone)]
-pub(crate) struct Part {
-    pub table: TableId,
-    pub mode: ReadMode,
-    pub order: KeyOrder,
-    /// In the order of their keys.
-    pub ranges: Vec<KeyRange>,
-    /// The secondary index rows are found by; ranges are those of whole shards then.
-    pub index: Option<Arc<IndexRead>>,
-}
-
 impl Question {
     /// The bytes.
     pub fn to_bytes(&self) -> Bytes {
@@ -107,6 +98,15 @@ impl Question {
         Ok(question)
     }
 
+    /// The number by which the question that `bytes` are can be stopped, if it can be, without reading the rest.
+    pub fn number_of(bytes: &Bytes) -> Option<u64> {
+        let mut from = Unpack::new(bytes.clone());
+        match (from.byte().ok()?, from.byte().ok()?) {
+            (VERSION, WRITE | COUNT | GATHER | OPEN | FEW) => from.count().ok(),
+            _ => None,
+        }
+    }
+
     fn pack(&self, out: &mut Pack) {
         match self {
             Question::Get { table, mode, keys } => {
@@ -116,21 +116,21 @@ impl Question {
                 pack_keys(keys, out);
             }
             Question::Write(write) => {
-                out.byte(2);
+                out.byte(WRITE);
                 write.pack(out);
             }
             Question::Count { ticket, part } => {
-                tagged(3, *ticket, out);
+                tagged(COUNT, *ticket, out);
                 part.pack(out);
             }
             Question::Gather { ticket, part, around, pipeline } => {
-                tagged(4, *ticket, out);
+                tagged(GATHER, *ticket, out);
                 part.pack(out);
                 around.pack(out);
                 pipeline.pack(out);
             }
             Question::Open { cursor, part, around, steps } => {
-                tagged(5, *cursor, out);
+                tagged(OPEN, *cursor, out);
                 part.pack(out);
                 around.pack(out);
                 steps.pack(out);
@@ -154,7 +154,7 @@ impl Question {
             }
             Question::Cancel { ticket } => tagged(11, *ticket, out),
             Question::Few { ticket, part } => {
-                tagged(12, *ticket, out);
+                tagged(FEW, *ticket, out);
                 part.pack(out);
             }
         }
@@ -167,15 +167,15 @@ impl Question {
                 mode: unpack_mode(from)?,
                 keys: unpack_keys(from)?,
             },
-            2 => Question::Write(WriteQuestion::unpack(from)?),
-            3 => Question::Count { ticket: from.count()?, part: Part::unpack(from)? },
-            4 => Question::Gather {
+            WRITE => Question::Write(WriteQuestion::unpack(from)?),
+            COUNT => Question::Count { ticket: from.count()?, part: Part::unpack(from)? },
+            GATHER => Question::Gather {
                 ticket: from.count()?,
                 part: Part::unpack(from)?,
                 around: Surroundings::unpack(from)?,
                 pipeline: Pipeline::unpack(from)?,
             },
-            5 => Question::Open {
+            OPEN => Question::Open {
                 cursor: from.count()?,
                 part: Part::unpack(from)?,
                 around: Surroundings::unpack(from)?,
@@ -194,7 +194,7 @@ impl Question {
             },
             10 => Question::StopJob { id: Uuid::from_bytes(from.array()?) },
             11 => Question::Cancel { ticket: from.count()? },
-            12 => Question::Few { ticket: from.count()?, part: Part::unpack(from)? },
+            FEW => Question::Few { ticket: from.count()?, part: Part::unpack(from)? },
             _ => return Err(from.garbled("a kind of question")),
         })
     }
@@ -280,37 +280,6 @@ impl Edits {
     }
 }
 
-impl Travel for Part {
-    fn pack(&self, out: &mut Pack) {
-        pack_table(self.table, out);
-        out.byte(mode_number(self.mode));
-        out.byte(match self.order {
-            KeyOrder::Any => 0,
-            KeyOrder::Ascending => 1,
-            KeyOrder::Descending => 2,
-        });
-        pack_ranges(&self.ranges, out);
-        self.index.is_some().pack(out);
-        self.index.iter().for_each(|index| pack_index(index, out));
-    }
-
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        let (table, mode) = (unpack_table(from)?, unpack_mode(from)?);
-        let order = match from.byte()? {
-            0 => KeyOrder::Any,
-            1 => KeyOrder::Ascending,
-            2 => KeyOrder::Descending,
-            _ => return Err(from.garbled("an order")),
-        };
-        let ranges = unpack_ranges(from)?;
-        let index = match bool::unpack(from)? {
-            true => Some(Arc::new(unpack_index(from)?)),
-            false => None,
-        };
-        Ok(Part { table, mode, order, ranges, index })
-    }
-}
-
 impl Travel for Surroundings {
     fn pack(&self, out: &mut Pack) {
         self.now.pack(out);
@@ -329,115 +298,6 @@ impl Travel for Surroundings {
     }
 }
 
-fn pack_index(index: &IndexRead, out: &mut Pack) {
-    out.count(u64::from(index.id.0));
-    index.name.pack(out);
-    match &index.wanted {
-        Wanted::Values(values) => {
-            out.byte(match index.items {
-                IndexItems::Rows => 0,
-                IndexItems::Values => 1,
-                IndexItems::Pairs => 2,
-            });
-            pack_values(values, out);
-        }
-        Wanted::Meeting(wanted) => {
-            out.byte(3);
-            wanted.value().pack(out);
-        }
-        Wanted::Nearest(bounds) => {
-            out.byte(4);
-            pack_nearest(bounds, out);
-        }
-    }
-}
-
-fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
-    let id = IndexId(unpack_u32(from)?);
-    let name = Text::unpack(from)?;
-    let (items, wanted) = match from.byte()? {
-        0 => (IndexItems::Rows, Wanted::Values(unpack_values(from)?)),
-        1 => (IndexItems::Values, Wanted::Values(unpack_values(from)?)),
-        2 => (IndexItems::Pairs, Wanted::Values(unpack_values(from)?)),
-        3 => (IndexItems::Rows, Wanted::Meeting(LazyShape::new(Datum::unpack(from)?))),
-        4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
-        _ => return Err(from.garbled("what is wanted of rows")),
-    };
-    Ok(IndexRead { id, name, wanted, items })
-}
-
-fn pack_values(values: &[(Bounds, u32)], out: &mut Pack) {
-    out.count(values.len() as u64);
-    for (bounds, times) in values {
-        bounds.left.pack(out);
-        (bounds.left_side == Side::Closed).pack(out);
-        bounds.right.pack(out);
-        (bounds.right_side == Side::Closed).pack(out);
-        out.count(u64::from(*times));
-    }
-}
-
-fn unpack_values(from: &mut Unpack) -> Result<Arc<[(Bounds, u32)]>, Garbled> {
-    let side = |from: &mut Unpack| Ok(if bool::unpack(from)? { Side::Closed } else { Side::Open });
-    let values = from.list(|from| {
-        let (left, left_side) = (Datum::unpack(from)?, side(from)?);
-        let (right, right_side) = (Datum::unpack(from)?, side(from)?);
-        Ok((Bounds { left, left_side, right, right_side }, unpack_u32(from)?))
-    })?;
-    Ok(values.into())
-}
-
-fn pack_nearest(bounds: &nearest::Bounds, out: &mut Pack) {
-    bounds.center.lon.pack(out);
-    bounds.center.lat.pack(out);
-    bounds.max_dist_m.pack(out);
-    out.count(bounds.max_results as u64);
-    bounds.ellipsoid.equator_m.pack(out);
-    bounds.ellipsoid.flattening.pack(out);
-}
-
-fn unpack_nearest(from: &mut Unpack) -> Result<nearest::Bounds, Garbled> {
-    let center = LonLat { lon: f64::unpack(from)?, lat: f64::unpack(from)? };
-    let (max_dist_m, max_results) = (f64::unpack(from)?, from.size()?);
-    let ellipsoid = Ellipsoid { equator_m: f64::unpack(from)?, flattening: f64::unpack(from)? };
-    let is_figure = ellipsoid.equator_m > 0.0 && (0.0..1.0).contains(&ellipsoid.flattening);
-    match is_figure && max_dist_m > 0.0 && max_results > 0 {
-        true => Ok(nearest::Bounds { center, max_dist_m, max_results, ellipsoid }),
-        false => Err(from.garbled("a search for the nearest")),
-    }
-}
-
-fn unpack_u32(from: &mut Unpack) -> Result<u32, Garbled> {
-    u32::try_from(from.count()?).map_err(|_| from.garbled("a small number"))
-}
-
-fn pack_table(table: TableId, out: &mut Pack) {
-    out.raw(table.as_bytes());
-}
-
-fn unpack_table(from: &mut Unpack) -> Result<TableId, Garbled> {
-    Ok(TableId::from_uuid(Uuid::from_bytes(from.array()?)))
-}
-
-fn mode_number(mode: ReadMode) -> u8 {
-    match mode {
-        ReadMode::Single => 0,
-        ReadMode::Majority => 1,
-        ReadMode::Outdated => 2,
-        ReadMode::DebugDirect => 3,
-    }
-}
-
-fn unpack_mode(from: &mut Unpack) -> Result<ReadMode, Garbled> {
-    match from.byte()? {
-        0 => Ok(ReadMode::Single),
-        1 => Ok(ReadMode::Majority),
-        2 => Ok(ReadMode::Outdated),
-        3 => Ok(ReadMode::DebugDirect),
-        _ => Err(from.garbled("a read mode")),
-    }
-}
-
 fn pack_keys(keys: &[PrimaryKey], out: &mut Pack) {
     out.count(keys.len() as u64);
     keys.iter().for_each(|key| out.bytes(key.as_bytes()));
@@ -448,41 +308,6 @@ fn unpack_keys(from: &mut Unpack) -> Result<Vec<PrimaryKey>, Garbled> {
         let key = PrimaryKey(from.bytes()?);
         if key.0.len() <= KEY_BYTES_MAX { Ok(key) } else { Err(from.garbled("a key")) }
     })
-}
-
-fn pack_ranges(ranges: &[KeyRange], out: &mut Pack) {
-    out.count(ranges.len() as u64);
-    for range in ranges {
-        pack_bound(&range.start, out);
-        pack_bound(&range.end, out);
-    }
-}
-
-fn unpack_ranges(from: &mut Unpack) -> Result<Vec<KeyRange>, Garbled> {
-    from.list(|from| Ok(KeyRange { start: unpack_bound(from)?, end: unpack_bound(from)? }))
-}
-
-fn pack_bound(bound: &KeyBound, out: &mut Pack) {
-    match bound {
-        KeyBound::Unbounded => out.byte(0),
-        KeyBound::Included(key) => {
-            out.byte(1);
-            out.bytes(key.as_bytes());
-        }
-        KeyBound::Excluded(key) => {
-            out.byte(2);
-            out.bytes(key.as_bytes());
-        }
-    }
-}
-
-fn unpack_bound(from: &mut Unpack) -> Result<KeyBound, Garbled> {
-    match from.byte()? {
-        0 => Ok(KeyBound::Unbounded),
-        1 => Ok(KeyBound::Included(PrimaryKey(from.bytes()?))),
-        2 => Ok(KeyBound::Excluded(PrimaryKey(from.bytes()?))),
-        _ => Err(from.garbled("a bound")),
-    }
 }
 
 /// A server, if there is one.

@@ -13,7 +13,8 @@ use shard::IndexPlace;
 
 use super::answer::{BatchEnd, FarBatch, read};
 use super::gather::unless_lost;
-use super::question::{Part, Question};
+use super::part::Part;
+use super::question::Question;
 use super::site::{Patience, fresh, unreadable};
 use super::waiting::{read_of, wait};
 use crate::context::{Cx, Surroundings};

@@ -1,0 +1,206 @@
+//! Which rows a question is about, as bytes: a table, ranges of it and perhaps an index.
+
+use std::sync::Arc;
+
+use datum::{Datum, KeyBound, KeyRange, PrimaryKey, Text};
+use reql::geo::{Ellipsoid, LazyShape, LonLat, nearest};
+use reql::travel::{Garbled, Pack, Travel, Unpack};
+use shard::{Bounds, IndexId, Side};
+use storage::TableId;
+use uuid::Uuid;
+
+use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
+use crate::table::ReadMode;
+
+/// Some ranges of a table, and how they are to be read.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub table: TableId,
+    pub mode: ReadMode,
+    pub order: KeyOrder,
+    /// In the order of their keys.
+    pub ranges: Vec<KeyRange>,
+    /// The secondary index rows are found by; ranges are those of whole shards then.
+    pub index: Option<Arc<IndexRead>>,
+}
+
+impl Travel for Part {
+    fn pack(&self, out: &mut Pack) {
+        pack_table(self.table, out);
+        out.byte(mode_number(self.mode));
+        out.byte(match self.order {
+            KeyOrder::Any => 0,
+            KeyOrder::Ascending => 1,
+            KeyOrder::Descending => 2,
+        });
+        pack_ranges(&self.ranges, out);
+        self.index.is_some().pack(out);
+        self.index.iter().for_each(|index| pack_index(index, out));
+    }
+
+    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
+        let (table, mode) = (unpack_table(from)?, unpack_mode(from)?);
+        let order = match from.byte()? {
+            0 => KeyOrder::Any,
+            1 => KeyOrder::Ascending,
+            2 => KeyOrder::Descending,
+            _ => return Err(from.garbled("an order")),
+        };
+        let ranges = unpack_ranges(from)?;
+        let index = match bool::unpack(from)? {
+            true => Some(Arc::new(unpack_index(from)?)),
+            false => None,
+        };
+        Ok(Part { table, mode, order, ranges, index })
+    }
+}
+
+/// The id of a table.
+pub(super) fn pack_table(table: TableId, out: &mut Pack) {
+    out.raw(table.as_bytes());
+}
+
+/// What [`pack_table`] wrote.
+pub(super) fn unpack_table(from: &mut Unpack) -> Result<TableId, Garbled> {
+    Ok(TableId::from_uuid(Uuid::from_bytes(from.array()?)))
+}
+
+/// A read mode as a byte.
+pub(super) fn mode_number(mode: ReadMode) -> u8 {
+    match mode {
+        ReadMode::Single => 0,
+        ReadMode::Majority => 1,
+        ReadMode::Outdated => 2,
+        ReadMode::DebugDirect => 3,
+    }
+}
+
+/// The read mode of [`mode_number`].
+pub(super) fn unpack_mode(from: &mut Unpack) -> Result<ReadMode, Garbled> {
+    match from.byte()? {
+        0 => Ok(ReadMode::Single),
+        1 => Ok(ReadMode::Majority),
+        2 => Ok(ReadMode::Outdated),
+        3 => Ok(ReadMode::DebugDirect),
+        _ => Err(from.garbled("a read mode")),
+    }
+}
+
+/// Ranges of keys.
+pub(super) fn pack_ranges(ranges: &[KeyRange], out: &mut Pack) {
+    out.count(ranges.len() as u64);
+    for range in ranges {
+        pack_bound(&range.start, out);
+        pack_bound(&range.end, out);
+    }
+}
+
+/// What [`pack_ranges`] wrote.
+pub(super) fn unpack_ranges(from: &mut Unpack) -> Result<Vec<KeyRange>, Garbled> {
+    from.list(|from| Ok(KeyRange { start: unpack_bound(from)?, end: unpack_bound(from)? }))
+}
+
+fn pack_bound(bound: &KeyBound, out: &mut Pack) {
+    match bound {
+        KeyBound::Unbounded => out.byte(0),
+        KeyBound::Included(key) => {
+            out.byte(1);
+            out.bytes(key.as_bytes());
+        }
+        KeyBound::Excluded(key) => {
+            out.byte(2);
+            out.bytes(key.as_bytes());
+        }
+    }
+}
+
+fn unpack_bound(from: &mut Unpack) -> Result<KeyBound, Garbled> {
+    match from.byte()? {
+        0 => Ok(KeyBound::Unbounded),
+        1 => Ok(KeyBound::Included(PrimaryKey(from.bytes()?))),
+        2 => Ok(KeyBound::Excluded(PrimaryKey(from.bytes()?))),
+        _ => Err(from.garbled("a bound")),
+    }
+}
+
+fn pack_index(index: &IndexRead, out: &mut Pack) {
+    out.count(u64::from(index.id.0));
+    index.name.pack(out);
+    match &index.wanted {
+        Wanted::Values(values) => {
+            out.byte(match index.items {
+                IndexItems::Rows => 0,
+                IndexItems::Values => 1,
+                IndexItems::Pairs => 2,
+            });
+            pack_values(values, out);
+        }
+        Wanted::Meeting(wanted) => {
+            out.byte(3);
+            wanted.value().pack(out);
+        }
+        Wanted::Nearest(bounds) => {
+            out.byte(4);
+            pack_nearest(bounds, out);
+        }
+    }
+}
+
+fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
+    let id = IndexId(unpack_u32(from)?);
+    let name = Text::unpack(from)?;
+    let (items, wanted) = match from.byte()? {
+        0 => (IndexItems::Rows, Wanted::Values(unpack_values(from)?)),
+        1 => (IndexItems::Values, Wanted::Values(unpack_values(from)?)),
+        2 => (IndexItems::Pairs, Wanted::Values(unpack_values(from)?)),
+        3 => (IndexItems::Rows, Wanted::Meeting(LazyShape::new(Datum::unpack(from)?))),
+        4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
+        _ => return Err(from.garbled("what is wanted of rows")),
+    };
+    Ok(IndexRead { id, name, wanted, items })
+}
+
+fn pack_values(values: &[(Bounds, u32)], out: &mut Pack) {
+    out.count(values.len() as u64);
+    for (bounds, times) in values {
+        bounds.left.pack(out);
+        (bounds.left_side == Side::Closed).pack(out);
+        bounds.right.pack(out);
+        (bounds.right_side == Side::Closed).pack(out);
+        out.count(u64::from(*times));
+    }
+}
+
+fn unpack_values(from: &mut Unpack) -> Result<Arc<[(Bounds, u32)]>, Garbled> {
+    let side = |from: &mut Unpack| Ok(if bool::unpack(from)? { Side::Closed } else { Side::Open });
+    let values = from.list(|from| {
+        let (left, left_side) = (Datum::unpack(from)?, side(from)?);
+        let (right, right_side) = (Datum::unpack(from)?, side(from)?);
+        Ok((Bounds { left, left_side, right, right_side }, unpack_u32(from)?))
+    })?;
+    Ok(values.into())
+}
+
+fn pack_nearest(bounds: &nearest::Bounds, out: &mut Pack) {
+    bounds.center.lon.pack(out);
+    bounds.center.lat.pack(out);
+    bounds.max_dist_m.pack(out);
+    out.count(bounds.max_results as u64);
+    bounds.ellipsoid.equator_m.pack(out);
+    bounds.ellipsoid.flattening.pack(out);
+}
+
+fn unpack_nearest(from: &mut Unpack) -> Result<nearest::Bounds, Garbled> {
+    let center = LonLat { lon: f64::unpack(from)?, lat: f64::unpack(from)? };
+    let (max_dist_m, max_results) = (f64::unpack(from)?, from.size()?);
+    let ellipsoid = Ellipsoid { equator_m: f64::unpack(from)?, flattening: f64::unpack(from)? };
+    let is_figure = ellipsoid.equator_m > 0.0 && (0.0..1.0).contains(&ellipsoid.flattening);
+    match is_figure && max_dist_m > 0.0 && max_results > 0 {
+        true => Ok(nearest::Bounds { center, max_dist_m, max_results, ellipsoid }),
+        false => Err(from.garbled("a search for the nearest")),
+    }
+}
+
+fn unpack_u32(from: &mut Unpack) -> Result<u32, Garbled> {
+    u32::try_from(from.count()?).map_err(|_| from.garbled("a small number"))
+}
