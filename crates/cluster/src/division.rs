@@ -24,6 +24,10 @@ impl Core {
                 Err(PlacementError::TooManyShards(SHARDS_MAX).into())
             }
             ShardsWanted::Named(places) => Ok(places.clone()),
+            // Before anything is made for each.
+            ShardsWanted::Placed(wanted) if wanted.shards > SHARDS_MAX => {
+                Err(PlacementError::TooManyShards(SHARDS_MAX).into())
+            }
             ShardsWanted::Placed(wanted) => {
                 let connected = |server: &&&ServerConfig| !server.is_proxy && self.is_connected(server.id);
                 let servers: Vec<ServerConfig> =

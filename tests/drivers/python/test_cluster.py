@@ -186,7 +186,9 @@ class ThreeServers(unittest.TestCase):
             "get": r.table("t").get(1)["n"],
             "point": r.table("t").get(1),
             "majority": r.table("t", read_mode="majority").get(1),
+            "outdated": r.table("t", read_mode="outdated").get(1),
             "count": r.table("t").filter({"n": 1}).count(),
+            "outdated count": r.table("t", read_mode="outdated").filter({"n": 1}).count(),
             "sum": r.table("t").sum("n"),
             "update": r.table("t").get(1).update({"seen": True}),
             "insert": r.table("t").insert([{"id": 2, "n": 0}, {"id": 3, "n": 0}]),
@@ -219,7 +221,7 @@ class ThreeServers(unittest.TestCase):
         for name, answer in answers:
             if name in ("update", "insert"):
                 self.assertIs(answer, ReqlOpIndeterminateError, name)
-            elif name in ("point", "majority"):
+            elif name in ("point", "majority", "outdated"):
                 self.assertEqual(answer["n"], 1, name)
             else:
                 self.assertEqual(answer, 1, name)

@@ -12,10 +12,11 @@ use storage::TableId;
 use super::answer::read;
 use super::part::Part;
 use super::question::Question;
-use super::waiting::{read_of, wait};
+use super::waiting::{shards_in, wait};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot, Trouble};
 use crate::table::ReadMode;
+use crate::watch::Wants;
 
 /// A partial result another node is asked for.
 pub(crate) struct FarTally {
@@ -48,8 +49,8 @@ impl FarTally {
     }
 
     fn wait(&self, cx: &Cx) -> Result<Bytes, Trouble> {
-        let shards = |catalog: &Catalog| read_of(catalog, self.table, self.mode, &self.ranges);
-        wait(cx, &self.slot, self.server, shards)
+        let shards = |catalog: &Catalog| shards_in(catalog, self.table, &self.ranges);
+        wait(cx, &self.slot, self.server, Wants::of(self.mode), shards)
     }
 
     /// Asks `server` whether the index of `part` names few of the rows.

@@ -15,6 +15,7 @@ use super::waiting::{shards_of, wait};
 use crate::context::Cx;
 use crate::links::{SHORT, Slot};
 use crate::table::{ReadMode, StoredTable};
+use crate::watch::Wants;
 
 /// Rows another node was asked for.
 pub(crate) struct FarKeys {
@@ -45,14 +46,11 @@ impl FarKeys {
         table: &StoredTable,
         keys: &[PrimaryKey],
     ) -> Result<Option<Vec<Datum>>, EvalError> {
-        let shards = |catalog: &Catalog| match table.read_mode {
-            ReadMode::Outdated | ReadMode::DebugDirect => Vec::new(),
-            ReadMode::Single | ReadMode::Majority => {
-                let keys = self.indexes.iter().map(|i| &keys[*i]);
-                shards_of(catalog, table.handle.config.id, keys)
-            }
+        let shards = |catalog: &Catalog| {
+            let keys = self.indexes.iter().map(|i| &keys[*i]);
+            shards_of(catalog, table.handle.config.id, keys)
         };
-        let answer = wait(cx, &self.slot, self.server, shards);
+        let answer = wait(cx, &self.slot, self.server, Wants::of(table.read_mode), shards);
         let rows = answer.and_then(|bytes| read(bytes, Vec::<Datum>::unpack));
         match unless_lost(rows)? {
             Some(rows) if rows.len() != self.indexes.len() => {

@@ -51,7 +51,10 @@ impl Service {
         }
         match mode {
             ReadMode::Single | ReadMode::Majority => self.leader(shard),
-            ReadMode::Outdated => shard.nearest(|server| self.links().is_connected(server)).map(Site::from),
+            ReadMode::Outdated => {
+                let nearest = shard.nearest(|server| self.watches.answers(server));
+                nearest.or_else(|| shard.nearest(|server| self.links().is_connected(server))).map(Site::from)
+            }
             // Whoever asks wants what is here, if anything is.
             ReadMode::DebugDirect => match shard.near() {
                 Some(near) => Some(Site::Near(near)),

@@ -12,40 +12,35 @@ use super::question::Question;
 use crate::context::Cx;
 use crate::links::{Slot, Trouble};
 use crate::service::Service;
-use crate::table::ReadMode;
+use crate::watch::Wants;
 
-/// Blocks until the answer of `server` is in `slot`; if it hangs, no longer than until another leads one of
-/// the shards that it was asked about.
+/// Blocks until the answer of `server` is in `slot`; if it hangs, no longer than until somebody else has what is
+/// wanted of one of the shards that it was asked about.
 pub(crate) fn wait(
     cx: &Cx,
     slot: &Arc<Slot>,
     server: ServerId,
+    wants: Option<Wants>,
     shards: impl FnOnce(&Catalog) -> Vec<ShardHandle>,
 ) -> Result<Bytes, Trouble> {
     slot.wait_or(&cx.cancel, || {
+        let Some(wants) = wants else { return };
         let shards = shards(&cx.node().catalog_guard());
-        shards.iter().for_each(|shard| watch(&cx.service, slot, server, shard));
+        shards.iter().for_each(|shard| watch(&cx.service, slot, server, shard, wants));
     })
 }
 
-/// Sees to it that nobody waits for `server` in vain, which was asked because it led `shard`.
-pub(crate) fn watch(service: &Service, slot: &Arc<Slot>, server: ServerId, shard: &ShardHandle) {
+/// Sees to it that nobody waits in vain for `server`, which was asked about `shard`.
+pub(crate) fn watch(
+    service: &Service,
+    slot: &Arc<Slot>,
+    server: ServerId,
+    shard: &ShardHandle,
+    wants: Wants,
+) {
     // There is nothing of that number to be cancelled.
     let probe = |number| Question::Cancel { ticket: number }.to_bytes();
-    service.watches.watch(slot, server, shard, probe);
-}
-
-/// The shards of `ranges` whose leader is asked to read in `mode`: none where any replica will do.
-pub(crate) fn read_of(
-    catalog: &Catalog,
-    table: TableId,
-    mode: ReadMode,
-    ranges: &[KeyRange],
-) -> Vec<ShardHandle> {
-    match mode {
-        ReadMode::Outdated | ReadMode::DebugDirect => Vec::new(),
-        ReadMode::Single | ReadMode::Majority => shards_in(catalog, table, ranges),
-    }
+    service.watches.watch(slot, server, (shard, wants), probe);
 }
 
 /// The shards of the rows under `keys`, each once.

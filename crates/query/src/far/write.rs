@@ -14,6 +14,7 @@ use super::waiting::{shards_of, wait};
 use crate::context::{Cx, Surroundings};
 use crate::edit::{ReturnChanges, RowReport};
 use crate::links::{LONG, Slot, Trouble};
+use crate::watch::Wants;
 
 /// Rows another node was asked to write.
 pub(crate) struct FarWrite {
@@ -76,7 +77,7 @@ impl FarWrite {
     /// elsewhere.
     pub fn wait(&self, cx: &Cx) -> Result<Vec<Option<RowReport>>, Trouble> {
         let shards = |catalog: &Catalog| shards_of(catalog, self.table, &self.keys);
-        let answer = wait(cx, &self.slot, self.server, shards);
+        let answer = wait(cx, &self.slot, self.server, Some(Wants::Leader), shards);
         if cx.cancel.is_set() {
             let question = Question::Cancel { ticket: self.ticket };
             cx.service.links().tell(self.server, question.to_bytes());

@@ -22,6 +22,7 @@ use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwrita
 use crate::links::{OneShot, SHORT, Slot, Trouble};
 use crate::session::Session;
 use crate::table::ReadMode;
+use crate::watch::Wants;
 use crate::write::WriteResult;
 
 /// How long a read may take when it is asked for the first time. Another try is looked after, since the server
@@ -145,7 +146,7 @@ impl Again {
     fn was_short(&self, server: ServerId, answer: &Result<Bytes, AskError>) -> bool {
         matches!(answer, Err(AskError::NoAnswer(_) | AskError::NotConnected(_)))
             && self.tries.asking == Asking::First
-            && self.mode.is_some_and(asks_leader)
+            && self.mode.and_then(Wants::of).is_some()
             && self.session.service.links().is_connected(server)
     }
 
@@ -213,11 +214,11 @@ impl FarPoint {
     /// Asks `server` for a row. The question leaves with [`crate::Service::turn`] at the latest.
     pub(super) fn ask_read(again: Again, server: ServerId, question: &Question, asking: Asking) -> FarPoint {
         let service = &again.session.service;
-        let of_leader = again.mode.is_some_and(asks_leader);
-        let patience = if of_leader && asking == Asking::First { FIRST } else { SHORT };
+        let wants = again.mode.and_then(Wants::of);
+        let patience = if wants.is_some() && asking == Asking::First { FIRST } else { SHORT };
         let slot = service.links().ask_aside(server, question.to_bytes(), patience);
-        if of_leader && asking == Asking::Again {
-            watch(service, &slot, server, &again.shard);
+        if let (Some(wants), Asking::Again) = (wants, asking) {
+            watch(service, &slot, server, &again.shard, wants);
         }
         FarPoint { state: State::Asked(server, slot, None), again }
     }
@@ -232,7 +233,7 @@ impl FarPoint {
     ) -> FarPoint {
         let service = &again.session.service;
         let slot = service.links().ask_aside(server, question.to_bytes(), SHORT);
-        watch(service, &slot, server, &again.shard);
+        watch(service, &slot, server, &again.shard, Wants::Leader);
         FarPoint { state: State::Asked(server, slot, result), again }
     }
 }
@@ -270,14 +271,6 @@ impl Future for FarPoint {
                 },
             };
         }
-    }
-}
-
-/// Whether a read of this mode is answered by who leads.
-fn asks_leader(mode: ReadMode) -> bool {
-    match mode {
-        ReadMode::Single | ReadMode::Majority => true,
-        ReadMode::Outdated | ReadMode::DebugDirect => false,
     }
 }
 

@@ -10,6 +10,9 @@ use crate::failure::admin_failed;
 use crate::names::user_name;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
+/// Most rounds of the hash of a password: they cannot be stopped on their way and take about a second.
+const ITERATIONS_MAX: u32 = 1_000_000;
+
 pub(super) struct Users;
 
 impl SystemTable for Users {
@@ -98,7 +101,12 @@ fn password(cx: &Cx, old: Option<&Object>, new: &Object) -> Result<PasswordChang
 
 fn rounds(given: &Datum) -> Result<u32, EvalError> {
     match given {
-        Datum::Number(n) if *n >= 1.0 && n.fract() == 0.0 && *n <= f64::from(u32::MAX) => Ok(*n as u32),
+        Datum::Number(n) if *n > f64::from(ITERATIONS_MAX) => {
+            let why =
+                format!("Expected `iterations` to be at most {ITERATIONS_MAX}, got {}.", given.pretty());
+            Err(EvalError::op_failed(why))
+        }
+        Datum::Number(n) if *n >= 1.0 && n.fract() == 0.0 => Ok(*n as u32),
         other => {
             let shown = other.pretty();
             let why = format!("Expected `iterations` to be an integer greater than zero, got {shown}.");

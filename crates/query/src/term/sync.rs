@@ -15,6 +15,7 @@ use crate::far::{Patience, Question, Site, fresh, read, shards_in, unless_lost, 
 use crate::links::LONG;
 use crate::table::{StoredTable, TableRef};
 use crate::value::Value;
+use crate::watch::Wants;
 
 /// `sync`: `{synced: 1}` once all earlier soft writes of the table are durable.
 pub(crate) fn sync(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -57,7 +58,7 @@ fn sync_ranges(cx: &Cx, table: &StoredTable, ranges: &[KeyRange]) -> Result<Vec<
     }
     for (server, slot, ranges) in asked {
         let shards = |catalog: &Catalog| shards_in(catalog, table.handle.config.id, &ranges);
-        let answer = wait(cx, &slot, server, shards);
+        let answer = wait(cx, &slot, server, Some(Wants::Leader), shards);
         let answer = answer.and_then(|bytes| read(bytes, bool::unpack));
         // Waiting twice harms nobody.
         if unless_lost(answer)?.is_none() {
