@@ -484,6 +484,8 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(ask(proxy, r.table("t")["n"].sum()), 999 * 500 + 1)
         servers = self.tell(r.db("rethinkdb").table("server_status")["name"], proxy)
         self.assertEqual(sorted(servers), ["s0", "s1", "s2"])
+        counted = self.tell(r.db("rethinkdb").table("stats").filter(lambda row: row["id"][0] == "server")["server"], proxy)
+        self.assertEqual(sorted(counted), ["s0", "s1", "s2"])
         seen = self.tell(r.db("rethinkdb").table("server_status")["network"]["connected_to"].map(r.row.keys()), proxy)
         self.assertEqual({name for names in seen for name in names}, {"s0", "s1", "s2"})
         config = ask(proxy, r.table("t").config())

@@ -25,13 +25,16 @@ impl SystemTable for Stats {
 
     fn rows(&self, cx: &Cx, identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let rates = rates(cx);
-        let mut rows = vec![cluster(cx, rates), server(cx, rates, identifiers)];
+        let mut rows = vec![cluster(cx, rates)];
+        // A proxy is in no list of servers.
+        let is_server = !cx.node().is_proxy();
+        rows.extend(is_server.then(|| server(cx, rates, identifiers)));
         let catalog = cx.catalog();
         cx.service.table_rates.retain(|table| catalog.table_by_id(table).is_some());
         for table in catalog.tables() {
             let figures = Figures::of(cx, table);
             rows.push(table_row(table, &figures, identifiers));
-            rows.push(table_server(cx, table, &figures, identifiers));
+            rows.extend(is_server.then(|| table_server(cx, table, &figures, identifiers)));
         }
         Ok(rows)
     }
