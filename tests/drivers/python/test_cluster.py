@@ -493,7 +493,11 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(proxy.stop(), 0)
         self.assertEqual(ask(self.first, r.table("t").count()), 1000)
 
-    def test_the_heartbeat_of_the_cluster_can_be_set(self):
+    def test_settings_are_checked_by_whoever_is_asked_and_known_to_all(self):
+        for node in self.cluster.nodes:
+            config = r.db("rethinkdb").table("server_config").filter({"name": "s1"})
+            refused = ask(node, config.update({"cache_size_mb": 5}))
+            self.assertIn("got 5", refused["first_error"])
         heartbeat = r.db("rethinkdb").table("cluster_config").get("heartbeat")
         changed = ask(self.first, heartbeat.update({"heartbeat_timeout_secs": 1}))
         self.assertEqual(changed["first_error"], "The heartbeat timeout must be at least two seconds")

@@ -79,17 +79,21 @@ fn cache_size(row: &Object) -> Result<Option<u64>, EvalError> {
     }
 }
 
-/// Whether this server has memory for such caches, if it is the one; what another one has, it alone knows.
+/// Whether `server` can have such caches. How much memory it has, it alone knows; the least is the same for all.
 fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalError> {
-    let range = cx.service.facts.cache_mb_range.as_ref().filter(|_| server == cx.node().identity().server);
-    match (cache, range) {
-        (Some(megabytes), Some(range)) if !range.contains(&megabytes) => Err(EvalError::op_failed(format!(
-            "In `cache_size_mb`: This server's memory allows {} to {} or 'auto', got {megabytes}",
-            range.start(),
-            range.end()
-        ))),
-        _ => Ok(()),
-    }
+    let (Some(megabytes), Some(range)) = (cache, &cx.service.facts.cache_mb_range) else { return Ok(()) };
+    let is_own = server == cx.node().identity().server;
+    let (least, most) = (range.start(), range.end());
+    let why = match is_own {
+        true if !range.contains(&megabytes) => {
+            format!("This server's memory allows {least} to {most} or 'auto', got {megabytes}")
+        }
+        false if megabytes < *least => {
+            format!("Caches work with {least} or more, or 'auto', got {megabytes}")
+        }
+        _ => return Ok(()),
+    };
+    Err(EvalError::op_failed(format!("In `cache_size_mb`: {why}")))
 }
 
 /// The tags, each once.
