@@ -1,13 +1,14 @@
 //! The evaluated arguments of a term, and the questions terms ask of them.
 //!
-//! Every question that fails names the argument in the error's backtrace.
+//! Every question that fails names the argument in the error's backtrace, but for those about what RethinkDB asks of a
+//! datum that it has taken out of its argument: what is wrong with that is wrong with the term.
 
 use datum::{Array, Datum, Object, Text};
 
 use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
-pub use crate::integer::integer;
+pub use crate::integer::{integer, narrow};
 
 /// Most bytes of a string that a term makes: 128 MiB, as much as a request may have.
 pub const TEXT_BYTES_MAX: usize = 128 << 20;
@@ -116,6 +117,19 @@ impl<'a> Args<'a> {
         integer(self.number(i)?).map_err(|error| error.at(i))
     }
 
+    /// Argument `i` as an integer of 32 bits.
+    pub fn narrow(&self, i: usize) -> Result<i32, EvalError> {
+        narrow(self.number(i)?).map_err(|error| error.at(i))
+    }
+
+    /// Argument `i` as an integer; another value is the term's fault.
+    pub fn plain_integer(&self, i: usize) -> Result<i64, EvalError> {
+        match self.datum(i)? {
+            Datum::Number(number) => integer(*number),
+            other => Err(EvalError::type_error("NUMBER", other)),
+        }
+    }
+
     /// Argument `i` as a string.
     pub fn string(&self, i: usize) -> Result<&'a Text, EvalError> {
         match self.datum(i)? {
@@ -124,19 +138,27 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `i` as an array.
-    pub fn array(&self, i: usize) -> Result<&'a Array, EvalError> {
+    /// Argument `i` as a string; another value is the term's fault.
+    pub fn plain_string(&self, i: usize) -> Result<&'a Text, EvalError> {
         match self.datum(i)? {
-            Datum::Array(array) => Ok(array),
-            other => Err(EvalError::type_error("ARRAY", other).at(i)),
+            Datum::String(text) => Ok(text),
+            other => Err(EvalError::type_error("STRING", other)),
         }
     }
 
-    /// Argument `i` as an object; a pseudotype is not one.
-    pub fn object(&self, i: usize) -> Result<&'a Object, EvalError> {
+    /// Argument `i` as an array; another value is the term's fault.
+    pub fn plain_array(&self, i: usize) -> Result<&'a Array, EvalError> {
+        match self.datum(i)? {
+            Datum::Array(array) => Ok(array),
+            other => Err(EvalError::type_error("ARRAY", other)),
+        }
+    }
+
+    /// Argument `i` as an object, which a pseudotype is not; another value is the term's fault.
+    pub fn plain_object(&self, i: usize) -> Result<&'a Object, EvalError> {
         match self.datum(i)? {
             Datum::Object(object) => Ok(object),
-            other => Err(EvalError::type_error("OBJECT", other).at(i)),
+            other => Err(EvalError::type_error("OBJECT", other)),
         }
     }
 

@@ -145,7 +145,7 @@ impl Items for Returned {
 }
 
 /// Fails unless a function with `declared` parameters can be called with `count` arguments. One
-/// without parameters can be called with any number.
+/// without parameters can be called with any number. That is told of the function's body. Source: func.cc of RethinkDB.
 pub fn check_arity(declared: usize, count: usize) -> Result<(), EvalError> {
     if declared == 0 || declared == count {
         return Ok(());
@@ -155,7 +155,8 @@ pub fn check_arity(declared: usize, count: usize) -> Result<(), EvalError> {
         "Expected function with {count} argument{} but found function with {declared} argument{}.",
         plural(count),
         plural(declared),
-    )))
+    ))
+    .at(1))
 }
 
 impl std::fmt::Debug for Closure {

@@ -21,6 +21,12 @@ pub fn integer(number: f64) -> Result<i64, EvalError> {
     Ok(number as i64)
 }
 
+/// The integer that `number` is, if a `T` has room for it. Source: `as_int<T>` in val.hpp of RethinkDB.
+pub fn narrow<T: TryFrom<i64>>(number: f64) -> Result<T, EvalError> {
+    let whole = integer(number)?;
+    T::try_from(whole).map_err(|_| EvalError::logic(format!("Integer too large: {whole}")))
+}
+
 fn not_an_integer(why: &str, number: f64) -> EvalError {
     EvalError::logic(format!("Number not an integer{why}: {}", printf::g20(number)))
 }

@@ -39,7 +39,7 @@ pub enum Operation {
     /// `limit`.
     Limit(u32),
     /// `nth`.
-    Nth(i64),
+    Nth(i32),
     /// `is_empty`.
     IsEmpty,
     /// `contains`: each predicate holds for an item of its own.
@@ -134,13 +134,13 @@ impl Operation {
     /// The value for something that is no sequence: an error for most terms.
     fn on_single(&self, single: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match (self, single) {
-            (Operation::Step(step), _) => step.item(single, env),
+            (Operation::Step(step), _) => step.check_single(single).and_then(|()| step.item(single, env)),
             (Operation::Terminal(steps, Terminal::Count), _) if steps.is_empty() => {
                 let count = match single {
                     Datum::String(text) => code_points(text),
                     Datum::Binary(bytes) => bytes.len(),
                     Datum::Object(object) => object.len(),
-                    _ => return Err(EvalError::not_a_sequence(single).at(0)),
+                    _ => return Err(EvalError::not_a_sequence(single)),
                 };
                 Ok(Datum::Number(count as f64))
             }
@@ -158,7 +158,7 @@ impl Operation {
                 let message = format!("Expected ARRAY, BINARY, or STRING, but found {found}.");
                 Err(EvalError::logic(message).at(0))
             }
-            _ => Err(EvalError::not_a_sequence(single).at(0)),
+            _ => Err(EvalError::not_a_sequence(single)),
         }
     }
 
@@ -284,7 +284,7 @@ pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
     );
     match single {
         Datum::Array(_) => Ok(()),
-        single if first => Err(EvalError::not_a_sequence(single).at(0)),
+        single if first => Err(EvalError::not_a_sequence(single)),
         _ => Ok(()),
     }
 }
@@ -345,11 +345,12 @@ fn regrouped() -> EvalError {
     EvalError::logic("Cannot call `group` on the output of `group` (did you mean to `ungroup`?).")
 }
 
-fn nth_of_array(items: &Array, position: i64) -> Result<Datum, EvalError> {
+fn nth_of_array(items: &Array, position: i32) -> Result<Datum, EvalError> {
+    let position = i64::from(position);
     let len = i64::try_from(items.len()).unwrap_or(i64::MAX);
     let from_start = if position < 0 { position + len } else { position };
     let found = usize::try_from(from_start).ok().and_then(|at| items.get(at));
-    found.cloned().ok_or_else(|| EvalError::out_of_bounds(position).at(1))
+    found.cloned().ok_or_else(|| EvalError::out_of_bounds(position))
 }
 
 /// Whether each predicate holds for an item that no earlier predicate used up.

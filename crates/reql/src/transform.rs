@@ -152,8 +152,23 @@ impl Transform {
             | Transform::ConcatMap(_)
             | Transform::Filter(_)
             | Transform::Matching(_)
-            | Transform::Zip => Err(EvalError::not_a_sequence(item).at(0)),
+            | Transform::Zip => Err(EvalError::not_a_sequence(item)),
         }
+    }
+
+    /// Fails for a single value that a term over objects has no meaning for, and says that of its first argument. Of an
+    /// item of a sequence the term itself is told. Source: terms/obj_or_seq.cc of RethinkDB.
+    pub fn check_single(&self, single: &Datum) -> Result<(), EvalError> {
+        let checked = match self {
+            Transform::Field { term, .. } => object_of(single, term).map(drop),
+            Transform::HasFields(_) | Transform::WithFields(_) => object_of(single, "has_fields").map(drop),
+            Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) => {
+                object_of(single, self.name()).map(drop)
+            }
+            Transform::Shape(test) => test.check(single),
+            _ => Ok(()),
+        };
+        checked.map_err(|error| error.at(0))
     }
 
     /// The term, for people.

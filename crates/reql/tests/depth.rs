@@ -66,7 +66,7 @@ fn deep_objects_calls_and_functions() {
         let sum = lived_through(&nested("[24,[1,", "1", "]]")).expect("a value");
         assert_eq!(sum, Datum::Number(DEPTH as f64 + 1.0));
         let error = lived_through(&nested("[24,[1,", "\"x\"", "]]")).expect_err("not a number");
-        assert_eq!(error.backtrace().frames().len(), DEPTH);
+        assert_eq!(error.backtrace().frames().len(), DEPTH - 1);
         let called = lived_through(&nested("[64,[[69,[[2,[1]],", "[10,[1]]", "]],1]]"));
         assert_eq!(called.expect("a value"), Datum::Number(1.0));
         let functions = wire::parse_term(&nested("[69,[[2,[1]],", "[10,[1]]", "]]"));

@@ -37,6 +37,7 @@ fn sources(call: &Call, count: usize, place: Place<'_>) -> Result<ControlFlow<Va
                 sources.items.push(items);
                 sources.all_arrays = false;
             }
+            Value::Datum(other) => return Err(EvalError::not_a_sequence(&other)),
             other => return Err(other.no_sequence().at(i)),
         }
     }
@@ -71,7 +72,7 @@ pub(super) fn map(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
         Arg::Func(closure) => closure,
         Arg::Datum(datum) => return Err(EvalError::not_a_function(&datum).at(position)),
     };
-    let zipped = Zipped::new(sources.items, closure).map_err(|error| error.at(position))?;
+    let zipped = Zipped::new(sources.items, closure)?;
     shaped(Box::new(zipped), sources.all_arrays, place)
 }
 

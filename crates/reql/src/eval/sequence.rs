@@ -98,7 +98,7 @@ fn pieces(op: Op, first: &Term, rest: &[Term], place: Place<'_>) -> Option<Resul
             .split(separator.as_ref() as &str)
             .nth(position)
             .map(|piece| Datum::String(text.slice_ref(piece)))
-            .ok_or_else(|| EvalError::out_of_bounds(position as i64).at(1)),
+            .ok_or_else(|| EvalError::out_of_bounds(position as i64)),
     })
 }
 
@@ -202,11 +202,16 @@ fn on_missing(call: &Call, place: Place<'_>) -> OnMissing {
 pub(super) fn orders(terms: &[Term], place: Place<'_>, first: usize) -> Result<Vec<Order>, EvalError> {
     let order = |(i, term): (usize, &Term)| {
         let position = i + first;
-        let (direction, term) = direction(term);
+        let (direction, inner) = direction(term);
+        let is_wrapped = !std::ptr::eq(inner, term);
+        let term = inner;
         if matches!(term, Term::Func(_)) && purity::of_term(term) == Determinism::Never {
             return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
         }
-        let arg = arg_at(term, place).map_err(|error| error.at(position))?;
+        let arg = arg_at(term, place).map_err(|error| {
+            let error = if is_wrapped { error.at(0) } else { error };
+            error.at(position)
+        })?;
         Ok(Order { selector: Selector::from(arg), direction, position })
     };
     terms.iter().enumerate().map(order).collect()

@@ -24,8 +24,10 @@ pub(super) fn splice_at(call: &Call, place: Place<'_>) -> Result<Call, EvalError
     for (i, term) in call.args.iter().enumerate() {
         match term {
             Term::Call(splice) if splice.op == Op::Args => {
-                let items = spliced(splice, place).map_err(|error| error.at(i))?;
-                args.extend(items.into_iter().map(Term::Datum));
+                match spliced(splice, place).map_err(|error| error.at(i))? {
+                    Datum::Array(items) => args.extend(items.into_vec().into_iter().map(Term::Datum)),
+                    other => return Err(EvalError::type_error("ARRAY", &other)),
+                }
             }
             other => args.push(other.clone()),
         }
@@ -38,12 +40,9 @@ pub(super) fn splice_at(call: &Call, place: Place<'_>) -> Result<Call, EvalError
     Ok(Call { op: call.op, args, optargs: call.optargs.clone(), traits })
 }
 
-fn spliced(splice: &Call, place: Place<'_>) -> Result<Vec<Datum>, EvalError> {
+fn spliced(splice: &Call, place: Place<'_>) -> Result<Datum, EvalError> {
     let Some(term) = splice.args.first() else {
         return Err(EvalError::internal("args without an argument"));
     };
-    match datum_at(term, place).map_err(|error| error.at(0))? {
-        Datum::Array(items) => Ok(items.into_vec()),
-        other => Err(EvalError::type_error("ARRAY", &other).at(0)),
-    }
+    datum_at(term, place).map_err(|error| error.at(0))
 }

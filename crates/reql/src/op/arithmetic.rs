@@ -1,6 +1,7 @@
 //! `add`, `sub`, `mul`, `div`, `mod`, `floor`, `ceil`, `round`.
 //!
-//! The first operand says what an operator means; operands are taken from left to right.
+//! The first operand says what an operator means; operands are taken from left to right. What is wrong with one of
+//! them is wrong with the operator: it is what a backtrace leads to. Source: terms/arith.cc of RethinkDB.
 
 use datum::{Array, Datum, Text, Time};
 
@@ -47,7 +48,7 @@ pub fn modulo(args: &Args<'_>) -> Result<Datum, EvalError> {
     let divisor = args.integer(1)?;
     match dividend.checked_rem(divisor) {
         Some(remainder) => Ok(Datum::Number(remainder as f64)),
-        None => Err(EvalError::logic("Cannot take a number modulo 0.").at(1)),
+        None => Err(EvalError::logic("Cannot take a number modulo 0.")),
     }
 }
 
@@ -73,80 +74,63 @@ fn two_numbers(args: &Args<'_>) -> Option<(f64, f64)> {
     }
 }
 
-/// Which side of an operator is at fault, for the backtrace.
-struct Fault {
-    on_left: bool,
-    error: EvalError,
-}
-
-fn left(error: EvalError) -> Fault {
-    Fault { on_left: true, error }
-}
-
-fn right(error: EvalError) -> Fault {
-    Fault { on_left: false, error }
-}
-
 /// Applies `operator` to the first operand and each of the others in turn.
 fn fold(
     args: &Args<'_>,
-    operator: fn(Datum, &Datum, &Env<'_>) -> Result<Datum, Fault>,
+    operator: fn(Datum, &Datum, &Env<'_>) -> Result<Datum, EvalError>,
 ) -> Result<Datum, EvalError> {
     let mut sum = args.datum(0)?.clone();
     for i in 1..args.len() {
         let operand = args.datum(i)?;
-        sum = operator(sum, operand, args.env).map_err(|fault| {
-            let position = if fault.on_left { i - 1 } else { i };
-            fault.error.at(position)
-        })?;
+        sum = operator(sum, operand, args.env)?;
     }
     Ok(sum)
 }
 
-fn add_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, Fault> {
+fn add_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, EvalError> {
     match (&a, b) {
-        (Datum::Time(time), seconds) => shift(time, number(seconds).map_err(right)?).map_err(right),
-        (seconds, Datum::Time(time)) => shift(time, number(seconds).map_err(left)?).map_err(left),
+        (Datum::Time(time), seconds) => shift(time, number(seconds)?),
+        (seconds, Datum::Time(time)) => shift(time, number(seconds)?),
         (a, b) => {
-            let a = number(a).map_err(left)?;
-            finite(a + number(b).map_err(right)?).map_err(right)
+            let a = number(a)?;
+            finite(a + number(b)?)
         }
     }
 }
 
-fn sub_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, Fault> {
+fn sub_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, EvalError> {
     match (&a, b) {
         (Datum::Time(a), Datum::Time(b)) => {
             // Rounded like a time, so that the doubles do not show through.
             let seconds = Time::new(a.epoch_seconds - b.epoch_seconds, 0).epoch_seconds;
-            finite(seconds).map_err(right)
+            finite(seconds)
         }
-        (Datum::Time(time), b) => shift(time, -number(b).map_err(right)?).map_err(right),
+        (Datum::Time(time), b) => shift(time, -number(b)?),
         (a, b) => {
-            let a = number(a).map_err(left)?;
-            finite(a - number(b).map_err(right)?).map_err(right)
+            let a = number(a)?;
+            finite(a - number(b)?)
         }
     }
 }
 
-fn mul_two(a: Datum, b: &Datum, env: &Env<'_>) -> Result<Datum, Fault> {
+fn mul_two(a: Datum, b: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
     match (&a, b) {
-        (Datum::Array(items), copies) => repeat(items, copies, env).map_err(right),
-        (copies, Datum::Array(items)) => repeat(items, copies, env).map_err(left),
+        (Datum::Array(items), copies) => repeat(items, copies, env),
+        (copies, Datum::Array(items)) => repeat(items, copies, env),
         (a, b) => {
-            let a = number(a).map_err(left)?;
-            finite(a * number(b).map_err(right)?).map_err(right)
+            let a = number(a)?;
+            finite(a * number(b)?)
         }
     }
 }
 
-fn div_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, Fault> {
-    let dividend = number(&a).map_err(left)?;
-    let divisor = number(b).map_err(right)?;
+fn div_two(a: Datum, b: &Datum, _: &Env<'_>) -> Result<Datum, EvalError> {
+    let dividend = number(&a)?;
+    let divisor = number(b)?;
     if divisor == 0.0 {
-        return Err(right(EvalError::logic("Cannot divide by zero.")));
+        return Err(EvalError::logic("Cannot divide by zero."));
     }
-    finite(dividend / divisor).map_err(right)
+    finite(dividend / divisor)
 }
 
 fn number(datum: &Datum) -> Result<f64, EvalError> {
@@ -179,15 +163,15 @@ fn concat_strings(first: &Text, args: &Args<'_>) -> Result<Datum, EvalError> {
     let mut bytes = first.len();
     for i in 1..args.len() {
         if let Datum::Time(_) = args.datum(i)? {
-            return Err(EvalError::type_error("NUMBER", args.datum(i - 1)?).at(i - 1));
+            return Err(EvalError::type_error("NUMBER", args.datum(i - 1)?));
         }
-        bytes = bytes.saturating_add(args.string(i)?.len());
+        bytes = bytes.saturating_add(args.plain_string(i)?.len());
     }
     check_text(bytes)?;
     let mut text = String::with_capacity(bytes);
     text.push_str(first);
     for i in 1..args.len() {
-        text.push_str(args.string(i)?);
+        text.push_str(args.plain_string(i)?);
     }
     Ok(Datum::from(text))
 }
@@ -197,9 +181,9 @@ fn concat_arrays(first: &Array, args: &Args<'_>) -> Result<Datum, EvalError> {
     items.extend(first.iter().cloned());
     for i in 1..args.len() {
         if let Datum::Time(_) = args.datum(i)? {
-            return Err(EvalError::type_error("NUMBER", args.datum(i - 1)?).at(i - 1));
+            return Err(EvalError::type_error("NUMBER", args.datum(i - 1)?));
         }
-        let more = args.array(i)?;
+        let more = args.plain_array(i)?;
         args.env.check_array(items.len() + more.len())?;
         items.extend(more.iter().cloned());
     }

@@ -10,14 +10,14 @@ use crate::args::Args;
 /// `append`: the array with a value behind its last.
 pub fn append(args: &Args<'_>) -> Result<Datum, EvalError> {
     let value = std::slice::from_ref(args.datum(1)?);
-    let items = args.array(0)?;
+    let items = args.plain_array(0)?;
     replace(args, items, items.len()..items.len(), value)
 }
 
 /// `prepend`: the array with a value before its first.
 pub fn prepend(args: &Args<'_>) -> Result<Datum, EvalError> {
     let value = std::slice::from_ref(args.datum(1)?);
-    replace(args, args.array(0)?, 0..0, value)
+    replace(args, args.plain_array(0)?, 0..0, value)
 }
 
 /// `insert_at`: the array with a value put in at a position; −1 is the end.
@@ -29,7 +29,7 @@ pub fn insert_at(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// `splice_at`: the array with the items of another put in at a position; −1 is the end.
 pub fn splice_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (items, at) = gap(args)?;
-    replace(args, items, at..at, args.array(2)?)
+    replace(args, items, at..at, args.plain_array(2)?)
 }
 
 /// `change_at`: the array with the item at a position replaced.
@@ -52,9 +52,9 @@ pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
     }
     let start = position(args, 1, items.len())?;
     let end = position(args, 2, items.len())?;
-    for (i, index) in [(1, start), (2, end)] {
+    for index in [start, end] {
         if index > items.len() {
-            return Err(beyond(index, items).at(i));
+            return Err(beyond(index, items));
         }
     }
     if start > end {
@@ -66,7 +66,7 @@ pub fn delete_at(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// The array that is changed, which may not be over the limit even if the answer will not be.
 /// Source: terms/arr.cc of RethinkDB.
 fn within_limit<'a>(args: &Args<'a>) -> Result<&'a Array, EvalError> {
-    let items = args.array(0)?;
+    let items = args.plain_array(0)?;
     args.env.check_array(items.len())?;
     Ok(items)
 }
@@ -77,19 +77,19 @@ fn gap<'a>(args: &Args<'a>) -> Result<(&'a Array, usize), EvalError> {
     let items = within_limit(args)?;
     let at = position(args, 1, items.len() + 1)?;
     args.datum(2)?;
-    if at > items.len() { Err(beyond(at, items).at(1)) } else { Ok((items, at)) }
+    if at > items.len() { Err(beyond(at, items)) } else { Ok((items, at)) }
 }
 
 /// There is an item at the position that argument 1 names.
 fn within(at: usize, items: &Array) -> Result<(), EvalError> {
-    if at >= items.len() { Err(beyond(at, items).at(1)) } else { Ok(()) }
+    if at >= items.len() { Err(beyond(at, items)) } else { Ok(()) }
 }
 
 /// Argument `i` as a position among `count`, counted from the end when negative.
 fn position(args: &Args<'_>, i: usize, count: usize) -> Result<usize, EvalError> {
-    let index = args.integer(i)?;
+    let index = args.plain_integer(i)?;
     let from_end = if index < 0 { index + count as i64 } else { index };
-    usize::try_from(from_end).map_err(|_| EvalError::out_of_bounds(index).at(i))
+    usize::try_from(from_end).map_err(|_| EvalError::out_of_bounds(index))
 }
 
 fn beyond(index: usize, items: &Array) -> EvalError {

@@ -58,15 +58,15 @@ fn fold(args: &Args<'_>, operator: fn(i64, i64) -> i64) -> Result<Datum, EvalErr
 fn bits(args: &Args<'_>, i: usize) -> Result<i64, EvalError> {
     let value = args.integer(i)?;
     if value >= INTEGER_END {
-        return Err(EvalError::logic(format!("Integer too large: {value}")).at(i));
+        return Err(EvalError::logic(format!("Integer too large: {value}")));
     }
     Ok(value)
 }
 
 fn places(args: &Args<'_>) -> Result<i64, EvalError> {
-    let places = bits(args, 1)?;
+    let places = args.integer(1)?;
     if places < 0 {
-        return Err(EvalError::logic("Cannot bit-shift by a negative value").at(1));
+        return Err(EvalError::logic("Cannot bit-shift by a negative value"));
     }
     Ok(places)
 }

@@ -32,7 +32,7 @@ const TARGETS: [&str; 18] = [
 /// `coerce_to`: the value as a value of the named type.
 pub fn coerce_to(args: &Args<'_>) -> Result<Datum, EvalError> {
     let value = args.datum(0)?;
-    let target = target(args.string(1)?).map_err(|error| error.at(1))?;
+    let target = target(args.string(1)?)?;
     coerce(value, target, args)
 }
 
@@ -59,7 +59,7 @@ fn coerce(value: &Datum, target: &'static str, args: &Args<'_>) -> Result<Datum,
             to_object(items)
         }
         (Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_), "ARRAY") => to_pairs(value, args),
-        _ => Err(EvalError::typed(value, format!("Cannot coerce {source} to {target}."))),
+        _ => Err(EvalError::typed(value, format!("Cannot coerce {source} to {target}.")).at(0)),
     }
 }
 
@@ -128,7 +128,7 @@ fn to_pairs(value: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
 pub fn binary(args: &Args<'_>) -> Result<Datum, EvalError> {
     match args.datum(0)? {
         Datum::Binary(bytes) => Ok(Datum::Binary(bytes.clone())),
-        _ => args.string(0).map(bytes_of),
+        _ => args.plain_string(0).map(bytes_of),
     }
 }
 

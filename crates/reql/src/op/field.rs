@@ -21,8 +21,7 @@ pub fn bracket(args: &Args<'_>) -> Result<Datum, EvalError> {
                 "Expected NUMBER or STRING as second argument to `bracket` but found {}.",
                 other.kind().name()
             ),
-        )
-        .at(1)),
+        )),
     }
 }
 
@@ -54,13 +53,13 @@ fn not_an_object(item: &Datum, term: &'static str) -> EvalError {
 }
 
 fn nth(args: &Args<'_>) -> Result<Datum, EvalError> {
-    let index = args.integer(1)?;
+    let index = i64::from(args.narrow(1)?);
     let Datum::Array(items) = args.datum(0)? else {
         let found = args.datum(0)?;
         let message = format!("Cannot convert {} to SEQUENCE", found.kind().name());
-        return Err(EvalError::typed(found, message).at(0));
+        return Err(EvalError::typed(found, message));
     };
     let from_end = if index < 0 { index + items.len() as i64 } else { index };
     let item = usize::try_from(from_end).ok().and_then(|position| items.get(position));
-    item.cloned().ok_or_else(|| EvalError::out_of_bounds(index).at(1))
+    item.cloned().ok_or_else(|| EvalError::out_of_bounds(index))
 }

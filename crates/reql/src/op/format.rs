@@ -24,7 +24,7 @@ fn fill(template: &Text, args: &Args<'_>) -> Result<String, EvalError> {
         }
         let (name, after) = field_name(&rest[at + 1..])?;
         let name = template.slice_ref(name);
-        let members = args.object(1)?;
+        let members = args.plain_object(1)?;
         let value = members.get(&name).ok_or_else(|| EvalError::no_attribute(&name, members))?;
         let value = coerce::to_text(&value)?;
         check_text(filled.len() + value.len())?;

@@ -14,14 +14,14 @@ const QUOTED_BYTES_MAX: usize = 40;
 pub fn json(args: &Args<'_>) -> Result<Datum, EvalError> {
     let text = args.string(0)?;
     if text.contains('\0') {
-        return Err(EvalError::logic("Encountered unescaped null byte in JSON string.").at(0));
+        return Err(EvalError::logic("Encountered unescaped null byte in JSON string."));
     }
     let value = json::parse_shared(text).map_err(|error| match error {
         JsonError::Syntax { .. } => {
             let quoted = quoted(text);
-            EvalError::logic(format!("Failed to parse \"{quoted}\" as JSON: {error}")).at(0)
+            EvalError::logic(format!("Failed to parse \"{quoted}\" as JSON: {error}"))
         }
-        other => EvalError::logic(other.to_string()).at(0),
+        other => EvalError::logic(other.to_string()),
     })?;
     // Items have commas between them: hardly any text must be looked at again.
     if memchr::memchr_iter(b',', text.as_bytes()).count() >= args.env.array_limit {

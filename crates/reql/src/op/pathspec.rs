@@ -43,7 +43,7 @@ impl PathSpec {
         args.env.check_array(count)?;
         let mut specs = Vec::with_capacity(count);
         for i in first..args.len() {
-            specs.push(PathSpec::of(args.datum(i)?).map_err(|error| error.at(i))?);
+            specs.push(PathSpec::of(args.datum(i)?)?);
         }
         match specs.pop() {
             Some(only) if specs.is_empty() => Ok(only),

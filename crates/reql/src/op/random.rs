@@ -42,7 +42,7 @@ fn bound(args: &Args<'_>, i: usize, which: &str) -> Result<i64, EvalError> {
     let number = args.number(i)?;
     if number.abs() > INTEGER_MAX || number.fract() != 0.0 {
         let message = format!("{which} bound ({}) could not be safely converted to an integer.", g20(number));
-        return Err(EvalError::logic(message).at(i));
+        return Err(EvalError::logic(message));
     }
     // In range and without a fraction, so the cast is exact.
     Ok(number as i64)

@@ -10,7 +10,7 @@ use crate::args::Args;
 /// `set_insert`: the distinct items of the array, and the value.
 pub fn set_insert(args: &Args<'_>) -> Result<Datum, EvalError> {
     let value = std::slice::from_ref(args.datum(1)?);
-    let items = args.array(0)?;
+    let items = args.plain_array(0)?;
     distinct(items.iter().chain(value), &HashSet::new(), args)
 }
 
@@ -37,7 +37,7 @@ pub fn set_difference(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// Both arrays; that both have values comes before what they are. Source: terms/arr.cc of RethinkDB.
 fn both<'a>(args: &Args<'a>) -> Result<(&'a Array, &'a Array), EvalError> {
     args.datum(1)?;
-    Ok((args.array(0)?, args.array(1)?))
+    Ok((args.plain_array(0)?, args.plain_array(1)?))
 }
 
 /// Each item once, where it is seen first, unless it is unwanted.

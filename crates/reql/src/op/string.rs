@@ -14,7 +14,7 @@ pub fn split(args: &Args<'_>) -> Result<Datum, EvalError> {
         None => None,
         Some(_) => match args.datum(1)? {
             Datum::Null => None,
-            _ => Some(args.string(1)?),
+            _ => Some(args.plain_string(1)?),
         },
     };
     let by = match separator.map(|separator| separator.as_ref()) {
@@ -44,7 +44,7 @@ fn pieces_max(args: &Args<'_>) -> Result<Option<usize>, EvalError> {
         Err(_) if count == -1 => Ok(None),
         _ => {
             let message = format!("Error: `split` size argument must be in range [-1, {last}].");
-            Err(EvalError::logic(message).at(2))
+            Err(EvalError::logic(message))
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::args::{Arg, Args};
 /// `iso8601`: the time that ISO 8601 text stands for.
 pub fn from_iso8601(args: &Args<'_>) -> Result<Datum, EvalError> {
     let default_zone = args.optional_string("default_timezone")?;
-    let time = iso8601::parse(args.string(0)?, default_zone.map(|zone| zone.as_ref()))?;
+    let text = args.string(0)?;
+    let time = iso8601::parse(text, default_zone.map(|zone| zone.as_ref())).map_err(|error| error.at(0))?;
     Ok(Datum::Time(time))
 }
 
@@ -44,14 +45,14 @@ pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
             return Err(EvalError::logic(message));
         }
     };
-    let (year, month, day) = (args.integer(0)?, args.integer(1)?, args.integer(2)?);
+    let (year, month, day) = (args.narrow(0)?.into(), args.narrow(1)?.into(), args.narrow(2)?.into());
     let mut seconds = 0.0;
     if has_clock {
-        let (hours, minutes) = (args.integer(3)? as f64, args.integer(4)? as f64);
+        let (hours, minutes) = (f64::from(args.narrow(3)?), f64::from(args.narrow(4)?));
         seconds = hours * 3_600.0 + minutes * 60.0 + args.number(5)?;
     }
     let last = args.len() - 1;
-    let zone = zone::parse(args.string(last)?).map_err(|error| error.at(last))?;
+    let zone = zone::parse(args.string(last)?)?;
     let midnight = Date::new(year, month, day)?.days() * 86_400 - i64::from(zone) * 60;
     Ok(Datum::Time(Time::new(midnight as f64 + seconds, zone)))
 }
@@ -59,7 +60,7 @@ pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// `in_timezone`: the same instant, shown in another zone.
 pub fn in_timezone(args: &Args<'_>) -> Result<Datum, EvalError> {
     let time = of(args, 0)?;
-    let zone = zone::parse(args.string(1)?).map_err(|error| error.at(1))?;
+    let zone = zone::parse(args.plain_string(1)?)?;
     Ok(Datum::Time(Time::new(time.epoch_seconds, zone)))
 }
 
@@ -80,7 +81,7 @@ fn is_open(args: &Args<'_>, bound: &'static str, default: bool) -> Result<bool, 
         Some(other) => {
             let got = Datum::from(other).to_json_string();
             let message = format!("Expected `open` or `closed` for optarg `{bound}` (got `{got}`).");
-            Err(EvalError::logic(message).at(bound))
+            Err(EvalError::logic(message))
         }
     }
 }

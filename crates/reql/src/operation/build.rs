@@ -113,7 +113,7 @@ fn step(op: Op, args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError>
     Ok(Operation::Step(match op {
         Op::Map => {
             let closure = args.func(1)?;
-            check_map_arity(closure, 1).map_err(|error| error.at(1))?;
+            check_map_arity(closure, 1)?;
             Transform::Map(closure.clone())
         }
         Op::ConcatMap => Transform::ConcatMap(args.func(1)?.clone()),
@@ -129,15 +129,14 @@ fn field(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     }
     match args.datum(1)? {
         Datum::String(name) => Ok(Operation::Step(Transform::Field { name: name.clone(), term: "bracket" })),
-        Datum::Number(_) => args.integer(1).map(Operation::Nth),
+        Datum::Number(_) => args.narrow(1).map(Operation::Nth),
         other => Err(EvalError::typed(
             other,
             format!(
                 "Expected NUMBER or STRING as second argument to `bracket` but found {}.",
                 other.kind().name()
             ),
-        )
-        .at(1)),
+        )),
     }
 }
 
@@ -157,7 +156,7 @@ fn object_step(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
 fn difference(args: &Args<'_>) -> Result<Operation, EvalError> {
     match args.datum(1)? {
         Datum::Array(unwanted) => Ok(Operation::Step(Transform::Filter(Filter::without(unwanted)))),
-        other => Err(EvalError::not_a_sequence(other).at(1)),
+        other => Err(EvalError::not_a_sequence(other)),
     }
 }
 
@@ -226,14 +225,16 @@ fn order_by(args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError> {
 }
 
 fn position(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
-    let first = args.integer(1)?;
     match op {
-        Op::Limit => u32::try_from(first.min(i64::from(u32::MAX))).map(Operation::Limit).map_err(|_| {
-            EvalError::logic(format!("LIMIT takes a non-negative argument (got {first})")).at(1)
-        }),
-        Op::Skip => Ok(Operation::Slice(Slice::skip(first))),
-        Op::Nth => Ok(Operation::Nth(first)),
+        Op::Limit => {
+            let count = args.narrow(1)?;
+            let negative = |_| EvalError::logic(format!("LIMIT takes a non-negative argument (got {count})"));
+            u32::try_from(count).map(Operation::Limit).map_err(negative)
+        }
+        Op::Skip => Ok(Operation::Slice(Slice::skip(args.integer(1)?))),
+        Op::Nth => args.narrow(1).map(Operation::Nth),
         _ => {
+            let first = args.integer(1)?;
             let left_open = is_open(args, "left_bound")?.unwrap_or(false);
             let right_open = is_open(args, "right_bound")?;
             let (right, right_open) = match args.len() {
@@ -255,7 +256,7 @@ fn is_open(args: &Args<'_>, name: &str) -> Result<Option<bool>, EvalError> {
         Some(other) => {
             let printed = Datum::from(other).to_json_string();
             let message = format!("Expected `open` or `closed` for optarg `{name}` (got `{printed}`).");
-            Err(EvalError::logic(message).at(name))
+            Err(EvalError::logic(message))
         }
     }
 }
@@ -264,7 +265,7 @@ fn sample(args: &Args<'_>) -> Result<Operation, EvalError> {
     let count = args.integer(1)?;
     let Ok(count) = usize::try_from(count) else {
         let message = format!("Number of items to sample must be non-negative, got `{count}`.");
-        return Err(EvalError::logic(message).at(1));
+        return Err(EvalError::logic(message));
     };
     Ok(Operation::Sample(count))
 }
@@ -272,7 +273,7 @@ fn sample(args: &Args<'_>) -> Result<Operation, EvalError> {
 fn join(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     let right = match args.datum(1)? {
         Datum::Array(items) => items.clone(),
-        other => return Err(EvalError::not_a_sequence(other).at(1)),
+        other => return Err(EvalError::not_a_sequence(other)),
     };
     let predicate = match taken(args.values, 2)? {
         Arg::Func(closure) => closure,

@@ -118,7 +118,7 @@ impl<I: Items> Items for Sliced<I> {
 }
 
 /// `nth`: the item at a position of a stream; -1 is the last.
-pub fn nth(items: &mut dyn Items, position: i64, env: &Env<'_>) -> Result<Datum, EvalError> {
+pub fn nth(items: &mut dyn Items, position: i32, env: &Env<'_>) -> Result<Datum, EvalError> {
     if position < -1 {
         return Err(EvalError::logic(format!("Cannot use an index < -1 ({position}) on a stream.")));
     }
@@ -135,5 +135,5 @@ pub fn nth(items: &mut dyn Items, position: i64, env: &Env<'_>) -> Result<Datum,
         left -= 1;
         last = Some(item).filter(|_| position == -1);
     }
-    last.ok_or_else(|| EvalError::out_of_bounds(position))
+    last.ok_or_else(|| EvalError::out_of_bounds(position.into()))
 }

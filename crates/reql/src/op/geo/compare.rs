@@ -51,13 +51,18 @@ impl ShapeTest {
         self.other.value()
     }
 
+    /// Fails unless `item` is a shape.
+    pub fn check(&self, item: &Datum) -> Result<(), EvalError> {
+        match item {
+            Datum::Geometry(_) => Ok(()),
+            Datum::Object(_) => geo::members(item).map(drop),
+            other => Err(self.not_a_shape(other)),
+        }
+    }
+
     /// Whether it holds for `item`, which must be a shape.
     pub fn holds(&self, item: &Datum, cancel: &Cancel) -> Result<bool, EvalError> {
-        match item {
-            Datum::Geometry(_) => {}
-            Datum::Object(_) => geo::members(item).map(drop).map_err(|error| error.at(0))?,
-            other => return Err(self.not_a_shape(other)),
-        }
+        self.check(item)?;
         let other = || {
             geo::members(self.other.value()).map_err(|error| error.at(1))?;
             self.other.get(cancel)
