@@ -74,6 +74,14 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// Argument `i` as a string; another value is the term's fault, as where RethinkDB asks a datum that it has taken out.
+    pub fn plain_string(&mut self, i: usize) -> Result<Text, EvalError> {
+        match self.datum(i)? {
+            Datum::String(text) => Ok(text),
+            other => Err(EvalError::type_error("STRING", &other)),
+        }
+    }
+
     /// Argument `i` as an integer within ±2^53.
     pub fn integer(&mut self, i: usize) -> Result<i64, EvalError> {
         match self.datum(i)? {
@@ -89,7 +97,7 @@ impl<'a> Args<'a> {
 
     /// Argument `i` as a sequence.
     pub fn seq(&mut self, i: usize) -> Result<Seq, EvalError> {
-        self.take(i)?.into_seq(self.cx).map_err(|error| error.at(i))
+        self.take(i)?.seq_of_argument(i, self.cx)
     }
 
     /// Argument `i` as a whole table.

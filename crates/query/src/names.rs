@@ -3,6 +3,8 @@
 use datum::{Text, prepare};
 use reql::EvalError;
 
+use crate::args::Args;
+
 /// Fails unless `name` may be a name of `what` (`Database`, `Table`).
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), EvalError> {
     if is_name(name) {
@@ -10,6 +12,13 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<(), EvalError> {
     }
     let why = format!("{what} name `{name}` invalid (Use A-Z, a-z, 0-9, _ and - only).");
     Err(EvalError::logic(why))
+}
+
+/// Argument `i`, which must be a name that a thing of kind `what` may have.
+pub(crate) fn name_at(args: &mut Args<'_>, i: usize, what: &str) -> Result<Text, EvalError> {
+    let name = args.string(i)?;
+    check_name(what, &name).map_err(|error| error.at(i))?;
+    Ok(name)
 }
 
 /// Whether `name` may be a name.

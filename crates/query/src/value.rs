@@ -141,6 +141,15 @@ impl Value {
         matches!(self, Value::Datum(_) | Value::Row(_) | Value::Seq(Seq { eager: true, .. }))
     }
 
+    /// Argument `i` of a term as a lazy sequence. A datum that is none is the term's fault, anything else the
+    /// argument's. Source: `as_seq` in val.cc of RethinkDB.
+    pub fn seq_of_argument(self, i: usize, cx: &Cx) -> Result<Seq, EvalError> {
+        match self {
+            datum @ Value::Datum(_) => datum.into_seq(cx),
+            other => other.into_seq(cx).map_err(|error| error.at(i)),
+        }
+    }
+
     /// The value as a lazy sequence; an array becomes one, anything else is an error.
     pub fn into_seq(self, cx: &Cx) -> Result<Seq, EvalError> {
         match self {

@@ -21,7 +21,7 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
     };
     let func = cx.eval(func, scope).map_err(|error| error.at(1))?;
     let writes = Writes::of(cx, func).map_err(|error| error.at(1))?;
-    let seq = sequence.into_seq(cx).map_err(|error| error.at(0))?;
+    let seq = sequence.seq_of_argument(0, cx)?;
     let env = cx.env();
     env.check_batches()?;
     let mut items = seq.pipe.open(cx)?;
@@ -35,7 +35,7 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
             Writes::Each(closure) => cx.call_value(closure, &[item]).map_err(|error| error.at(1))?,
             Writes::Once(answer) => Value::Datum(answer.clone()),
         };
-        sum = add(cx, sum, answer).map_err(|error| error.at(1))?;
+        sum = add(cx, sum, answer).map_err(|error| writes.blamed(error))?;
     }
     Ok(Value::Datum(Datum::Object(sum)))
 }
@@ -56,6 +56,14 @@ impl Writes {
                 Ok(answer) => Ok(Writes::Once(answer)),
                 Err(_) => Err(EvalError::logic(EXPECTED)),
             },
+        }
+    }
+
+    /// What is wrong with an answer is told of the body of the function that gave it.
+    fn blamed(&self, error: EvalError) -> EvalError {
+        match self {
+            Writes::Each(_) => error.at(1).at(1),
+            Writes::Once(_) => error.at(1),
         }
     }
 }

@@ -33,7 +33,8 @@ fn bound(args: &mut Args<'_>, i: usize, unbounded: Datum) -> Result<Datum, EvalE
         (Datum::Null, Op::BetweenDeprecated) => Ok(unbounded),
         (Datum::Null, _) => Err(EvalError::logic(
             "Cannot use `null` in BETWEEN, use `r.minval` or `r.maxval` to denote unboundedness.",
-        )),
+        )
+        .at(i)),
         (bound, _) => Ok(bound),
     }
 }

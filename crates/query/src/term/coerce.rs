@@ -11,7 +11,7 @@ use crate::value::Value;
 /// `coerce_to`: a sequence becomes an array or an object, a row its datum.
 pub(crate) fn coerce_to(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
-    let target = reql::op::coerce::target(&args.string(1)?).map_err(|error| error.at(1))?;
+    let target = reql::op::coerce::target(&args.string(1)?)?;
     match args.take(0)? {
         value if value.type_of() == target => Ok(value),
         Value::Datum(datum) => coerce(cx, datum, target),
@@ -36,7 +36,7 @@ fn coerce(cx: &Cx, datum: Datum, target: &'static str) -> Result<Value, EvalErro
 }
 
 fn refused(value: &Value, target: &str) -> EvalError {
-    EvalError::logic(format!("Cannot coerce {} to {target}.", value.type_of()))
+    EvalError::logic(format!("Cannot coerce {} to {target}.", value.type_of())).at(0)
 }
 
 /// `ungroup`: an array of `{group, reduction}` in the order of the keys.

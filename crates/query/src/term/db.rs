@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use datum::Text;
 use reql::EvalError;
 
 use crate::args::Args;
 use crate::context::Cx;
-use crate::names::check_name;
+use crate::names::name_at;
 use crate::table::SYSTEM_DB;
 use crate::value::{DbRef, Value};
 
@@ -15,8 +16,7 @@ const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// `db`: the database of that name, which must exist.
 pub(crate) fn db(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let name = args.string(0)?;
-    check_name("Database", &name)?;
+    let name = name_at(&mut args, 0, "Database")?;
     find_db(args.cx, &name).map(Value::Db)
 }
 
@@ -48,4 +48,13 @@ pub(crate) fn look_again<T>(cx: &Cx, found: impl Fn() -> Option<T>) -> Option<T>
 pub(crate) fn default_db(cx: &Cx) -> Result<DbRef, EvalError> {
     let name = cx.default_db.as_deref().unwrap_or("test");
     find_db(cx, name)
+}
+
+/// The database and the name of a table that the arguments of a term say: both, or the name alone for the database the
+/// query works in.
+pub(crate) fn db_and_table(args: &mut Args<'_>) -> Result<(DbRef, Text), EvalError> {
+    match args.len() {
+        1 => Ok((default_db(args.cx)?, name_at(args, 0, "Table")?)),
+        _ => Ok((args.db(0)?, name_at(args, 1, "Table")?)),
+    }
 }

@@ -6,14 +6,14 @@ use reql::EvalError;
 use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::failure::admin_failed;
-use crate::names::check_name;
+use crate::names::name_at;
 use crate::system::{config_row, db_row};
 use crate::table::{Identifiers, SYSTEM_DB};
 use crate::value::Value;
 
 /// `db_create`: a new, empty database.
 pub(crate) fn db_create(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let name = new_name(&mut args)?;
+    let name = name_at(&mut args, 0, "Database")?;
     access::check(args.cx, Need::Config, Place::Cluster)?;
     if name == SYSTEM_DB {
         return Err(EvalError::op_failed(format!("Database `{name}` already exists.")));
@@ -25,7 +25,7 @@ pub(crate) fn db_create(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 /// `db_drop`: removes a database and its tables.
 pub(crate) fn db_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let name = new_name(&mut args)?;
+    let name = name_at(&mut args, 0, "Database")?;
     if name == SYSTEM_DB {
         return Err(special("delete it"));
     }
@@ -54,12 +54,6 @@ pub(crate) fn db_list(args: Args<'_>) -> Result<Value, EvalError> {
     names.sort_unstable();
     args.cx.check_array(names.len())?;
     Ok(Value::Datum(names.into_iter().map(Datum::String).collect::<Vec<_>>().into()))
-}
-
-fn new_name(args: &mut Args<'_>) -> Result<Text, EvalError> {
-    let name = args.string(0)?;
-    check_name("Database", &name)?;
-    Ok(name)
 }
 
 /// ``Database `rethinkdb` is special; you can't <do that>.``

@@ -50,7 +50,7 @@ fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<V
             Datum::MinVal | Datum::MaxVal => {}
             key => match secondary::encode(&key) {
                 Ok(_) => *wanted.entry(key).or_default() += 1,
-                Err(error) => return Err(key_error(&error).at(i)),
+                Err(error) => return Err(key_error(&error)),
             },
         }
     }

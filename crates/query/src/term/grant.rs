@@ -46,6 +46,6 @@ fn scope(value: Value) -> Result<Scope, EvalError> {
             TableRef::Stored(table) => Scope::Table(table.handle.db.id, table.handle.config.id),
             TableRef::System(system) => Scope::Table(system_db_id(), system_table_id(system.table.name())),
         }),
-        other => Err(other.mismatch("DATABASE").at(0)),
+        other => Err(other.mismatch("TABLE").at(0)),
     }
 }

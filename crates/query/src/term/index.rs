@@ -48,7 +48,7 @@ pub(crate) fn index_list(mut args: Args<'_>) -> Result<Value, EvalError> {
 /// `index_create`: of a field of the index's name, of a function, or of what `index_status` shows
 /// of another index.
 pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let (table, name) = (args.table(0)?, args.string(1)?);
+    let (table, name) = (args.table(0)?, args.plain_string(1)?);
     check_name(&table, &name)?;
     let (function, mut kind) = match args.len() {
         2 => (field(&name)?, IndexKind::One),
@@ -80,7 +80,7 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 /// `index_drop`: removes an index.
 pub(crate) fn index_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let (table, name) = (args.table(0)?, args.string(1)?);
+    let (table, name) = (args.table(0)?, args.plain_string(1)?);
     let table = match configurable(&args, &table) {
         // RethinkDB's system tables have no indexes to drop.
         Err(_) if matches!(table, TableRef::System(_)) => return Err(table.index_missing(&name)),

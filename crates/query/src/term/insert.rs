@@ -83,7 +83,8 @@ fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
         Some("update") => Ok(Conflict::Update),
         Some(other) => Err(EvalError::logic(format!(
             "Conflict option `{other}` unrecognized (options are \"error\", \"replace\" and \"update\")."
-        ))),
+        ))
+        .at("conflict")),
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn join(mut args: Args<'_>) -> Result<Value, EvalError> {
     let outer = args.op() == Op::OuterJoin;
     let eager = args.is_eager(0) && args.is_eager(1);
     let predicate = args.func(2)?;
-    let right = right_side(cx, args.take(1)?).map_err(|error| error.at(1))?;
+    let right = right_side(cx, args.take(1)?)?;
     let left = args.seq(0)?.pipe.open(cx)?;
     let mut joined: Box<dyn Items> = match right {
         Right::Kept(right) => Box::new(Joined::new(left, Join { right, predicate, outer })),
@@ -57,13 +57,14 @@ fn right_side(cx: &Cx, value: Value) -> Result<Right, EvalError> {
         Value::Table(slice) => Some(slice.clone()),
         _ => None,
     };
-    let mut items = value.into_seq(cx)?.pipe.open(cx)?;
+    let items = value.seq_of_argument(1, cx)?.pipe.open(cx);
+    let mut items = items.map_err(|error| error.at(1))?;
     if items.is_infinite() {
         return Err(reql::infinite());
     }
     let env = cx.env();
     let mut kept = Vec::new();
-    while let Some(item) = items.next(&env)? {
+    while let Some(item) = items.next(&env).map_err(|error| error.at(1))? {
         env.check_cancel()?;
         kept.push(item);
         match &again {
@@ -131,8 +132,9 @@ pub(crate) fn eq_join(mut args: Args<'_>) -> Result<Value, EvalError> {
         other => Selector::from(Arg::Datum(other.into_datum(cx).map_err(|error| error.at(1))?)),
     };
     let table = args.table(2)?;
-    let index = match args.optional_string("index")? {
-        Some(name) => table.index(&name)?,
+    let index = match args.optional_datum("index")? {
+        Some(Datum::String(name)) => table.index(&name)?,
+        Some(other) => return Err(EvalError::type_error("STRING", &other)),
         None => Index::Primary,
     };
     let left = args.seq(0)?.pipe.open(cx)?;

@@ -27,7 +27,7 @@ pub(crate) fn js(mut args: Args<'_>) -> Result<Value, EvalError> {
             Duration::from_millis(u64::try_from(wanted.as_millis()).unwrap_or(u64::MAX))
         }
     };
-    let source = args.string(0)?.to_string();
+    let source = args.plain_string(0)?.to_string();
     evaluate(args.cx, args.call, source, timeout)
 }
 

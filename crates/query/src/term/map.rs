@@ -44,7 +44,7 @@ pub(crate) fn concat_map(over: Over<'_>) -> Result<Value, EvalError> {
     };
     let closure = func.into_func(cx).map_err(|error| error.at(1))?;
     let eager = over.first.is_eager();
-    let items = over.first.into_seq(cx).map_err(|error| error.at(0))?.pipe.open(cx)?;
+    let items = over.first.seq_of_argument(0, cx)?.pipe.open(cx)?;
     let mut flat = FlatMap { cx: cx.shared()?, items, closure, current: None };
     if !eager {
         return Ok(Value::Seq(Seq::stream(Pipe::of_items(flat))));

@@ -8,7 +8,14 @@ use datum::{Datum, Text};
 use reql::EvalError;
 
 use crate::args::Args;
+use crate::names::check_name;
 
+const SHARDS: &str = "shards";
+const REPLICAS: &str = "replicas";
+const PRIMARY_TAG: &str = "primary_replica_tag";
+const NONVOTING_TAGS: &str = "nonvoting_replica_tags";
+/// What a tag is called in messages about its name.
+const TAG: &str = "Server tag";
 /// The tag every new server has.
 const DEFAULT_TAG: &str = "default";
 
@@ -19,53 +26,27 @@ pub(crate) struct Placement(Wanted);
 impl Placement {
     /// What `table_create` asks for; everything has a default.
     pub fn of_create(args: &Args<'_>) -> Result<Placement, EvalError> {
-        let shards = args.optional_integer("shards")?;
-        Placement::of(args, shards.unwrap_or(1), args.optional_datum("replicas")?)
+        let shards = args.optional_integer(SHARDS)?.map_or(Ok(1), shards_of)?;
+        Placement::of(args, shards, args.optional_datum(REPLICAS)?)
     }
 
     /// What `reconfigure` asks for; shards and replicas must be given.
     pub fn of_reconfigure(args: &Args<'_>) -> Result<Placement, EvalError> {
         let missing = |name: &str| EvalError::logic(format!("Missing required argument `{name}`."));
-        let shards = args.optional_integer("shards")?.ok_or_else(|| missing("shards"))?;
-        let replicas = args.optional_datum("replicas")?.ok_or_else(|| missing("replicas"))?;
+        let shards = args.optional_integer(SHARDS)?.ok_or_else(|| missing(SHARDS))?;
+        let shards = shards_of(shards)?;
+        let replicas = args.optional_datum(REPLICAS)?.ok_or_else(|| missing(REPLICAS))?;
         Placement::of(args, shards, Some(replicas))
     }
 
-    fn of(args: &Args<'_>, shards: i64, replicas: Option<Datum>) -> Result<Placement, EvalError> {
-        let shards = match usize::try_from(shards) {
-            Ok(shards) if shards >= 1 => shards,
-            _ => return Err(EvalError::logic("Every table must have at least one shard.")),
-        };
-        let primary_tag = args.optional_string("primary_replica_tag")?;
-        let nonvoting_tags = tags(args)?;
-        let (replicas, primary_tag) = match replicas {
-            None => (one_per_table(1), primary_tag.unwrap_or(Text::from_static(DEFAULT_TAG))),
-            Some(Datum::Number(n)) => {
-                let only_object = |name: &str| {
-                    EvalError::logic(format!("`replicas` must be an OBJECT if `{name}` is specified."))
-                };
-                if primary_tag.is_some() {
-                    return Err(only_object("primary_replica_tag"));
-                }
-                if nonvoting_tags.is_some() {
-                    return Err(only_object("nonvoting_replica_tags"));
-                }
-                (one_per_table(count(&Datum::Number(n))?), Text::from_static(DEFAULT_TAG))
-            }
-            Some(Datum::Object(by_tag)) => {
-                let primary_tag = primary_tag.ok_or_else(|| {
-                    EvalError::logic("`primary_replica_tag` must be specified when `replicas` is an OBJECT.")
-                })?;
-                let replicas = by_tag.iter().map(|(tag, n)| Ok((tag, count(&n)?)));
-                (replicas.collect::<Result<_, EvalError>>()?, primary_tag)
-            }
-            Some(other) => {
-                let (kind, shown) = (other.kind().name(), other.pretty());
-                let why = format!("Expected type OBJECT or NUMBER but found {kind}:\n{shown}");
-                return Err(EvalError::typed(&other, why));
-            }
-        };
-        let nonvoting_tags = nonvoting_tags.unwrap_or_default();
+    /// The options are looked at in RethinkDB's order. Source: `get_replicas_and_primary` in terms/db_table.cc.
+    fn of(args: &Args<'_>, shards: usize, replicas: Option<Datum>) -> Result<Placement, EvalError> {
+        let nonvoting_tags = args.optional_datum(NONVOTING_TAGS)?;
+        let primary_tag = args.optional_datum(PRIMARY_TAG)?;
+        let others = Others { has_primary: primary_tag.is_some(), has_nonvoting: nonvoting_tags.is_some() };
+        let replicas = replicas.map_or_else(|| Ok(one_per_table(1)), |asked| replicas_of(&asked, others))?;
+        let nonvoting_tags = nonvoting_tags.map_or_else(|| Ok(Vec::new()), nonvoting_of)?;
+        let primary_tag = primary_tag.map_or_else(|| Ok(Text::from_static(DEFAULT_TAG)), primary_of)?;
         Ok(Placement(Wanted { shards, replicas, primary_tag, nonvoting_tags }))
     }
 
@@ -75,28 +56,80 @@ impl Placement {
     }
 }
 
+/// Which options there are beside `replicas`.
+#[derive(Clone, Copy)]
+struct Others {
+    has_primary: bool,
+    has_nonvoting: bool,
+}
+
 fn one_per_table(replicas: usize) -> BTreeMap<Text, usize> {
     BTreeMap::from([(Text::from_static(DEFAULT_TAG), replicas)])
 }
 
-fn count(value: &Datum) -> Result<usize, EvalError> {
-    let Datum::Number(n) = value else {
-        return Err(EvalError::type_error("NUMBER", value));
-    };
-    usize::try_from(reql::args::integer(*n)?)
-        .map_err(|_| EvalError::logic("Can't have a negative number of replicas"))
+fn shards_of(shards: i64) -> Result<usize, EvalError> {
+    match usize::try_from(shards) {
+        Ok(shards) if shards >= 1 => Ok(shards),
+        _ => Err(EvalError::logic("Every table must have at least one shard.").at(SHARDS)),
+    }
 }
 
-fn tags(args: &Args<'_>) -> Result<Option<Vec<Text>>, EvalError> {
-    match args.optional_datum("nonvoting_replica_tags")? {
-        None => Ok(None),
-        Some(Datum::Array(tags)) => {
-            let text = |tag: &Datum| match tag {
-                Datum::String(text) => Ok(text.clone()),
-                other => Err(EvalError::type_error("STRING", other)),
-            };
-            tags.iter().map(text).collect::<Result<Vec<_>, _>>().map(Some)
+/// How many replicas there are to be on the servers of each tag.
+fn replicas_of(asked: &Datum, others: Others) -> Result<BTreeMap<Text, usize>, EvalError> {
+    let wrong = |why: String| EvalError::logic(why).at(REPLICAS);
+    let only_object = |name: &str| wrong(format!("`replicas` must be an OBJECT if `{name}` is specified."));
+    match asked {
+        Datum::Number(_) if others.has_primary => Err(only_object(PRIMARY_TAG)),
+        Datum::Number(_) if others.has_nonvoting => Err(only_object(NONVOTING_TAGS)),
+        // A negative number is a very large one, of which there are never servers enough.
+        Datum::Number(count) => {
+            let count = reql::args::integer(*count).map_err(|error| error.at(REPLICAS))?;
+            Ok(one_per_table(usize::try_from(count.cast_unsigned()).unwrap_or(usize::MAX)))
         }
-        Some(other) => Err(EvalError::type_error("ARRAY", &other)),
+        Datum::Object(_) if !others.has_primary => {
+            Err(wrong(format!("`{PRIMARY_TAG}` must be specified when `{REPLICAS}` is an OBJECT.")))
+        }
+        Datum::Object(by_tag) => {
+            let replicas = by_tag.iter().map(|(tag, count)| {
+                check_name(TAG, &tag).map_err(|error| error.at(REPLICAS))?;
+                Ok((tag, count_of(&count)?))
+            });
+            replicas.collect()
+        }
+        other => Err(wrong(expected("OBJECT or NUMBER", other))),
     }
+}
+
+fn count_of(value: &Datum) -> Result<usize, EvalError> {
+    // A value of another type is the term's fault, not the option's.
+    let Datum::Number(count) = value else { return Err(EvalError::type_error("NUMBER", value)) };
+    let count = reql::args::integer(*count).map_err(|error| error.at(REPLICAS))?;
+    usize::try_from(count)
+        .map_err(|_| EvalError::logic("Can't have a negative number of replicas").at(REPLICAS))
+}
+
+/// The tags whose servers hold replicas that have no vote.
+fn nonvoting_of(asked: Datum) -> Result<Vec<Text>, EvalError> {
+    let wrong = |error: EvalError| error.at(NONVOTING_TAGS);
+    let Datum::Array(tags) = &asked else {
+        return Err(wrong(EvalError::logic(expected("ARRAY", &asked))));
+    };
+    let text = |tag: &Datum| match tag {
+        Datum::String(tag) => check_name(TAG, tag).map(|()| tag.clone()).map_err(wrong),
+        other => Err(wrong(EvalError::logic(expected("STRING", other)))),
+    };
+    tags.iter().map(text).collect()
+}
+
+/// The tag whose servers hold the primary replicas.
+fn primary_of(asked: Datum) -> Result<Text, EvalError> {
+    let tag = match asked {
+        Datum::String(tag) => check_name(TAG, &tag).map(|()| tag),
+        other => Err(EvalError::type_error("STRING", &other)),
+    };
+    tag.map_err(|error| error.at(PRIMARY_TAG))
+}
+
+fn expected(kind: &str, found: &Datum) -> String {
+    format!("Expected type {kind} but found {}:\n{}", found.kind().name(), found.pretty())
 }

@@ -73,8 +73,10 @@ pub(crate) fn target_tables(
     op: &str,
     why: &str,
 ) -> Result<(Vec<Arc<TableHandle>>, bool), EvalError> {
-    let value = if args.len() == 0 { Value::Datum(Datum::Null) } else { args.take(0)? };
-    match value {
+    if args.len() == 0 {
+        return Err(EvalError::logic(format!("`{op}` can only be called on a table or database.")));
+    }
+    match args.take(0)? {
         Value::Table(slice) if slice.is_whole() => match slice.table {
             TableRef::Stored(table) => Ok((vec![table.handle], false)),
             TableRef::System(_) => Err(special_because(why)),
@@ -85,7 +87,7 @@ pub(crate) fn target_tables(
             let tables = catalog.database(&db.name).into_iter().flat_map(|db| db.tables());
             Ok((tables.cloned().collect(), true))
         }
-        _ => Err(EvalError::logic(format!("`{op}` can only be called on a table or database."))),
+        other => Err(other.mismatch("TABLE").at(0)),
     }
 }
 
@@ -93,7 +95,8 @@ fn emergency_repair(args: &Args<'_>, target: &Target, mode: &str) -> Result<Valu
     let Some(mode) = repair_mode(mode) else {
         return Err(EvalError::logic(
             "`emergency_repair` should be \"unsafe_rollback\" or \"unsafe_rollback_or_erase\"",
-        ));
+        )
+        .at("emergency_repair"));
     };
     let others = ["nonvoting_replica_tags", "primary_replica_tag", "replicas", "shards"];
     if others.into_iter().any(|name| args.has_optarg(name)) {

@@ -4,11 +4,10 @@ use reql::EvalError;
 
 use crate::args::Args;
 use crate::context::Cx;
-use crate::names::check_name;
 use crate::slice::Slice;
 use crate::system;
 use crate::table::{Identifiers, ReadMode, StoredTable, SystemRef, TableRef};
-use crate::term::db::{default_db, look_again};
+use crate::term::db::{db_and_table, look_again};
 use crate::value::{DbRef, Value};
 
 /// `table`: a table of a database, or of the query's own database.
@@ -18,12 +17,8 @@ pub(crate) fn table(mut args: Args<'_>) -> Result<Value, EvalError> {
             "The `use_outdated` optarg is no longer supported.  Use the `read_mode` optarg instead.",
         ));
     }
-    let (db, name) = match args.len() {
-        1 => (default_db(args.cx)?, args.string(0)?),
-        _ => (args.db(0)?, args.string(1)?),
-    };
-    check_name("Table", &name)?;
     let options = TableOptions::of(&args)?;
+    let (db, name) = db_and_table(&mut args)?;
     let table = find_table(args.cx, &db, &name, options)?;
     Ok(Value::Table(Slice::whole(table)))
 }

@@ -8,20 +8,16 @@ use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::failure::admin_failed;
 use crate::ids::system_db_id;
-use crate::names::check_name;
 use crate::system::{self, config_row};
 use crate::table::{Identifiers, SYSTEM_DB};
-use crate::term::db::default_db;
+use crate::term::db::{db_and_table, default_db};
 use crate::term::db_admin::{answer, change, special};
 use crate::term::placement::Placement;
-use crate::value::{DbRef, Value};
+use crate::value::Value;
 use crate::write::durability_of;
 
 /// `table_create`: a new, empty table.
 pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let (db, name) = db_and_name(&mut args)?;
-    check_name("Table", &name)?;
-    access::check(args.cx, Need::Config, Place::Db(db.id.unwrap_or_else(system_db_id)))?;
     let defaults = TableOptions::default();
     let placement = Placement::of_create(&args)?;
     let primary_key = args.optional_string("primary_key")?.unwrap_or(defaults.primary_key);
@@ -35,6 +31,8 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
         write_acks: defaults.write_acks,
         shards: placement.wanted(),
     };
+    let (db, name) = db_and_table(&mut args)?;
+    access::check(args.cx, Need::Config, Place::Db(db.id.unwrap_or_else(system_db_id)))?;
     if db.id.is_none() {
         return Err(special("create new tables in it"));
     }
@@ -48,8 +46,7 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 /// `table_drop`: removes a table and its rows.
 pub(crate) fn table_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let (db, name) = db_and_name(&mut args)?;
-    check_name("Table", &name)?;
+    let (db, name) = db_and_table(&mut args)?;
     if db.id.is_none() {
         return Err(special("drop tables in it"));
     }
@@ -75,14 +72,4 @@ pub(crate) fn table_list(mut args: Args<'_>) -> Result<Value, EvalError> {
     };
     args.cx.check_array(names.len())?;
     Ok(Value::Datum(names.into_iter().map(Datum::String).collect::<Vec<_>>().into()))
-}
-
-fn db_and_name(args: &mut Args<'_>) -> Result<(DbRef, Text), EvalError> {
-    match args.len() {
-        1 => {
-            let name = args.string(0)?;
-            Ok((default_db(args.cx)?, name))
-        }
-        _ => Ok((args.db(0)?, args.string(1)?)),
-    }
 }

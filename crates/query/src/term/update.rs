@@ -20,7 +20,7 @@ pub(crate) fn check_deterministic(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Re
         return Ok(());
     }
     let non_atomic = match call.optarg("non_atomic") {
-        Some(term) => cx.eval_datum(term, scope)?.is_truthy(),
+        Some(term) => cx.eval_datum(term, scope).map_err(|error| error.at("non_atomic"))?.is_truthy(),
         None => cx.global("non_atomic").is_some_and(Datum::is_truthy),
     };
     if non_atomic {

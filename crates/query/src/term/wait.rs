@@ -19,7 +19,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// `wait`: the number of tables that are ready.
 pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
     let wanted = match args.optional_string("wait_for")? {
-        Some(state) => wanted(&state)?,
+        Some(state) => wanted(&state).map_err(|error| error.at("wait_for"))?,
         None => |ready: &Readiness| ready.all_replicas,
     };
     let timeout = args.optional_integer("timeout")?;

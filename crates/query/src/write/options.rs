@@ -39,7 +39,7 @@ pub(crate) fn durability_of(args: &Args<'_>) -> Result<Option<Durability>, EvalE
     let Some(name) = args.optional_string("durability")? else {
         return Ok(None);
     };
-    durability_named(&name).map(Some)
+    durability_named(&name).map(Some).map_err(|error| error.at("durability"))
 }
 
 /// The durability of that name.
@@ -59,7 +59,10 @@ fn return_changes(args: &Args<'_>) -> Result<ReturnChanges, EvalError> {
         Some(Datum::Bool(true)) => Ok(ReturnChanges::Changed),
         Some(Datum::String(text)) if text == "always" => Ok(ReturnChanges::Always),
         Some(other) => {
-            let shown = other.pretty();
+            let shown = match &other {
+                Datum::String(text) => text.to_string(),
+                other => other.pretty(),
+            };
             let why = format!(
                 "Invalid return_changes value `{shown}` (options are `true`, `false`, and `'always'`.)"
             );

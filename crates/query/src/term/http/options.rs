@@ -152,7 +152,7 @@ fn data(args: &Args<'_>, method: Method) -> Result<(Vec<u8>, Headers), EvalError
             Err(EvalError::logic(why).at("data"))
         }
         (_, value) => {
-            let text = reql::op::json::text_of(&value).map_err(|error| error.at("data"))?;
+            let text = reql::op::json::text_of(&value)?;
             let json = ("Content-Type".to_owned(), "application/json".to_owned());
             Ok((text.into_bytes(), vec![json]))
         }
