@@ -1,13 +1,15 @@
-//! ReQL's total order, and equality and hashing that agree with it.
+//! ReQL's total order, and equality and hashing that agree with it. Each is a walk that may be ended
+//! ([`crate::patience`]).
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use memchr::memmem;
 
 use crate::print::shape_members;
 use crate::value::Repr;
-use crate::{Datum, Kind, Object, Text, deep};
+use crate::{Array, Datum, Kind, Object, Text, deep, patience};
 
 impl Ord for Datum {
     /// Kinds by name with the bounds outermost, then within a kind: arrays item by item, objects
@@ -21,7 +23,7 @@ impl Ord for Datum {
             (Datum::Number(a), Datum::Number(b)) => cmp_numbers(*a, *b),
             (Datum::String(a), Datum::String(b)) => a.cmp(b),
             (Datum::Bool(a), Datum::Bool(b)) => a.cmp(b),
-            (Datum::Array(a), Datum::Array(b)) => deep::level(|| a.iter().cmp(b.iter())),
+            (Datum::Array(a), Datum::Array(b)) => cmp_arrays(a, b),
             (Datum::Object(a), Datum::Object(b)) => cmp_objects(a, b),
             (Datum::Binary(a), Datum::Binary(b)) => a.cmp(b),
             (Datum::Time(a), Datum::Time(b)) => cmp_numbers(a.epoch_seconds, b.epoch_seconds),
@@ -51,20 +53,31 @@ fn whole_shape(shape: &Object) -> Object {
     Object::from_sorted(shape_members(shape))
 }
 
+fn cmp_arrays(a: &Array, b: &Array) -> Ordering {
+    match a.is_same(b) || !patience::lasts(a.len().min(b.len())) {
+        true => Ordering::Equal,
+        false => deep::level(|| a.iter().cmp(b.iter())),
+    }
+}
+
 fn cmp_objects(a: &Object, b: &Object) -> Ordering {
     match (&a.0, &b.0) {
-        (Repr::Tree(a), Repr::Tree(b)) => deep::level(|| cmp_members(&a.0, &b.0)),
+        (Repr::Tree(a), Repr::Tree(b)) if Arc::ptr_eq(a, b) => Ordering::Equal,
+        (Repr::Tree(a), Repr::Tree(b)) => cmp_members(&a.0, &b.0),
         _ if a.same_text(b) => Ordering::Equal,
         // Both sides are read once and whole, so that deep text is not read once per level.
         _ => match (&a.to_tree().0, &b.to_tree().0) {
-            (Repr::Tree(a), Repr::Tree(b)) => deep::level(|| cmp_members(&a.0, &b.0)),
+            (Repr::Tree(a), Repr::Tree(b)) => cmp_members(&a.0, &b.0),
             _ => Ordering::Equal,
         },
     }
 }
 
 fn cmp_members(a: &[(Text, Datum)], b: &[(Text, Datum)]) -> Ordering {
-    a.iter().cmp(b.iter())
+    match patience::lasts(a.len().min(b.len())) {
+        true => deep::level(|| a.iter().cmp(b.iter())),
+        false => Ordering::Equal,
+    }
 }
 
 impl Object {
@@ -137,6 +150,7 @@ impl Hash for Datum {
             Datum::Bool(value) => value.hash(state),
             Datum::Number(n) => hash_number(*n, state),
             Datum::String(text) => text.as_bytes().hash(state),
+            Datum::Array(items) if !patience::lasts(items.len()) => {}
             Datum::Array(items) => deep::level(|| {
                 items.len().hash(state);
                 items.iter().for_each(|item| item.hash(state));
@@ -151,7 +165,9 @@ impl Hash for Datum {
 
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        if let Repr::Tree(tree) = &self.to_tree().0 {
+        if let Repr::Tree(tree) = &self.to_tree().0
+            && patience::lasts(tree.0.len())
+        {
             deep::level(|| {
                 tree.0.len().hash(state);
                 for (key, value) in &tree.0 {

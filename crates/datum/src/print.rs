@@ -2,10 +2,15 @@
 
 use crate::layout;
 use crate::value::{Members, Repr};
-use crate::{Bytes, Datum, Kind, Object, Text, Time, binary, deep, escape, number};
+use crate::{Bytes, Datum, Kind, Object, Text, Time, binary, deep, escape, number, patience};
 
 /// The key that makes an object a pseudotype.
 pub(crate) const TYPE_KEY: &str = "$reql_type$";
+/// Longest compact text of a value that messages show whole. A value whose parts are shared may be much longer
+/// than all memory.
+const COMPACT_BYTES_MAX: usize = 16 << 20;
+/// Longest text of such a value once it is laid out: as long as a string may be.
+const PRETTY_BYTES_MAX: usize = 128 << 20;
 /// Longest value inside a truncated message, its ending included.
 const TRUNCATED_BYTES: usize = 300;
 /// Deepest indentation, so that a message grows no faster than its value.
@@ -41,19 +46,23 @@ impl Datum {
     }
 
     /// The value as messages show it: one member or item per line, a tab per level and a tab after
-    /// each key's colon.
+    /// each key's colon. Of more than 16 MiB there is only the beginning, as in [`Datum::truncated`].
     #[must_use]
     pub fn pretty(&self) -> String {
+        if !self.json_may_fit(COMPACT_BYTES_MAX) {
+            return self.truncated();
+        }
         let mut compact = Vec::new();
         self.write_json(&mut compact);
-        into_string(indent(&compact, usize::MAX))
+        let text = indent(&compact, PRETTY_BYTES_MAX);
+        if text.len() > PRETTY_BYTES_MAX { self.truncated() } else { into_string(text) }
     }
 
     /// [`Datum::pretty`], cut to 300 bytes with `...` at the end when it is longer.
     #[must_use]
     pub fn truncated(&self) -> String {
         let mut compact = Vec::new();
-        self.write_json(&mut compact);
+        self.write_beginning(2 * TRUNCATED_BYTES, &mut compact);
         let mut text = into_string(indent(&compact, TRUNCATED_BYTES));
         if text.len() > TRUNCATED_BYTES {
             text.truncate(cut(&text, TRUNCATED_BYTES - 3).len());
@@ -62,13 +71,45 @@ impl Datum {
         text
     }
 
+    /// Appends what [`Datum::write_json`] does, as long as there are no more than `enough` bytes: of a longer
+    /// value at least so many are right.
+    fn write_beginning(&self, enough: usize, out: &mut Vec<u8>) {
+        match self {
+            Datum::String(text) => escape::write_string(cut(text, enough), out),
+            Datum::Binary(bytes) => write_binary(&bytes.slice(..bytes.len().min(enough)), out),
+            Datum::Array(items) => {
+                let parts = items.iter().map(|item| (None, item));
+                write_parts(b"[]", parts, enough, out);
+            }
+            Datum::Object(Object(Repr::Tree(tree))) => {
+                let parts = tree.0.iter().map(|(key, value)| (Some(&**key), value));
+                write_parts(b"{}", parts, enough, out);
+            }
+            Datum::Object(Object(Repr::Raw(stored))) => {
+                let text = layout::text_of(stored);
+                let mut end = enough.min(text.len());
+                // Not in the middle of a character.
+                while text.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+                    end -= 1;
+                }
+                out.extend_from_slice(&text[..end]);
+            }
+            Datum::Geometry(shape) => {
+                Datum::Object(Object::from_sorted(shape_members(shape))).write_beginning(enough, out);
+            }
+            other => other.write_json(out),
+        }
+    }
+
     /// The bound (`MINVAL` or `MAXVAL`) inside this value that keeps it from being JSON.
     #[must_use]
     pub fn not_json(&self) -> Option<Kind> {
         match self {
             Datum::MinVal | Datum::MaxVal => Some(self.kind()),
+            Datum::Array(items) if !patience::lasts(items.len()) => None,
             Datum::Array(items) => deep::level(|| items.iter().find_map(Datum::not_json)),
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
+                Repr::Tree(tree) if !patience::lasts(tree.0.len()) => None,
                 Repr::Tree(tree) => deep::level(|| tree.0.iter().find_map(|m| m.1.not_json())),
                 Repr::Raw(_) => None,
             },
@@ -126,6 +167,30 @@ fn write_array(items: &[Datum], out: &mut Vec<u8>) {
         item.write_json(out);
     }
     out.push(b']');
+}
+
+/// Items, or members with their keys, within brackets, as far as [`Datum::write_beginning`] goes.
+fn write_parts<'a>(
+    brackets: &[u8; 2],
+    parts: impl Iterator<Item = (Option<&'a str>, &'a Datum)>,
+    enough: usize,
+    out: &mut Vec<u8>,
+) {
+    out.push(brackets[0]);
+    for (i, (key, value)) in parts.enumerate() {
+        if out.len() > enough {
+            break;
+        }
+        if i > 0 {
+            out.push(b',');
+        }
+        if let Some(key) = key {
+            escape::write_string(cut(key, enough), out);
+            out.push(b':');
+        }
+        value.write_beginning(enough, out);
+    }
+    out.push(brackets[1]);
 }
 
 fn write_members(members: &Members, out: &mut Vec<u8>) {
@@ -281,6 +346,28 @@ mod tests {
         assert_eq!(short.truncated().len(), 300);
         let long = Datum::from("é".repeat(200)).truncated();
         assert!(long.len() <= 300 && long.ends_with("é..."), "{long}");
+    }
+
+    #[test]
+    fn the_beginning_of_a_long_value_is_as_in_its_whole_text() {
+        let inner =
+            object(vec![("c", Datum::from("é\"".repeat(90))), ("d", Datum::from(vec![Datum::Null; 90]))]);
+        let stored = crate::json::parse(inner.to_json_string().as_bytes()).expect("JSON");
+        let bytes = Datum::Binary(Bytes::from(vec![7; 900]));
+        for value in [inner.clone(), stored, Datum::from(vec![inner; 3]), bytes] {
+            let whole = value.pretty();
+            assert_eq!(value.truncated(), format!("{}...", cut(&whole, TRUNCATED_BYTES - 3)));
+        }
+    }
+
+    #[test]
+    fn an_enormous_value_is_shown_truncated() {
+        let shared = (0..60).fold(Datum::Null, |value, _| Datum::from(vec![value.clone(), value]));
+        let text = shared.pretty();
+        assert!(
+            text.len() <= TRUNCATED_BYTES && text.starts_with("[\n\t[") && text.ends_with("..."),
+            "{text}"
+        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::layout;
 use crate::print::string_end;
 use crate::value::Repr;
-use crate::{Datum, Object, deep};
+use crate::{Datum, Object, deep, patience};
 
 /// Bytes of a number, a time's fields, the punctuation of a member: enough for an estimate.
 const SCALAR_BYTES: usize = 8;
@@ -14,18 +14,39 @@ impl Datum {
     /// text and a visit to each part for anything else. For cutting batches, not for exact lengths.
     #[must_use]
     pub fn json_size(&self) -> usize {
+        self.json_size_to(usize::MAX)
+    }
+
+    /// [`Datum::json_size`] of a value that may be enormous: it is not looked at any further once this is as
+    /// much as `enough`.
+    #[must_use]
+    pub fn json_size_to(&self, enough: usize) -> usize {
         match self {
             Datum::String(text) => text.len() + 2,
-            Datum::Array(items) => {
-                deep::level(|| items.iter().map(|item| item.json_size() + 1).sum::<usize>() + 2)
-            }
-            Datum::Object(object) => object.json_size(),
-            Datum::Geometry(shape) => shape.json_size() + PSEUDOTYPE_BYTES,
+            Datum::Array(items) => sum_to(enough, items.len(), items.iter().map(|item| (1, item))),
+            Datum::Object(object) => object.json_size_to(enough),
+            Datum::Geometry(shape) => shape.json_size_to(enough) + PSEUDOTYPE_BYTES,
             Datum::Binary(bytes) => bytes.len() / 3 * 4 + PSEUDOTYPE_BYTES,
             Datum::Time(_) => PSEUDOTYPE_BYTES,
             _ => SCALAR_BYTES,
         }
     }
+}
+
+/// The sizes of `count` parts, each with the bytes around it, as far as `enough`.
+fn sum_to<'a>(enough: usize, count: usize, parts: impl Iterator<Item = (usize, &'a Datum)>) -> usize {
+    let mut sum = 2;
+    if patience::lasts(count) {
+        deep::level(|| {
+            for (around, part) in parts {
+                if sum >= enough {
+                    break;
+                }
+                sum += around + part.json_size_to(enough - sum);
+            }
+        });
+    }
+    sum
 }
 
 impl Datum {
@@ -40,12 +61,14 @@ impl Datum {
     fn take_room(&self, room: usize) -> Option<usize> {
         match self {
             Datum::String(text) => room.checked_sub(text.len() + 2),
+            Datum::Array(items) if !patience::lasts(items.len()) => None,
             Datum::Array(items) => deep::level(|| {
                 let left = room.checked_sub(items.len() + 1)?;
                 items.iter().try_fold(left, |left, item| item.take_room(left))
             }),
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
                 Repr::Raw(stored) => room.checked_sub(layout::text_of(stored).len()),
+                Repr::Tree(tree) if !patience::lasts(tree.0.len()) => None,
                 Repr::Tree(tree) => deep::level(|| {
                     tree.0.iter().try_fold(room, |left, (key, value)| {
                         value.take_room(left.checked_sub(key.len() + 4)?)
@@ -68,12 +91,14 @@ impl Datum {
         match self {
             Datum::Array(items) => {
                 items.len() > items_max
-                    || deep::level(|| items.iter().any(|item| item.has_longer_array(items_max)))
+                    || patience::lasts(items.len())
+                        && deep::level(|| items.iter().any(|item| item.has_longer_array(items_max)))
             }
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
                 Repr::Raw(stored) => text_has_longer_array(layout::text_of(stored), items_max),
                 Repr::Tree(tree) => {
-                    deep::level(|| tree.0.iter().any(|(_, value)| value.has_longer_array(items_max)))
+                    patience::lasts(tree.0.len())
+                        && deep::level(|| tree.0.iter().any(|(_, value)| value.has_longer_array(items_max)))
                 }
             },
             _ => false,
@@ -115,12 +140,15 @@ impl Object {
     /// [`Datum::json_size`] of an object.
     #[must_use]
     pub fn json_size(&self) -> usize {
+        self.json_size_to(usize::MAX)
+    }
+
+    fn json_size_to(&self, enough: usize) -> usize {
         match &self.0 {
             Repr::Raw(stored) => layout::text_of(stored).len(),
-            Repr::Tree(tree) => deep::level(|| {
-                let members = tree.0.iter().map(|(key, value)| key.len() + 4 + value.json_size());
-                members.sum::<usize>() + 2
-            }),
+            Repr::Tree(tree) => {
+                sum_to(enough, tree.0.len(), tree.0.iter().map(|(key, value)| (key.len() + 4, value)))
+            }
         }
     }
 }
@@ -148,6 +176,8 @@ mod tests {
         // Two to the power of 60 leaves.
         let shared = (0..60).fold(Datum::Null, |value, _| Datum::from(vec![value.clone(), value]));
         assert!(!shared.json_may_fit(1 << 16));
+        let size = shared.json_size_to(1 << 16);
+        assert!((1 << 16..1 << 17).contains(&size), "{size}");
     }
 
     #[test]

@@ -61,6 +61,13 @@ impl Array {
     }
 }
 
+impl Array {
+    /// Whether both are the very same items, in one place.
+    pub(crate) fn is_same(&self, other: &Array) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 impl From<Vec<Datum>> for Array {
     fn from(items: Vec<Datum>) -> Self {
         Array(Arc::new(Items(items)))
