@@ -1,0 +1,114 @@
+use super::*;
+use crate::stored::StoredFunc;
+
+#[track_caller]
+fn takes(body: &str, effort: Effort) {
+    let text = format!("[69,[[2,[1]],{body}]]");
+    assert_eq!(StoredFunc::parse(text.into()).expect("a function").effort(), effort, "{body}");
+}
+
+const ROW: &str = "[10,[1]]";
+
+fn field(name: &str) -> String {
+    format!(r#"[170,[{ROW},"{name}"]]"#)
+}
+
+fn function(param: u32, body: &str) -> String {
+    format!("[69,[[2,[{param}]],{body}]]")
+}
+
+/// `body` once for each of `count`, from the inside to the outside, each in a function that is called with what
+/// is within.
+fn nested(count: u32, body: impl Fn(&str) -> String) -> String {
+    (0..count).fold(ROW.to_owned(), |value, i| {
+        let param = i + 2;
+        format!("[64,[{},{value}]]", function(param, &body(&format!("[10,[{param}]]"))))
+    })
+}
+
+#[test]
+fn what_looks_at_a_row_is_brief() {
+    let (n, tags) = (field("n"), field("tags"));
+    for body in [
+        format!("[24,[{n},1]]"),
+        format!(r#"{{"n":[24,[{n},1]]}}"#),
+        format!("[26,[{n},2]]"),
+        format!("[26,[100,{n},1.1]]"),
+        format!("[26,[[25,[{n},1]],[27,[{n},3]]]]"),
+        format!("[35,[{ROW},{{\"a\":{tags}}}]]"),
+        format!("[29,[{tags},{n}]]"),
+        format!("[88,[{tags},{n}]]"),
+        format!("[65,[[21,[{n},3]],[137,[{{\"a\":1}}]],[92,[{n},0]]]]"),
+        format!(r#"[24,[[141,[{n}]],"-",[51,[{n},"string"]]]]"#),
+        format!(r#"[197,["{{a}} of {{b}}",{ROW}]]"#),
+        format!(r#"[34,[{ROW},"a",{{"b":{{"c":true}}}}]]"#),
+        format!("[104,[[103,[]],\"+02:00\"]]"),
+        format!("[149,[{n},\",\"]]"),
+        format!("[64,[{},{n}]]", function(2, "[24,[[10,[2]],[10,[2]]]]")),
+    ] {
+        takes(&body, Effort::Brief);
+    }
+    let fields: Vec<String> = (0..80).map(|i| format!(r#""f{i}":[24,[{n},{i}]]"#)).collect();
+    takes(&format!("{{{}}}", fields.join(",")), Effort::Brief);
+}
+
+#[test]
+fn what_walks_over_an_array_of_the_row_says_so() {
+    let tags = field("tags");
+    let map = |array: &str, func: &str| format!("[38,[{array},{func}]]");
+    let upper = function(2, "[142,[[10,[2]]]]");
+    takes(&map(&tags, &upper), Effort::Walk);
+    takes(&map(&map(&tags, &upper), &upper), Effort::Walk);
+    takes(&format!("[39,[{tags},{}]]", function(2, "[21,[[10,[2]],1]]")), Effort::Walk);
+    takes(&format!(r#"[97,[{tags},"^a"]]"#), Effort::Walk);
+    takes(&map(&tags, &function(2, &map("[10,[2]]", &function(3, "[10,[3]]")))), Effort::Open);
+    // For each item all items, again and again.
+    let all = |array: &str| format!("[40,[{array},{}]]", function(2, &tags));
+    takes(&all(&tags), Effort::Walk);
+    takes(&all(&all(&tags)), Effort::Open);
+}
+
+#[test]
+fn what_makes_much_of_little_has_no_bound() {
+    takes("[43,[[173,[1000000000000]]]]", Effort::Open);
+    let many = format!("[24,[{}1]]", "1,".repeat(TERMS_MAX));
+    takes(&many, Effort::Open);
+}
+
+#[test]
+fn what_multiplies_an_array_has_no_bound() {
+    let n = field("n");
+    takes(&format!("[26,[[2,[{n}]],100000]]"), Effort::Open);
+    takes(&format!("[26,[{n},{n}]]"), Effort::Open);
+    takes(&format!("[26,[{n},[93,[{n},1]]]]"), Effort::Open);
+    takes(&format!("[26,[{n},[25,[{n},1]]]]"), Effort::Open);
+    takes("[26,[[2,[1]],[25,[1000,1]]]]", Effort::Open);
+    takes(&format!("[26,[[154,[{n}]]]]"), Effort::Open);
+    // A hundred times a hundred times a hundred.
+    takes(&format!("[26,[[2,[[26,[[2,[[26,[{n},100]]]],100]]]],100]]"), Effort::Open);
+}
+
+#[test]
+fn what_doubles_what_a_variable_stands_for_has_no_bound() {
+    let twice = |value: &str| format!("[24,[{value},{value}]]");
+    takes(&nested(3, twice), Effort::Brief);
+    takes(&nested(60, twice), Effort::Open);
+    takes(&nested(60, |value| format!("[2,[{value},{value}]]")), Effort::Open);
+    takes(&nested(60, |value| format!("[26,[[2,[{value}]],2]]")), Effort::Open);
+    takes(&nested(60, |value| format!("[172,[{value}]]")), Effort::Open);
+    // What begins with a number is text before long.
+    let text = nested(60, twice).replace(ROW, r#"[51,[1,"string"]]"#);
+    takes(&text, Effort::Open);
+    takes(&nested(60, |value| format!("[24,[{value},1]]")), Effort::Brief);
+    let tags = field("tags");
+    let doubled =
+        (0..60).fold(tags, |array, _| format!("[38,[{array},{}]]", function(2, "[2,[[10,[2]],[10,[2]]]]")));
+    takes(&doubled, Effort::Open);
+}
+
+#[test]
+fn what_looks_for_many_fields_has_no_bound() {
+    let names: Vec<String> = (0..20_000).map(|i| format!(r#""{i}""#)).collect();
+    takes(&format!("[33,[{ROW},[2,[{}]]]]", names.join(",")), Effort::Open);
+    takes(&format!("[33,[{ROW},{}]]", field("names")), Effort::Open);
+}
