@@ -4,12 +4,16 @@ use crate::layout::{HEADER_BYTES, Keys, Layout, Span, is_row, seal};
 use crate::value::Repr;
 use crate::{Bytes, Datum, Object, Text, escape, print};
 
+/// A value whose text is longer stays as it is, for it may be longer than there is memory: whoever writes the row
+/// out knows how long it may be.
+const PUT_BYTES_MAX: usize = 4 << 20;
+
 impl Object {
     /// This object with some members put or, where the value is `None`, taken out. Of several
     /// changes to one key the last counts.
     ///
-    /// The result of changing a stored row is a stored row: as much work as there is to change,
-    /// and one copy.
+    /// The result of changing a stored row is a stored row, unless much is put: as much work as there is to
+    /// change, and one copy.
     #[must_use]
     pub fn with_changes(&self, mut changes: Vec<(Text, Option<Datum>)>) -> Object {
         if !changes.is_sorted_by(|a, b| a.0 < b.0) {
@@ -41,7 +45,9 @@ fn splice(row: &Bytes, changes: &[(Text, Option<Datum>)]) -> Option<Object> {
     let layout = Layout::of(row)?;
     let storable = |(key, value): &(Text, Option<Datum>)| {
         escape::plain_end(key.as_bytes(), 0) == key.len()
-            && value.as_ref().is_none_or(|value| value.not_json().is_none())
+            && value
+                .as_ref()
+                .is_none_or(|value| value.json_may_fit(PUT_BYTES_MAX) && value.not_json().is_none())
     };
     if layout.escaped_keys || !changes.iter().all(storable) {
         return None;

@@ -179,6 +179,11 @@ impl Cx {
         self.cancel.check()
     }
 
+    /// Fails if the query was told to stop.
+    pub fn unless_stopped(&self) -> Result<(), EvalError> {
+        if self.cancel.is_set() { Err(EvalError::cancelled()) } else { Ok(()) }
+    }
+
     /// Fails if an array may not hold `count` items, or there is no memory left for them.
     pub fn check_array(&self, count: usize) -> Result<(), EvalError> {
         self.closed_env().check_array(count)

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datum::Datum;
+use datum::{Datum, patience};
 use io::Nanos;
+use io::memory::Account;
 use reql::stream::Items;
 use reql::{BatchLimits, EvalError};
 
@@ -56,6 +57,7 @@ impl Cursor {
 
     /// The next items. Blocks; stops early with an error when the query's flag is set.
     pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
+        let _watched = patience::keep(Some(self.cx.cancel.clone()));
         self.fill().map_err(|error| self.job.explain(error))
     }
 
@@ -73,6 +75,7 @@ impl Cursor {
             }
             filling.push(item)?;
         };
+        self.cx.unless_stopped()?;
         let profile = self.profile.clone().map(|profile| profile.finish(self.now()));
         Ok(Batch { items: filling.items, done, profile })
     }
@@ -98,6 +101,10 @@ struct Filling {
     started: Nanos,
 }
 
+/// A batch of so many bytes is not written out before there is memory for it: rows that share their parts may
+/// have little until then.
+const LARGE_BATCH_BYTES: usize = 4 << 20;
+
 /// The clock is looked at once per so many rows.
 const ROWS_PER_LOOK: usize = 16;
 
@@ -121,17 +128,27 @@ impl Filling {
     }
 
     fn push(&mut self, item: Datum) -> Result<(), EvalError> {
-        check_json(&item)?;
-        self.bytes += item.json_size();
+        self.bytes += check_json(&item)?;
+        if let (LARGE_BATCH_BYTES.., Some(account)) = (self.bytes, Account::current()) {
+            account.check_room(self.bytes as u64).map_err(EvalError::memory)?;
+        }
         self.items.push(item);
         Ok(())
     }
 }
 
-/// `Cannot convert r.minval to JSON.` if `datum` holds a bound that has no JSON form.
-pub(crate) fn check_json(datum: &Datum) -> Result<(), EvalError> {
+/// Most bytes of a value in an answer, roughly: a frame has no more.
+const ANSWER_BYTES_MAX: usize = u32::MAX as usize;
+
+/// About how long the JSON of `datum` is. `Cannot convert r.minval to JSON.` if it holds a bound that has no JSON
+/// form.
+pub(crate) fn check_json(datum: &Datum) -> Result<usize, EvalError> {
+    let bytes = datum.json_size_to(ANSWER_BYTES_MAX);
+    if bytes >= ANSWER_BYTES_MAX {
+        return Err(EvalError::resource("Query result is too large to be sent (limit 4 GiB)."));
+    }
     match datum.not_json() {
-        None => Ok(()),
+        None => Ok(bytes),
         Some(kind) => {
             let name = kind.name().to_lowercase();
             Err(EvalError::logic(format!("Cannot convert `r.{name}` to JSON.")))

@@ -3,6 +3,7 @@
 
 use cluster::TableConfig;
 use datum::{Datum, Object, PrimaryKey, Text, pseudo};
+use io::memory::Account;
 use reql::effort::{self, Effort};
 use reql::{Closure, Env, EvalError, StoredFunc};
 
@@ -30,6 +31,12 @@ impl ReturnChanges {
     }
 }
 
+/// Most bytes of a row, by a measure that never finds too many: an entry of the log has no more.
+const ROW_BYTES_MAX: usize = 128 << 20;
+/// A row of so many bytes is not encoded before there is memory for it.
+const LARGE_ROW_BYTES: usize = 1 << 20;
+/// What is made of the bytes of a row on the way to the log: its text, the entry, the record.
+const COPIES: u64 = 3;
 /// Most items of an array inside a stored row.
 const ARRAY_STORED_MAX: usize = 100_000;
 
@@ -167,6 +174,21 @@ impl Edit {
         }
     }
 
+    /// The edit as another server is asked for it. What is too large to be sent is too large for a row, too.
+    pub fn to_send(&self) -> Edit {
+        let func = |closure: &Closure| closure.captured.iter().all(|(_, value)| fits(value));
+        let may_be_sent = match self {
+            Edit::Insert { row, conflict } => {
+                fits(&Datum::Object(row.clone()))
+                    && !matches!(conflict, Conflict::Func(closure) if !func(closure))
+            }
+            Edit::Update(Patch::Func(closure)) | Edit::Replace(Patch::Func(closure)) => func(closure),
+            Edit::Update(Patch::Constant(value)) | Edit::Replace(Patch::Constant(value)) => fits(value),
+            Edit::Update(Patch::Fails(_)) | Edit::Replace(Patch::Fails(_)) | Edit::Delete => true,
+        };
+        if may_be_sent { self.clone() } else { Edit::Replace(Patch::Fails(too_large())) }
+    }
+
     fn after(&self, target: Target<'_>, before: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match self {
             Edit::Insert { row, conflict } => conflict.settle(target, before, row, env),
@@ -249,6 +271,18 @@ fn settle(target: Target<'_>, before: &Datum, after: Datum) -> Result<RowReport,
     Ok(RowReport { fate, old: before.clone(), new: after })
 }
 
+fn fits(value: &Datum) -> bool {
+    value.json_may_fit(ROW_BYTES_MAX)
+}
+
+/// What the log says of an entry that is, told before there is one.
+fn too_large() -> EvalError {
+    let most = ROW_BYTES_MAX;
+    EvalError::op_failed(format!(
+        "Cannot perform write: entry of more than {most} bytes is larger than {most}"
+    ))
+}
+
 /// `Inserted value must be an OBJECT (got <T>):`
 pub(crate) fn not_an_object(value: &Datum) -> EvalError {
     let (kind, printed) = (value.kind().name(), value.pretty());
@@ -278,9 +312,16 @@ fn check_key(target: Target<'_>, before: &Datum, row: &Object) -> Result<(), Eva
     Err(EvalError::logic(format!("Primary key `{field}` cannot be changed {change}")))
 }
 
-/// Fails if `row` holds something that only exists while a query runs, or too long an array. What
-/// is stored text already was checked before.
+/// Fails if `row` is too large, or holds something that only exists while a query runs, or too long an array.
+/// What is stored text already was checked before.
 fn check_storable(row: &Datum) -> Result<(), EvalError> {
+    if !fits(row) {
+        return Err(too_large());
+    }
+    let bytes = row.json_size_to(ROW_BYTES_MAX);
+    if let (LARGE_ROW_BYTES.., Some(account)) = (bytes, Account::current()) {
+        account.check_room(bytes as u64 * COPIES).map_err(EvalError::memory)?;
+    }
     if pseudo::holds_literal(row) {
         return Err(reql::op::merge::stray_literal());
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use datum::patience;
 use io::memory::Account;
 use parking_lot::{Condvar, Mutex};
 
@@ -42,7 +43,8 @@ impl ScanPool {
     }
 
     /// Runs `work` on every item, on this thread and all but one of the pool, and returns the results in the
-    /// order of the items. What it allocates goes on the account this thread works for.
+    /// order of the items. What it allocates goes on the account this thread works for, and who waits for this
+    /// thread waits for the others.
     pub fn map<T, R, F>(&self, items: Vec<T>, work: F) -> Vec<R>
     where
         T: Send + 'static,
@@ -52,10 +54,11 @@ impl ScanPool {
         let count = items.len();
         let shared = Arc::new(Shared::new(items, work));
         for _ in 1..count.min(self.threads) {
-            let (shared, account) = (shared.clone(), Account::current());
+            let (shared, account, watch) = (shared.clone(), Account::current(), patience::current());
             // The channel is open as long as the pool lives.
             let _ = self.tasks.send(Box::new(move || {
                 let _counting = account.as_ref().map(Account::enter);
+                let _watched = patience::keep(watch);
                 shared.run();
             }));
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use datum::{Datum, Text, Time};
+use datum::{Datum, Text, Time, patience};
 use reql::wire::Query;
 use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededChance, Term};
 
@@ -47,6 +47,7 @@ impl Session {
         if let (Some(profile), Some(trace)) = (&mut profile, &trace) {
             profile.follow(term, trace.clone());
         }
+        let _watched = patience::keep(Some(cancel.clone()));
         let cx = self.context(query, cancel, trace.clone())?;
         if query.flag("explain") && explain::writes(term) {
             let why = "Cannot explain a query that writes: it would have to be carried out.";
@@ -238,5 +239,7 @@ fn answer(cx: Arc<Cx>, value: Value, job: JobEntry, profile: Option<Profile>) ->
         }
     };
     check_json(&datum)?;
+    // What was still being worked out when the query was stopped is worth nothing.
+    cx.unless_stopped().map_err(|error| job.explain(error))?;
     Ok(Answer::Atom(datum))
 }

@@ -20,7 +20,8 @@ pub enum Effort {
     /// No longer than it takes to look at its arguments and its text a few times.
     Brief,
     /// No longer than it takes to look at them a few times for each part of them: functions that are called for
-    /// items, none within another, and patterns that are looked for.
+    /// items, none within another, patterns that are looked for,
+    /// and shapes.
     Walk,
     /// Nobody knows.
     Open,
@@ -144,6 +145,8 @@ impl Measure {
             (_, args) if args.iter().any(|arg| matches!(arg, Term::Func(_))) => return self.looped(call),
             // The fields of the pattern are looked for in each item.
             (Op::Filter, _) => self.effort = Effort::Walk,
+            // Whether the sides of a shape meet is asked of its sides.
+            (Op::Geojson | Op::Line | Op::Polygon, _) => self.effort = Effort::Walk,
             _ => {}
         }
         let mut sizes = Vec::with_capacity(call.args.len());

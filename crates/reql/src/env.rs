@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use datum::patience::Watch;
 use datum::{Datum, Text, Time};
 
 use crate::batches::BatchLimits;
@@ -127,6 +128,14 @@ impl Cancel {
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.is_set.load(Ordering::Relaxed)
+    }
+}
+
+/// A thread that works for a query keeps its flag, so that walks through enormous values end with it. What
+/// comes out of them then is anything: whoever answers or writes asks the flag first.
+impl Watch for Cancel {
+    fn is_over(&self) -> bool {
+        self.is_set()
     }
 }
 

@@ -10,6 +10,7 @@ use datum::Datum;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::group::GroupBy;
+use crate::order;
 use crate::terminal::{Partial, Taken, Terminal};
 use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Value};
@@ -146,8 +147,9 @@ impl Pipeline {
             Tally::Groups { groups, .. } => {
                 let finished =
                     groups.into_iter().map(|(key, partial)| Ok((key, self.terminal.finish(partial)?)));
-                let mut groups = finished.collect::<Result<Vec<_>, EvalError>>()?;
-                groups.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+                let groups = finished.collect::<Result<Vec<_>, EvalError>>()?;
+                let groups =
+                    order::sorted_by(groups, |(key, _)| order::is_short(key), |(a, _), (b, _)| a.cmp(b));
                 let kind = match self.terminal {
                     Terminal::Collect => GroupedKind::Stream,
                     _ => GroupedKind::Data,

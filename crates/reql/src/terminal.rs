@@ -186,8 +186,8 @@ impl Terminal {
             (_, Partial::Reduced(reduced)) => {
                 reduced.ok_or_else(|| EvalError::non_existence("Cannot reduce over an empty stream."))
             }
-            (Terminal::Top { orders, most }, Partial::Top(mut items)) => {
-                items.sort_by(|(a, _), (b, _)| order::compare(orders, a, b));
+            (Terminal::Top { orders, most }, Partial::Top(items)) => {
+                let mut items = order::sorted_by_key(items, orders);
                 items.truncate(*most);
                 Ok(Datum::Array(items.into_iter().map(|(_, item)| item).collect()))
             }
@@ -262,7 +262,7 @@ fn add_to_top(orders: &[Order], most: usize, items: &mut Vec<(SortKey, Datum)>, 
     const SLACK: usize = 64;
     let full = most.saturating_mul(2).saturating_add(SLACK);
     if items.len() >= full {
-        items.sort_by(|(a, _), (b, _)| order::compare(orders, a, b));
+        *items = order::sorted_by_key(std::mem::take(items), orders);
         items.truncate(most);
     }
     items.push(new);

@@ -23,6 +23,16 @@ ROWS = 4_000
 STOPPED_SECONDS_MAX = 1.0
 
 
+def enormous(x):
+    """A value of a few pages with 10^11 parts, each counted where it occurs."""
+    return r.expr([r.expr([r.expr([x]).mul(100_000)]).mul(100_000)]).mul(10)
+
+
+def compared(compare):
+    """`compare` of two such values that are equal and share nothing with each other."""
+    return r.expr(1).do(lambda x: compare(enormous(x), enormous(x.mul(1))))
+
+
 def long_ones():
     """Queries that take minutes, by what they do."""
     numbers = r.range(0, 1_000_000_000)
@@ -45,6 +55,19 @@ def long_ones():
         "rows that are changed": rows.limit(3).update(lambda row: {"m": count}),
         "a row that is there": rows.insert({"id": 1}, conflict=lambda id, old, new: old.merge({"m": count})),
         "rows one by one": r.expr([1, 2]).for_each(lambda id: rows.get(id).update(lambda row: {"m": count})),
+        "a comparison": compared(lambda a, b: a.eq(b)),
+        "a comparison of objects": compared(lambda a, b: r.expr({"a": a}).lt({"a": b})),
+        "different values": compared(lambda a, b: r.expr([a, b]).distinct().count()),
+        "an order of values": compared(lambda a, b: r.expr([{"k": a}, {"k": b}]).order_by("k").count()),
+        "the greatest value": compared(lambda a, b: r.expr([a, b]).max().count()),
+        "groups of values": compared(lambda a, b: r.expr([{"k": a}, {"k": b}]).group("k").count()),
+        "a set of values": compared(lambda a, b: r.expr([a]).set_union([b]).count()),
+        "a value among others": compared(lambda a, b: r.expr([a]).contains(b)),
+        "where a value is": compared(lambda a, b: r.expr([a]).offsets_of(b)),
+        "a row that is compared": rows.get(1).update(
+            {"m": enormous(r.row["n"]).eq(enormous(r.row["n"].mul(1)))}
+        ),
+        "rows that are compared": rows.filter(enormous(r.row["n"]).eq(enormous(r.row["n"].mul(1)))).count(),
         "a write hook": r.table("hooked").insert({"id": 1}),
     }
 
@@ -128,7 +151,7 @@ class Stopping(unittest.TestCase):
                 self.assertEqual(said, [(ReqlOpIndeterminateError, "Query terminated by the `rethinkdb.jobs` table.")])
 
     def test_others_are_served_meanwhile(self):
-        for name in ("a row that is changed", "a write hook"):
+        for name in ("a row that is changed", "a row that is compared", "a write hook"):
             with self.subTest(name), contextlib.ExitStack() as open_ones:
                 # More than there are threads that serve drivers.
                 for _ in range(4):

@@ -150,6 +150,9 @@ fn check_items(items: &[Datum], reference_len: &mut usize) -> Result<(), KeyErro
     Ok(())
 }
 
+/// No key is nearly as long.
+const KEY_BYTES_MAX: usize = 1 << 16;
+
 /// Whether bytes were written that no key has, which decides every comparison with keys.
 #[derive(PartialEq, Eq)]
 enum Place {
@@ -162,7 +165,8 @@ fn write_place(value: &Datum, out: &mut Vec<u8>) -> Place {
         Datum::Array(items) => deep::level(|| {
             out.push(ARRAY);
             for item in items.iter() {
-                if write_place(item, out) == Place::BetweenKeys {
+                // What follows decides nothing.
+                if out.len() > KEY_BYTES_MAX || write_place(item, out) == Place::BetweenKeys {
                     return Place::BetweenKeys;
                 }
             }

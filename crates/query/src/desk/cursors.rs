@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::{Reply, ServerId};
-use datum::Datum;
+use datum::{Datum, patience};
 use io::memory::{Account, Owner};
 use reql::travel::Travel;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
@@ -22,6 +22,10 @@ use crate::stream::{Indexed, Rows};
 const BATCH_BYTES_MIN: usize = 16 << 10;
 /// Most bytes of a batch, roughly. What one row becomes stays together.
 const BATCH_BYTES_MAX: usize = 512 << 10;
+/// An item of so many bytes is not written out before there is memory for it.
+const LARGE_ITEM_BYTES: usize = 1 << 20;
+/// More bytes are not counted.
+const ITEM_BYTES_MAX: usize = u32::MAX as usize;
 /// What a row that no item is made of counts in a batch.
 const ROW_BYTES: usize = 64;
 
@@ -76,6 +80,7 @@ impl Inner {
 
     /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
     fn pull(&self, entered: &Entered, mut cursor: Box<dyn Pull>) -> Bytes {
+        let _watched = patience::keep(Some(entered.cancel.clone()));
         unless_stopped(&entered.cancel, || {
             let account = cursor.account().clone();
             account.move_to(Owner::Queries);
@@ -135,7 +140,11 @@ impl ServedCursor {
             bytes += ROW_BYTES;
             for _ in 0..times {
                 reql::run(&self.steps, row.clone(), &env, &mut |item| {
-                    bytes += item.json_size();
+                    let size = item.json_size_to(ITEM_BYTES_MAX);
+                    if size >= LARGE_ITEM_BYTES {
+                        self.account.check_room(size as u64).map_err(EvalError::memory)?;
+                    }
+                    bytes += size;
                     items.push(item);
                     places.extend(place.clone().filter(|_| self.placed));
                     Ok(Flow::Continue)

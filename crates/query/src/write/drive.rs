@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::{ServerId, ShardHandle, TableHandle};
-use datum::{Datum, Object, PrimaryKey, Text};
+use datum::{Datum, Object, PrimaryKey, Text, patience};
 use log::Refusal;
 use reql::EvalError;
 use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
@@ -45,9 +45,9 @@ impl EntryFill {
     /// Counts one more row; true when the entry is full, and counting begins anew.
     pub fn add(&mut self, row: &Datum) -> bool {
         self.rows += 1;
-        self.bytes += row.json_size();
-        let is_full =
-            self.rows >= ENTRY_ROWS_MAX * self.entries || self.bytes >= ENTRY_BYTES_MAX * self.entries;
+        let bytes_max = ENTRY_BYTES_MAX * self.entries;
+        self.bytes += row.json_size_to(bytes_max);
+        let is_full = self.rows >= ENTRY_ROWS_MAX * self.entries || self.bytes >= bytes_max;
         if is_full {
             (self.rows, self.bytes) = (0, 0);
         }
@@ -213,7 +213,8 @@ impl<'a> Driver<'a> {
             let (own_key, old) = found.map_or((key.clone(), None), |(key, row)| (key, Some(row)));
             let target = Target { field: &self.field, key: &own_key, hook: None };
             let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
-            self.unless_stopped(std::slice::from_ref(&report))?;
+            self.cx.unless_stopped()?;
+            let _to_the_end = patience::keep(None);
             let new = match &report.new {
                 Datum::Object(row) => Some(row),
                 _ => None,
@@ -337,6 +338,11 @@ impl<'a> Driver<'a> {
             let decide = |at: usize, old: Option<&Object>| {
                 let target = Target { field: &self.field, key: &keys[at], hook };
                 let report = (planned.edit)(indexes[at]).decide(target, old, &env);
+                // What was still being worked out when the query was stopped is not written.
+                let report = match self.cx.unless_stopped() {
+                    Ok(()) => report,
+                    Err(error) => RowReport::failed(error, report.old),
+                };
                 (decision(&report), report)
             };
             match shard.write_many(&keys, durability, decide) {
@@ -371,8 +377,8 @@ impl<'a> Driver<'a> {
         let first = indexes.first().map(edit);
         let same = indexes.iter().all(|i| first.is_some_and(|first| std::ptr::eq(first, edit(i))));
         let edits = match first {
-            Some(first) if same => Edits::One(first.clone()),
-            _ => Edits::Each(indexes.iter().map(|i| edit(i).clone()).collect()),
+            Some(first) if same => Edits::One(first.to_send()),
+            _ => Edits::Each(indexes.iter().map(|i| edit(i).to_send()).collect()),
         };
         let keys = indexes.iter().map(|i| planned.keys[*i].clone()).collect();
         let table = match &self.table {

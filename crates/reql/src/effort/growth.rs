@@ -34,12 +34,14 @@ const SPLIT: usize = 4;
 const OTHER_CASE: usize = 3;
 
 /// How large what `op` makes can be. `None` for terms that may take any time: those that make much of little
-/// (`range`, `fold`), those whose time is not that of a walk (shapes, joins), and whatever was not thought of.
+/// (`range`, `fold`), those whose time is not that of a walk (relations of shapes, joins), and whatever was not thought of.
 pub(super) fn growth(op: Op) -> Option<Growth> {
     use Op::*;
     Some(match op {
         MakeArray | MakeObj | Object | Append | Prepend | InsertAt | ChangeAt | SpliceAt | SetInsert
-        | SetIntersection | SetUnion | Merge | Union | Literal | Point => Growth::AllOf,
+        | SetIntersection | SetUnion | Merge | Union | Literal | Point | Line | Polygon | Geojson => {
+            Growth::AllOf
+        }
         Add | Funcall => Growth::Number,
         Branch | Or | And | Default => Growth::OneOf,
         // With arguments of its own kind each: see `Measure::call`.

@@ -60,6 +60,7 @@ fn what_walks_over_an_array_of_the_row_says_so() {
     takes(&map(&tags, &upper), Effort::Walk);
     takes(&map(&map(&tags, &upper), &upper), Effort::Walk);
     takes(&format!("[39,[{tags},{}]]", function(2, "[21,[[10,[2]],1]]")), Effort::Walk);
+    takes(&format!("[157,[{tags}]]"), Effort::Walk);
     takes(&format!(r#"[97,[{tags},"^a"]]"#), Effort::Walk);
     takes(&map(&tags, &function(2, &map("[10,[2]]", &function(3, "[10,[3]]")))), Effort::Open);
     // For each item all items, again and again.

@@ -130,7 +130,7 @@ impl Encoded {
 /// A value may be much longer on the wire than it is in memory, where parts are shared.
 fn with_room(answer: Answer, account: &Account) -> Result<Answer, Failure> {
     if let Answer::Atom { value, .. } = &answer {
-        let bytes = value.json_size() as u64;
+        let bytes = value.json_size_to(u32::MAX as usize) as u64;
         if bytes >= LARGE_ANSWER_BYTES {
             account.check_room(bytes).map_err(EvalError::memory)?;
         }

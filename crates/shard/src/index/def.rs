@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::key::secondary::{self, SecondaryKey};
-use datum::{Datum, Object, Time};
+use datum::{Datum, Object, Time, patience};
 use reql::geo::Shape;
 use reql::geo::cover::{CellNumber, kept_cells};
 use reql::{ARRAY_LIMIT_DEFAULT, Answer, Cancel, Closure, Env, Scope, SeededChance, StoredFunc};
@@ -65,7 +65,8 @@ pub struct IndexDefs {
     pub given: IndexId,
 }
 
-/// An index function sees nothing but the row: what it gives is what is taken out of the index later.
+/// An index function sees nothing but the row: what it gives is what is taken out of the index later. So it is
+/// worked out to the end, whoever works on it.
 static NEVER_CANCELLED: Cancel = Cancel::never();
 static NO_CHANCE: SeededChance = SeededChance::new(0);
 
@@ -101,6 +102,7 @@ impl IndexDef {
     /// Source: reql reference 4.2 and 12.
     #[must_use]
     pub fn values(&self, row: &Object) -> Vec<(SecondaryKey, Datum)> {
+        let _to_the_end = patience::keep(None);
         if self.kind.is_geo() {
             let of_cell = |cell: CellNumber| SecondaryKey { bytes: cell_key(cell), truncated: false };
             let cells = |value: Datum| {
@@ -118,6 +120,7 @@ impl IndexDef {
     /// function gives them.
     #[must_use]
     pub fn shapes(&self, row: &Object) -> Vec<Datum> {
+        let _to_the_end = patience::keep(None);
         let mut values = self.raw_values(row);
         values.retain(|value| matches!(value, Datum::Geometry(_)));
         values
