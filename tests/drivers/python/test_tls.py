@@ -125,6 +125,19 @@ class ClusterPort(unittest.TestCase):
                     self.assertEqual(len(told), 1, server.lines)
                 second.kill()
 
+    def test_a_certificate_that_is_not_trusted_is_told_on_both_sides_in_plain_words(self):
+        folder = self.folder / "other"
+        folder.mkdir()
+        key, chain = certificate(folder)
+        with node(*self.tls) as first:
+            other = "--cluster-tls-key", key, "--cluster-tls-cert", chain, "--cluster-tls-ca", chain
+            second = Node("--join", f"127.0.0.1:{first.cluster_port}", *other)
+            self.addCleanup(second.remove)
+            threading.Thread(target=self.start_in_vain, args=(second,), daemon=True).start()
+            plain = "the certificate of the other side is neither in --cluster-tls-ca nor signed by one that is"
+            self.eventually(second, plain)
+            self.eventually(first, "the other side does not trust the certificate of this one")
+
     def start_in_vain(self, server):
         with contextlib.suppress(RuntimeError):
             server.start()

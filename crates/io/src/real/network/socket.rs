@@ -7,9 +7,9 @@ use std::net::{Shutdown, SocketAddr};
 use bytes::{Buf, Bytes};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
-use rustls::{Connection as TlsSession, Error, InvalidMessage};
+use rustls::Connection as TlsSession;
 
-use super::tls::Tls;
+use super::tls::{Tls, told};
 use crate::network::TLS_FAULT;
 
 /// What one read takes.
@@ -288,15 +288,6 @@ fn read_plain(stream: &mut TcpStream, scratch: &mut [u8], arrived: &mut Vec<Byte
         }
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Got::Nothing),
         Err(error) => Err(error),
-    }
-}
-
-fn told(error: &Error) -> String {
-    match error {
-        Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            "the other side does not use it, and this one does".to_owned()
-        }
-        error => error.to_string(),
     }
 }
 

@@ -17,7 +17,10 @@ use rustls::{
 };
 use verify::{AnyClient, AnyServer, Trusted};
 
+mod told;
 mod verify;
+
+pub(super) use told::told;
 
 /// What a node needs to speak TLS with others. Clones share it.
 #[derive(Clone)]

@@ -26,7 +26,8 @@ pub(super) struct Trusted {
 
 impl Trusted {
     /// What the usual rules say, but for a trusted certificate itself: that it may sign others is then no fault.
-    /// The rules look at its dates before that.
+    /// The rules look at its dates before that. Of all others that no trusted one stands for, the same is said: the
+    /// rules tell apart whether it could sign itself, and whether its issuer has the name of a trusted one.
     fn judge<T>(
         &self,
         certificate: &CertificateDer<'_>,
@@ -35,6 +36,12 @@ impl Trusted {
     ) -> Result<T, Error> {
         match verdict {
             Err(error) if is_for_authorities(&error) && self.certificates.contains(certificate) => Ok(good),
+            Err(error)
+                if is_for_authorities(&error)
+                    || error == Error::InvalidCertificate(CertificateError::BadSignature) =>
+            {
+                Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
+            }
             verdict => verdict,
         }
     }
