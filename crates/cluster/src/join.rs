@@ -15,8 +15,9 @@ use crate::{AskError, Identity, OpenError, PeerId, ReplicaConfig, ServerConfig, 
 
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(300);
-/// How often it is said what is waited for.
+/// When it is said what is waited for, the first time and from then on.
 const WORD: Duration = Duration::from_secs(5);
+const WORD_AGAIN: Duration = Duration::from_secs(60);
 
 /// What a server says of itself when it joins.
 pub struct JoinOptions {
@@ -36,20 +37,20 @@ pub struct JoinOptions {
     pub is_proxy: bool,
 }
 
-/// Asks the servers that `members` names to let this one into their cluster, again and again until
-/// `patience` is over, and keeps what they say in `dir`.
+/// Asks the servers that `members` names to let this one into their cluster, again and again, and keeps what they say
+/// in `dir`. Gives up when `patience` is over, if that is given: a cluster may be without a majority for days.
 pub fn join(
     options: &JoinOptions,
     post: &Arc<Post>,
     members: impl Fn() -> Vec<ServerId>,
     files: &dyn Files,
     dir: &Path,
-    patience: Duration,
+    patience: Option<Duration>,
 ) -> Result<Identity, OpenError> {
     let Some(wire) = post.wire() else { return Err(OpenError::Join("there is no network".to_owned())) };
-    let deadline = task::now() + patience;
+    let deadline = patience.map(|patience| task::now() + patience);
     let mut waiting = Waiting { cluster: options.cluster, why: None, next: task::now() + WORD };
-    while task::now() < deadline {
+    while deadline.is_none_or(|deadline| task::now() < deadline) {
         for member in members() {
             match ask(&**wire, member, options, &mut waiting) {
                 Ok(bytes) => {
@@ -83,8 +84,8 @@ impl Waiting {
         if task::now() < self.next {
             return;
         }
-        self.next = task::now() + WORD;
-        let why = self.why.as_deref().unwrap_or("no answer yet");
+        self.next = task::now() + WORD_AGAIN;
+        let why = self.why.as_deref().unwrap_or("no server of it can be reached");
         tracing::info!(
             "Waiting to be let into cluster {}, which takes a majority of the servers that keep its \
              configuration: {why}",

@@ -22,8 +22,6 @@ use crate::start_error::StartError;
 /// How long a cluster is looked for before that is said in the log; each time it takes twice as long.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
-/// How long a server asks to be let into the cluster it has found.
-const JOIN_PATIENCE: Duration = Duration::from_secs(300);
 /// How long a server that starts listens to others before it serves: they may have removed it.
 const MOMENT: Duration = Duration::from_millis(500);
 /// How often the names in `--join` are looked up while no cluster is there.
@@ -167,7 +165,7 @@ impl Peers {
             addresses: around.addresses.iter().map(|at| Text::from(at.as_str())).collect(),
         };
         let members = || self.reception.members();
-        cluster::join(&options, around.post, members, &**around.files, around.dir, JOIN_PATIENCE)?;
+        cluster::join(&options, around.post, members, &**around.files, around.dir, None)?;
         tracing::info!("Joined cluster {cluster}");
         Ok(())
     }

@@ -118,7 +118,7 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     };
     hub.ends.write().insert(gone, Arc::new(end));
     let members = || vec![a.server()];
-    let patience = Duration::from_millis(500);
+    let patience = Some(Duration::from_millis(500));
     let refused = join(&options, &post, members, &*fresh.files, &PathBuf::from("data"), patience);
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("removed from the cluster for good"), "{refused}");

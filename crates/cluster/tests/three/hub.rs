@@ -251,7 +251,7 @@ impl Machine {
                 is_proxy: self.name.starts_with("proxy"),
             };
             let members = || vec![other.node.identity().server];
-            join(&options, &post, members, &*self.files, &dir, PATIENCE).unwrap();
+            join(&options, &post, members, &*self.files, &dir, Some(PATIENCE)).unwrap();
         } else if known.is_none() {
             let identity = Identity { server, cluster: uuid::Uuid::from_u128(99), joined: None };
             identity.store(&*self.files, &dir).unwrap();
