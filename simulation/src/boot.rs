@@ -123,6 +123,7 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
         name: format!("n{}", plan.number),
         tags: vec!["default".to_owned()],
         addresses: vec![plan.address.clone()],
+        canonical: Vec::new(),
         port: 29015,
     };
     let links = Links::new(LinkOptions {

@@ -15,11 +15,12 @@ mod links;
 mod machine;
 mod outbox;
 mod parts;
+mod said;
 mod stats;
 mod stream;
 
 pub use book::{Book, BookEntry};
-pub use contract::{LinkOptions, LinkTimings, Me, PeerInfo, Receiver};
+pub use contract::{LinkOptions, LinkTimings, MayFound, Me, PeerInfo, Receiver};
 pub use frame::Damage;
 pub use letter::{Letter, PeerId};
 pub use links::{LinkParty, Links};

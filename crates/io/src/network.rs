@@ -48,13 +48,23 @@ impl ConnectionId {
     }
 }
 
+/// Between which addresses a connection is, each `address:port`, as this side sees it: where the network
+/// translates addresses, the other side sees others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// The end of this party.
+    pub here: String,
+    /// The end of the other one.
+    pub there: String,
+}
+
 /// What happened on the network of a party.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Happening {
     /// A dialed connection stands.
-    Connected(ConnectionId),
-    /// Somebody dialed; the text says from where, `address:port`.
-    Accepted(ConnectionId, String),
+    Connected(ConnectionId, Ends),
+    /// Somebody dialed.
+    Accepted(ConnectionId, Ends),
     /// Bytes came, at least one.
     Arrived(ConnectionId, Bytes),
     /// Everything given with [`Order::Send`] up to one that asked for it has left this process.

@@ -1,7 +1,7 @@
 //! The links to other servers: started before the data is opened, because a server that is new to a
 //! cluster hears from it who it is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ::io::real::{Borrowed, NetworkThread, Tls};
 use ::io::{Clock, Files, Random};
-use cluster::link::{Book, LinkOptions, LinkTimings, Links, Me, QueueLimits};
+use cluster::link::{Book, LinkOptions, LinkTimings, Links, MayFound, Me, QueueLimits};
 use cluster::{Identity, JoinOptions, OpenError, PENDING, Post, Reception, ServerId, Wire};
 use datum::Text;
 use log::Log;
@@ -94,7 +94,7 @@ impl Peers {
         around.post.connect(Arc::new(links.clone()) as Arc<dyn Wire>);
         let tls = around.config.peers.tls.as_ref().map(load_tls).transpose()?;
         if newcomer.is_some() {
-            links.set_may_found(may_found(around.config));
+            links.set_may_found(around.may_found());
         }
         let Some(party) = links.party(reception.clone()) else {
             return Err(OpenError::Join("the links are in use".to_owned()).into());
@@ -145,7 +145,7 @@ impl Peers {
             if let Some(cluster) = self.reception.await_cluster(LOOK_UP) {
                 return (!self.reception.has_founded()).then_some(cluster);
             }
-            self.links.set_may_found(may_found(around.config));
+            self.links.set_may_found(around.may_found());
             if told.elapsed() >= patience {
                 (told, patience) = (Instant::now(), PATIENCE_MAX.min(patience * 2));
                 tracing::info!("Looking for a cluster at {}...", around.config.peers.join.join(", "));
@@ -178,6 +178,29 @@ impl Surroundings<'_> {
         uuid::Builder::from_random_bytes(bytes).into_uuid()
     }
 
+    /// Whether a new server may make a cluster with others that have none. A proxy holds nothing, and a name of many
+    /// servers does not tell which one was met: two servers could both find themselves.
+    fn may_found(&self) -> MayFound {
+        let is_allowed = !self.config.is_proxy && ambiguous(self.config).is_empty();
+        MayFound { is_allowed, own: self.own_places() }
+    }
+
+    /// The places of `--join` that are addresses of this server as it was told, with the address of each. Where it
+    /// listens on every address of the machine it finds itself by dialing.
+    fn own_places(&self) -> BTreeMap<String, String> {
+        let is_told = |at: &&String| {
+            self.config.peers.canonical_addresses.contains(at) || at.parse::<SocketAddr>().is_ok()
+        };
+        let told: Vec<&String> = self.addresses.iter().filter(is_told).collect();
+        let own: BTreeSet<SocketAddr> = told.iter().flat_map(|at| looked_up(at)).collect();
+        let address = |place: &String| {
+            let found = looked_up(place);
+            let is_own = told.contains(&place) || !found.is_empty() && found.is_subset(&own);
+            is_own.then(|| (place.clone(), found.first().map_or_else(|| place.clone(), ToString::to_string)))
+        };
+        self.config.peers.join.iter().filter_map(address).collect()
+    }
+
     fn options(&self, server: ServerId, cluster: Option<Uuid>) -> Result<LinkOptions, StartError> {
         let reconnect_timeout = self.config.peers.reconnect_timeout;
         Ok(LinkOptions {
@@ -187,6 +210,7 @@ impl Surroundings<'_> {
                 name: self.name.to_owned(),
                 tags: self.config.tags(),
                 addresses: self.addresses.clone(),
+                canonical: self.config.peers.canonical_addresses.clone(),
                 port: self.port,
             },
             join: self.config.peers.join.clone(),
@@ -199,22 +223,19 @@ impl Surroundings<'_> {
     }
 }
 
-/// Whether a new server may make a cluster with others that have none. A proxy holds nothing, and a name of many
-/// servers does not tell which one was met: two servers could both find themselves.
-fn may_found(config: &Config) -> bool {
-    !config.is_proxy && ambiguous(config).is_empty()
-}
-
 /// The names in `--join` that stand for several machines.
 fn ambiguous(config: &Config) -> Vec<&str> {
     let is_many = |place: &&str| {
-        // What cannot be looked up is not reached either.
-        let found = place.to_socket_addrs().map(BTreeSet::from_iter).unwrap_or_default();
         let (v4, v6): (Vec<SocketAddr>, Vec<SocketAddr>) =
-            found.into_iter().filter(|at| !at.ip().is_loopback()).partition(SocketAddr::is_ipv4);
+            looked_up(place).into_iter().filter(|at| !at.ip().is_loopback()).partition(SocketAddr::is_ipv4);
         v4.len() > 1 || v6.len() > 1
     };
     config.peers.join.iter().map(String::as_str).filter(is_many).collect()
+}
+
+/// The addresses of a place; none if it cannot be looked up, for then it is not reached either.
+fn looked_up(place: &str) -> BTreeSet<SocketAddr> {
+    place.to_socket_addrs().map(BTreeSet::from_iter).unwrap_or_default()
 }
 
 fn tell_ambiguous(name: &str) {

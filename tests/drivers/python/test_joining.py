@@ -1,5 +1,8 @@
 """How servers become a cluster: all of them new, one that waits for a majority, and what they say meanwhile."""
 
+import contextlib
+import itertools
+import signal
 import socket
 import threading
 import unittest
@@ -43,7 +46,8 @@ class Newcomers(unittest.TestCase):
         told = ["".join(node.lines) for node in nodes]
         self.assertEqual(sum("Made cluster" in text for text in told), 1, told)
         self.assertEqual(sum("Joined cluster" in text for text in told), 2, told)
-        self.assertFalse(any("neither server" in text for text in told), told)
+        for trouble in ("neither server", "joins only a server"):
+            self.assertFalse(any(trouble in text for text in told), told)
         # It is the same cluster after all have been away.
         for node in nodes:
             node.stop()
@@ -55,14 +59,95 @@ class Newcomers(unittest.TestCase):
         wait_until("three again", lambda: ask(nodes[2], r.db("rethinkdb").table("server_status").count()) == 3)
         self.assertEqual(ask(nodes[2], r.table("t").count()), 0)
 
-    def test_a_server_that_is_told_to_join_itself_makes_a_cluster(self):
+    def begin(self, name, port, *flags):
+        """Starts a server that may wait for ever."""
+        node = Node("--server-name", name, *flags)
+        self.addCleanup(node.remove)
+        node.cluster_port = port
+
+        def start():
+            with contextlib.suppress(RuntimeError):
+                node.start()
+
+        threading.Thread(target=start, daemon=True).start()
+        return node
+
+    def eventually(self, node, text):
+        wait_until(text, lambda: any(text in line for line in node.lines))
+
+    def test_a_server_that_is_told_to_join_only_itself_waits_and_says_so(self):
         port = free_port()
-        (node,) = self.start([port], [port])
-        ask(node, r.table_create("t"))
-        self.assertIn("Made cluster", "".join(node.lines))
+        node = self.begin("s0", port, "--join", f"127.0.0.1:{port}")
+        self.eventually(node, "--join names only this one itself")
+        self.assertFalse(any("Made cluster" in line for line in node.lines), node.lines)
+
+    def test_servers_behind_one_address_make_no_cluster_until_one_is_started_without_join(self):
+        ports = [free_port() for _ in range(3)]
+        front = Front(ports)
+        self.addCleanup(front.close)
+        nodes = [self.begin(f"s{n}", port, "--join", f"127.0.0.1:{front.port}") for n, port in enumerate(ports[:2])]
+        for node in nodes:
+            self.eventually(node, f"--join 127.0.0.1:{front.port} is ")
+            self.assertFalse(any("Made cluster" in line for line in node.lines), node.lines)
+        self.begin("s2", ports[2])
+        for node in nodes:
+            self.eventually(node, "Joined cluster")
+
+    def test_an_address_that_a_server_does_not_listen_on_may_be_its_canonical_one(self):
+        ports = [free_port() for _ in range(2)]
+        # Debian's address of the machine's own name, which is not the one that is listened on.
+        join = ["--join", f"127.0.1.1:{ports[0]}", "--join", f"127.0.0.1:{ports[1]}"]
+        second = self.begin("s1", ports[1], "--join", f"127.0.0.1:{ports[0]}")
+        first = self.begin("s0", ports[0], *join)
+        self.eventually(first, f"missing: 127.0.1.1:{ports[0]} (if that is this server itself")
+        first.process.send_signal(signal.SIGTERM)
+        first.process.wait(5)
+        first = self.begin("s0", ports[0], *join, "--canonical-address", f"127.0.1.1:{ports[0]}")
+        for node in (first, second):
+            self.eventually(node, "Server ready")
+
+
+class Front(threading.Thread):
+    """An address behind which several servers are: each connection goes to the next one that is there."""
+
+    def __init__(self, ports):
+        super().__init__(daemon=True)
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.ports = itertools.cycle(ports)
+        self.count = len(ports)
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self.socket.accept()
+                for port in itertools.islice(self.ports, self.count):
+                    with contextlib.suppress(OSError):
+                        far = socket.create_connection(("127.0.0.1", port))
+                        for ends in ((near, far), (far, near)):
+                            threading.Thread(target=self.pump, args=ends, daemon=True).start()
+                        break
+                else:
+                    near.close()
+
+    @staticmethod
+    def pump(source, sink):
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+    def close(self):
+        self.socket.close()
 
 
 class TwoServers(unittest.TestCase):
+    def start_in_vain(self, node):
+        with contextlib.suppress(RuntimeError):
+            node.start()
+
     def test_a_catalog_without_a_majority_is_told_and_a_newcomer_says_what_it_waits_for(self):
         cluster = Cluster(2)
         self.addCleanup(cluster.remove)
@@ -78,14 +163,22 @@ class TwoServers(unittest.TestCase):
         self.assertIn("Of 2 are not connected: `s1`.", issue["description"])
         third = Node("--server-name", "s2", "--join", f"127.0.0.1:{first.cluster_port}")
         self.addCleanup(third.remove)
-        starts = threading.Thread(target=third.start)
+        starts = threading.Thread(target=self.start_in_vain, args=(third,))
         starts.start()
         wait_until("a word", lambda: any("Waiting to be let into cluster" in line for line in third.lines))
         self.assertFalse(any("Joined cluster" in line for line in third.lines), third.lines)
+        # It waits for as long as it takes, unless it is told to stop.
+        third.process.send_signal(signal.SIGTERM)
+        third.process.wait(5)
+        starts.join(PATIENCE_SECONDS)
+        starts = threading.Thread(target=third.start)
+        starts.start()
+        wait_until("a word", lambda: any("Waiting to be let into cluster" in line for line in third.lines))
         second.start()
         starts.join(PATIENCE_SECONDS)
         lines = [line for line in third.lines if line.startswith(("Found", "Waiting", "Joined", "Looking"))]
         self.assertIn("Joined cluster", lines[-1], lines)
+        self.assertLess(sum(line.startswith("Waiting") for line in lines), 3, lines)
         wait_until("no issues", lambda: ask(first, issues) == [])
         second.stop()
         third_hears = lambda: [line for line in third.lines if "isconnected from server \"s1\"" in line]

@@ -1,5 +1,6 @@
 //! What links are given, and what they tell: the words shared by those who use them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,8 +80,19 @@ pub struct Me {
     pub tags: Vec<String>,
     /// Where others reach it: `--canonical-address`, or what it listens on. May be empty.
     pub addresses: Vec<String>,
+    /// Those of them that it was told with `--canonical-address`.
+    pub canonical: Vec<String>,
     /// Its cluster port.
     pub port: u16,
+}
+
+/// Whether a server that looks for a cluster may make one with others that do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MayFound {
+    /// Whether it may. Not if a name that it joins is known to stand for several servers.
+    pub is_allowed: bool,
+    /// The places it joins that are known to be itself, `host:port` as it was told, with the address of each.
+    pub own: BTreeMap<String, String>,
 }
 
 /// How patient links are.

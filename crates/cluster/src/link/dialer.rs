@@ -6,6 +6,7 @@ use std::time::Duration;
 use io::{ConnectionId, Nanos, Random};
 
 use super::contract::LinkTimings;
+use super::said::Said;
 use crate::ServerId;
 
 /// Pause after a server has refused the link: it will not change its mind soon.
@@ -15,7 +16,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(super) struct Dialer {
     targets: BTreeMap<String, Target>,
-    /// Places where this node itself has answered.
+    /// Addresses of this node itself.
     own: BTreeSet<String>,
     connection_next: u64,
 }
@@ -29,7 +30,7 @@ struct Target {
     /// Dialed for this long without success, if it was ever reached.
     lost_at: Nanos,
     dialing: Option<ConnectionId>,
-    told: String,
+    said: Said,
 }
 
 impl Dialer {
@@ -45,15 +46,10 @@ impl Dialer {
         }
     }
 
-    /// A place that turned out to be this node itself.
+    /// A place that is an address of this node itself: it is dialed no more.
     pub(super) fn is_self(&mut self, address: &str) {
         self.targets.remove(address);
         self.own.insert(address.to_owned());
-    }
-
-    /// Whether this node itself has answered at `address`.
-    pub(super) fn is_own(&self, address: &str) -> bool {
-        self.own.contains(address)
     }
 
     /// `server` is dialed no more.
@@ -77,12 +73,7 @@ impl Dialer {
         timings: &LinkTimings,
         is_linked: impl Fn(ServerId) -> bool,
     ) -> Vec<(ConnectionId, String)> {
-        let mut busy: BTreeSet<ServerId> = self
-            .targets
-            .values()
-            .filter(|target| target.dialing.is_some())
-            .filter_map(|target| target.server)
-            .collect();
+        let mut busy = self.busy();
         let mut due = Vec::new();
         for (address, target) in &mut self.targets {
             if !target.is_wanted(now, timings, &is_linked) || target.next_at > now {
@@ -100,6 +91,12 @@ impl Dialer {
         due
     }
 
+    /// Servers that are being dialed.
+    fn busy(&self) -> BTreeSet<ServerId> {
+        let dialing = self.targets.values().filter(|target| target.dialing.is_some());
+        dialing.filter_map(|target| target.server).collect()
+    }
+
     /// When the next place is due.
     pub(super) fn next_at(
         &self,
@@ -107,30 +104,34 @@ impl Dialer {
         timings: &LinkTimings,
         is_linked: impl Fn(ServerId) -> bool,
     ) -> Option<Nanos> {
+        // What waits for another dial to the same server is due once that has ended, which is heard of.
+        let busy = self.busy();
+        let is_free = |target: &&Target| !target.server.is_some_and(|server| busy.contains(&server));
         let wanted = self.targets.values().filter(|target| target.is_wanted(now, timings, &is_linked));
-        wanted.map(|target| target.next_at).min()
+        wanted.filter(is_free).map(|target| target.next_at).min()
     }
 
-    /// The dialed connection came to nothing. Returns `why` if that is news.
+    /// The dialed connection came to nothing.
     pub(super) fn failed(
         &mut self,
         address: &str,
-        why: &str,
         was_refused: bool,
         now: Nanos,
         timings: &LinkTimings,
         random: &dyn Random,
-    ) -> bool {
-        let Some(target) = self.targets.get_mut(address) else { return false };
+    ) {
+        let Some(target) = self.targets.get_mut(address) else { return };
         target.dialing = None;
         let most = if was_refused { timings.redial_most.max(REFUSED_PAUSE) } else { timings.redial_most };
         let least = if was_refused { most } else { timings.redial_least };
         let pause = least.saturating_mul(1 << target.failures.min(16)).min(most);
         target.failures = target.failures.saturating_add(1);
         target.next_at = now.after(jittered(pause, random));
-        let is_news = target.told != why;
-        why.clone_into(&mut target.told);
-        is_news
+    }
+
+    /// Whether it is news that a dialed connection came to nothing for this reason.
+    pub(super) fn is_news(&mut self, address: &str, why: &str) -> bool {
+        self.targets.get_mut(address).is_some_and(|target| target.said.is_news(why))
     }
 
     /// The dialed connection found `server`.
@@ -145,7 +146,7 @@ impl Dialer {
         if let Some(target) = self.targets.get_mut(address) {
             target.dialing = None;
             target.failures = 0;
-            target.told.clear();
+            target.said.clear();
             target.next_at = now.after(timings.redial_least);
         }
     }
@@ -158,7 +159,7 @@ impl Dialer {
             next_at: now,
             lost_at: now,
             dialing: None,
-            told: String::new(),
+            said: Said::default(),
         })
     }
 }

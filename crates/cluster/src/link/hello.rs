@@ -1,9 +1,11 @@
 //! The hello: what a server says of itself before a link opens.
 
+use std::collections::BTreeMap;
+
 use datum::{Datum, json};
 use uuid::Uuid;
 
-use super::book::{number_of, object, text_of, texts, texts_of, uuid_of};
+use super::book::{TEXT_BYTES_MAX, number_of, object, text_of, texts, texts_of, uuid_of};
 use super::contract::PeerInfo;
 use super::frame::Damage;
 use crate::ServerId;
@@ -23,17 +25,28 @@ pub(super) struct Hello {
     pub(super) port: u16,
     pub(super) program: String,
     pub(super) heartbeat_ms: u64,
+    /// At which of its addresses one that was dialed was reached, as it sees it.
+    pub(super) reached_at: Option<String>,
+    /// The addresses that it was told with `--canonical-address`.
+    pub(super) canonical: Vec<String>,
     /// With whom one that belongs to no cluster would make one.
     pub(super) expects: Option<Vec<ServerId>>,
+    /// Whom such a one has found at places that are no less to others, `host:port` as it was told.
+    pub(super) found: Option<BTreeMap<String, ServerId>>,
 }
 
 impl Hello {
     pub(super) fn to_text(&self) -> String {
         let cluster = self.cluster.map_or(Datum::Null, |cluster| cluster.to_string().into());
-        let expects = self
-            .expects
-            .as_ref()
-            .map(|servers| ("expects", texts(&servers.iter().map(ToString::to_string).collect::<Vec<_>>())));
+        let expects = self.expects.as_ref().map(|servers| {
+            let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+            ("expects", texts(&servers))
+        });
+        let found = self.found.as_ref().map(|found| {
+            let pairs = found.iter().map(|(place, server)| [place.clone(), server.to_string()]);
+            ("found", Datum::Array(pairs.map(|pair| texts(&pair)).collect()))
+        });
+        let reached_at = self.reached_at.as_ref().map(|at| ("reached_at", at.as_str().into()));
         let fields = [
             ("cluster", cluster),
             ("server", self.server.to_string().into()),
@@ -42,12 +55,13 @@ impl Hello {
             ("name", self.name.as_str().into()),
             ("tags", texts(&self.tags)),
             ("addresses", texts(&self.addresses)),
+            ("canonical", texts(&self.canonical)),
             ("port", Datum::Number(f64::from(self.port))),
             ("program", self.program.as_str().into()),
             ("heartbeat_ms", Datum::Number(self.heartbeat_ms as f64)),
             ("capabilities", Datum::empty_array()),
         ];
-        object(fields.into_iter().chain(expects)).to_json_string()
+        object(fields.into_iter().chain(reached_at).chain(expects).chain(found)).to_json_string()
     }
 
     pub(super) fn parse(text: &[u8]) -> Result<Hello, Damage> {
@@ -69,9 +83,15 @@ impl Hello {
             port: u16::try_from(port).map_err(|_| missing("port"))?,
             program: text_of(&fields, "program").ok_or(missing("program"))?,
             heartbeat_ms: number_of(&fields, "heartbeat_ms").ok_or(missing("heartbeat_ms"))?,
+            reached_at: text_of(&fields, "reached_at"),
+            canonical: texts_of(&fields, "canonical", LIST_MAX).unwrap_or_default(),
             expects: match fields.get("expects") {
                 None => None,
                 Some(_) => Some(servers_of(&fields, "expects").ok_or(missing("expects"))?),
+            },
+            found: match fields.get("found") {
+                None => None,
+                Some(_) => Some(found_of(&fields).ok_or(missing("found"))?),
             },
         })
     }
@@ -93,4 +113,17 @@ impl Hello {
 fn servers_of(fields: &datum::Object, name: &str) -> Option<Vec<ServerId>> {
     let texts = texts_of(fields, name, LIST_MAX)?;
     texts.iter().map(|text| Uuid::parse_str(text).ok().map(ServerId)).collect()
+}
+
+fn found_of(fields: &datum::Object) -> Option<BTreeMap<String, ServerId>> {
+    let Datum::Array(list) = fields.get("found")? else { return None };
+    let pair = |item: &Datum| match item {
+        Datum::Array(pair) => {
+            let [Datum::String(place), Datum::String(server)] = &**pair else { return None };
+            let server = Uuid::parse_str(server).ok().map(ServerId)?;
+            (place.len() <= TEXT_BYTES_MAX).then(|| (place.to_string(), server))
+        }
+        _ => None,
+    };
+    list.iter().take(LIST_MAX).map(pair).collect()
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use io::{Bell, Clock, ConnectionId, Happening, Nanos, Order, Party};
 use parking_lot::Mutex;
 
-use super::contract::{LinkOptions, LinkTimings, PeerInfo, Receiver};
+use super::contract::{LinkOptions, LinkTimings, MayFound, PeerInfo, Receiver};
 use super::letter::Letter;
 use super::machine::{Beginning, Command, Effect, Machine, Note};
 use super::stats::PeerStats;
@@ -104,8 +104,8 @@ impl Links {
     }
 
     /// Whether this node, which looks for a cluster, may make one with the servers at the addresses it joins if
-    /// those belong to none either. No until this is called; right where each address is that of one server.
-    pub fn set_may_found(&self, may_found: bool) {
+    /// those belong to none either. No until this is called.
+    pub fn set_may_found(&self, may_found: MayFound) {
         self.0.hand_in(Command::MayFound(may_found));
     }
 

@@ -1,10 +1,12 @@
 //! The links of one node as a pure machine: what happened and what is wanted in, what is to be done
 //! and told out. Knows no threads, sockets or clocks.
 
+mod fault;
 mod founding;
 mod handshake;
 mod peer;
 mod questions;
+mod refusals;
 mod session;
 mod talk;
 
@@ -17,12 +19,14 @@ use io::{ConnectionId, Happening, Nanos, Order, Random};
 use uuid::Uuid;
 
 use super::book::Book;
-use super::contract::{LinkTimings, Me, PeerInfo};
+use super::contract::{LinkTimings, MayFound, Me, PeerInfo};
 use super::dialer::Dialer;
 use super::letter::Letter;
 use super::outbox::QueueLimits;
+use super::said::Said;
 use super::stats::PeerStats;
 use crate::{Answered, AskError, ServerId};
+use fault::Fault;
 use founding::Founding;
 use peer::Peer;
 use session::{Origin, Session, Stage};
@@ -38,7 +42,7 @@ pub(super) enum Command {
     Join(String),
     Forget(ServerId),
     Patience(LinkTimings),
-    MayFound(bool),
+    MayFound(MayFound),
     Founded(Result<Uuid, String>),
     Close,
 }
@@ -87,9 +91,11 @@ pub(super) struct Machine {
     peers: BTreeMap<ServerId, Peer>,
     dialer: Dialer,
     founding: Founding,
+    /// Since when this node belongs to a cluster, or runs.
+    member_since: Nanos,
     book: Book,
-    /// What was last said of whom this node refused, so that it is said once.
-    refused: BTreeMap<String, String>,
+    /// What was said of whom this node refused, so that it is said once.
+    refused: BTreeMap<String, Said>,
     question_next: u64,
     welcome_next: u64,
     tick_at: Nanos,
@@ -139,6 +145,7 @@ impl Machine {
             peers: BTreeMap::new(),
             dialer,
             founding,
+            member_since: now,
             book,
             refused: BTreeMap::new(),
             question_next: 1,
@@ -190,12 +197,13 @@ impl Machine {
 
     fn happened(&mut self, happening: Happening, may_adopt: MayAdopt<'_>) {
         match happening {
-            Happening::Connected(id) => self.connected(id),
+            Happening::Connected(id, ends) => self.connected(id, ends),
             Happening::Accepted(id, _) if self.is_closed || self.sessions.len() >= SESSIONS_MAX => {
                 self.orders.push(Order::Close(id));
             }
-            Happening::Accepted(id, from) => {
-                let session = Session::new(Origin::Accepted(from), Stage::Greeting, self.now);
+            Happening::Accepted(id, ends) => {
+                let mut session = Session::new(Origin::Accepted(ends.there), Stage::Greeting, self.now);
+                session.reached = ends.here;
                 self.sessions.insert(id, session);
                 self.tick_by(self.now.after(self.timings.handshake_timeout));
             }
@@ -304,7 +312,7 @@ impl Machine {
         for (server, link) in gone {
             // The book that says so goes first.
             self.send(server);
-            self.dismiss(link, &handshake::Fault::removed(self.name_of(server)));
+            self.dismiss(link, &Fault::removed(self.name_of(server)));
         }
         let removed: Vec<ServerId> =
             self.book.entries().filter(|(_, entry)| entry.removed).map(|(server, _)| server).collect();
@@ -323,7 +331,7 @@ impl Machine {
         self.is_closed = true;
         let ids: Vec<ConnectionId> = self.sessions.keys().copied().collect();
         for id in ids {
-            self.dismiss(id, &handshake::Fault::shutting_down(&self.me.name));
+            self.dismiss(id, &Fault::shutting_down(&self.me.name));
         }
     }
 }

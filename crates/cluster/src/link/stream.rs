@@ -86,7 +86,10 @@ pub fn sample_hello(name: &str) -> Vec<u8> {
         port: 29015,
         program: "rekindle".to_owned(),
         heartbeat_ms: 625,
+        reached_at: None,
+        canonical: Vec::new(),
         expects: None,
+        found: None,
     };
     frame::preface(VERSIONS, hello.to_text().as_bytes()).to_vec()
 }

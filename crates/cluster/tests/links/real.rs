@@ -117,6 +117,7 @@ fn links(wish: &Wish<'_>, port: u16) -> Links {
             name: format!("n{}", wish.number),
             tags: Vec::new(),
             addresses: Vec::new(),
+            canonical: Vec::new(),
             port,
         },
         join: wish.join.iter().map(|address| (*address).to_owned()).collect(),

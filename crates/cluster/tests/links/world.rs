@@ -201,6 +201,7 @@ impl World {
             name: format!("n{number}"),
             tags: vec!["default".to_owned()],
             addresses: vec![address(number)],
+            canonical: Vec::new(),
             port: 29015,
         };
         let book =

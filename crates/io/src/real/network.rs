@@ -22,7 +22,7 @@ use std::time::Duration;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 
-use crate::network::{Bell, ConnectionId, Happening, Order, Party};
+use crate::network::{Bell, ConnectionId, Ends, Happening, Order, Party};
 use crate::{Clock, Nanos};
 use dial::Dialer;
 pub use lend::Borrowed;
@@ -289,8 +289,9 @@ impl<P: Party> Driver<P> {
                         Ok(socket)
                     });
                     if let Ok(socket) = socket {
+                        let ends = Ends { here: socket.ends().here, there: from.to_string() };
                         self.sockets.insert(id, socket);
-                        self.happened.push(Happening::Accepted(id, from.to_string()));
+                        self.happened.push(Happening::Accepted(id, ends));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
@@ -365,7 +366,10 @@ impl<P: Party> Driver<P> {
         match progress {
             Progress::Nothing | Progress::More => {}
             Progress::Connected if silent => {}
-            Progress::Connected => self.happened.push(Happening::Connected(id)),
+            Progress::Connected => {
+                let ends = socket.ends();
+                self.happened.push(Happening::Connected(id, ends));
+            }
             Progress::Drained if silent => {}
             Progress::Drained => self.happened.push(Happening::Drained(id)),
             Progress::Over(why) => {

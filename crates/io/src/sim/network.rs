@@ -15,7 +15,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use super::{SimClock, SimRandom};
-use crate::network::{ConnectionId, Happening, Order};
+use crate::network::{ConnectionId, Ends, Happening, Order};
 use crate::{Clock, Nanos};
 
 /// A node on the network.
@@ -344,6 +344,11 @@ impl SimNetwork {
         }
     }
 
+    fn ends_between(&self, here: Host, there: Host) -> Ends {
+        let [here, there] = [here, there].map(|host| self.hosts[host.0].address.clone());
+        Ends { here, there }
+    }
+
     fn deliver_to(&mut self, number: u64, side: Side, now: Nanos) -> Option<(Host, Happening)> {
         let cable = self.cables.get_mut(&number)?;
         let (end, far) = cable.ends(side);
@@ -364,11 +369,10 @@ impl SimNetwork {
         let (at, what) = end.coming.pop_front()?;
         let happening = match what {
             Travelling::Dial => {
-                let address = self.hosts[from.0].address.clone();
                 self.hosts[host.0].ends.insert(id, (number, side));
-                Happening::Accepted(id, address)
+                Happening::Accepted(id, self.ends_between(host, from))
             }
-            Travelling::Stands => Happening::Connected(id),
+            Travelling::Stands => Happening::Connected(id, self.ends_between(host, from)),
             Travelling::Bytes(mut bytes) => {
                 let piece = bytes.split_to(piece_bytes.min(bytes.len()));
                 if !bytes.is_empty() {

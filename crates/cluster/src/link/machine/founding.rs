@@ -2,10 +2,13 @@
 //!
 //! The rule is unanimity: a server founds only when every place that its operator named has answered with
 //! a server that belongs to no cluster and expects exactly the same servers, itself the one with the smallest
-//! id. Whoever cannot be reached is waited for. So two servers of which each could reach the other never
-//! found two clusters, whatever the network does.
+//! id. Whoever cannot be reached is waited for, and nobody founds alone. So two servers of which each could reach
+//! the other never found two clusters, whatever the network does, if each place is one server. Where that is not
+//! certain ([`Doubt`], and whoever finds another server than others do at a place of the same name) the place
+//! counts as one where nobody is: behind it there may be others, who would do the same without this one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use io::Nanos;
@@ -13,7 +16,8 @@ use uuid::Uuid;
 
 use super::{Effect, Machine, Note};
 use crate::ServerId;
-use crate::link::dialer::Dialer;
+use crate::link::book::TEXT_BYTES_MAX;
+use crate::link::contract::MayFound;
 use crate::link::hello::Hello;
 
 /// For how long it counts that a server has answered. Longer than the longest pause between two dials.
@@ -23,6 +27,8 @@ const SETTLED: Duration = Duration::from_secs(3);
 /// Who has told others whom it expects to found, neither expects nor becomes another founder for so long:
 /// longer than anybody counts on what it said.
 const PROMISED: Duration = Duration::from_secs(30);
+/// After another server has answered at a place, it counts as one of several servers for so long.
+const SEVERAL: Duration = Duration::from_secs(30);
 /// When it is said what is waited for, the first time and from then on.
 const HINT_FIRST: Duration = Duration::from_secs(15);
 const HINT_AGAIN: Duration = Duration::from_secs(300);
@@ -33,7 +39,7 @@ pub(super) type Founders = BTreeSet<ServerId>;
 /// What a server without a cluster knows of others like it.
 #[derive(Default)]
 pub(super) struct Founding {
-    may_found: bool,
+    may_found: MayFound,
     /// The places that the operator named.
     join: Vec<String>,
     met: BTreeMap<String, Met>,
@@ -54,6 +60,33 @@ struct Met {
     /// It has answered at this moment or later.
     at: Nanos,
     expects: Option<Founders>,
+    /// Whom it has found at places.
+    found: Option<BTreeMap<String, ServerId>>,
+    /// The address at which it was reached.
+    reached: String,
+    /// Whether that, or the name of the place, is an address of its own as it says.
+    is_its_own: bool,
+    /// Until when the place counts as one of several servers, for another one has answered there.
+    several_until: Nanos,
+}
+
+/// Why it is not known which server a place is.
+enum Doubt<'a> {
+    /// Nobody was there a short time ago.
+    Nobody,
+    /// Different servers have answered.
+    Several,
+    /// The server that has answered knows nothing of that address: whatever stands between may lead others elsewhere.
+    Elsewhere(&'a Met),
+}
+
+/// Somebody who has been dialed, and when, and where.
+pub(super) struct Dialed<'a> {
+    /// As the operator named it.
+    pub(super) place: &'a str,
+    /// The address there that was reached.
+    pub(super) reached: &'a str,
+    pub(super) at: Nanos,
 }
 
 impl Founding {
@@ -67,23 +100,46 @@ impl Founding {
 
     /// Whether this server would make a cluster with others like it.
     pub(super) fn is_wanted(&self) -> bool {
-        self.may_found
+        self.may_found.is_allowed
     }
 
-    /// Who was at each of the places a short time ago; `Err` with the places where nobody was.
-    fn everybody(&self, own: ServerId, dialer: &Dialer, now: Nanos) -> Result<Founders, Vec<&str>> {
-        let at = |place: &String| match self.met.get(place) {
-            _ if dialer.is_own(place) => Some(own),
-            Some(met) if now.since(met.at) < FRESH => Some(met.server),
-            _ => None,
-        };
-        let missing: Vec<&str> =
-            self.join.iter().filter(|place| at(place).is_none()).map(String::as_str).collect();
-        if missing.is_empty() {
-            Ok(self.join.iter().filter_map(at).chain([own]).collect())
-        } else {
-            Err(missing)
+    /// Which server a place is, this one being `own`.
+    fn who_is_at(&self, place: &str, own: ServerId, now: Nanos) -> Result<ServerId, Doubt<'_>> {
+        let met = self.met.get(place).filter(|met| now.since(met.at) < FRESH);
+        match met {
+            Some(met) if now < met.several_until => Err(Doubt::Several),
+            _ if self.may_found.own.contains_key(place) => Ok(own),
+            Some(met) if met.is_its_own => Ok(met.server),
+            Some(met) => Err(Doubt::Elsewhere(met)),
+            None => Err(Doubt::Nobody),
         }
+    }
+
+    /// The servers at all of the places; `Err` with the places of which that is not known, and why.
+    fn everybody(&self, own: ServerId, now: Nanos) -> Result<Founders, Vec<(&str, Doubt<'_>)>> {
+        let (mut founders, mut doubts) = (Founders::from([own]), Vec::new());
+        for place in &self.join {
+            match self.who_is_at(place, own, now) {
+                Ok(server) => drop(founders.insert(server)),
+                Err(doubt) => doubts.push((place.as_str(), doubt)),
+            }
+        }
+        if doubts.is_empty() { Ok(founders) } else { Err(doubts) }
+    }
+
+    /// Which server each of the places is, as far as that is known and the place is no other to others: an address of
+    /// the machine itself, such as 127.0.0.1, is another server to each.
+    fn found(&self, own: ServerId, now: Nanos) -> BTreeMap<String, ServerId> {
+        let reached = |place: &String| {
+            let met = self.met.get(place).map(|met| &met.reached);
+            self.may_found.own.get(place).or(met).and_then(|at| at.parse().ok())
+        };
+        let is_for_all = |place: &&String| {
+            place.len() <= TEXT_BYTES_MAX
+                && !reached(place).is_some_and(|at: SocketAddr| at.ip().to_canonical().is_loopback())
+        };
+        let places = self.join.iter().filter(is_for_all);
+        places.filter_map(|place| Some((place.clone(), self.who_is_at(place, own, now).ok()?))).collect()
     }
 
     /// Whether nobody counts on another founder.
@@ -91,17 +147,35 @@ impl Founding {
         self.promised.is_none_or(|(promised, until)| promised == founder || now >= until)
     }
 
+    /// Those who have answered, each at one of the places, but for the server itself.
+    fn others(&self, own: ServerId) -> impl Iterator<Item = &Met> {
+        let met = self.join.iter().filter_map(|place| self.met.get(place));
+        met.filter(move |met| met.server != own)
+    }
+
     /// Others of those expected that expect somebody else, or nobody, by name.
-    fn at_odds(&self, expected: &Founders) -> Vec<&str> {
-        let places = self.join.iter().filter_map(|place| self.met.get(place));
-        places.filter(|met| met.expects.as_ref() != Some(expected)).map(|met| met.name.as_str()).collect()
+    fn at_odds(&self, expected: &Founders, own: ServerId) -> Vec<&str> {
+        let differs = |met: &&Met| met.expects.as_ref() != Some(expected) || met.found.is_none();
+        self.others(own).filter(differs).map(|met| met.name.as_str()).collect()
+    }
+
+    /// Places at which those who would make a cluster have found different servers.
+    fn contradictions(&self, own: ServerId, now: Nanos) -> BTreeSet<String> {
+        let mut found = self.found(own, now);
+        let theirs = self.others(own).filter_map(|met| met.found.as_ref()).flatten();
+        let differs = |(place, server): (&String, &ServerId)| {
+            let known = *found.entry(place.clone()).or_insert(*server);
+            (known != *server).then(|| place.clone())
+        };
+        theirs.filter_map(differs).collect()
     }
 }
 
 impl Machine {
-    /// Whether names of `--join` mean one server each, so that this one may make a cluster with those there.
-    pub(super) fn set_may_found(&mut self, may_found: bool) {
-        self.founding.may_found = may_found && !self.founding.join.is_empty();
+    /// Whether this node may make a cluster with others like it, and where it is itself.
+    pub(super) fn set_may_found(&mut self, may_found: MayFound) {
+        self.founding.may_found = may_found;
+        self.founding.may_found.is_allowed &= !self.founding.join.is_empty();
         self.tick_by(self.now);
     }
 
@@ -110,7 +184,7 @@ impl Machine {
         if self.me.cluster.is_some() {
             return None;
         }
-        let expected = self.founding.expected.clone().filter(|_| self.founding.may_found)?;
+        let expected = self.founding.expected.clone().filter(|_| self.founding.is_wanted())?;
         let founder = *expected.first()?;
         if !self.founding.is_free_for(founder, self.now) {
             return None;
@@ -119,20 +193,40 @@ impl Machine {
         Some(expected)
     }
 
-    /// Who was dialed at `place` belongs to no cluster either. It has said so after `asked`.
-    pub(super) fn met_newcomer(&mut self, place: &str, hello: &Hello, asked: Nanos) {
-        let expects = hello.expects.as_ref().map(|servers| servers.iter().copied().collect());
-        let met = Met { server: hello.server, name: hello.name.clone(), at: asked, expects };
-        self.founding.met.insert(place.to_owned(), met);
+    /// Whom this node has found at places, as those are told who are told whom it expects.
+    pub(super) fn found(&self) -> BTreeMap<String, ServerId> {
+        self.founding.found(self.me.server, self.now)
+    }
+
+    /// Who was dialed belongs to no cluster either, or is this node itself.
+    pub(super) fn met_newcomer(&mut self, dialed: &Dialed<'_>, hello: &Hello) {
+        let before = self.founding.met.get(dialed.place);
+        let several_until = match before {
+            Some(before) if before.server != hello.server => self.now.after(SEVERAL),
+            Some(before) => before.several_until,
+            None => Nanos::default(),
+        };
+        let met = Met {
+            server: hello.server,
+            name: hello.name.clone(),
+            at: dialed.at,
+            expects: hello.expects.as_ref().map(|servers| servers.iter().copied().collect()),
+            found: hello.found.clone(),
+            reached: dialed.reached.to_owned(),
+            is_its_own: dialed.is_own_to(hello),
+            several_until,
+        };
+        self.founding.met.insert(dialed.place.to_owned(), met);
     }
 
     /// Looks whether it is time to make a cluster.
     pub(super) fn look_for_founders(&mut self) {
         let (own, now) = (self.me.server, self.now);
-        if self.me.cluster.is_some() || !self.founding.may_found || self.founding.is_under_way {
+        if self.me.cluster.is_some() || !self.founding.is_wanted() || self.founding.is_under_way {
             return;
         }
-        let expected = self.founding.everybody(own, &self.dialer, now).ok();
+        // Nobody makes a cluster alone: whoever else was told the same may do so, too.
+        let expected = self.founding.everybody(own, now).ok().filter(|founders| founders.len() > 1);
         if expected != self.founding.expected {
             self.founding.expected = expected;
             self.founding.since = now;
@@ -141,7 +235,11 @@ impl Machine {
         let founding = &self.founding;
         let Some(expected) = &founding.expected else { return };
         let is_settled = now.since(founding.since) >= SETTLED && founding.is_free_for(own, now);
-        if is_settled && expected.first() == Some(&own) && founding.at_odds(expected).is_empty() {
+        let is_founder = is_settled && expected.first() == Some(&own);
+        if is_founder
+            && founding.at_odds(expected, own).is_empty()
+            && founding.contradictions(own, now).is_empty()
+        {
             self.founding.is_under_way = true;
             let bytes = [self.random.next_u64().to_le_bytes(), self.random.next_u64().to_le_bytes()].concat();
             let cluster = uuid::Builder::from_random_bytes(bytes.try_into().unwrap_or_default()).into_uuid();
@@ -155,14 +253,11 @@ impl Machine {
         match result {
             Ok(cluster) => {
                 self.me.cluster = Some(cluster);
-                let own = &self.me.server;
-                let others = self.founding.met.values().filter(|met| met.server != *own);
-                let names: BTreeSet<String> = others.map(|met| format!("\"{}\"", met.name)).collect();
-                let with = match names.is_empty() {
-                    true => "--join names nobody else".to_owned(),
-                    false => format!("to be joined by {}", Vec::from_iter(names).join(", ")),
-                };
-                self.note(Note::Info, format!("Made cluster {cluster}: {with}"));
+                self.member_since = self.now;
+                let names: BTreeSet<String> =
+                    self.founding.others(self.me.server).map(|met| format!("\"{}\"", met.name)).collect();
+                let names = Vec::from_iter(names).join(", ");
+                self.note(Note::Info, format!("Made cluster {cluster}: to be joined by {names}"));
             }
             Err(why) => self.note(Note::Warning, format!("Cannot make a cluster: {why}")),
         }
@@ -173,18 +268,32 @@ impl Machine {
         let now = self.now;
         let due = *self.founding.hint_at.get_or_insert(now.after(HINT_FIRST));
         let founding = &self.founding;
-        if now < due || founding.met.is_empty() {
+        if now < due || founding.met.is_empty() && founding.may_found.own.is_empty() {
             return;
         }
-        let waits_for = match founding.everybody(self.me.server, &self.dialer, now) {
-            Err(missing) => format!("every server of --join has answered; missing: {}", missing.join(", ")),
-            Ok(expected) => match founding.at_odds(&expected) {
-                names if names.is_empty() => return,
-                names => format!(
-                    "all of them name the same servers with --join; not so: \"{}\"",
-                    names.join("\", \"")
-                ),
-            },
+        let own = self.me.server;
+        let waits_for = match founding.everybody(own, now) {
+            Err(doubts) => founding.answer_wanted(&doubts, own, now),
+            Ok(expected) if expected.len() == 1 => {
+                "another server is named: --join names only this one itself, and no server makes a cluster with \
+                 --join alone"
+                    .to_owned()
+            }
+            Ok(expected) => {
+                let (names, places) = (founding.at_odds(&expected, own), founding.contradictions(own, now));
+                if names.is_empty() && places.is_empty() {
+                    return;
+                }
+                let places = Vec::from_iter(places).join(", ");
+                if names.is_empty() {
+                    format!("--join {places} is the same server to each of them, which it is not")
+                } else {
+                    format!(
+                        "all of them name the same servers with --join; not so: \"{}\"",
+                        names.join("\", \"")
+                    )
+                }
+            }
         };
         let text = format!(
             "The servers that answer belong to no cluster. They make one once {waits_for}. \
@@ -192,5 +301,54 @@ impl Machine {
         );
         self.founding.hint_at = Some(now.after(HINT_AGAIN));
         self.note(Note::Warning, text);
+    }
+}
+
+impl Founding {
+    /// What is to be answered, or to be changed.
+    fn answer_wanted(&self, doubts: &[(&str, Doubt<'_>)], own: ServerId, now: Nanos) -> String {
+        let mut wanted = Vec::new();
+        let missing: Vec<&str> = doubts
+            .iter()
+            .filter(|(_, doubt)| matches!(doubt, Doubt::Nobody))
+            .map(|(place, _)| *place)
+            .collect();
+        if !missing.is_empty() {
+            let missing = missing.join(", ");
+            // A server that has found itself is none of those that it misses.
+            let is_found =
+                self.join.iter().any(|place| self.who_is_at(place, own, now).is_ok_and(|at| at == own));
+            wanted.push(match is_found {
+                true => format!("every server of --join has answered; missing: {missing}"),
+                false => format!(
+                    "every server of --join has answered; missing: {missing} (if that is this server itself, have it \
+                     listen there with --bind, or say so with --canonical-address)"
+                ),
+            });
+        }
+        for (place, doubt) in doubts {
+            match doubt {
+                Doubt::Nobody => {}
+                Doubt::Several => wanted.push(format!(
+                    "--join {place} is one server, and different ones have answered there just now: name each by an address \
+                     of its own"
+                )),
+                Doubt::Elsewhere(met) => wanted.push(format!(
+                    "--join {place} is certain to be one server: \"{}\" has answered, and that is neither an address \
+                     that it listens on nor its --canonical-address",
+                    met.name
+                )),
+            }
+        }
+        wanted.join(", and ")
+    }
+}
+
+impl Dialed<'_> {
+    /// Whether who has said `hello` was reached at an address of its own, as it says.
+    pub(super) fn is_own_to(&self, hello: &Hello) -> bool {
+        let is_reached_there = !self.reached.is_empty() && hello.reached_at.as_deref() == Some(self.reached);
+        let is_canonical = |at: &&String| *at == self.place || *at == self.reached;
+        is_reached_there || hello.canonical.iter().any(|at| is_canonical(&at))
     }
 }

@@ -1,8 +1,10 @@
 //! How two servers come to have one link: hello, consent, welcome, farewell (docs/formats/link.md).
 
 use bytes::{Bytes, BytesMut};
-use io::{ConnectionId, Order, TLS_FAULT};
+use io::{ConnectionId, Ends, Order, TLS_FAULT};
 
+use super::fault::{Fault, Reason};
+use super::founding::Dialed;
 use super::peer::Probe;
 use super::session::{Origin, Stage};
 use super::{Effect, Machine, MayAdopt, Note};
@@ -12,77 +14,11 @@ use crate::link::frame::{self, Kind, VERSIONS, Versions, flag};
 use crate::link::hello::Hello;
 
 const PROGRAM: &str = concat!("rekindle ", env!("CARGO_PKG_VERSION"));
-/// Refusals that are remembered so that they are logged once.
-const REFUSED_MAX: usize = 256;
-
-/// Why there is no link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) reason: Reason,
-    pub(super) text: String,
-}
-
-/// The number of a farewell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    Stranger = 1,
-    Version = 2,
-    Itself = 3,
-    Removed = 4,
-    Replaced = 5,
-    Duplicate = 6,
-    NotAdopted = 7,
-    NoCluster = 8,
-    Damage = 9,
-    ShuttingDown = 10,
-    Silent = 11,
-}
-
-impl Fault {
-    fn new(reason: Reason, text: String) -> Fault {
-        Fault { reason, text }
-    }
-
-    pub(super) fn removed(name: String) -> Fault {
-        Fault::new(Reason::Removed, format!("server {name} was removed from the cluster"))
-    }
-
-    pub(super) fn shutting_down(name: &str) -> Fault {
-        Fault::new(Reason::ShuttingDown, format!("server \"{name}\" is shutting down"))
-    }
-
-    pub(super) fn damage(text: String) -> Fault {
-        Fault::new(Reason::Damage, text)
-    }
-
-    pub(super) fn silent(text: String) -> Fault {
-        Fault::new(Reason::Silent, text)
-    }
-
-    fn duplicate() -> Fault {
-        Fault::new(Reason::Duplicate, "there is a link already".to_owned())
-    }
-}
-
-impl Reason {
-    fn of(number: u64) -> Option<Reason> {
-        use Reason::*;
-        #[rustfmt::skip]
-        let all = [
-            Stranger, Version, Itself, Removed, Replaced, Duplicate, NotAdopted, NoCluster, Damage, ShuttingDown, Silent,
-        ];
-        all.into_iter().find(|reason| *reason as u64 == number)
-    }
-
-    /// Whether nobody needs to hear of it.
-    fn is_quiet(self) -> bool {
-        matches!(self, Reason::Duplicate | Reason::Itself | Reason::ShuttingDown)
-    }
-}
 
 impl Machine {
-    pub(super) fn connected(&mut self, id: ConnectionId) {
+    pub(super) fn connected(&mut self, id: ConnectionId, ends: Ends) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.reached = ends.there;
         session.stage = Stage::Greeting;
         session.since = self.now;
         self.tick_by(self.now.after(self.timings.handshake_timeout));
@@ -91,7 +27,10 @@ impl Machine {
 
     fn send_hello(&mut self, id: ConnectionId) {
         let interval_ms = self.timings.heartbeat_interval().as_millis();
-        let expects = self.expects().map(|servers| servers.into_iter().collect());
+        let expects: Option<Vec<ServerId>> = self.expects().map(|servers| servers.into_iter().collect());
+        let accepted = self.sessions.get(&id).filter(|session| matches!(session.origin, Origin::Accepted(_)));
+        let reached_at = accepted.map(|session| session.reached.clone());
+        let found = expects.as_ref().map(|_| self.found());
         let hello = Hello {
             cluster: self.me.cluster,
             server: self.me.server,
@@ -103,7 +42,10 @@ impl Machine {
             port: self.me.port,
             program: PROGRAM.to_owned(),
             heartbeat_ms: u64::try_from(interval_ms).unwrap_or(u64::MAX),
+            reached_at,
+            canonical: self.me.canonical.clone(),
             expects,
+            found,
         };
         let bytes = vec![frame::preface(VERSIONS, hello.to_text().as_bytes())];
         self.orders.push(Order::Send { connection: id, bytes, tell: false });
@@ -135,16 +77,19 @@ impl Machine {
         may_adopt: MayAdopt<'_>,
     ) -> Result<(), Fault> {
         let Some(session) = self.sessions.get(&id) else { return Ok(()) };
-        let (origin, since) = (session.origin.clone(), session.since);
+        let (origin, since, reached) = (session.origin.clone(), session.since, session.reached.clone());
         if let Origin::Accepted(_) = origin {
             self.send_hello(id);
         }
         if let Origin::Dialed(address) = &origin {
             self.dialer.found(address, hello.server);
-            if hello.server == self.me.server && hello.incarnation == self.incarnation {
+            let dialed = Dialed { place: address, reached: &reached, at: since };
+            let is_self = hello.server == self.me.server && hello.incarnation == self.incarnation;
+            if hello.cluster.is_none() {
+                self.met_newcomer(&dialed, &hello);
+            } else if is_self && dialed.is_own_to(&hello) {
+                // Elsewhere, another server may answer the next time.
                 self.dialer.is_self(address);
-            } else if hello.cluster.is_none() {
-                self.met_newcomer(address, &hello, since);
             }
         }
         self.judge(&hello, &origin, may_adopt)?;
@@ -212,6 +157,7 @@ impl Machine {
                     Fault::new(Reason::NotAdopted, text)
                 })?;
                 self.me.cluster = Some(cluster);
+                self.member_since = self.now;
                 self.note(Note::Info, format!("Found cluster {cluster} through server \"{other}\" at {at}"));
                 Ok(())
             }
@@ -349,22 +295,6 @@ impl Machine {
         self.over(id, &fault.text, Some(fault.reason));
     }
 
-    fn say_refused(&mut self, id: ConnectionId, text: &str) {
-        let Some(session) = self.sessions.get(&id) else { return };
-        let Origin::Accepted(from) = &session.origin else { return };
-        let host = from.rsplit_once(':').map_or(from.as_str(), |(host, _)| host);
-        let who = session.server().map_or_else(|| host.to_owned(), |server| server.to_string());
-        if self.refused.get(&who).is_some_and(|before| before == text) {
-            return;
-        }
-        let line = format!("Refused a server at {from}: {text}");
-        if self.refused.len() >= REFUSED_MAX {
-            self.refused.clear();
-        }
-        self.refused.insert(who, text.to_owned());
-        self.note(Note::Warning, line);
-    }
-
     /// The other side says why it ends the connection.
     pub(super) fn dismissed(&mut self, id: ConnectionId, reason: u64, text: &[u8]) {
         let text = String::from_utf8_lossy(text).into_owned();
@@ -393,11 +323,6 @@ impl Machine {
         }
     }
 
-    /// Whether it is no news that there is no link: a server without a cluster looks for others like it.
-    fn is_expected(&self, reason: Reason) -> bool {
-        reason == Reason::NoCluster && self.me.cluster.is_none() && self.founding.is_wanted()
-    }
-
     /// Forgets a connection that has ended, whichever way, for the reason that one side gave.
     fn over(&mut self, id: ConnectionId, why: &str, reason: Option<Reason>) {
         let Some(session) = self.sessions.remove(&id) else { return };
@@ -420,11 +345,11 @@ impl Machine {
                 self.dialer.done(address, self.now, &self.timings);
             } else {
                 let random = self.random.clone();
-                let (was_refused, is_expected) =
-                    (reason.is_some_and(refuses), reason.is_some_and(|reason| self.is_expected(reason)));
-                let is_news =
-                    self.dialer.failed(address, why, was_refused, self.now, &self.timings, &*random);
-                if is_news && !self.is_closed && !is_expected {
+                let was_refused = reason.is_some_and(|reason| self.is_for_long(reason));
+                self.dialer.failed(address, was_refused, self.now, &self.timings, &*random);
+                let is_expected =
+                    reason.is_some_and(|reason| reason == Reason::Itself || self.is_expected(reason));
+                if !self.is_closed && !is_expected && self.dialer.is_news(address, why) {
                     self.note(Note::Warning, format!("Cannot link to the server at {address}: {why}"));
                 }
             }
@@ -486,12 +411,4 @@ impl Machine {
 /// Whether a connection is ended before it has become a link.
 fn session_is_refused(machine: &Machine, id: ConnectionId) -> bool {
     machine.sessions.get(&id).is_some_and(|session| session.stage != Stage::Open)
-}
-
-/// Whether dialing again soon would be in vain.
-fn refuses(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::Stranger | Reason::Version | Reason::Removed | Reason::Replaced | Reason::NotAdopted
-    )
 }

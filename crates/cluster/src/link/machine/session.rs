@@ -43,6 +43,8 @@ pub(super) struct Session {
     pub(super) assembly: Assembly,
     pub(super) since: Nanos,
     pub(super) hello: Option<Hello>,
+    /// The address at which who was dialed was reached, as the system here sees it.
+    pub(super) reached: String,
 }
 
 impl Session {
@@ -54,6 +56,7 @@ impl Session {
             assembly: Assembly::default(),
             since: now,
             hello: None,
+            reached: String::new(),
         }
     }
 

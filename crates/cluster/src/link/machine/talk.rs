@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::{ConnectionId, Nanos, Order};
 
-use super::handshake::Fault;
+use super::fault::Fault;
 use super::questions::Pending;
 use super::session::Stage;
 use super::{Effect, Machine, MayAdopt, Note};

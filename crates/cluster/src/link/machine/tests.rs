@@ -2,26 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use io::TLS_FAULT;
 use io::sim::SimRandom;
+use io::{Ends, TLS_FAULT};
 
 use super::*;
 use crate::link::frame::{self, VERSIONS, Versions};
 
-/// Two machines whose connections never fail.
-struct Bench {
-    machines: [Machine; 2],
-    happened: [Vec<Happening>; 2],
-    notes: [Vec<String>; 2],
-    connected: [Vec<PeerInfo>; 2],
-    far_ends: BTreeMap<(usize, ConnectionId), ConnectionId>,
+mod founding;
+
+/// Machines, two of them mostly, whose connections never fail.
+struct Bench<const N: usize = 2> {
+    machines: [Machine; N],
+    happened: [Vec<Happening>; N],
+    notes: [Vec<String>; N],
+    connected: [Vec<PeerInfo>; N],
+    far_ends: BTreeMap<(usize, ConnectionId), (usize, ConnectionId)>,
     accepted_next: u64,
+    /// A place that is no address of any of them, and whom who dials it finds there: by the number of the
+    /// machine and of the dial.
+    front: Option<(&'static str, Behind)>,
     /// Whoever dials this is told that nobody is there.
     nobody_at: Option<&'static str>,
     may_adopt: Result<(), String>,
     founded: usize,
     now: Nanos,
 }
+
+type Behind = fn(usize, u64) -> usize;
 
 fn machine(number: u128, cluster: Option<u128>, join: &[&str]) -> Machine {
     let me = Me {
@@ -30,6 +37,7 @@ fn machine(number: u128, cluster: Option<u128>, join: &[&str]) -> Machine {
         name: format!("n{number}"),
         tags: Vec::new(),
         addresses: vec![format!("n{number}:1")],
+        canonical: Vec::new(),
         port: 1,
     };
     Machine::new(Beginning {
@@ -44,14 +52,24 @@ fn machine(number: u128, cluster: Option<u128>, join: &[&str]) -> Machine {
     })
 }
 
+/// The ends of a connection that somebody at `there` dialed.
+fn from(there: &str) -> Ends {
+    Ends { here: "n1:1".to_owned(), there: there.to_owned() }
+}
+
 fn bench(one: Machine, other: Machine) -> Bench {
+    bench_of([one, other])
+}
+
+fn bench_of<const N: usize>(machines: [Machine; N]) -> Bench<N> {
     Bench {
-        machines: [one, other],
-        happened: Default::default(),
-        notes: Default::default(),
-        connected: Default::default(),
+        machines,
+        happened: std::array::from_fn(|_| Vec::new()),
+        notes: std::array::from_fn(|_| Vec::new()),
+        connected: std::array::from_fn(|_| Vec::new()),
         far_ends: BTreeMap::new(),
         accepted_next: 0,
+        front: None,
         nobody_at: None,
         may_adopt: Ok(()),
         founded: 0,
@@ -59,13 +77,13 @@ fn bench(one: Machine, other: Machine) -> Bench {
     }
 }
 
-impl Bench {
+impl<const N: usize> Bench<N> {
     /// Lets `wait` pass, in small steps, and everything happen.
     fn run(&mut self, wait: Duration) {
         let end = self.now.after(wait);
         while self.now < end {
             self.now = self.now.after(Duration::from_millis(50));
-            while self.step(0) | self.step(1) {}
+            while (0..N).fold(false, |is_busy, i| self.step(i) | is_busy) {}
         }
     }
 
@@ -93,29 +111,35 @@ impl Bench {
     }
 
     fn carry_out(&mut self, i: usize, order: Order) {
-        let other = 1 - i;
         match order {
             Order::Connect(id, address) if self.nobody_at == Some(&*address) => {
                 self.happened[i].push(Happening::Closed(id, "nobody is there".to_owned()));
             }
             Order::Connect(id, address) => {
-                // Each machine is where its name says; a machine may dial itself.
-                let to = if address == self.machines[i].me.addresses[0] { i } else { other };
+                // Each machine is where its name says, the next one at all other places; a machine may dial itself.
+                let named = self.machines.iter().position(|machine| machine.me.addresses[0] == address);
                 self.accepted_next += 1;
+                let (to, here) = match self.front {
+                    Some((front, behind)) if front == address => {
+                        let to = behind(i, self.accepted_next);
+                        (to, self.machines[to].me.addresses[0].clone())
+                    }
+                    _ => (named.unwrap_or((i + 1) % N), address.clone()),
+                };
                 let accepted = ConnectionId::accepted(self.accepted_next);
-                self.far_ends.insert((i, id), accepted);
-                self.far_ends.insert((to, accepted), id);
-                self.happened[to].push(Happening::Accepted(accepted, format!("10.0.0.{i}:999")));
-                self.happened[i].push(Happening::Connected(id));
+                self.far_ends.insert((i, id), (to, accepted));
+                self.far_ends.insert((to, accepted), (i, id));
+                let from = format!("10.0.0.{i}:999");
+                let seen = Ends { here, there: from.clone() };
+                self.happened[to].push(Happening::Accepted(accepted, seen));
+                self.happened[i].push(Happening::Connected(id, Ends { here: from, there: address }));
             }
             Order::Send { connection, bytes, .. } => {
-                let Some(far) = self.far_ends.get(&(i, connection)).copied() else { return };
-                let to = if self.far_ends.contains_key(&(other, far)) { other } else { i };
+                let Some((to, far)) = self.far_ends.get(&(i, connection)).copied() else { return };
                 self.happened[to].extend(bytes.into_iter().map(|bytes| Happening::Arrived(far, bytes)));
             }
             Order::Close(id) => {
-                let Some(far) = self.far_ends.remove(&(i, id)) else { return };
-                let to = if self.far_ends.contains_key(&(other, far)) { other } else { i };
+                let Some((to, far)) = self.far_ends.remove(&(i, id)) else { return };
                 self.happened[to].push(Happening::Closed(far, "closed".to_owned()));
             }
         }
@@ -181,81 +205,6 @@ fn two_newcomers_wait_for_a_third() {
     bench.both_say("belongs to a cluster yet");
 }
 
-/// Two servers that belong to no cluster, whose operators named these to join.
-fn newcomers(one: &[&str], other: &[&str]) -> Bench {
-    let mut bench = bench(machine(1, None, one), machine(2, None, other));
-    bench.machines.iter_mut().for_each(|machine| machine.wanted(Command::MayFound(true)));
-    bench.run(A_WHILE);
-    bench
-}
-
-#[test]
-fn newcomers_that_name_each_other_make_one_cluster() {
-    for both in [["n1:1", "n2:1"], ["n2:1", "n1:1"]] {
-        for (one, other) in [(&both[..], &both[..]), (&["n2:1"], &["n1:1"]), (&both[..], &["n1:1"])] {
-            let bench = newcomers(one, other);
-            assert_eq!(bench.founded, 1, "{:?}", bench.notes);
-            let clusters = bench.machines.each_ref().map(|machine| machine.me.cluster);
-            assert!(clusters[0].is_some() && clusters[0] == clusters[1], "{clusters:?}");
-            assert_eq!((bench.connected[0].len(), bench.connected[1].len()), (1, 1), "{:?}", bench.notes);
-            assert!(
-                bench.notes[0].iter().any(|note| note.ends_with("to be joined by \"n2\"")),
-                "{:?}",
-                bench.notes
-            );
-        }
-    }
-}
-
-#[test]
-fn a_newcomer_that_names_only_itself_makes_a_cluster() {
-    let bench = newcomers(&["n1:1"], &["n1:1"]);
-    assert_eq!(bench.founded, 1);
-    assert_eq!(bench.machines[0].me.cluster, bench.machines[1].me.cluster);
-}
-
-#[test]
-fn newcomers_wait_for_whom_they_cannot_reach_and_say_so_once() {
-    // The third is where nobody answers.
-    let mut bench = bench(machine(1, None, &["n2:1", "n3:1"]), machine(2, None, &["n1:1", "n3:1"]));
-    bench.nobody_at = Some("n3:1");
-    bench.machines.iter_mut().for_each(|machine| machine.wanted(Command::MayFound(true)));
-    bench.run(A_WHILE);
-    assert_eq!(bench.founded, 0);
-    bench.both_say(
-        "every server of --join has answered; missing: n3:1. To begin at once, start one of them without",
-    );
-    let lines: Vec<usize> = bench.notes.iter().map(Vec::len).collect();
-    assert_eq!(lines, [2, 2], "that, and that nobody answers at n3: {:?}", bench.notes);
-}
-
-#[test]
-fn newcomers_that_expect_different_servers_make_no_cluster() {
-    // Whoever is the third to one of them may be in a cluster that the other does not know of.
-    let mut bench = bench(machine(1, None, &["n2:1"]), machine(2, None, &["n1:1", "n3:1"]));
-    bench.nobody_at = Some("n3:1");
-    bench.machines.iter_mut().for_each(|machine| machine.wanted(Command::MayFound(true)));
-    bench.run(A_WHILE);
-    assert_eq!(bench.founded, 0);
-    assert!(bench.notes[0].iter().any(|note| note.contains("not so: \"n2\"")), "{:?}", bench.notes);
-}
-
-#[test]
-fn who_expected_another_to_make_the_cluster_makes_none_soon_after() {
-    let mut bench = newcomers(&["n2:1"], &["n1:1"]);
-    let mut second = machine(2, None, &["n2:1"]);
-    second.wanted(Command::MayFound(true));
-    second.now = bench.now;
-    second.founding.expected = Some([1, 2].map(|n| ServerId(Uuid::from_u128(n))).into());
-    assert_eq!(second.expects().map(|servers| servers.len()), Some(2));
-    bench.machines[1] = second;
-    let before = bench.founded;
-    bench.run(A_WHILE);
-    assert_eq!(bench.founded, before, "for half a minute");
-    bench.run(A_WHILE);
-    assert_eq!(bench.founded, before + 1);
-}
-
 #[test]
 fn a_server_is_not_linked_to_itself_and_does_not_try_again() {
     let mut bench = bench(machine(1, Some(9), &["n1:1"]), machine(2, Some(9), &[]));
@@ -277,7 +226,7 @@ fn another_release_is_told_from_here_and_tells_itself() {
     let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
     let id = ConnectionId::accepted(77);
     let future = Versions { least: VERSIONS.most + 1, most: VERSIONS.most + 3 };
-    bench.happened[0].push(Happening::Accepted(id, "10.0.0.5:7".to_owned()));
+    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.5:7")));
     bench.happened[0].push(Happening::Arrived(id, frame::preface(future, b"in words of the future")));
     bench.step(0);
     assert_eq!(bench.notes[0].len(), 1);
@@ -300,7 +249,7 @@ fn another_release_is_told_from_here_and_tells_itself() {
 fn bytes_of_somebody_else_end_the_connection() {
     let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
     let id = ConnectionId::accepted(77);
-    bench.happened[0].push(Happening::Accepted(id, "10.0.0.5:7".to_owned()));
+    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.5:7")));
     let http = Bytes::from_static(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     bench.happened[0].push(Happening::Arrived(id, http));
     let mut orders = Vec::new();
@@ -315,17 +264,46 @@ fn whom_tls_refuses_is_named_once() {
     let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &[]));
     for (number, port) in [(77, 7), (78, 8)] {
         let id = ConnectionId::accepted(number);
-        bench.happened[0].push(Happening::Accepted(id, format!("10.0.0.5:{port}")));
+        bench.happened[0].push(Happening::Accepted(id, from(&format!("10.0.0.5:{port}"))));
         bench.happened[0].push(Happening::Closed(id, format!("{TLS_FAULT}peer sent no certificates")));
         bench.step(0);
     }
     // Who only looks whether somebody listens is refused nothing.
     let id = ConnectionId::accepted(79);
-    bench.happened[0].push(Happening::Accepted(id, "10.0.0.6:9".to_owned()));
+    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.6:9")));
     bench.happened[0].push(Happening::Closed(id, "the other side closed the connection".to_owned()));
     bench.step(0);
     assert_eq!(bench.notes[0], ["Refused a server at 10.0.0.5:7: TLS: peer sent no certificates"]);
     assert!(bench.machines[0].sessions.is_empty());
+}
+
+#[test]
+fn of_several_bad_servers_behind_one_host_each_is_told_once() {
+    let mut bench = bench(machine(1, Some(9), &["vip:1"]), machine(2, Some(9), &[]));
+    let mut orders = Vec::new();
+    for dial in 1..=60 {
+        let why = format!("{TLS_FAULT}certificate {}", dial % 3);
+        let id = ConnectionId::accepted(dial);
+        bench.happened[0].push(Happening::Accepted(id, from(&format!("10.0.0.5:{dial}"))));
+        bench.happened[0].push(Happening::Closed(id, why.clone()));
+        for order in orders.drain(..) {
+            let Order::Connect(dialed, _) = order else { continue };
+            bench.happened[0].push(Happening::Closed(dialed, why.clone()));
+        }
+        bench.now = bench.now.after(Duration::from_secs(4));
+        let mut effects = Vec::new();
+        let happened = &mut bench.happened[0];
+        bench.machines[0].step(bench.now, happened, &mut Vec::new(), &|_, _| Ok(()), &mut effects);
+        bench.machines[0].orders(&mut orders);
+        bench.notes[0].extend(effects.into_iter().filter_map(|effect| match effect {
+            Effect::Note(_, text) => Some(text),
+            _ => None,
+        }));
+    }
+    for said in ["Refused a server at 10.0.0.5", "Cannot link to the server at vip:1"] {
+        let count = bench.notes[0].iter().filter(|note| note.starts_with(said)).count();
+        assert_eq!(count, 3, "{:?}", bench.notes[0]);
+    }
 }
 
 #[test]
@@ -337,7 +315,7 @@ fn whoever_speaks_tls_to_a_server_in_the_clear_is_told_apart() {
     bench.happened[0]
         .push(Happening::Arrived(ConnectionId::dialed(1), Bytes::from_static(&[21, 3, 3, 0, 2, 2, 10])));
     let id = ConnectionId::accepted(78);
-    bench.happened[0].push(Happening::Accepted(id, "10.0.0.5:7".to_owned()));
+    bench.happened[0].push(Happening::Accepted(id, from("10.0.0.5:7")));
     bench.happened[0].push(Happening::Arrived(id, Bytes::from_static(&[22, 3, 1, 0, 200, 1, 0, 0])));
     bench.step(0);
     assert!(bench.notes[0][0].starts_with("Cannot link to the server at n2:1: the other side uses TLS and"));

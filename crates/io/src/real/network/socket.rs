@@ -10,7 +10,7 @@ use mio::{Interest, Registry, Token};
 use rustls::Connection as TlsSession;
 
 use super::tls::{Tls, told};
-use crate::network::TLS_FAULT;
+use crate::network::{Ends, TLS_FAULT};
 
 /// What one read takes.
 pub(super) const READ_BYTES: usize = 256 << 10;
@@ -82,6 +82,15 @@ impl Socket {
             is_leaving: false,
             has_shut: false,
         }
+    }
+
+    /// Its addresses as the system sees them; empty where it does not know, as of a connection that has just ended.
+    pub(super) fn ends(&self) -> Ends {
+        // The scope of an address of a link is a number of this machine only.
+        let shown = |at: io::Result<SocketAddr>| {
+            at.map(|at| SocketAddr::new(at.ip(), at.port()).to_string()).unwrap_or_default()
+        };
+        Ends { here: shown(self.stream.local_addr()), there: shown(self.stream.peer_addr()) }
     }
 
     pub(super) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {

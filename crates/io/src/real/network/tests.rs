@@ -41,7 +41,7 @@ impl Party for Caller {
             orders.push(Order::Connect(id, address));
         }
         for happening in happened.drain(..) {
-            if happening == Happening::Connected(id) {
+            if matches!(happening, Happening::Connected(..)) {
                 let pieces = self.message.chunks(10_000).map(Bytes::copy_from_slice).collect();
                 orders.push(Order::Send { connection: id, bytes: pieces, tell: true });
             }
@@ -67,6 +67,7 @@ fn start(party: impl Party + 'static, listeners: Vec<StdListener>, tls: Option<T
 fn comes_back(tls: Option<Tls>, host: &str) {
     let listener = StdListener::bind("127.0.0.1:0").unwrap();
     let address = format!("{host}:{}", listener.local_addr().unwrap().port());
+    let place = listener.local_addr().unwrap().to_string();
     let _mirror = start(Mirror, vec![listener], tls.clone());
     let message: Bytes = (0..3_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let (told, happened) = channel();
@@ -74,7 +75,7 @@ fn comes_back(tls: Option<Tls>, host: &str) {
     let (mut returned, mut has_drained) = (Vec::new(), false);
     while returned.len() < message.len() || !has_drained {
         match happened.recv_timeout(LONG).expect("something happens") {
-            Happening::Connected(_) => {}
+            Happening::Connected(_, ends) => assert_eq!(ends.there, place),
             Happening::Arrived(_, bytes) => returned.extend_from_slice(&bytes),
             Happening::Drained(_) => has_drained = true,
             other => panic!("{other:?}"),
@@ -227,6 +228,20 @@ fn what_a_panic_left_half_done_does_not_go_on() {
     });
     assert!(fell.join().is_err());
     assert!(lender.lend().is_none(), "the thread has ended");
+}
+
+#[test]
+fn whoever_is_dialed_knows_at_which_of_its_addresses() {
+    let listener = StdListener::bind("0.0.0.0:0").unwrap();
+    let address = format!("127.0.0.2:{}", listener.local_addr().unwrap().port());
+    let (told, happened) = channel();
+    let idle = Caller { address: None, message: Bytes::new(), told };
+    let _dialed = start(idle, vec![listener], None);
+    let (told, _) = channel();
+    let dials = Caller { address: Some(address.clone()), message: Bytes::new(), told };
+    let _dialing = start(dials, Vec::new(), None);
+    let accepted = happened.recv_timeout(LONG).unwrap();
+    assert!(matches!(&accepted, Happening::Accepted(_, ends) if ends.here == address), "{accepted:?}");
 }
 
 #[test]
