@@ -9,6 +9,7 @@ use storage::TableId;
 use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
 use crate::index_config::TableIndexes;
+use crate::majority::Lacking;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
 use crate::{
@@ -185,7 +186,8 @@ impl Core {
         self.change_table_while(id, change, &|| true)
     }
 
-    /// The same, and fails where a replica is wanted and another is on its way out.
+    /// The same, and fails where a replica is wanted and another is on its way out. Also where a shard is to have other
+    /// replicas and has no majority: for another number of shards `plan_change` finds that.
     pub(crate) fn try_to_change_table(
         &self,
         id: TableId,
@@ -193,6 +195,10 @@ impl Core {
         go_on: &dyn Fn() -> bool,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
         let mut plan = self.plan_change(id, change, go_on)?;
+        let lacking = match (&plan, &change.shards) {
+            (None, Some(wanted)) => self.await_majority(id, wanted, go_on)?,
+            _ => Lacking::default(),
+        };
         let _one_at_a_time = task::lock(&self.changing);
         plan.iter_mut().try_for_each(|plan| self.seal(id, plan))?;
         let outcome = self.change_held(|catalog, draft| {
@@ -209,6 +215,7 @@ impl Core {
                 (Some(plan), _) => self.put_plan(draft, plan, &mut after)?,
                 (None, Some(wanted)) => {
                     let places = self.places(catalog, wanted, Some(handle))?;
+                    lacking.refuse(catalog, &before, &places)?;
                     self.replace_replicas(catalog, &mut after, &places)?;
                 }
                 (None, None) => {}

@@ -150,7 +150,7 @@ impl Core {
                     return Ok(answer);
                 }
                 Err(Attempt::Failed(error)) => return Err(error),
-                Err(_) if task::now() > deadline => return Err(AdminError::NoCatalog),
+                Err(_) if task::now() > deadline => return Err(self.no_catalog()),
                 Err(Attempt::Stale) => drop(self.await_version(catalog.version + 1, PAUSE)),
                 Err(Attempt::Elsewhere) => task::sleep(PAUSE),
             }
@@ -242,6 +242,30 @@ impl Core {
         let answered = Box::new(move |answer| drop(sender.send(answer)));
         wire.ask(server, question, patience, answered);
         receiver.recv().unwrap_or(Err(AskError::NoAnswer(server)))
+    }
+
+    /// Asks other servers, all at the same time, and waits for the answers, in the order of the questions; none of
+    /// who does not answer within `patience`.
+    pub(crate) fn ask_all(
+        &self,
+        questions: Vec<(ServerId, Bytes)>,
+        patience: Duration,
+    ) -> Vec<Option<Bytes>> {
+        let mut answers = vec![None; questions.len()];
+        let Some(wire) = self.post.wire() else { return answers };
+        let (sender, receiver) = task::channel();
+        for (nth, (server, question)) in questions.into_iter().enumerate() {
+            let sender = sender.clone();
+            // Whoever asked waits until every sender is gone.
+            let answered = Box::new(move |answer| drop(sender.send((nth, answer))));
+            wire.ask(server, question, patience, answered);
+        }
+        drop(sender);
+        while let Ok((nth, answer)) = receiver.recv() {
+            let answer: Result<Bytes, AskError> = answer;
+            answers[nth] = answer.ok();
+        }
+        answers
     }
 }
 

@@ -14,6 +14,25 @@ pub struct IndexName {
     pub index: Text,
 }
 
+/// Who is left of a shard without its only voting replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Replicas that do not vote, and may have rows.
+    Others,
+    /// Nobody.
+    Nobody,
+}
+
+impl Rest {
+    /// The mode of an emergency repair to begin with: where others have no rows it says so itself.
+    fn mode(self) -> &'static str {
+        match self {
+            Rest::Others => "unsafe_rollback",
+            Rest::Nobody => "unsafe_rollback_or_erase",
+        }
+    }
+}
+
 /// A change to databases, tables or users that did not happen, or may not have.
 ///
 /// The text of a variant is ReQL's where ReQL has one; drivers and people match on it.
@@ -144,14 +163,17 @@ pub enum AdminError {
     ServerConnected(Text),
     /// Rows would be lost with the server.
     #[error(
-        "Server `{server}` has the only replica of a shard of table `{table}`. Bring it back, or if it is gone for good, \
-         use `emergency_repair` with 'unsafe_rollback_or_erase' on that table first."
+        "Server `{server}` has the only voting replica of a shard of table `{table}`. Bring it back, or if it is gone for \
+         good, use `emergency_repair` with '{}' on that table first.",
+        rest.mode()
     )]
     OnlyReplica {
         /// The server's name.
         server: Text,
-        /// The table's.
-        table: Text,
+        /// The database's name and the table's, with a point between.
+        table: String,
+        /// Who is left.
+        rest: Rest,
     },
     /// Shards would be left without a majority, and rows be lost with the server.
     #[error(
@@ -173,6 +195,19 @@ pub enum AdminError {
     /// Nobody leads the catalog: fewer than half of its voters are connected.
     #[error("The server(s) hosting the catalog have no majority; nothing was changed.")]
     NoCatalog,
+    /// The catalog has lost its majority.
+    #[error(
+        "The server(s) hosting the catalog have no majority, because {servers} cannot be reached; nothing was changed. \
+         Connect what is missing, or if it is gone for good, use `reconfigure` with `emergency_repair` on the database \
+         `rethinkdb`."
+    )]
+    CatalogNoMajority {
+        /// The names of the servers.
+        servers: String,
+    },
+    /// Most who vote on the catalog are connected.
+    #[error("The configuration of the cluster doesn't need to be repaired.")]
+    CatalogHasMajority,
     /// Servers that are away may have begun new shards of the table with rows that nobody else has.
     #[error(
         "the last rows of this table may be with {servers} alone, in shards that have just begun; connect them, or if \

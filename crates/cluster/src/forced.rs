@@ -27,7 +27,9 @@ impl Forced {
     pub(crate) fn error(&self, cause: AdminError) -> AdminError {
         match cause {
             cause if !self.0.get() => cause,
-            AdminError::NoCatalog => AdminError::RepairBegun("nobody leads the catalog yet".to_owned()),
+            AdminError::NoCatalog | AdminError::CatalogNoMajority { .. } => {
+                AdminError::RepairBegun("nobody leads the catalog yet".to_owned())
+            }
             cause => AdminError::RepairBegun(cause.to_string()),
         }
     }

@@ -1,7 +1,7 @@
 //! Asks who leads shards and how their replicas are: each server once about all of its shards, so that
 //! the state of a thousand tables is a few questions, not thousands.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use io::task;
@@ -10,9 +10,10 @@ use storage::TableId;
 
 use crate::admin::table_by_id;
 use crate::answer::{GroupState, StateAnswer, decode_states};
+use crate::majority::MajorityPatience;
 use crate::node::Core;
 use crate::question::Question;
-use crate::{AdminError, ServerId, ShardConfig, ShardHandle};
+use crate::{AdminError, ServerId, ShardHandle};
 
 /// How long a leader may take to say how its replicas are.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -60,14 +61,15 @@ impl Search<'_> {
 
 impl Core {
     /// How many rows and how many shards a table has, as those say who lead them; waits until somebody leads each,
-    /// until `deadline`.
+    /// until `deadline`, and not for long where a majority is missing.
     pub(crate) fn rows_led(
         &self,
         id: TableId,
         deadline: Instant,
         go_on: &dyn Fn() -> bool,
     ) -> Result<(u64, usize), AdminError> {
-        while go_on() && task::now() < deadline {
+        let mut patience = MajorityPatience::new(self, id);
+        while go_on() && task::now() < deadline && patience.is_left() {
             let catalog = self.catalog();
             let handles: Vec<_> = table_by_id(&catalog, id)?.shards().iter().collect();
             if let Some(led) = self.ask_leaders(&handles).into_iter().collect::<Option<Vec<_>>>() {
@@ -76,25 +78,6 @@ impl Core {
             task::sleep(PAUSE);
         }
         Err(self.no_majority(id).unwrap_or(AdminError::NotTogether))
-    }
-
-    /// Which servers are away of shards whose other replicas are no majority, if there are such shards.
-    pub(crate) fn no_majority(&self, id: TableId) -> Option<AdminError> {
-        let catalog = self.catalog();
-        let voters = |shard: &ShardConfig| {
-            let voters = shard.replicas.iter().filter(|replica| replica.voting);
-            voters.map(|replica| replica.server).collect::<Vec<_>>()
-        };
-        let is_away = |server: &ServerId| !self.is_connected(*server);
-        let shards = table_by_id(&catalog, id).ok()?.config.shards.iter().map(voters);
-        let lost = shards
-            .filter(|voters| voters.iter().filter(|server| !is_away(server)).count() * 2 <= voters.len());
-        let away: BTreeSet<ServerId> = lost.flatten().filter(is_away).collect();
-        let name = |server: &ServerId| {
-            catalog.server(*server).map_or_else(|| server.to_string(), |known| format!("`{}`", known.name))
-        };
-        let servers = away.iter().map(name).collect::<Vec<_>>().join(", ");
-        (!away.is_empty()).then_some(AdminError::NoMajority { servers })
     }
 
     /// Who leads each of the shards; none where nobody says that they do.

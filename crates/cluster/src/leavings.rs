@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use io::task;
 use storage::TableId;
 
+use crate::majority::MAJORITY_PATIENCE;
 use crate::node::Core;
-use crate::plan::{MAJORITY_PATIENCE, preparation};
+use crate::plan::preparation;
 use crate::{AdminError, Catalog, ReplicaConfig, ShardHandle, TableChange, TableConfig, TableHandle};
 
 /// Between two looks whether replicas have gone.

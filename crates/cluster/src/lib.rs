@@ -11,6 +11,7 @@ mod admin;
 mod answer;
 mod ask;
 mod catalog;
+mod catalog_repair;
 mod catalog_replica;
 mod catalog_row;
 mod change;
@@ -20,6 +21,7 @@ mod copy;
 mod copy_piece;
 mod cuts;
 mod division;
+mod ends;
 mod error;
 #[cfg(test)]
 mod fixture;
@@ -39,6 +41,7 @@ mod leaders;
 mod leavings;
 mod lineage;
 pub mod link;
+mod majority;
 mod network;
 mod news;
 mod node;
@@ -75,7 +78,7 @@ pub use config::{
     ShardConfig, TableConfig, WriteAcks, durability_name,
 };
 pub use copies::{CopySizes, Getting};
-pub use error::{AdminError, IndexName, OpenError};
+pub use error::{AdminError, IndexName, OpenError, Rest};
 pub use handle::{Lead, Route, ShardHandle};
 pub use identity::Identity;
 pub use index_config::{IndexConfig, TableIndexes};

@@ -13,6 +13,7 @@ use crate::answer::{GroupState, MarkAnswer};
 use crate::catalog_row::CatalogRow;
 use crate::cuts::{Cut, CutsAnswer, even_cuts};
 use crate::layout::{Layout, feeders};
+use crate::majority::MajorityPatience;
 use crate::node::Core;
 use crate::placement::ShardPlaces;
 use crate::question::Question;
@@ -25,8 +26,6 @@ use crate::{
 /// How long everything may take that comes before the seals, and how much longer for each shard that the table has.
 const PREPARATION: Duration = Duration::from_secs(30);
 const PREPARATION_OF_SHARD: Duration = Duration::from_millis(400);
-/// How long servers without which a shard has no majority may be away.
-pub(crate) const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long one leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// So few rows are counted one by one: of what is still in memory the engine guesses sizes badly.
@@ -103,14 +102,12 @@ impl Core {
     ) -> Result<Option<Plan>, AdminError> {
         let (mut layout, mut added) = (None, Vec::new());
         let mut planned = Ok(Planned::NotYet);
-        let mut majority_at = task::now();
+        let mut patience = MajorityPatience::new(self, id);
         while matches!(planned, Ok(Planned::NotYet)) && go_on() && task::now() < deadline {
             planned = self.try_to_plan(id, wish, deadline, &mut layout, &mut added);
             if matches!(planned, Ok(Planned::NotYet)) {
                 task::sleep(PAUSE);
-                if self.no_majority(id).is_none() {
-                    majority_at = task::now();
-                } else if task::now() > majority_at + MAJORITY_PATIENCE {
+                if !patience.is_left() {
                     break;
                 }
             }

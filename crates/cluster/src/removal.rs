@@ -1,132 +1,153 @@
 //! Removal of servers for good, of those that nothing needs any more.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use log::GroupId;
+use datum::Text;
+use io::task;
+use storage::TableId;
 
-use crate::answer::{EndAnswer, decode_ends};
 use crate::catalog_row::{CatalogRow, server_key};
+use crate::change::Draft;
+use crate::ends::Ends;
 use crate::node::Core;
-use crate::question::Question;
 use crate::repair::{MostComplete, everyone};
 use crate::servers::fill_voters;
-use crate::{AdminError, Catalog, ReplicaConfig, ServerId, ShardConfig, TableHandle};
+use crate::{AdminError, Catalog, ReplicaConfig, Rest, ServerId, ShardConfig, TableConfig, TableHandle};
 
-/// How long a server may take to say how far its logs reach.
+/// How long servers may take to say how far their logs reach, and how long that is true enough.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// One question is about so many groups at most: it is answered in one turn of a log.
-const GROUPS_MAX: usize = 4096;
+/// How long others may change the tables of a server while it is to be removed.
+const TRIALS: Duration = Duration::from_secs(20);
 /// So many tables are named at most, where some are in the way.
 const NAMED_MAX: usize = 10;
+
+/// What was heard of the tables that have replicas on a server.
+struct Heard {
+    /// When the last answer was there.
+    at: Instant,
+    /// The tables as they were.
+    tables: Vec<TableConfig>,
+    ends: Ends,
+    /// Those of them whose emergency repair is refused until that server is removed.
+    waiting: BTreeSet<TableId>,
+}
 
 impl Core {
     /// Removes a server for good: it is not let in again, and its replicas leave their groups.
     ///
-    /// Fails while it is connected, and while a shard needs it: when that has its only replica there, or when of those
-    /// who vote in its group now no majority answers that has rows. Who was removed is told so when it comes back, and
-    /// what the others lack would be lost without anybody having asked for that.
+    /// Fails while it is connected, and while a shard needs it: when that has its only voting replica there, or when of
+    /// those who vote in its group now no majority answers that has rows. Who was removed is told so when it comes back,
+    /// and what the others lack would be lost without anybody having asked for that. Fails at once where the catalog has
+    /// no majority.
     pub fn remove_server(&self, id: ServerId) -> Result<(), AdminError> {
-        let name_in = |catalog: &Catalog| {
-            catalog.server(id).map(|server| server.name.clone()).ok_or(AdminError::ServerMissing(id))
-        };
-        if self.is_connected(id) {
-            return Err(name_in(&self.catalog()).map_or_else(|missing| missing, AdminError::ServerConnected));
-        }
-        self.change(|catalog, draft| {
-            let name = name_in(catalog)?;
-            for table in catalog.tables() {
-                let mut config = table.config.clone();
-                // What was added to divide the table, or is on its way out, is another replica if it votes and has rows.
-                for shard in &mut config.shards {
-                    let group = shard.group;
-                    if !shard.remove_server(id, |replica| self.votes_with_rows(group, replica)) {
-                        return Err(AdminError::OnlyReplica { server: name, table: config.name });
-                    }
+        let until = task::now() + TRIALS;
+        loop {
+            if self.is_connected(id) {
+                return Err(name_of(&self.catalog(), id).map_or_else(|e| e, AdminError::ServerConnected));
+            }
+            let catalog = self.catalog();
+            name_of(&catalog, id)?;
+            if !self.catalog_has_majority(&catalog) {
+                return Err(self.no_catalog());
+            }
+            // Somebody may hang who is asked. Nobody else waits for that: the tables are looked at again after it.
+            let mut heard = self.hear_of(&catalog, id);
+            let _one_at_a_time = task::lock(&self.changing);
+            if self.is_connected(id) || task::now() > heard.at + PATIENCE && task::now() < until {
+                continue;
+            }
+            heard.ends.retain(|server| self.is_connected(server));
+            match self.change_held(|catalog, draft| self.put_removal(catalog, draft, id, &heard))? {
+                Outcome::Removed => return Ok(()),
+                Outcome::Changed if task::now() < until => {}
+                Outcome::Changed => {
+                    return Err(AdminError::Refused("its tables are being changed; try again".to_owned()));
                 }
-                if config != table.config {
-                    draft.put(CatalogRow::Table(config));
-                }
-            }
-            let needing = self.tables_needing(catalog, id);
-            if !needing.is_empty() {
-                return Err(AdminError::NeededForMajority { server: name, tables: in_words(&needing) });
-            }
-            draft.delete(server_key(id));
-            draft.put(CatalogRow::Removed(id));
-            fill_voters(catalog, draft, &[id], None);
-            Ok(())
-        })
-    }
-
-    /// Whether a replica says that it has the rows of its group and votes.
-    fn votes_with_rows(&self, group: GroupId, replica: &ReplicaConfig) -> bool {
-        let end = match replica.server == self.identity.server {
-            true => self.end_here(group),
-            false => {
-                let answer = self.ask(replica.server, Question::End { group }.encode(), PATIENCE);
-                answer.ok().and_then(EndAnswer::decode)
-            }
-        };
-        end.is_some_and(|end| end.own == replica.peer && end.members.voters.contains(&end.own))
-    }
-
-    /// The tables with a shard that can lose nobody more, of those that have a replica on a server that is away.
-    fn tables_needing<'a>(&self, catalog: &'a Catalog, away: ServerId) -> Vec<&'a TableHandle> {
-        let has_it = |shard: &&ShardConfig| shard.replica_on(away).is_some();
-        let tables = catalog.tables();
-        let shards = || tables.iter().flat_map(|table| &table.config.shards).filter(has_it);
-        let mut asked: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
-        for shard in shards() {
-            for replica in everyone(shard).filter(|replica| self.is_connected(replica.server)) {
-                asked.entry(replica.server).or_default().push(shard.group);
             }
         }
-        let mut ends: BTreeMap<GroupId, Vec<(ServerId, EndAnswer)>> = BTreeMap::new();
-        for (server, groups) in &asked {
-            for (group, end) in groups.iter().zip(self.ends_on(*server, groups)) {
-                ends.entry(*group).or_default().extend(end.map(|end| (*server, end)));
+    }
+
+    /// Asks those who are connected of the shards that have a replica on a server, all at the same time.
+    fn hear_of(&self, catalog: &Catalog, id: ServerId) -> Heard {
+        let tables: Vec<TableConfig> =
+            tables_on(catalog, id).into_iter().map(|table| table.config.clone()).collect();
+        let shards = tables.iter().flat_map(|table| shards_on(table, id));
+        let ends = self.ask_ends(shards, PATIENCE);
+        // An emergency repair of these is refused until servers that are away are removed, this one perhaps:
+        // decision 0024.
+        let waits = |table: &&TableConfig| {
+            table.founds(id)
+                && is_needed(table, id, &ends)
+                && matches!(self.sealed_to_repair(table), Err(AdminError::RowsAway { .. }))
+        };
+        let waiting = tables.iter().filter(waits).map(|table| table.id).collect();
+        Heard { at: task::now(), tables, ends, waiting }
+    }
+
+    /// Removes a server from a catalog, if its tables are those that were `heard` of.
+    fn put_removal(
+        &self,
+        catalog: &Catalog,
+        draft: &mut Draft,
+        id: ServerId,
+        heard: &Heard,
+    ) -> Result<Outcome, AdminError> {
+        let name = name_of(catalog, id)?;
+        let tables = tables_on(catalog, id);
+        if !tables.iter().map(|table| &table.config).eq(&heard.tables) {
+            return Ok(Outcome::Changed);
+        }
+        for table in &tables {
+            let mut config = table.config.clone();
+            if let Err(rest) = config.remove_server(id, &heard.ends) {
+                let table = format!("{}.{}", table.db.name, config.name);
+                return Err(AdminError::OnlyReplica { server: name, table, rest });
+            }
+            if config != table.config {
+                draft.put(CatalogRow::Table(config));
             }
         }
-        let is_needed = |shard: &ShardConfig| {
-            let ends = ends.get(&shard.group).map_or(&[][..], Vec::as_slice);
-            !MostComplete::of(of_shard(shard, ends)).is_some_and(|found| found.majority_was_heard())
+        let is_in_the_way = |table: &&TableHandle| {
+            is_needed(&table.config, id, &heard.ends) && !heard.waiting.contains(&table.config.id)
         };
-        let needs_it = |table: &&&TableHandle| {
-            table.config.shards.iter().filter(has_it).any(is_needed) && !self.waits_for_removal(table, away)
-        };
-        tables.iter().map(|table| &***table).filter(|table| needs_it(&table)).collect()
-    }
-
-    /// Whether an emergency repair of the table is refused until servers that are away are removed, this one perhaps:
-    /// decision 0024.
-    fn waits_for_removal(&self, table: &TableHandle, away: ServerId) -> bool {
-        table.config.founds(away)
-            && matches!(self.sealed_to_repair(&table.config), Err(AdminError::RowsAway { .. }))
-    }
-
-    /// How far the logs of groups reach on a server, in the order of the groups; none where its replica has no rows,
-    /// or it does not say.
-    fn ends_on(&self, server: ServerId, groups: &[GroupId]) -> Vec<Option<EndAnswer>> {
-        if server == self.identity.server {
-            return self.ends_here(groups);
+        let needing: Vec<&TableHandle> = tables.into_iter().filter(is_in_the_way).collect();
+        if !needing.is_empty() {
+            return Err(AdminError::NeededForMajority { server: name, tables: in_words(&needing) });
         }
-        let ask = |groups: &[GroupId]| {
-            let answer =
-                self.ask(server, Question::Ends { groups: groups.to_vec() }.encode(), PATIENCE).ok()?;
-            decode_ends(answer).filter(|ends| ends.len() == groups.len())
-        };
-        groups.chunks(GROUPS_MAX).flat_map(|some| ask(some).unwrap_or(vec![None; some.len()])).collect()
+        draft.delete(server_key(id));
+        draft.put(CatalogRow::Removed(id));
+        fill_voters(catalog, draft, &[id], None);
+        Ok(Outcome::Removed)
     }
 }
 
-/// What was said of a shard's replicas by those who have them.
-fn of_shard(shard: &ShardConfig, ends: &[(ServerId, EndAnswer)]) -> Vec<(ReplicaConfig, EndAnswer)> {
-    let said = |replica: &ReplicaConfig| {
-        let end = ends.iter().find(|(server, end)| *server == replica.server && end.own == replica.peer);
-        end.map(|(_, end)| (*replica, end.clone()))
-    };
-    everyone(shard).filter_map(said).collect()
+/// What came of one attempt.
+enum Outcome {
+    Removed,
+    /// The tables were changed meanwhile.
+    Changed,
+}
+
+fn name_of(catalog: &Catalog, id: ServerId) -> Result<Text, AdminError> {
+    catalog.server(id).map(|server| server.name.clone()).ok_or(AdminError::ServerMissing(id))
+}
+
+/// The tables that have a replica on a server.
+fn tables_on(catalog: &Catalog, id: ServerId) -> Vec<&TableHandle> {
+    let tables = catalog.tables().into_iter().map(|table| &**table);
+    tables.filter(|table| shards_on(&table.config, id).next().is_some()).collect()
+}
+
+/// The shards of a table that have a replica on a server.
+fn shards_on(table: &TableConfig, id: ServerId) -> impl Iterator<Item = &ShardConfig> {
+    table.shards.iter().filter(move |shard| shard.replica_on(id).is_some())
+}
+
+/// Whether a shard with a replica on a server that is away can lose nobody more.
+fn is_needed(table: &TableConfig, away: ServerId, ends: &Ends) -> bool {
+    shards_on(table, away)
+        .any(|shard| !MostComplete::of(ends.of_shard(shard)).is_some_and(|found| found.majority_was_heard()))
 }
 
 /// Some tables by their names, and how many more there are.
@@ -136,6 +157,25 @@ fn in_words(tables: &[&TableHandle]) -> String {
     match tables.len() - names.len() {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
+    }
+}
+
+impl TableConfig {
+    /// Removes the replicas on a server. Fails if a shard has no other that can lead, and says who is left then.
+    fn remove_server(&mut self, gone: ServerId, ends: &Ends) -> Result<(), Rest> {
+        let mut outcome = Ok(());
+        for shard in &mut self.shards {
+            // What was added to divide the table, or is on its way out, is another replica if it votes and has rows.
+            let group = shard.group;
+            let votes_with_rows = |replica: &ReplicaConfig| {
+                ends.of(group, replica).is_some_and(|end| end.members.voters.contains(&end.own))
+            };
+            if !shard.remove_server(gone, votes_with_rows) && outcome != Err(Rest::Others) {
+                let is_nobody = everyone(shard).next().is_none();
+                outcome = Err(if is_nobody { Rest::Nobody } else { Rest::Others });
+            }
+        }
+        outcome
     }
 }
 

@@ -1,5 +1,5 @@
 //! Emergency repair: shards whose majority is gone for good go on with what one living replica has,
-//! and if the catalog itself has lost its majority, it goes first.
+//! and if the catalog itself has lost its majority, it goes first (`catalog_repair`).
 //!
 //! All of it is unsafe: what only the lost replicas had is lost, and the promises of durability with it.
 //! What the surviving replica has in its log is kept, told to be committed or not. Those who were given
@@ -7,15 +7,15 @@
 
 use std::time::Duration;
 
-use log::{GroupId, GroupStatus, Members, PeerId};
+use log::{GroupId, Members};
 use shard::SealMark;
 use storage::TableId;
 
 use crate::answer::{EndAnswer, decode_word};
-use crate::catalog_row::{CatalogRow, server_key};
+use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
 use crate::forced::Forced;
-use crate::node::{CATALOG_GROUP, Core};
+use crate::node::Core;
 use crate::question::Question;
 use crate::{
     AdminError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces, TableConfig,
@@ -38,9 +38,9 @@ pub enum RepairMode {
 
 /// The replica of a group whose log reaches farthest, of those that answer and have rows.
 pub(crate) struct MostComplete {
-    replica: ReplicaConfig,
+    pub(crate) replica: ReplicaConfig,
     /// The members that it knows.
-    members: Members,
+    pub(crate) members: Members,
     /// How many of those who vote then answered.
     voters_heard: usize,
 }
@@ -83,14 +83,14 @@ impl Core {
         if mode != RepairMode::Recommit && !self.sealed_to_repair(&table.config)?.is_empty() {
             return Ok(table.config.clone());
         }
-        let fates = self.fates(table, mode)?;
+        let fates = self.fates_or_catalog(table, mode)?;
         self.repaired(&catalog, &table.config, &fates, mode, &mut Draft::of(&catalog))
     }
 
     /// Makes shards whose majority is gone for good live again; returns the table as it is then.
     ///
-    /// If the catalog has lost its majority as well, the servers that are not connected are removed from
-    /// the cluster for good. Interrupted, it can be repeated. [`AdminError::RepairBegun`] where it failed after members
+    /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are removed
+    /// from the cluster for good ([`Core::repair_catalog`]). Interrupted, it can be repeated. [`AdminError::RepairBegun`] where it failed after members
     /// of a group were set by force.
     pub fn emergency_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
         let forced = Forced::default();
@@ -105,8 +105,8 @@ impl Core {
             // What they were needed for goes on by itself.
             return Ok(config);
         }
-        let fates = self.fates(table, mode)?;
-        self.repair_catalog(forced)?;
+        let fates = self.fates_or_catalog(table, mode)?;
+        self.repair_catalog_first(forced)?;
         for (shard, fate) in config.shards.iter().zip(&fates) {
             if let Fate::GoesOn(survivor) = fate {
                 let others: Vec<ReplicaConfig> = everyone(shard).copied().collect();
@@ -119,7 +119,9 @@ impl Core {
                 return Err(AdminError::Refused("the table was reconfigured meanwhile".to_owned()));
             }
             let after = self.repaired(catalog, present, &fates, mode, draft)?;
-            draft.put(CatalogRow::Table(after.clone()));
+            if mode == RepairMode::Recommit || after != *present {
+                draft.put(CatalogRow::Table(after.clone()));
+            }
             Ok(after)
         })
     }
@@ -129,7 +131,7 @@ impl Core {
     fn repair_sealed(&self, config: &TableConfig, forced: &Forced) -> Result<bool, AdminError> {
         let mut lacking = self.sealed_to_repair(config)?;
         if !lacking.is_empty() {
-            self.repair_catalog(forced)?;
+            self.repair_catalog_first(forced)?;
             // Somebody may have come back before anybody was removed.
             lacking = self.sealed_to_repair(config)?;
         }
@@ -205,6 +207,17 @@ impl Core {
         decode_word(answer).map(SealMark::of_number)
     }
 
+    /// What becomes of each shard. Fails as [`Core::fates`] does, but not where each keeps its majority and the catalog
+    /// has none: nothing of the table can be changed then.
+    fn fates_or_catalog(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
+        match self.fates(table, mode) {
+            Err(AdminError::NothingToRepair) if !self.catalog_has_majority(&self.catalog()) => {
+                Ok(vec![Fate::Keeps; table.config.shards.len()])
+            }
+            fates => fates,
+        }
+    }
+
     /// What becomes of each shard; fails if that is nothing, or too much for the mode.
     fn fates(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
         let config = &table.config;
@@ -249,94 +262,24 @@ impl Core {
         }
     }
 
-    /// Whether most who vote in a group are connected, as far as it is known where they are.
-    pub(crate) fn has_majority(&self, members: &Members, known: &[ReplicaConfig]) -> bool {
-        let server_of = |peer: PeerId| {
-            let known = known.iter().find(|replica| replica.peer == peer);
-            known.map(|replica| replica.server).or_else(|| self.post.server_of(peer))
-        };
-        let lives = |peer: &&PeerId| server_of(**peer).is_some_and(|server| self.is_connected(server));
-        members.voters.iter().filter(lives).count() * 2 > members.voters.len()
-    }
-
-    /// Asks each of `replicas` how far its log of a group reaches.
-    fn most_complete<'a>(
+    /// Asks each of `replicas`, all at the same time, how far its log of a group reaches.
+    pub(crate) fn most_complete<'a>(
         &self,
         group: GroupId,
         replicas: impl Iterator<Item = &'a ReplicaConfig>,
     ) -> Option<MostComplete> {
+        let (own, replicas) = (self.identity.server, replicas.collect::<Vec<_>>());
+        let far = replicas.iter().map(|replica| replica.server).filter(|server| *server != own);
+        let questions = far.map(|server| (server, Question::End { group }.encode())).collect();
+        let mut answers = self.ask_all(questions, PATIENCE).into_iter();
         let end = |replica: &'a ReplicaConfig| {
-            let question = Question::End { group };
-            let answer = match replica.server == self.identity.server {
+            let end = match replica.server == own {
                 true => self.end_here(group),
-                false => EndAnswer::decode(self.ask(replica.server, question.encode(), PATIENCE).ok()?),
+                false => answers.next()?.and_then(EndAnswer::decode),
             };
-            answer.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
+            end.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
         };
-        MostComplete::of(replicas.filter_map(end).collect())
-    }
-
-    /// How far the log of this node's replica reaches, if it has rows.
-    pub(crate) fn end_here(&self, group: GroupId) -> Option<EndAnswer> {
-        self.ends_here(&[group]).pop().flatten()
-    }
-
-    /// The same of all these groups.
-    pub(crate) fn ends_here(&self, groups: &[GroupId]) -> Vec<Option<EndAnswer>> {
-        let end = |status: Option<GroupStatus>| {
-            let GroupStatus { own, last_term, last, members, .. } =
-                status.filter(|status| !status.needs_rows)?;
-            Some(EndAnswer { own, last_term, last, members })
-        };
-        match self.log.group_statuses(groups) {
-            Ok(statuses) => statuses.into_iter().map(end).collect(),
-            Err(_) => vec![None; groups.len()],
-        }
-    }
-
-    fn catalog_has_majority(&self, catalog: &Catalog) -> bool {
-        let servers = catalog.servers();
-        let voters = || servers.iter().filter(|server| server.catalog.voting);
-        voters().filter(|server| self.is_connected(server.id)).count() * 2 > voters().count()
-    }
-
-    /// Gives the catalog a majority again, if it has none. A proxy has a replica of it as everybody, and does not go on
-    /// with it: nobody would vote any more when it leaves.
-    fn repair_catalog(&self, forced: &Forced) -> Result<(), AdminError> {
-        let catalog = self.catalog();
-        if self.catalog_has_majority(&catalog) {
-            return Ok(());
-        }
-        let servers: Vec<ReplicaConfig> = catalog.servers().iter().map(|server| server.catalog).collect();
-        let is_living = |replica: &&ReplicaConfig| self.is_connected(replica.server);
-        let may_vote = catalog.servers().into_iter().filter(|server| !server.is_proxy);
-        let may_vote: Vec<ReplicaConfig> = may_vote.map(|server| server.catalog).collect();
-        let found = self.most_complete(CATALOG_GROUP, may_vote.iter().filter(is_living));
-        let found = found.ok_or(AdminError::NoCatalog)?;
-        // As after a repair that was interrupted: those who live follow it already, or will.
-        let is_proxy = |peer: &PeerId| {
-            catalog.servers().iter().any(|server| server.is_proxy && server.catalog.peer == *peer)
-        };
-        let goes_on =
-            self.has_majority(&found.members, &servers) && !found.members.voters.iter().any(is_proxy);
-        let is_lost = |replica: &&ReplicaConfig| {
-            !is_living(replica) && (!goes_on || found.members.removed.contains(&replica.peer))
-        };
-        let lost: Vec<ServerId> = servers.iter().filter(is_lost).map(|replica| replica.server).collect();
-        let survivor = found.replica;
-        let names: Vec<String> = lost.iter().map(|id| words::server(&catalog, *id)).collect();
-        tracing::warn!("The catalog has lost its majority and goes on without {}", names.join(", "));
-        if !goes_on {
-            self.go_on(CATALOG_GROUP, survivor, &servers, forced)?;
-        }
-        self.change(|catalog, draft| {
-            for server in lost.iter().filter(|server| catalog.server(**server).is_some()) {
-                draft.delete(server_key(*server));
-                draft.put(CatalogRow::Removed(*server));
-            }
-            crate::servers::fill_voters(catalog, draft, &lost, Some(survivor.server));
-            Ok(())
-        })
+        MostComplete::of(replicas.into_iter().filter_map(end).collect())
     }
 
     /// The table after the repair.

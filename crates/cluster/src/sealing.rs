@@ -40,7 +40,7 @@ impl Core {
             let catalog = self.catalog();
             match self.is_newest(catalog.version) {
                 true => break catalog,
-                false if task::now() > asked_until => return Err(AdminError::NoCatalog),
+                false if task::now() > asked_until => return Err(self.no_catalog()),
                 false => task::sleep(PAUSE),
             }
         };

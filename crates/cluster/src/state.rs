@@ -64,6 +64,8 @@ pub struct CatalogTrouble {
     pub voters: usize,
     /// Those of them that are not connected.
     pub gone: Vec<ServerId>,
+    /// Whether too many of them are not: [`Core::repair_catalog`] goes on without them.
+    pub is_lost: bool,
 }
 
 /// What a table can be used for.
@@ -142,7 +144,8 @@ impl Core {
             voters.iter().copied().filter(|server| !self.is_connected(*server)).collect();
         // What was heard of a leader last may be old.
         let is_well = leader.is_some() && gone.len() * 2 < voters.len();
-        (!is_well).then_some(CatalogTrouble { voters: voters.len(), gone })
+        let is_lost = !self.catalog_has_majority(&catalog);
+        (!is_well).then_some(CatalogTrouble { voters: voters.len(), gone, is_lost })
     }
 
     /// Asks who leads those of the shards that have no replica here: nobody tells this node when that

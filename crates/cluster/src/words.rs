@@ -1,6 +1,8 @@
 //! Groups, replicas and changes of members in the words of a user, for the log: servers and tables by
 //! their names, where the catalog knows them.
 
+use std::collections::BTreeSet;
+
 use log::{GroupId, MemberChange, PeerId};
 
 use crate::node::{CATALOG_GROUP, Core};
@@ -27,6 +29,17 @@ pub(crate) fn group(catalog: &Catalog, group: GroupId) -> String {
 /// A server: `server "ada"`, or by its id.
 pub(crate) fn server(catalog: &Catalog, id: ServerId) -> String {
     catalog.server(id).map_or_else(|| format!("server {id}"), |server| format!("server \"{}\"", server.name))
+}
+
+/// Servers by their names, as errors have them: `ada`, `bob`.
+pub(crate) fn named(catalog: &Catalog, ids: &BTreeSet<ServerId>) -> String {
+    let name = |id: &ServerId| {
+        catalog.server(*id).map_or_else(|| id.to_string(), |known| format!("`{}`", known.name))
+    };
+    match ids.is_empty() {
+        true => "servers that were removed".to_owned(),
+        false => ids.iter().map(name).collect::<Vec<_>>().join(", "),
+    }
 }
 
 impl Core {

@@ -48,6 +48,8 @@ enum Place {
     Table,
     /// A table of database `rethinkdb`.
     System,
+    /// Database `rethinkdb` itself.
+    SystemDb,
 }
 
 /// What a term needs, in the order in which it is found missing.
@@ -68,6 +70,7 @@ const WRITE_SYSTEM_AND_CONFIG_ALL: Needs =
     &[(Right::Read, Place::System), (Right::Write, Place::System), (Right::Config, Place::Cluster)];
 /// To leave out the hook is asked for before the write itself.
 const CONFIG_AND_WRITE: Needs = &[(Right::Config, Place::Table), (Right::Write, Place::Table)];
+const CONFIG_SYSTEM_DB: Needs = &[(Right::Config, Place::SystemDb)];
 const NOTHING: Needs = &[];
 
 /// Terms and what they need. `S` stands for `r.db("rethinkdb")`, `T` for `r.db("d").table("t")`.
@@ -145,6 +148,7 @@ const TERMS: &[(&str, Needs)] = &[
     ("T.index_status()", NOTHING),
     ("r.db_create(\"e\")", CONFIG_ALL),
     ("r.db_drop(\"d\")", CONFIG_DB_AND_TABLE),
+    ("S.reconfigure(emergency_repair: \"unsafe_rollback\")", CONFIG_SYSTEM_DB),
     ("S.table(\"users\").count()", READ_SYSTEM),
     ("S.table(\"table_config\").filter({name: \"t\"})", READ_SYSTEM),
     ("S.table(\"stats\").get([\"cluster\"])", READ_SYSTEM),
@@ -195,6 +199,7 @@ impl Granted {
             Place::Db => database.or(everywhere),
             Place::Table => table.or(database).or(everywhere),
             Place::System => table.or(database),
+            Place::SystemDb => database,
         };
         let reads = right != Right::Write || self.has(Right::Read, place);
         word == Some(true) && reads

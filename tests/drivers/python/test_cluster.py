@@ -353,6 +353,26 @@ class ThreeServers(unittest.TestCase):
         with self.assertRaisesRegex(ReqlOpFailedError, "have no majority of their replicas, because `s"):
             ask(leader, r.table("t").reconfigure(shards=2, replicas=1))
 
+    def test_a_shard_without_a_majority_is_told_to_have_the_replicas_that_it_has(self):
+        shards = [{"primary_replica": "s0", "replicas": ["s0", "s2"]}]
+        made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
+        self.assertEqual(ask(self.first, made)["inserted"], 1)
+        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").insert([{"id": n} for n in range(100)]))
+        self.cluster.nodes[2].kill()
+        alone = [{"primary_replica": "s0", "replicas": ["s0"], "nonvoting_replicas": []}]
+        missed = r.db("rethinkdb").table("server_status")["name"].contains("s2")
+        wait_until("the server is missed", lambda: not ask(self.first, missed))
+        for node in self.cluster.alive():
+            with self.assertRaisesRegex(ReqlOpFailedError, "have no majority of their replicas, because `s2` cannot"):
+                ask(node, r.table("t").reconfigure(shards=1, replicas=1))
+            answer = ask(node, r.table("t").config().update({"shards": alone}))
+            self.assertRegex(answer["first_error"], "have no majority of their replicas, because `s2` cannot")
+            self.assertEqual(ask(node, r.table("t").config())["shards"][0]["replicas"], ["s0", "s2"])
+        self.repaired(self.first)
+        self.assertEqual(ask(self.first, r.table("t").config())["shards"][0]["replicas"], ["s0"])
+        self.assertEqual(ask(self.first, r.table("t").insert({"id": 100}))["inserted"], 1)
+
     def test_a_table_without_a_majority_is_repaired(self):
         self.replicated()
         ask(self.first, r.table("t").insert([{"id": n} for n in range(100)]))
@@ -509,6 +529,64 @@ class ThreeServers(unittest.TestCase):
 
 def outdated_count():
     return r.table("t", read_mode="outdated").count()
+
+
+class TwoServers(unittest.TestCase):
+    """Two who vote on the configuration of the cluster: it is lost with one of them."""
+
+    def setUp(self):
+        self.cluster = Cluster(2)
+        self.addCleanup(self.cluster.remove)
+        self.first, self.second = self.cluster.nodes
+        wait_until("two voters", lambda: any("votes from now on" in line for line in self.first.lines))
+
+    def lose_second(self):
+        self.second.kill()
+        issues = r.db("rethinkdb").table("current_issues").filter({"type": "catalog_availability"})
+        told = []
+
+        def is_told():
+            told[:] = ask(self.first, issues.coerce_to("array"))
+            return told != []
+
+        wait_until("an issue", is_told)
+        self.assertIn("`emergency_repair` on the database `rethinkdb`", told[0]["description"])
+        gone = r.db("rethinkdb").table("server_config").filter({"name": "s1"}).delete()
+        began = time.monotonic()
+        refused = ask(self.first, gone)
+        self.assertLess(time.monotonic() - began, 5)
+        self.assertRegex(refused["first_error"], "because `s1` cannot be reached.*on the database `rethinkdb`")
+
+    def is_alone(self):
+        self.assertEqual(ask(self.first, r.db("rethinkdb").table("server_config")["name"].coerce_to("array")), ["s0"])
+        self.assertEqual(ask(self.first, r.table_create("after"))["tables_created"], 1)
+        self.assertEqual(ask(self.first, r.table("after").insert({"id": 1}))["inserted"], 1)
+        with self.assertRaisesRegex(RuntimeError, "removed from its cluster for good"):
+            self.second.start()
+
+    def test_the_configuration_lives_again_where_there_is_no_table(self):
+        repair = lambda **more: r.db("rethinkdb").reconfigure(emergency_repair="unsafe_rollback", **more)
+        with self.assertRaisesRegex(ReqlOpFailedError, "The configuration of the cluster doesn't need to be repaired."):
+            ask(self.first, repair())
+        self.lose_second()
+        planned = ask(self.first, repair(dry_run=True))
+        self.assertEqual(planned["repaired"], 0)
+        (change,) = planned["config_changes"]
+        self.assertEqual((change["old_val"]["name"], change["new_val"]), ("s1", None))
+        done = ask(self.first, repair())
+        self.assertEqual((done["repaired"], done["config_changes"]), (1, [change]))
+        self.is_alone()
+
+    def test_the_configuration_lives_again_when_a_table_is_repaired_that_needs_nothing(self):
+        shards = [{"primary_replica": "s0", "replicas": ["s0"]}]
+        made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
+        self.assertEqual(ask(self.first, made)["inserted"], 1)
+        self.assertEqual(ask(self.first, r.table("t").insert({"id": 1}))["inserted"], 1)
+        self.lose_second()
+        repaired = ask(self.first, r.table("t").reconfigure(emergency_repair="unsafe_rollback"))
+        self.assertEqual(repaired["repaired"], 1)
+        self.assertEqual(ask(self.first, r.table("t").count()), 1)
+        self.is_alone()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,9 @@ use storage::TableId;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The kind of the question how the replicas of groups are.
 pub const STATES: u8 = 15;
+/// The kinds of the questions how far the logs of a group, or of several, reach.
+pub const END: u8 = 7;
+pub const ENDS: u8 = 18;
 /// The kind of the question where a shard may be cut.
 pub const CUTS: u8 = 13;
 /// The kind of the question to seal a group, or to open it again.

@@ -33,9 +33,10 @@ fn replicas_that_cannot_go_are_not_waited_for_long_and_are_named() {
     let (_machines, [a, b, _c]) = three(&hub);
     create(&a, on(&[&[&a, &b]]));
     a.wait_ready("t");
-    let id = table(&a).config.id;
+    let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
     let both = on(&[&[&a, &b]]);
-    b.kill();
+    // Both are there, and neither hears the other.
+    [&a, &b].into_iter().for_each(|node| hub.deafen(node.server(), group));
     change(&a, id, on(&[&[&a]])).unwrap();
     let begin = Instant::now();
     let refused = change(&a, id, both).unwrap_err();

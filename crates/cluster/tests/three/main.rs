@@ -4,12 +4,14 @@
 
 mod added;
 mod administration;
+mod catalog;
 mod copies;
 mod division;
 mod heirs;
 mod hub;
 mod leaving;
 mod life;
+mod majority;
 mod proxies;
 mod removal;
 mod repair;

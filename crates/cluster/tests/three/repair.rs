@@ -135,9 +135,12 @@ fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
     }
     wait_until("the rows on b", || stored(&b).len() == 20);
     assert!(matches!(b.node.plan_repair(table, RepairMode::Rollback), Err(AdminError::NothingToRepair)));
-    a.kill();
+    // It has no rows, and no vote, for as long as it hears nothing.
+    hub.deafen(c.server(), b.node.catalog().table("test", "t").unwrap().shards()[0].group());
     let change = TableChange { shards: Some(on([&b, &c])), ..TableChange::default() };
     wait_until("the change", || b.node.change_table(table, &change).is_ok());
+    a.kill();
+    hub.let_all_hear();
     let leads =
         || b.node.catalog().table("test", "t").unwrap().shards()[0].near().is_some_and(|near| near.leads());
     wait_until("the end of its office", || !leads());

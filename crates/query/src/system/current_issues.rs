@@ -147,13 +147,20 @@ fn catalog_issue(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
         servers
     };
     let (gone, voters) = (named(Identifiers::Name), trouble.voters);
-    let message = match gone.len() * 2 >= voters {
+    let message = match trouble.is_lost {
         true => "A majority of the servers that vote on the cluster's configuration is needed.",
         false => "The servers that vote on the cluster's configuration have not agreed on a leader.",
     };
+    let remedy = match trouble.is_lost {
+        true => {
+            " Connect what is missing, or if it is gone for good, use `reconfigure` with `emergency_repair` on the database \
+             `rethinkdb`, which removes the servers that are not connected from the cluster."
+        }
+        false => "",
+    };
     let description = format!(
         "The configuration of the cluster cannot be changed: databases, tables, indexes, users and servers stay as they \
-         are. {message} Of {voters} are not connected: {}.",
+         are. {message} Of {voters} are not connected: {}.{remedy}",
         listed(&gone)
     );
     let info = object([("servers", strings(named(identifiers))), ("message", message.into())]);

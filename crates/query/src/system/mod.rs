@@ -19,6 +19,7 @@ mod table_status;
 mod users;
 
 pub(crate) use db_config::db_row;
+pub(crate) use server_config::server_row;
 pub(crate) use table_config::{config_row, shard_rows};
 pub(crate) use table_status::status_row;
 

@@ -21,18 +21,12 @@ impl SystemTable for ServerConfig {
 
     fn rows(&self, cx: &Cx, _identifiers: Identifiers) -> Result<Vec<Object>, EvalError> {
         let catalog = cx.catalog();
-        let row = |server: &&cluster::ServerConfig| {
-            object([
-                ("id", server.id.to_string().into()),
-                ("name", Datum::String(server.name.clone())),
-                ("tags", strings(server.tags.iter().cloned())),
-                (
-                    "cache_size_mb",
-                    server.cache_size_mb.map_or_else(|| "auto".into(), |mb| Datum::Number(mb as f64)),
-                ),
-            ])
-        };
-        Ok(catalog.servers().iter().filter(|server| !server.is_proxy).map(row).collect())
+        Ok(catalog
+            .servers()
+            .iter()
+            .filter(|server| !server.is_proxy)
+            .map(|server| server_row(server))
+            .collect())
     }
 
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
@@ -45,6 +39,17 @@ impl SystemTable for ServerConfig {
             (Some(old), Some(new)) => change(cx, old, new).map_err(|error| error.prefixed(WRONG))?,
         }
     }
+}
+
+/// The row of a server.
+pub(crate) fn server_row(server: &cluster::ServerConfig) -> Object {
+    let cache = server.cache_size_mb.map_or_else(|| "auto".into(), |mb| Datum::Number(mb as f64));
+    object([
+        ("id", server.id.to_string().into()),
+        ("name", Datum::String(server.name.clone())),
+        ("tags", strings(server.tags.iter().cloned())),
+        ("cache_size_mb", cache),
+    ])
 }
 
 /// So many megabytes are as many bytes as a signed number of 64 bits cannot count any more.

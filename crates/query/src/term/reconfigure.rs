@@ -11,20 +11,33 @@ use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::admin_failed;
+use crate::ids::system_db_id;
 use crate::reshape::{change_table, rebalance as make_equal};
-use crate::system::{config_row, shard_rows, status_row};
+use crate::system::{config_row, server_row, shard_rows, status_row};
 use crate::table::{Identifiers, TableRef};
 use crate::term::db_admin::{change, special_because};
 use crate::term::placement::Placement;
 use crate::value::Value;
 
 /// `reconfigure`: sets shards and replicas of a table, or of all tables of a database.
+/// With `emergency_repair`, table or database `rethinkdb` is repaired, which is the configuration of the cluster.
 pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let target = Target::of(&mut args, "reconfigure", "you can't configure the tables in it")?;
-    match args.optional_datum("emergency_repair")? {
-        None | Some(Datum::Null) => {}
-        Some(Datum::String(mode)) => return emergency_repair(&args, &target, &mode),
-        Some(other) => return Err(EvalError::type_error("STRING", &other).at("emergency_repair")),
+    let value = first(&mut args, "reconfigure")?;
+    let repair = match args.optional_datum("emergency_repair")? {
+        None | Some(Datum::Null) => None,
+        Some(mode) => Some(mode),
+    };
+    if let (Value::Db(db), Some(mode)) = (&value, &repair)
+        && db.id.is_none()
+    {
+        access::check(args.cx, Need::Config, Place::Db(system_db_id()))?;
+        repair_mode_of(&args, mode)?;
+        return repair_catalog(args.cx, args.flag("dry_run")?);
+    }
+    let target = Target::of(&args, value, "you can't configure the tables in it")?;
+    if let Some(mode) = repair {
+        let mode = repair_mode_of(&args, &mode)?;
+        return emergency_repair(&args, &target, mode);
     }
     let placement = Placement::of_reconfigure(&args)?;
     let dry_run = args.flag("dry_run")?;
@@ -38,7 +51,8 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 /// `rebalance`: divides tables anew so that their shards hold about as many rows each.
 pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let target = Target::of(&mut args, "rebalance", "you can't rebalance the tables in it")?;
+    let value = first(&mut args, "rebalance")?;
+    let target = Target::of(&args, value, "you can't rebalance the tables in it")?;
     let mut report = Report::default();
     for table in target.tables {
         let before = status_row(args.cx, &table, Identifiers::Name);
@@ -57,12 +71,20 @@ struct Target {
 }
 
 impl Target {
-    fn of(args: &mut Args<'_>, op: &str, why: &str) -> Result<Target, EvalError> {
-        let tables = target_tables(args, op, why)?;
+    fn of(args: &Args<'_>, value: Value, why: &str) -> Result<Target, EvalError> {
+        let tables = tables_of(args.cx, value, why)?;
         for table in &tables.0 {
             access::check(args.cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
         }
         Ok(Target { tables: tables.0, is_db: tables.1 })
+    }
+}
+
+/// What `op` is called on.
+fn first(args: &mut Args<'_>, op: &str) -> Result<Value, EvalError> {
+    match args.len() {
+        0 => Err(EvalError::logic(format!("`{op}` can only be called on a table or database."))),
+        _ => args.take(0),
     }
 }
 
@@ -73,17 +95,19 @@ pub(crate) fn target_tables(
     op: &str,
     why: &str,
 ) -> Result<(Vec<Arc<TableHandle>>, bool), EvalError> {
-    if args.len() == 0 {
-        return Err(EvalError::logic(format!("`{op}` can only be called on a table or database.")));
-    }
-    match args.take(0)? {
+    let value = first(args, op)?;
+    tables_of(args.cx, value, why)
+}
+
+fn tables_of(cx: &Cx, value: Value, why: &str) -> Result<(Vec<Arc<TableHandle>>, bool), EvalError> {
+    match value {
         Value::Table(slice) if slice.is_whole() => match slice.table {
             TableRef::Stored(table) => Ok((vec![table.handle], false)),
             TableRef::System(_) => Err(special_because(why)),
         },
         Value::Db(db) if db.id.is_none() => Err(special_because(why)),
         Value::Db(db) => {
-            let catalog = args.cx.catalog();
+            let catalog = cx.catalog();
             let tables = catalog.database(&db.name).into_iter().flat_map(|db| db.tables());
             Ok((tables.cloned().collect(), true))
         }
@@ -91,8 +115,12 @@ pub(crate) fn target_tables(
     }
 }
 
-fn emergency_repair(args: &Args<'_>, target: &Target, mode: &str) -> Result<Value, EvalError> {
-    let Some(mode) = repair_mode(mode) else {
+/// The mode of an emergency repair, for which nothing else may be said but `dry_run`.
+fn repair_mode_of(args: &Args<'_>, mode: &Datum) -> Result<RepairMode, EvalError> {
+    let Datum::String(name) = mode else {
+        return Err(EvalError::type_error("STRING", mode).at("emergency_repair"));
+    };
+    let Some(mode) = repair_mode(name) else {
         return Err(EvalError::logic(
             "`emergency_repair` should be \"unsafe_rollback\" or \"unsafe_rollback_or_erase\"",
         )
@@ -102,6 +130,10 @@ fn emergency_repair(args: &Args<'_>, target: &Target, mode: &str) -> Result<Valu
     if others.into_iter().any(|name| args.has_optarg(name)) {
         return Err(EvalError::logic("In emergency repair mode, you can't specify shards, replicas, etc."));
     }
+    Ok(mode)
+}
+
+fn emergency_repair(args: &Args<'_>, target: &Target, mode: RepairMode) -> Result<Value, EvalError> {
     let dry_run = args.flag("dry_run")?;
     match &target.tables[..] {
         [table] if !target.is_db => repair_table(args.cx, table, mode, dry_run),
@@ -110,6 +142,17 @@ fn emergency_repair(args: &Args<'_>, target: &Target, mode: &str) -> Result<Valu
              table individually.",
         )),
     }
+}
+
+/// Makes the configuration of the cluster live again; tells which servers are removed for that.
+fn repair_catalog(cx: &Cx, dry_run: bool) -> Result<Value, EvalError> {
+    let (catalog, node) = (cx.catalog(), cx.node());
+    let removed = if dry_run { node.plan_catalog_repair() } else { node.repair_catalog() };
+    let mut report = Report { count: u32::from(!dry_run), ..Report::default() };
+    for server in removed.map_err(admin_failed)?.into_iter().filter_map(|id| catalog.server(id)) {
+        report.config(server_row(server), Datum::Null);
+    }
+    Ok(report.into_value("repaired", !dry_run, true))
 }
 
 fn repair_mode(name: &str) -> Option<RepairMode> {

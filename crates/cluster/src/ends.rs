@@ -1,0 +1,97 @@
+//! How far the logs of groups reach on the servers that have replicas of them. All who are connected are asked at the
+//! same time, and each once about all of its groups: it takes as long as the slowest, not as long as all together.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use log::{GroupId, GroupStatus};
+
+use crate::answer::{EndAnswer, decode_ends};
+use crate::node::Core;
+use crate::question::Question;
+use crate::repair::everyone;
+use crate::{ReplicaConfig, ServerId, ShardConfig};
+
+/// One question is about so many groups at most: it is answered in one turn of a log.
+const GROUPS_MAX: usize = 4096;
+
+/// What servers said of their replicas that have rows.
+#[derive(Default)]
+pub(crate) struct Ends(BTreeMap<GroupId, Vec<(ServerId, EndAnswer)>>);
+
+impl Ends {
+    /// What was said of a shard's replicas by those who have them.
+    pub(crate) fn of_shard(&self, shard: &ShardConfig) -> Vec<(ReplicaConfig, EndAnswer)> {
+        let said = |replica: &ReplicaConfig| Some((*replica, self.of(shard.group, replica)?.clone()));
+        everyone(shard).filter_map(said).collect()
+    }
+
+    /// What was said of a replica by who has it.
+    pub(crate) fn of(&self, group: GroupId, replica: &ReplicaConfig) -> Option<&EndAnswer> {
+        let ends = self.0.get(&group).map_or(&[][..], Vec::as_slice);
+        let end = ends.iter().find(|(server, end)| *server == replica.server && end.own == replica.peer);
+        end.map(|(_, end)| end)
+    }
+
+    /// Forgets what was said by servers that are not as `keeps` says.
+    pub(crate) fn retain(&mut self, keeps: impl Fn(ServerId) -> bool) {
+        self.0.values_mut().for_each(|ends| ends.retain(|(server, _)| keeps(*server)));
+    }
+}
+
+impl Core {
+    /// Asks the servers that are connected of the replicas of these shards. Who does not answer within `patience`
+    /// has said nothing.
+    pub(crate) fn ask_ends<'a>(
+        &self,
+        shards: impl Iterator<Item = &'a ShardConfig>,
+        patience: Duration,
+    ) -> Ends {
+        let mut asked: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
+        for shard in shards {
+            for replica in everyone(shard).filter(|replica| self.is_connected(replica.server)) {
+                asked.entry(replica.server).or_default().push(shard.group);
+            }
+        }
+        let own = self.identity.server;
+        let here = asked.remove(&own).unwrap_or_default();
+        let parts: Vec<(ServerId, &[GroupId])> = asked
+            .iter()
+            .flat_map(|(server, groups)| groups.chunks(GROUPS_MAX).map(|some| (*server, some)))
+            .collect();
+        let question = |(server, groups): &(ServerId, &[GroupId])| {
+            (*server, Question::Ends { groups: groups.to_vec() }.encode())
+        };
+        let answers = self.ask_all(parts.iter().map(question).collect(), patience);
+        let mut ends = Ends::default();
+        let mut note = |server: ServerId, groups: &[GroupId], said: Vec<Option<EndAnswer>>| {
+            for (group, end) in groups.iter().zip(said) {
+                ends.0.entry(*group).or_default().extend(end.map(|end| (server, end)));
+            }
+        };
+        for ((server, groups), answer) in parts.into_iter().zip(answers) {
+            let said = answer.and_then(decode_ends).filter(|ends| ends.len() == groups.len());
+            note(server, groups, said.unwrap_or_default());
+        }
+        note(own, &here, self.ends_here(&here));
+        ends
+    }
+
+    /// How far the log of this node's replica reaches, if it has rows.
+    pub(crate) fn end_here(&self, group: GroupId) -> Option<EndAnswer> {
+        self.ends_here(&[group]).pop().flatten()
+    }
+
+    /// The same of all these groups.
+    pub(crate) fn ends_here(&self, groups: &[GroupId]) -> Vec<Option<EndAnswer>> {
+        let end = |status: Option<GroupStatus>| {
+            let GroupStatus { own, last_term, last, members, .. } =
+                status.filter(|status| !status.needs_rows)?;
+            Some(EndAnswer { own, last_term, last, members })
+        };
+        match self.log.group_statuses(groups) {
+            Ok(statuses) => statuses.into_iter().map(end).collect(),
+            Err(_) => vec![None; groups.len()],
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The catalog loses its majority for good: whoever is left goes on with it, when somebody says so.
+
+use std::sync::Arc;
+
+use log::GroupId;
+use rekindle_cluster::{AdminError, RepairMode, ServerId, TableOptions};
+
+use crate::division::{create, on, table};
+use crate::hub::{Hub, Machine, Running, missing, wait_until, write_until_done};
+
+fn voters(node: &Running) -> usize {
+    node.node.log().group_status(GroupId(0)).unwrap().members.voters.len()
+}
+
+/// Two who vote on the catalog.
+fn two(hub: &Arc<Hub>) -> [Running; 2] {
+    let a = Machine::new("a").start(hub, None);
+    let b = Machine::new("b").start(hub, Some(&a));
+    wait_until("two voters", || voters(&a) == 2);
+    [a, b]
+}
+
+#[test]
+fn a_catalog_without_a_majority_is_repaired_where_there_is_no_table() {
+    let hub = Arc::new(Hub::default());
+    let [a, b] = two(&hub);
+    for healthy in [a.node.plan_catalog_repair(), a.node.repair_catalog()] {
+        assert!(matches!(healthy, Err(AdminError::CatalogHasMajority)), "{healthy:?}");
+    }
+    let gone = b.server();
+    b.kill();
+    let refused = a.node.remove_server(gone).unwrap_err();
+    assert!(matches!(&refused, AdminError::CatalogNoMajority { servers } if servers == "`b`"), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("`emergency_repair` on the database `rethinkdb`"), "{text}");
+    let is_told = || a.node.catalog_trouble().is_some_and(|trouble| trouble.is_lost);
+    wait_until("the trouble", is_told);
+    assert_eq!(a.node.plan_catalog_repair().unwrap(), [gone]);
+    assert!(!a.node.catalog().is_removed(gone), "it was only planned");
+    assert_eq!(a.node.repair_catalog().unwrap(), [gone]);
+    assert!(a.node.catalog().is_removed(gone));
+    a.node.create_db("after").unwrap();
+    assert!(matches!(a.node.repair_catalog(), Err(AdminError::CatalogHasMajority)));
+}
+
+#[test]
+fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
+    for mode in [RepairMode::Rollback, RepairMode::RollbackOrErase] {
+        let hub = Arc::new(Hub::default());
+        let [a, b] = two(&hub);
+        create(&a, on(&[&[&a]]));
+        (0..10).for_each(|n| write_until_done(&[&a], n));
+        let (id, before, gone) = (table(&a).config.id, table(&a).config.clone(), b.server());
+        assert!(matches!(a.node.emergency_repair(id, mode), Err(AdminError::NothingToRepair)));
+        b.kill();
+        assert_eq!(a.node.plan_repair(id, mode).unwrap(), before);
+        assert!(!a.node.catalog().is_removed(gone), "it was only planned");
+        assert_eq!(a.node.emergency_repair(id, mode).unwrap(), before);
+        assert!(a.node.catalog().is_removed(gone));
+        a.node.create_table("test", "after", TableOptions::default()).unwrap();
+        assert_eq!(missing(&a, 10), []);
+        assert!(matches!(a.node.emergency_repair(id, mode), Err(AdminError::NothingToRepair)));
+    }
+}
+
+#[test]
+fn who_is_to_vote_and_does_not_yet_is_no_majority() {
+    let hub = Arc::new(Hub::default());
+    let [a, b] = two(&hub);
+    let third = Machine::new("c");
+    let server = ServerId(uuid::Uuid::from_u128(u128::from(b'c')));
+    hub.deafen(server, GroupId(0));
+    let c = third.start_unheard(&hub, Some(&a));
+    assert_eq!((a.node.catalog().servers().len(), voters(&a)), (3, 2));
+    let gone = b.server();
+    b.kill();
+    assert_eq!(a.node.plan_catalog_repair().unwrap(), [gone]);
+    hub.let_all_hear();
+    wait_until("the repair", || a.node.repair_catalog().is_ok());
+    a.node.create_db("after").unwrap();
+    wait_until("the news", || c.node.catalog().database("after").is_some());
+}

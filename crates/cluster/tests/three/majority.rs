@@ -1,0 +1,68 @@
+//! A shard without a majority has the replicas it has: nobody is told that it has others.
+
+use std::sync::Arc;
+
+use rekindle_cluster::{AdminError, RepairMode, ShardPlaces, ShardsWanted};
+
+use crate::division::{create, on, table};
+use crate::hub::{Hub, Running, change, missing, replicated, stored, three, wait_until, write_until_done};
+
+/// One shard with a voting replica and one that does not vote.
+fn with_nonvoting(voting: &Running, other: &Running) -> ShardsWanted {
+    let replicas = vec![(voting.server(), true), (other.server(), false)];
+    ShardsWanted::Named(vec![ShardPlaces { primary: voting.server(), replicas }])
+}
+
+#[test]
+fn a_shard_without_a_majority_is_given_no_other_replicas() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b]]));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b], n));
+    let (id, before) = (table(&a).config.id, table(&a).config.clone());
+    b.kill();
+    // The leader has perhaps not noticed yet.
+    for (node, wanted) in [(&a, replicated(1, 1)), (&c, on(&[&[&a]])), (&c, on(&[&[&a, &c]]))] {
+        let refused = change(node, id, wanted).unwrap_err();
+        assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
+        assert_eq!(table(node).config, before);
+    }
+    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    change(&c, id, on(&[&[&a, &c]])).unwrap();
+    (20..30).for_each(|n| write_until_done(&[&a, &c], n));
+    assert_eq!(missing(&c, 30), []);
+}
+
+#[test]
+fn a_replica_without_a_vote_that_has_all_rows_stays_when_the_one_that_votes_is_away() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, with_nonvoting(&b, &c));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&b], n));
+    wait_until("the rows on c", || stored(&c).len() == 20);
+    let (id, before) = (table(&a).config.id, table(&a).config.clone());
+    b.kill();
+    let refused = change(&a, id, replicated(1, 1)).unwrap_err();
+    assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
+    assert_eq!(table(&a).config, before);
+    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    (20..30).for_each(|n| write_until_done(&[&c], n));
+    assert_eq!(missing(&c, 30), []);
+}
+
+#[test]
+fn shards_that_stay_as_they_are_may_lack_one() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b], &[&a]]));
+    a.wait_ready("t");
+    let id = table(&a).config.id;
+    let present = on(&[&[&a, &b], &[&a]]);
+    let other = on(&[&[&a, &b], &[&a, &c]]);
+    b.kill();
+    change(&a, id, present).unwrap();
+    let after = change(&a, id, other).unwrap();
+    assert_eq!(after.shards[1].replicas.len(), 2);
+}
