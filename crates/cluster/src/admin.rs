@@ -9,7 +9,6 @@ use storage::TableId;
 use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
 use crate::index_config::TableIndexes;
-use crate::majority::Lacking;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
 use crate::{
@@ -195,10 +194,8 @@ impl Core {
         go_on: &dyn Fn() -> bool,
     ) -> Result<(TableConfig, TableConfig), AdminError> {
         let mut plan = self.plan_change(id, change, go_on)?;
-        let lacking = match (&plan, &change.shards) {
-            (None, Some(wanted)) => self.await_majority(id, wanted, go_on)?,
-            _ => Lacking::default(),
-        };
+        let moved = change.shards.as_ref().filter(|_| plan.is_none());
+        let lacking = self.await_majority(id, moved, go_on)?;
         let _one_at_a_time = task::lock(&self.changing);
         plan.iter_mut().try_for_each(|plan| self.seal(id, plan))?;
         let outcome = self.change_held(|catalog, draft| {

@@ -26,11 +26,8 @@ impl Core {
     ///
     /// Fails as the repair would, before it begins.
     pub fn plan_catalog_repair(&self) -> Result<Vec<ServerId>, AdminError> {
-        let catalog = self.catalog();
-        match self.catalog_has_majority(&catalog) {
-            true => Err(AdminError::CatalogHasMajority),
-            false => Ok(self.catalog_loss(&catalog)?.lost),
-        }
+        let loss = self.catalog_loss(&self.catalog())?;
+        loss.map(|loss| loss.lost).ok_or(AdminError::CatalogHasMajority)
     }
 
     /// Makes the catalog go on with what one living server has, when its majority is gone for good; returns the servers
@@ -39,20 +36,15 @@ impl Core {
     /// Tables stay as they are. Interrupted, it can be repeated. [`AdminError::RepairBegun`] where it failed after
     /// members were set by force.
     pub fn repair_catalog(&self) -> Result<Vec<ServerId>, AdminError> {
-        if self.catalog_has_majority(&self.catalog()) {
-            return Err(AdminError::CatalogHasMajority);
-        }
         let forced = Forced::default();
-        self.repair_catalog_first(&forced).map_err(|cause| forced.error(cause))
+        let removed = self.repair_catalog_first(&forced).map_err(|cause| forced.error(cause))?;
+        removed.ok_or(AdminError::CatalogHasMajority)
     }
 
-    /// Gives the catalog a majority again, if it has none; returns who was removed.
-    pub(crate) fn repair_catalog_first(&self, forced: &Forced) -> Result<Vec<ServerId>, AdminError> {
+    /// Gives the catalog a majority again and returns who was removed; nothing if it has one.
+    pub(crate) fn repair_catalog_first(&self, forced: &Forced) -> Result<Option<Vec<ServerId>>, AdminError> {
         let catalog = self.catalog();
-        if self.catalog_has_majority(&catalog) {
-            return Ok(Vec::new());
-        }
-        let Loss { survivor, goes_on, lost } = self.catalog_loss(&catalog)?;
+        let Some(Loss { survivor, goes_on, lost }) = self.catalog_loss(&catalog)? else { return Ok(None) };
         let names: Vec<String> = lost.iter().map(|id| words::server(&catalog, *id)).collect();
         tracing::warn!("The catalog has lost its majority and goes on without {}", names.join(", "));
         if !goes_on {
@@ -66,12 +58,15 @@ impl Core {
             fill_voters(catalog, draft, &lost, Some(survivor.server));
             Ok(())
         })?;
-        Ok(lost)
+        Ok(Some(lost))
     }
 
-    /// What becomes of the catalog, which has no majority. A proxy has a replica of it as everybody, and does not go on
-    /// with it: nobody would vote any more when it leaves.
-    fn catalog_loss(&self, catalog: &Catalog) -> Result<Loss, AdminError> {
+    /// What becomes of the catalog if it has no majority, or had none before a repair that was interrupted. A proxy has a
+    /// replica of it as everybody, and does not go on with it: nobody would vote any more when it leaves.
+    fn catalog_loss(&self, catalog: &Catalog) -> Result<Option<Loss>, AdminError> {
+        if self.most_are_there(catalog) && self.catalog_has_majority(catalog) {
+            return Ok(None);
+        }
         let replicas = replicas_of(catalog);
         let is_living = |replica: &&ReplicaConfig| self.is_connected(replica.server);
         let may_vote = catalog.servers().into_iter().filter(|server| !server.is_proxy);
@@ -87,17 +82,31 @@ impl Core {
         let is_lost = |replica: &&ReplicaConfig| {
             !is_living(replica) && (!goes_on || found.members.removed.contains(&replica.peer))
         };
-        let lost = replicas.iter().filter(is_lost).map(|replica| replica.server).collect();
-        Ok(Loss { survivor: found.replica, goes_on, lost })
+        let lost: Vec<ServerId> = replicas.iter().filter(is_lost).map(|replica| replica.server).collect();
+        // Those who are away do not vote yet, and nobody gave them up.
+        let is_well = goes_on && lost.is_empty();
+        Ok((!is_well).then_some(Loss { survivor: found.replica, goes_on, lost }))
     }
 
-    /// Whether most who are to vote on the catalog are connected, and most who do: new ones may not have come yet.
+    /// Whether an emergency repair of anything removes those who are away from the cluster first.
+    pub(crate) fn catalog_is_lost(&self, catalog: &Catalog) -> bool {
+        matches!(self.catalog_loss(catalog), Ok(Some(_)))
+    }
+
+    /// Whether most who vote on the catalog are connected, as far as the replica here knows them: it can be changed.
     pub(crate) fn catalog_has_majority(&self, catalog: &Catalog) -> bool {
+        let status = self.log.group_status(CATALOG_GROUP);
+        status.map_or_else(
+            |_| self.most_are_there(catalog),
+            |status| self.has_majority(&status.members, &replicas_of(catalog)),
+        )
+    }
+
+    /// Whether most who are to vote on the catalog are connected: new ones may not vote yet.
+    fn most_are_there(&self, catalog: &Catalog) -> bool {
         let servers = catalog.servers();
         let voters = || servers.iter().filter(|server| server.catalog.voting);
-        let most_live = voters().filter(|server| self.is_connected(server.id)).count() * 2 > voters().count();
-        let status = self.log.group_status(CATALOG_GROUP);
-        most_live && status.map_or(true, |status| self.has_majority(&status.members, &replicas_of(catalog)))
+        voters().filter(|server| self.is_connected(server.id)).count() * 2 > voters().count()
     }
 
     /// Why the catalog cannot be changed when nobody leads it.

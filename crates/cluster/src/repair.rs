@@ -174,7 +174,7 @@ impl Core {
         found: &MostComplete,
     ) -> Result<(), AdminError> {
         let catalog = self.catalog();
-        if !self.catalog_has_majority(&catalog) {
+        if self.catalog_is_lost(&catalog) {
             // Whoever is away is removed from the cluster for good, before anything goes on.
             return Ok(());
         }
@@ -211,7 +211,7 @@ impl Core {
     /// has none: nothing of the table can be changed then.
     fn fates_or_catalog(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
         match self.fates(table, mode) {
-            Err(AdminError::NothingToRepair) if !self.catalog_has_majority(&self.catalog()) => {
+            Err(AdminError::NothingToRepair) if self.catalog_is_lost(&self.catalog()) => {
                 Ok(vec![Fate::Keeps; table.config.shards.len()])
             }
             fates => fates,

@@ -144,7 +144,7 @@ impl Core {
             voters.iter().copied().filter(|server| !self.is_connected(*server)).collect();
         // What was heard of a leader last may be old.
         let is_well = leader.is_some() && gone.len() * 2 < voters.len();
-        let is_lost = !self.catalog_has_majority(&catalog);
+        let is_lost = leader.is_none() && !self.catalog_has_majority(&catalog);
         (!is_well).then_some(CatalogTrouble { voters: voters.len(), gone, is_lost })
     }
 

@@ -80,3 +80,21 @@ fn who_is_to_vote_and_does_not_yet_is_no_majority() {
     a.node.create_db("after").unwrap();
     wait_until("the news", || c.node.catalog().database("after").is_some());
 }
+
+#[test]
+fn whoever_is_away_and_does_not_vote_yet_is_not_needed_and_not_given_up() {
+    let hub = Arc::new(Hub::default());
+    let a = Machine::new("a").start(&hub, None);
+    let servers = ["b", "c"].map(|name| ServerId(uuid::Uuid::from_u128(u128::from(name.as_bytes()[0]))));
+    servers.into_iter().for_each(|server| hub.deafen(server, GroupId(0)));
+    let others = ["b", "c"].map(|name| Machine::new(name).start_unheard(&hub, Some(&a)));
+    create(&a, on(&[&[&a]]));
+    let id = table(&a).config.id;
+    others.into_iter().for_each(Running::kill);
+    assert_eq!((a.node.catalog().servers().len(), voters(&a)), (3, 1));
+    assert!(matches!(a.node.repair_catalog(), Err(AdminError::CatalogHasMajority)));
+    let refused = a.node.emergency_repair(id, RepairMode::Rollback);
+    assert!(matches!(refused, Err(AdminError::NothingToRepair)), "{refused:?}");
+    servers.into_iter().for_each(|server| a.node.remove_server(server).unwrap());
+    assert_eq!(a.node.catalog().servers().len(), 1);
+}
