@@ -35,6 +35,7 @@ pub mod purity;
 mod scope;
 mod select;
 pub mod signature;
+mod sorting;
 mod stored;
 pub mod stream;
 mod term;

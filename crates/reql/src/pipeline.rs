@@ -10,7 +10,7 @@ use datum::Datum;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::group::GroupBy;
-use crate::order;
+use crate::sorting;
 use crate::terminal::{Partial, Taken, Terminal};
 use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Value};
@@ -149,7 +149,7 @@ impl Pipeline {
                     groups.into_iter().map(|(key, partial)| Ok((key, self.terminal.finish(partial)?)));
                 let groups = finished.collect::<Result<Vec<_>, EvalError>>()?;
                 let groups =
-                    order::sorted_by(groups, |(key, _)| order::is_short(key), |(a, _), (b, _)| a.cmp(b));
+                    sorting::sorted_by(groups, |(key, _)| sorting::is_short(key), |(a, _), (b, _)| a.cmp(b));
                 let kind = match self.terminal {
                     Terminal::Collect => GroupedKind::Stream,
                     _ => GroupedKind::Data,

@@ -9,7 +9,7 @@ use crate::closure::Closure;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::op::field::{field_of, object_of};
-use crate::order;
+use crate::sorting;
 use crate::term::Term;
 
 /// A value of an item: one of its fields, or what a function makes of it.
@@ -183,7 +183,7 @@ impl Filter {
     /// The filter that `difference` is: what equals one of `unwanted` goes.
     #[must_use]
     pub fn without(unwanted: &Array) -> Self {
-        let sorted = order::sorted_by(unwanted.to_vec(), order::is_short, Ord::cmp);
+        let sorted = sorting::sorted_by(unwanted.to_vec(), sorting::is_short, Ord::cmp);
         Filter { test: FilterTest::NotIn(sorted.into()), on_missing: OnMissing::Drop }
     }
 

@@ -18,6 +18,7 @@ pub(super) enum Growth {
 }
 
 impl Growth {
+    /// How many times as large as its first argument.
     pub fn factor(self) -> usize {
         match self {
             Growth::First(factor) => factor,

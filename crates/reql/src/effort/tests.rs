@@ -1,10 +1,13 @@
+//! What is brief, what walks, and what nobody knows.
+
 use super::*;
-use crate::stored::StoredFunc;
+use crate::wire;
 
 #[track_caller]
 fn takes(body: &str, effort: Effort) {
     let text = format!("[69,[[2,[1]],{body}]]");
-    assert_eq!(StoredFunc::parse(text.into()).expect("a function").effort(), effort, "{body}");
+    let Ok(Term::Func(func)) = wire::parse_term(text.as_bytes()) else { panic!("no function: {body}") };
+    assert_eq!(of_func(&func), effort, "{body}");
 }
 
 const ROW: &str = "[10,[1]]";
