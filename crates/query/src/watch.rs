@@ -22,7 +22,6 @@ use parking_lot::Mutex;
 
 use crate::links::{Links, SHORT, Slot};
 use crate::pool::ScanPool;
-use crate::table::ReadMode;
 
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(100);
@@ -40,17 +39,6 @@ pub(crate) enum Wants {
     Leader,
     /// Any replica.
     AnyReplica,
-}
-
-impl Wants {
-    /// Whom reads of this mode want; `None` when nobody else has what they want.
-    pub fn of(mode: ReadMode) -> Option<Wants> {
-        match mode {
-            ReadMode::Single | ReadMode::Majority => Some(Wants::Leader),
-            ReadMode::Outdated => Some(Wants::AnyReplica),
-            ReadMode::DebugDirect => None,
-        }
-    }
 }
 
 /// Makes a question that any server answers at once, of a number of its own.

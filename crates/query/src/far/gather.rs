@@ -12,11 +12,10 @@ use storage::TableId;
 use super::answer::read;
 use super::part::Part;
 use super::question::Question;
-use super::waiting::{shards_in, wait};
+use super::waiting::{shards_in, wait, wanted_by};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot, Trouble};
 use crate::table::ReadMode;
-use crate::watch::Wants;
 
 /// A partial result another node is asked for.
 pub(crate) struct FarTally {
@@ -50,7 +49,7 @@ impl FarTally {
 
     fn wait(&self, cx: &Cx) -> Result<Bytes, Trouble> {
         let shards = |catalog: &Catalog| shards_in(catalog, self.table, &self.ranges);
-        wait(cx, &self.slot, self.server, Wants::of(self.mode), shards)
+        wait(cx, &self.slot, self.server, wanted_by(self.mode), shards)
     }
 
     /// Asks `server` whether the index of `part` names few of the rows.

@@ -11,11 +11,10 @@ use storage::TableId;
 use super::answer::read;
 use super::gather::unless_lost;
 use super::question::Question;
-use super::waiting::{shards_of, wait};
+use super::waiting::{shards_of, wait, wanted_by};
 use crate::context::Cx;
 use crate::links::{SHORT, Slot};
 use crate::table::{ReadMode, StoredTable};
-use crate::watch::Wants;
 
 /// Rows another node was asked for.
 pub(crate) struct FarKeys {
@@ -50,7 +49,7 @@ impl FarKeys {
             let keys = self.indexes.iter().map(|i| &keys[*i]);
             shards_of(catalog, table.handle.config.id, keys)
         };
-        let answer = wait(cx, &self.slot, self.server, Wants::of(table.read_mode), shards);
+        let answer = wait(cx, &self.slot, self.server, wanted_by(table.read_mode), shards);
         let rows = answer.and_then(|bytes| read(bytes, Vec::<Datum>::unpack));
         match unless_lost(rows)? {
             Some(rows) if rows.len() != self.indexes.len() => {

@@ -33,7 +33,7 @@ pub(crate) use question::{Edits, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
 pub(crate) use rules::Rules;
 pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
-pub(crate) use waiting::{shards_in, wait, watch};
+pub(crate) use waiting::{shards_in, wait, wanted_by, watch};
 pub(crate) use write::{FarWrite, WriteTo};
 
 /// A question of another node, read and written again: what it may hold is what came.

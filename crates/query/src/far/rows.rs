@@ -16,12 +16,11 @@ use super::gather::unless_lost;
 use super::part::Part;
 use super::question::Question;
 use super::site::{Patience, fresh, unreadable};
-use super::waiting::{shards_in, wait};
+use super::waiting::{shards_in, wait, wanted_by};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot};
 use crate::order::{IndexRead, KeyOrder, Placed, PlacedItems};
 use crate::table::StoredTable;
-use crate::watch::Wants;
 
 /// Begins to read a part of a table anew, wherever it is now.
 pub(crate) type Reopen = fn(&Cx, FarSource, Patience) -> Result<Rest, EvalError>;
@@ -130,7 +129,7 @@ impl FarRows {
         let FarSource { table, range, .. } = &self.source;
         let (id, mode) = (table.handle.config.id, table.read_mode);
         let shards = |catalog: &Catalog| shards_in(catalog, id, std::slice::from_ref(range));
-        let answer = wait(&self.cx, &slot, self.server, Wants::of(mode), shards);
+        let answer = wait(&self.cx, &slot, self.server, wanted_by(mode), shards);
         let batch = answer.and_then(|bytes| read(bytes, FarBatch::unpack));
         match unless_lost(batch)? {
             Some(batch) => self.take(batch),

@@ -12,6 +12,7 @@ use super::question::Question;
 use crate::context::Cx;
 use crate::links::{Slot, Trouble};
 use crate::service::Service;
+use crate::table::ReadMode;
 use crate::watch::Wants;
 
 /// Blocks until the answer of `server` is in `slot`; if it hangs, no longer than until somebody else has what is
@@ -28,6 +29,15 @@ pub(crate) fn wait(
         let shards = shards(&cx.node().catalog_guard());
         shards.iter().for_each(|shard| watch(&cx.service, slot, server, shard, wants));
     })
+}
+
+/// Whom reads of `mode` want; `None` when nobody else has what they want.
+pub(crate) fn wanted_by(mode: ReadMode) -> Option<Wants> {
+    match mode {
+        ReadMode::Single | ReadMode::Majority => Some(Wants::Leader),
+        ReadMode::Outdated => Some(Wants::AnyReplica),
+        ReadMode::DebugDirect => None,
+    }
 }
 
 /// Sees to it that nobody waits in vain for `server`, which was asked about `shard`.

@@ -18,7 +18,7 @@ use reql::{Cancel, EvalError};
 use super::PointAnswer;
 use crate::answer::Answer;
 use crate::error::QueryError;
-use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwritable, watch};
+use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwritable, wanted_by, watch};
 use crate::links::{OneShot, SHORT, Slot, Trouble};
 use crate::session::Session;
 use crate::table::ReadMode;
@@ -146,7 +146,7 @@ impl Again {
     fn was_short(&self, server: ServerId, answer: &Result<Bytes, AskError>) -> bool {
         matches!(answer, Err(AskError::NoAnswer(_) | AskError::NotConnected(_)))
             && self.tries.asking == Asking::First
-            && self.mode.and_then(Wants::of).is_some()
+            && self.mode.and_then(wanted_by).is_some()
             && self.session.service.links().is_connected(server)
     }
 
@@ -214,7 +214,7 @@ impl FarPoint {
     /// Asks `server` for a row. The question leaves with [`crate::Service::turn`] at the latest.
     pub(super) fn ask_read(again: Again, server: ServerId, question: &Question, asking: Asking) -> FarPoint {
         let service = &again.session.service;
-        let wants = again.mode.and_then(Wants::of);
+        let wants = again.mode.and_then(wanted_by);
         let patience = if wants.is_some() && asking == Asking::First { FIRST } else { SHORT };
         let slot = service.links().ask_aside(server, question.to_bytes(), patience);
         if let (Some(wants), Asking::Again) = (wants, asking) {

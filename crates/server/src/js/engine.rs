@@ -107,6 +107,10 @@ fn raised(ctx: &Ctx<'_>, error: &Error) -> Answer {
         return Answer::Error(error.to_string().into());
     }
     let thrown = ctx.catch();
+    if thrown.is_null() {
+        // So it is when there is no memory left for an error that says so.
+        return Answer::Error("out of memory, or `null` was thrown".into());
+    }
     match Coerced::<String>::from_js(ctx, thrown) {
         Ok(text) => Answer::Error(text.0.into()),
         Err(_) => {
@@ -175,6 +179,7 @@ mod tests {
             ("function() { return 1; }", "SyntaxError: function name expected"),
             ("nothing", "ReferenceError: nothing is not defined"),
             ("throw 'up'", "up"),
+            ("throw null", "out of memory, or `null` was thrown"),
             ("throw {toString: function() { throw 1 }}", "the script threw something that has no string"),
             ("({get a() { throw new Error('got') }})", "Error: got"),
             ("({$reql_type$: 'NONSENSE'})", "Unknown $reql_type$ `PTYPE<NONSENSE>`."),
