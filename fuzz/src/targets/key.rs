@@ -69,13 +69,19 @@ impl Target for Key {
     }
 }
 
+/// Places that are longer are not written out.
+const PLACE_BYTES_MAX: usize = 1 << 16;
+
 /// Bytes that decode are the one key of their value.
 fn check_decoded(key: &PrimaryKey, value: &Datum) -> (usize, bool) {
     match PrimaryKey::encode(value) {
         Ok(again) => assert_eq!(again, *key),
         Err(error) => assert!(matches!(error, key::KeyError::TooLong(_)), "{error}"),
     }
-    assert_eq!(key::bound_position(value), *key, "a key's place is the key");
+    // What is longer is no key, and its place is cut.
+    if key.as_bytes().len() <= PLACE_BYTES_MAX {
+        assert_eq!(key::bound_position(value), *key, "a key's place is the key");
+    }
     (value.kind() as usize, key.as_bytes().len() > 128)
 }
 
