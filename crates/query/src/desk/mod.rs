@@ -53,12 +53,11 @@ impl QuestionDesk {
 impl Serve for QuestionDesk {
     fn serve(&self, from: ServerId, question: Bytes, reply: Reply) {
         let inner = self.0.clone();
-        let number = Question::number_of(&question);
-        let entered = number.map(|number| inner.running.enter((from, number), Arc::new(Cancel::new())));
         if question.len() > INLINE_BYTES {
+            let entered = inner.entered(from, Question::number_of(&question));
             self.0.service.carriers.run(move || inner.read(from, question, entered, reply));
         } else {
-            inner.read(from, question, entered, reply);
+            inner.read(from, question, None, reply);
         }
     }
 
@@ -102,9 +101,16 @@ impl Inner {
             }
             long => {
                 let inner = self.clone();
+                // What is done at once is over before anybody could stop it.
+                let entered = entered.or_else(|| self.entered(from, long.number()));
                 self.service.carriers.run(move || reply(Ok(inner.answer_accounted(long, entered))));
             }
         }
+    }
+
+    /// From now on a question with a number can be stopped.
+    fn entered(&self, from: ServerId, number: Option<u64>) -> Option<Entered> {
+        number.map(|number| self.running.enter((from, number), Arc::new(Cancel::new())))
     }
 
     /// What an answer takes is drawn from the node's memory, and given back once it is bytes. A cursor has an

@@ -98,7 +98,19 @@ impl Question {
         Ok(question)
     }
 
-    /// The number by which the question that `bytes` are can be stopped, if it can be, without reading the rest.
+    /// The number by which it can be stopped, if it can be.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Question::Write(write) => Some(write.ticket),
+            Question::Count { ticket, .. }
+            | Question::Gather { ticket, .. }
+            | Question::Few { ticket, .. } => Some(*ticket),
+            Question::Open { cursor, .. } => Some(*cursor),
+            _ => None,
+        }
+    }
+
+    /// The [`Question::number`] of the question that `bytes` are, without reading the rest.
     pub fn number_of(bytes: &Bytes) -> Option<u64> {
         let mut from = Unpack::new(bytes.clone());
         match (from.byte().ok()?, from.byte().ok()?) {
