@@ -176,6 +176,10 @@ impl Shared {
         false
     }
 
+    fn has_wanted(&self) -> bool {
+        self.inbox.lock().as_ref().is_some_and(|inbox| !inbox.is_empty())
+    }
+
     fn change(&self, change: impl FnOnce(&mut BTreeMap<ServerId, Linked>)) {
         let mut linked = (**self.linked.load()).clone();
         change(&mut linked);
@@ -185,6 +189,8 @@ impl Shared {
 
 /// Memory for so many commands and effects is kept from one step to the next.
 const KEPT_MAX: usize = 1024;
+/// What is wanted as a consequence of a step is taken into the same step so many times.
+const ROUNDS_MAX: usize = 4;
 
 /// The links of one node, to be driven by one thread or by a simulation. Dropped, it answers what
 /// was asked and never will be.
@@ -199,17 +205,21 @@ pub struct LinkParty {
 
 impl Party for LinkParty {
     fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
-        if let Some(inbox) = &mut *self.shared.inbox.lock() {
-            std::mem::swap(inbox, &mut self.wanted);
+        // Most questions are answered when they are told: such answers leave with what is sent anyway.
+        for _ in 0..ROUNDS_MAX {
+            self.take_wanted();
+            let LinkParty { machine, receiver, wanted, effects, .. } = self;
+            machine.step(now, happened, wanted, &|cluster, by| receiver.may_adopt(cluster, by), effects);
+            let mut effects = std::mem::take(&mut self.effects);
+            for effect in effects.drain(..) {
+                self.tell(effect);
+            }
+            self.effects = effects;
+            if !self.shared.has_wanted() {
+                break;
+            }
         }
-        let LinkParty { machine, receiver, wanted, effects, .. } = self;
-        machine.step(now, happened, wanted, &|cluster, by| receiver.may_adopt(cluster, by), effects);
-        machine.orders(orders);
-        let mut effects = std::mem::take(&mut self.effects);
-        for effect in effects.drain(..) {
-            self.tell(effect);
-        }
-        self.effects = effects;
+        self.machine.orders(orders);
         self.wanted.shrink_to(KEPT_MAX);
         self.effects.shrink_to(KEPT_MAX);
         self.machine.wake_at()
@@ -217,6 +227,12 @@ impl Party for LinkParty {
 }
 
 impl LinkParty {
+    fn take_wanted(&mut self) {
+        if let Some(inbox) = &mut *self.shared.inbox.lock() {
+            std::mem::swap(inbox, &mut self.wanted);
+        }
+    }
+
     fn tell(&self, effect: Effect) {
         match effect {
             Effect::Letters(from, letters) => self.receiver.letters(from, letters),

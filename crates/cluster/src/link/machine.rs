@@ -179,14 +179,15 @@ impl Machine {
         if now >= self.tick_at {
             self.tick();
         }
-        for server in std::mem::take(&mut self.dirty) {
-            self.send(server);
-        }
         std::mem::swap(&mut self.effects, effects);
     }
 
-    /// What is to be done on the network.
+    /// What is to be done on the network after the steps since this was last asked: what waits for a server leaves
+    /// together.
     pub(super) fn orders(&mut self, orders: &mut Vec<Order>) {
+        for server in std::mem::take(&mut self.dirty) {
+            self.send(server);
+        }
         orders.append(&mut self.orders);
     }
 
