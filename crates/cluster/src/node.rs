@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use datum::{Object, Text};
@@ -163,10 +163,10 @@ impl Node {
         let catalog_shard = catalog.shard;
         let begun = log.group_status(CATALOG_GROUP).map_err(AdminError::from)?;
         let votes_alone = begun.members.voters == [begun.own] && !begun.needs_rows;
-        let post = options.post.clone();
-        catalog_shard.on_applied(Box::new(move |_| post.tell(Event::Catalog)));
-        let post = options.post.clone();
-        replicas.on_mark(Box::new(move |group| post.tell(Event::Marked(group))));
+        let post = Arc::downgrade(&options.post);
+        catalog_shard.on_applied(Box::new(move |_| tell(&post, Event::Catalog)));
+        let post = Arc::downgrade(&options.post);
+        replicas.on_mark(Box::new(move |group| tell(&post, Event::Marked(group))));
         let core = Arc::new(Core {
             identity,
             at_start: AtStart {
@@ -323,6 +323,13 @@ impl Core {
     /// A name for a new replica.
     pub(crate) fn new_peer(&self) -> PeerId {
         PeerId((self.random.next_u64() >> 1) | 1)
+    }
+}
+
+/// Tells a post of `event`. The post has the shards: what those have must not keep it.
+fn tell(post: &Weak<Post>, event: Event) {
+    if let Some(post) = post.upgrade() {
+        post.tell(event);
     }
 }
 
