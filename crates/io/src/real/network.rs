@@ -180,14 +180,15 @@ impl<P: Party> Driver<P> {
     /// What there is to do, after at most `patience` of waiting for it.
     fn turn_within(&mut self, patience: Duration) {
         self.wait(patience);
-        self.bell.was_rung();
         self.resolved();
         self.accept();
         self.read();
         for _ in 0..STEPS_MAX {
+            // Who rings from here on is heard by the next step, or by the next turn.
+            self.bell.was_rung();
             self.wake_at = self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
             self.carry_out();
-            if self.happened.is_empty() && !self.bell.was_rung() {
+            if self.happened.is_empty() && !self.bell.is_rung() {
                 break;
             }
         }

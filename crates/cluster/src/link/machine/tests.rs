@@ -325,6 +325,22 @@ fn whoever_speaks_tls_to_a_server_in_the_clear_is_told_apart() {
 }
 
 #[test]
+fn what_waits_for_a_server_after_several_steps_leaves_together() {
+    let mut bench = bench(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
+    bench.run(A_WHILE);
+    let machine = &mut bench.machines[0];
+    let to = *machine.peers.keys().next().unwrap();
+    for question in [b"one", b"two"] {
+        let (question, answered): (_, crate::Answered) = (Bytes::from_static(question), Box::new(|_| ()));
+        let mut wanted = vec![Command::Ask { to, question, patience: A_WHILE, answered }];
+        machine.step(bench.now, &mut Vec::new(), &mut wanted, &|_, _| Ok(()), &mut Vec::new());
+    }
+    let mut orders = Vec::new();
+    machine.orders(&mut orders);
+    assert!(matches!(orders[..], [Order::Send { .. }]), "{orders:?}");
+}
+
+#[test]
 fn an_incarnation_that_was_replaced_stays_away() {
     let mut bench = bench(machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]));
     bench.run(A_WHILE);

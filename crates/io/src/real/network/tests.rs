@@ -267,3 +267,31 @@ fn a_file_that_is_no_certificate_is_named() {
     let Err(error) = Tls::mutual(&foreign, &chain, &chain) else { panic!("the key of another") };
     assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
 }
+
+/// Has something more to do after every step, for a while.
+struct Restless {
+    bell: Arc<Bell>,
+    steps: usize,
+    done: Sender<()>,
+}
+
+impl Party for Restless {
+    fn step(&mut self, now: Nanos, _happened: &mut Vec<Happening>, _orders: &mut Vec<Order>) -> Nanos {
+        self.steps += 1;
+        match self.steps {
+            ..100 => self.bell.ring(),
+            100 => drop(self.done.send(())),
+            _ => {}
+        }
+        now.after(LONG)
+    }
+}
+
+#[test]
+fn a_party_that_rings_for_itself_is_stepped_although_nothing_else_happens() {
+    let (bell, (done, is_done)) = (Arc::new(Bell::new()), channel());
+    let party = Restless { bell: bell.clone(), steps: 0, done };
+    let _thread =
+        NetworkThread::start("test", party, bell, Vec::new(), None, Arc::new(RealClock::new())).unwrap();
+    is_done.recv_timeout(LONG / 2).expect("it is stepped before it wants to be");
+}
