@@ -46,6 +46,7 @@ impl Target for Link {
             b"\"cluster\":null",
             b"\"removed\":true",
             b"\0\0\0\0\0\0\0\0",
+            b"\x15\x03\x03\0\x02",
         ]
     }
 

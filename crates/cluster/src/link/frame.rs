@@ -205,9 +205,7 @@ impl StreamReader {
 
     /// The next item, if all of it is here.
     pub(super) fn next(&mut self) -> Result<Option<Item>, Damage> {
-        if matches!(self.stage, Stage::Preface)
-            && TLS_RECORDS.iter().any(|begin| self.rest.starts_with(begin))
-        {
+        if matches!(self.stage, Stage::Preface) && is_tls(&self.rest) {
             return Err(Damage::Tls);
         }
         let wanted = self.wanted(&self.rest);
@@ -243,6 +241,8 @@ impl StreamReader {
     /// How many bytes are needed to get on, as far as `seen` tells.
     fn wanted(&self, seen: &[u8]) -> usize {
         match self.stage {
+            // What TLS says first may be all that it says.
+            Stage::Preface if is_tls(seen) => seen.len(),
             Stage::Preface => PREFACE_BYTES,
             Stage::Hello { bytes, .. } => bytes,
             Stage::Frames if seen.len() < HEADER_BYTES => HEADER_BYTES,
@@ -268,6 +268,10 @@ impl StreamReader {
         self.stage = Stage::Hello { bytes, checksum: preface.get_u32_le() };
         Ok(Item::Preface(versions))
     }
+}
+
+fn is_tls(seen: &[u8]) -> bool {
+    TLS_RECORDS.iter().any(|begin| seen.starts_with(begin))
 }
 
 /// The length of the payload of the frame that begins `frame`, which holds a whole header.

@@ -102,3 +102,18 @@ pub fn sample_frame(kind: u8, flags: u8, number: u64, payload: &[u8]) -> Option<
     frame::put(&mut out, Kind::of(kind).ok()?, flags & flag::ALL, number, payload);
     Some(out.to_vec())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_is_known_by_its_first_bytes_in_whatever_pieces_they_come() {
+        for record in [[21, 3, 3, 0, 2, 2, 40].as_slice(), &[22, 3, 1]] {
+            for piece_bytes in 1..=record.len() {
+                assert_eq!(read_stream(record, piece_bytes).damage, Some(Damage::Tls), "{piece_bytes}");
+            }
+        }
+        assert_eq!(read_stream(&[22, 4, 1], 1).damage, None, "it may become anything yet");
+    }
+}
