@@ -9,6 +9,7 @@ mod accounts;
 mod added;
 mod admin;
 mod answer;
+mod answering;
 mod ask;
 mod catalog;
 mod catalog_repair;

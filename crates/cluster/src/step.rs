@@ -1,6 +1,6 @@
 //! The steps by which a group gets the members that the catalog wants: one at a time, from what is there.
 
-use log::{GroupStatus, MemberChange, PeerId};
+use log::{GroupStatus, MemberChange, Members, PeerId};
 use storage::TableId;
 
 use crate::ReplicaConfig;
@@ -29,6 +29,17 @@ pub(crate) enum Step {
     Transfer(PeerId),
 }
 
+impl Step {
+    /// Whether it gives or takes a vote: then it matters who answers at that very moment.
+    pub(crate) fn changes_votes(&self, members: &Members) -> bool {
+        match self {
+            Step::Change(MemberChange::Promote(_)) => true,
+            Step::Change(MemberChange::Remove(peer)) => members.voters.contains(peer),
+            _ => false,
+        }
+    }
+}
+
 /// The next step to the members that are wanted, from those that there are.
 pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let members = &status.members;
@@ -45,7 +56,7 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let mut waits = false;
     let learns = |replica: &&ReplicaConfig| replica.voting && members.learners.contains(&replica.peer);
     for replica in wanted.replicas.iter().filter(learns) {
-        if is_close(replica.peer, Reach::Vote) {
+        if is_close(replica.peer, Reach::Vote) && has_majority(status) {
             return Step::Change(MemberChange::Promote(replica.peer));
         }
         waits = true;
@@ -101,9 +112,17 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     }
 }
 
+/// Whether most who vote answer. One more that answers leaves it so.
+fn has_majority(status: &GroupStatus) -> bool {
+    let answers = |voter: &&PeerId| {
+        **voter == status.own || status.peers.iter().any(|known| known.peer == **voter && known.active)
+    };
+    status.members.voters.iter().filter(answers).count() * 2 > status.members.voters.len()
+}
+
 #[cfg(test)]
 mod tests {
-    use log::{Lsn, Members, PeerStatus, Role, Term};
+    use log::{Lsn, PeerStatus, Role, Term};
     use uuid::Uuid;
 
     use super::*;
@@ -165,6 +184,22 @@ mod tests {
         }
         // Who is left alone has everything.
         assert_eq!(next_step(&led(&[1, 2], &[behind]), &wanted(&[1])), remove(2));
+    }
+
+    #[test]
+    fn nobody_gets_a_vote_who_does_not_answer_or_where_most_do_not() {
+        let promote = || Step::Change(MemberChange::Promote(PeerId(9)));
+        for (second, third, learner, next) in [
+            (true, true, true, promote()),
+            (true, false, true, promote()),
+            (false, false, true, Step::Wait),
+            (true, true, false, Step::Wait),
+        ] {
+            let peers = [peer(2, LAST, second), peer(3, LAST, third), peer(9, LAST, learner)];
+            let mut status = led(&[1, 2, 3], &peers);
+            status.members.learners = vec![PeerId(9)];
+            assert_eq!(next_step(&status, &wanted(&[1, 2, 3, 9])), next, "{second} {third} {learner}");
+        }
     }
 
     #[test]

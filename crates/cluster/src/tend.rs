@@ -14,6 +14,7 @@ use storage::TableId;
 
 use crate::added::AddedSince;
 use crate::answer::decode_word;
+use crate::answering::Silent;
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::Question;
@@ -60,11 +61,12 @@ impl Core {
         self.end_succession(&catalog);
         self.replace_gone(&catalog);
         let version = catalog.version;
+        let mut silent = Silent::default();
         // Shown may be less than what is led: a server that was let in just now is no stranger.
         if self.version_led_here() == Some(version) {
             let replicas = catalog.servers().into_iter().map(|server| server.catalog).collect();
             let wanted = Wanted { table: None, replicas, primary: None, is_leaving: false, version };
-            self.tend_group(CATALOG_GROUP, &wanted);
+            self.tend_group(CATALOG_GROUP, &wanted, &mut silent);
             self.forget_proxies(&catalog, &mut settled.missed);
         }
         for table in catalog.tables() {
@@ -96,7 +98,7 @@ impl Core {
                     primary: primary.map(|replica| replica.peer).filter(|_| task::now() - since > SETTLE),
                     is_leaving: !shard.leaving.is_empty(),
                 };
-                if !self.tend_group(shard.group, &wanted) {
+                if !self.tend_group(shard.group, &wanted, &mut silent) {
                     continue;
                 }
                 if !wanted.is_leaving && task::now() - since > SETTLE {
@@ -213,7 +215,7 @@ impl Core {
     }
 
     /// Takes one step; true when the members are as they should be.
-    fn tend_group(&self, group: GroupId, wanted: &Wanted) -> bool {
+    fn tend_group(&self, group: GroupId, wanted: &Wanted, silent: &mut Silent) -> bool {
         if wanted.replicas.is_empty() {
             return true;
         }
@@ -227,7 +229,11 @@ impl Core {
         if !matches!(status.role, Role::Leader { .. }) {
             return false;
         }
-        match next_step(&status, wanted) {
+        let mut step = next_step(&status, wanted);
+        if step.changes_votes(&status.members) {
+            step = next_step(&self.answering(group, status.clone(), silent), wanted);
+        }
+        match step {
             Step::Nothing => true,
             Step::Wait => false,
             Step::Transfer(to) => {

@@ -40,6 +40,7 @@ pub struct Hub {
     pub ends: RwLock<HashMap<ServerId, Arc<End>>>,
     tolls: Mutex<HashMap<ServerId, Toll>>,
     deaf: Mutex<Vec<(ServerId, GroupId)>>,
+    cuts: Mutex<Vec<[ServerId; 2]>>,
     meddler: RwLock<Option<Box<Meddler>>>,
 }
 
@@ -88,16 +89,32 @@ impl Hub {
         self.deaf.lock().clear();
     }
 
+    /// From now on nothing goes between two servers, and nobody has noticed: they count as connected.
+    pub fn cut(&self, one: ServerId, other: ServerId) {
+        self.cuts.lock().push([one, other]);
+    }
+
+    /// Everything goes everywhere again.
+    pub fn heal(&self) {
+        self.cuts.lock().clear();
+    }
+
+    fn is_cut(&self, one: ServerId, other: ServerId) -> bool {
+        self.cuts.lock().iter().any(|cut| one != other && cut.contains(&one) && cut.contains(&other))
+    }
+
     /// From now on answers become what `meddler` makes of them.
     pub fn meddle(&self, meddler: impl Fn(Passing) -> Option<Bytes> + Send + Sync + 'static) {
         *self.meddler.write() = Some(Box::new(meddler));
     }
 
     fn meddled(&self, passing: Passing) -> Option<Bytes> {
-        match &*self.meddler.read() {
+        let cut = self.is_cut(passing.asked_by, passing.answered_by);
+        let passed = match &*self.meddler.read() {
             Some(meddler) => meddler(passing),
             None => Some(passing.bytes),
-        }
+        };
+        passed.filter(|_| !cut)
     }
 
     fn passes(&self, server: ServerId, bytes: usize) -> bool {
@@ -169,6 +186,9 @@ impl Wire for Line {
     fn mail(&self, to: ServerId, mut letters: Vec<Letter>) {
         let deaf = self.hub.deaf.lock().clone();
         letters.retain(|letter| !deaf.contains(&(to, letter.group)));
+        if self.hub.is_cut(self.own, to) {
+            return;
+        }
         if let Some(end) = self.to(to) {
             end.post.arrived(self.own, letters, &*end.log);
         }

@@ -1,0 +1,86 @@
+//! Members change while nodes fall apart and nobody has noticed yet: the half that has a majority keeps it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use log::{GroupId, Members};
+use rekindle_cluster::{ShardPlaces, ShardsWanted};
+
+use crate::division::{create, on, table};
+use crate::hub::{ENDS, Hub, Running, change, missing, three, wait_until, write_until_done};
+
+/// One shard, led by `voting`, with one more replica that does not vote.
+fn with_nonvoting(voting: &Running, other: &Running) -> ShardsWanted {
+    let replicas = vec![(voting.server(), true), (other.server(), false)];
+    ShardsWanted::Named(vec![ShardPlaces { primary: voting.server(), replicas }])
+}
+
+fn group(node: &Running) -> GroupId {
+    table(node).shards()[0].group()
+}
+
+fn members(node: &Running) -> Members {
+    node.node.log().group_status(group(node)).unwrap().members
+}
+
+fn leads(node: &Running) -> bool {
+    table(node).shards()[0].near().unwrap().is_leader()
+}
+
+/// Whether the log of `leader` takes all others of the group for alive.
+fn takes_all_for_alive(leader: &Running) -> bool {
+    let status = leader.node.log().group_status(group(leader)).unwrap();
+    status.peers.iter().all(|known| known.active)
+}
+
+/// Gives the shard, which `leader` leads, the members `wanted` while `leader` and `silent` do not hear each other, though
+/// `other` hears both: nothing comes of that before they do, and rows are written all the time.
+#[track_caller]
+fn check(hub: &Hub, [leader, other, silent]: [&Running; 3], wanted: ShardsWanted) {
+    (0..20).for_each(|n| write_until_done(&[leader], n));
+    assert_eq!(missing(silent, 20), []);
+    wait_until("a leader", || leads(leader));
+    let before = members(leader);
+    let asked = Arc::new(AtomicBool::new(false));
+    let (was_asked, [asker, answerer]) = (Arc::clone(&asked), [leader, silent].map(Running::server));
+    hub.meddle(move |answer| {
+        if answer.kind == Some(ENDS) && answer.asked_by == asker && answer.answered_by == answerer {
+            was_asked.store(true, Ordering::Release);
+        }
+        Some(answer.bytes)
+    });
+    hub.cut(leader.server(), silent.server());
+    change(other, table(other).config.id, wanted).unwrap();
+    wait_until("a look at who answers", || {
+        asked.load(Ordering::Acquire) || !takes_all_for_alive(leader) || members(leader) != before
+    });
+    assert_eq!(members(leader), before, "half of those who vote now do not answer");
+    (20..40).for_each(|n| write_until_done(&[leader], n));
+    // The log takes longer than the look.
+    wait_until("the log's notice", || !takes_all_for_alive(leader));
+    assert_eq!(members(leader), before, "nobody had answered");
+    hub.heal();
+    wait_until("the members of after", || members(leader).voters.len() == 2 && members(leader) != before);
+    (40..60).for_each(|n| write_until_done(&[leader], n));
+    assert_eq!(missing(silent, 60), []);
+}
+
+#[test]
+fn nobody_is_removed_whose_vote_the_half_needs() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b, &c]]));
+    a.wait_ready("t");
+    check(&hub, [&a, &b, &c], on(&[&[&a, &c]]));
+}
+
+#[test]
+fn nobody_who_is_silent_gets_a_vote() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, with_nonvoting(&a, &c));
+    a.wait_ready("t");
+    wait_until("the learner", || members(&a).learners.len() == 1);
+    wait_until("the table on b", || b.node.catalog().table("test", "t").is_some());
+    check(&hub, [&a, &b, &c], on(&[&[&a, &c]]));
+}
