@@ -1,8 +1,8 @@
 """Clients of `cargo xtask histories`: they ask for documents through the official driver and write down
 what they were told, as `main.go` reads it.
 
-Groups of five share a document until it has had its operations, then the next. When all are through,
-"over" is printed; after a line on the standard input every server is asked for every document once more, with majority.
+Groups of five share a document until it has had its operations, then a new one, for so many seconds. Then "over" is
+printed; after a line on the standard input every server is asked for every document once more, with majority.
 """
 
 import argparse
@@ -21,13 +21,16 @@ r.set_loop_type("asyncio")
 # Clients that share a document.
 GROUP = 5
 # Groups at work at the same time.
-GROUPS_MAX = 20
-# A client gives up on an answer after so many seconds; the operation stays open for ever.
+GROUPS = 20
+# A client gives up on an answer after so many seconds and goes on elsewhere; the operation stays open for ever.
 PATIENCE = 3
+# The same for a server that does not take a connection.
+PATIENCE_TO_CONNECT = 1
 # How long the answers of a cluster that is whole again may take.
 PATIENCE_AT_END = 60
-# The longest rest of a client between two operations, in seconds: the faults are to meet many of them.
-REST_MAX = 0.2
+# A client begins an operation every so many seconds at most, however long the one before took: the faults are to meet
+# many of them.
+PACE_MAX = 0.2
 # A document with so many changes of which nobody knows what became of them is only read from then on: for
 # each of them the judge must think of both cases.
 OPEN_MAX = 12
@@ -122,9 +125,8 @@ class Work:
     def __init__(self, options):
         self.options = options
         self.servers = [server.rsplit(":", 1) for server in options.servers.split(",")]
-        kinds = list(KINDS) if options.kind == "all" else [options.kind]
-        made = ((f"k{key}", kinds[key % len(kinds)]) for key in range(options.keys))
-        self.documents = [KINDS[kind](name, kind) for name, kind in made]
+        self.kinds = list(KINDS) if options.kind == "all" else [options.kind]
+        self.documents = {}
         self.table = r.db("test").table("histories")
         self.readable = r.db("test").table("histories", read_mode=options.read_mode)
         self.readable_for_sure = r.db("test").table("histories", read_mode="majority")
@@ -132,55 +134,40 @@ class Work:
         self.lines = []
         self.began = time.monotonic_ns()
 
+    def document(self, number):
+        """The document of this number, which may be new."""
+        if number not in self.documents:
+            kind = self.kinds[number % len(self.kinds)]
+            self.documents[number] = KINDS[kind](f"k{number}", kind)
+        return self.documents[number]
+
+    def is_over(self):
+        return time.monotonic_ns() - self.began >= self.options.seconds * 1_000_000_000
+
     async def connect(self, server, patience):
         host, port = self.servers[server]
         return await asyncio.wait_for(r.connect(host=host, port=int(port), timeout=patience), patience)
 
     async def operate(self, client, document, connection, asked, query, patience=PATIENCE):
-        """Asks and notes; what was seen, and whether the connection is still good."""
+        """Asks and notes; what was seen, and what came of it: "told", "refused", "unclear" or "silent"."""
         called = time.monotonic_ns() - self.began
         line = {"key": document.key, "client": client, "call_ns": called, "return_ns": None, **asked}
-        is_good = True
+        outcome = "told"
         try:
             answer = await asyncio.wait_for(query.run(connection), patience)
         except ReqlOpFailedError:
-            return None, True  # It certainly did not happen.
+            return None, "refused"  # It certainly did not happen.
         except (ReqlDriverError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
-            is_good = False
+            outcome = "silent"
         except ReqlError:
-            pass
+            outcome = "unclear"
         else:
             if (what := told(document, asked["kind"], answer)) is not None:
                 line |= {"return_ns": time.monotonic_ns() - self.began, **what}
         if line["return_ns"] is None and line["kind"] != "read":
             document.open += 1
         self.lines.append(line)
-        return line.get("seen"), is_good
-
-    async def client(self, number):
-        """The part of one client."""
-        chance = random.Random(f"{self.options.seed}:{number}")
-        connection, server = None, number % len(self.servers)
-        groups = min(len(self.documents), GROUPS_MAX)
-        for document in self.documents[number // GROUP :: groups]:
-            seen = None
-            for _ in range(-(-self.options.operations // GROUP)):
-                while connection is None:
-                    if not self.options.pinned:
-                        server = (server + chance.randrange(1, len(self.servers))) % len(self.servers)
-                    try:
-                        connection = await self.connect(server, PATIENCE)
-                    except (ReqlError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
-                        await asyncio.sleep(chance.random() * REST_MAX)
-                asked, query = self.choose(document, seen, chance)
-                last, is_good = await self.operate(number, document, connection, asked, query)
-                seen = seen if last is None else last
-                if not is_good:
-                    await close(connection)
-                    connection = None
-                await asyncio.sleep(chance.random() * REST_MAX)
-        if connection is not None:
-            await close(connection)
+        return line.get("seen"), outcome
 
     def choose(self, document, seen, chance):
         if chance.random() < 0.5 or document.open >= OPEN_MAX:
@@ -188,24 +175,78 @@ class Work:
         self.value_last += 1
         return document.change(self.table, self.value_last, seen, chance)
 
-    def client_count(self):
-        return min(len(self.documents), GROUPS_MAX) * GROUP
-
     async def clients(self):
-        await asyncio.gather(*(self.client(number) for number in range(self.client_count())))
+        await asyncio.gather(*(Client(self, number).run() for number in range(GROUPS * GROUP)))
 
     async def read_all(self):
         """What every server says of every document: what was acknowledged and is gone cannot have happened
         together with that."""
         for server in range(len(self.servers)):
             connection = await self.connect(server, PATIENCE_AT_END)
-            for document in self.documents:
+            for document in self.documents.values():
                 query, before = self.readable_for_sure.get(document.key), len(self.lines)
-                client, asked = self.client_count() + server, {"kind": "read", "mode": "majority"}
+                client, asked = GROUPS * GROUP + server, {"kind": "read", "mode": "majority", "at_end": True}
                 await self.operate(client, document, connection, asked, query, PATIENCE_AT_END)
                 if len(self.lines) == before or self.lines[-1]["return_ns"] is None:
                     sys.exit(f"{':'.join(self.servers[server])} does not tell {document.key}")
             await close(connection)
+
+
+class Client:
+    """One client: which servers it knows, and where it asks next."""
+
+    def __init__(self, work, number):
+        self.work, self.number = work, number
+        self.chance = random.Random(f"{work.options.seed}:{number}")
+        self.server = number % len(work.servers)
+        self.connections = {}
+        self.due = time.monotonic()
+
+    async def run(self):
+        """Its part, until the time is over."""
+        number = self.number // GROUP
+        while not self.work.is_over():
+            await self.take_part(self.work.document(number))
+            number += GROUPS
+        for connection in self.connections.values():
+            await close(connection)
+
+    async def take_part(self, document):
+        """Does what falls to this client of the operations of a document."""
+        seen, left = None, -(-self.work.options.operations // GROUP)
+        while left > 0 and not self.work.is_over():
+            await self.keep_pace()
+            if (connection := await self.connection()) is None:
+                self.go_on_elsewhere()
+                continue
+            asked, query = self.work.choose(document, seen, self.chance)
+            last, outcome = await self.work.operate(self.number, document, connection, asked, query)
+            seen = seen if last is None else last
+            if outcome == "silent":
+                await close(self.connections.pop(self.server))
+            if outcome != "refused":
+                left -= 1
+            if outcome != "told":
+                self.go_on_elsewhere()
+
+    async def keep_pace(self):
+        """Waits until the next operation is due. What was missed is not made up for."""
+        self.due = max(time.monotonic(), self.due + self.chance.random() * PACE_MAX)
+        await asyncio.sleep(self.due - time.monotonic())
+
+    async def connection(self):
+        """To the server that is asked now; None if it takes none."""
+        if self.server not in self.connections:
+            try:
+                self.connections[self.server] = await self.work.connect(self.server, PATIENCE_TO_CONNECT)
+            except (ReqlError, OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
+                return None
+        return self.connections[self.server]
+
+    def go_on_elsewhere(self):
+        """The next operation is another server's, if this client may ask others."""
+        if not self.work.options.pinned:
+            self.server = (self.server + self.chance.randrange(1, len(self.work.servers))) % len(self.work.servers)
 
 
 def told(document, kind, answer):
@@ -230,8 +271,8 @@ async def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--servers", required=True, help="HOST:PORT,…")
     parser.add_argument("--kind", choices=["all", *KINDS], default="all")
-    parser.add_argument("--keys", type=int, required=True)
-    parser.add_argument("--operations", type=int, required=True)
+    parser.add_argument("--seconds", type=int, required=True)
+    parser.add_argument("--operations", type=int, required=True, help="of one document")
     parser.add_argument("--read-mode", required=True)
     parser.add_argument("--pinned", action="store_true", help="every client asks one server and no other")
     parser.add_argument("--seed", type=int, required=True)

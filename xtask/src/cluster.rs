@@ -155,6 +155,12 @@ impl Cluster {
         self.places.iter().map(|place| place.driver).collect()
     }
 
+    /// Nodes reach each other again, and nothing is held any more.
+    pub(crate) fn heal(&self) -> Result<()> {
+        self.late.iter().for_each(LateWays::hurry);
+        self.network.as_ref().map_or(Ok(()), Namespaces::heal)
+    }
+
     /// What holds bytes between the nodes, if they reach each other through proxies.
     pub(crate) fn late(&self) -> Option<&LateWays> {
         self.late.as_ref()

@@ -1,9 +1,9 @@
 //! `histories`: clients of the official driver read and change single documents (registers, counters, sets,
 //! lists and banks) on three nodes while nodes are killed, stopped, cut off from each other or hear each other late; then
-//! porcupine says
-//! of each document whether what everybody saw can have happened one after the other. Clients and judge
+//! porcupine says of each document whether what everybody saw can have happened one after the other. Clients and judge
 //! are in `tests/histories`. In the end every node is asked for every document, all replicas must have the
-//! same rows, and the table takes writes again without anybody's help.
+//! same rows, and the table takes writes again without anybody's help. A run in which clients were told too little is not
+//! judged: another is made in its place, once.
 //!
 //! The modes ([`modes`]) are those of the published tests of RethinkDB 2.1.5: with reads and acknowledgements by
 //! `majority` everything must be linearizable; with others what is promised of them, and reads with `outdated` must be
@@ -13,10 +13,11 @@
 mod clients;
 mod modes;
 mod nemesis;
+mod replay;
+mod table;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -25,17 +26,11 @@ use rand::rngs::StdRng;
 
 use crate::cluster::Cluster;
 use crate::crash::alike::unlike;
-use crate::crash::client::Client;
 use crate::netns::Namespaces;
 use crate::trial::Trial;
 use clients::{Clients, Job};
 use modes::Modes;
 use nemesis::Nemesis;
-
-/// How long a table may take to be whole when the faults are over.
-const HEALED_SECONDS: u64 = 60;
-/// How long the first answers of a new cluster may take.
-const PATIENCE_AT_START: Duration = Duration::from_secs(60);
 
 /// How much is done, and what befalls the nodes.
 #[derive(clap::Args)]
@@ -52,6 +47,9 @@ pub(crate) struct Options {
     /// A history that is not linearizable is what is wanted, in one of the runs
     #[arg(long)]
     expect_violation: bool,
+    /// Where nodes cannot be cut off from each other it is not run, and that is no failure
+    #[arg(long)]
+    if_allowed: bool,
     #[command(flatten)]
     job: Job,
     #[command(flatten)]
@@ -68,7 +66,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
     for nemesis in &nemeses {
         if nemesis.needs_network()
-            && options.nemesis.is_none()
+            && (options.nemesis.is_none() || options.if_allowed)
             && let Err(error) = Namespaces::create(1)
         {
             println!("histories: {} is not run: {error:#}", nemesis.name());
@@ -76,11 +74,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             continue;
         }
         let seeds = (0..u64::from(options.runs)).map(|run| options.trial.seed.wrapping_add(run));
-        let mut verdicts = seeds.map(|seed| verdict_of(options, *nemesis, seed));
+        let mut verdicts = seeds.map(|seed| judged(seed, |seed| verdict_of(options, *nemesis, seed)));
         if !options.expect_violation {
             verdicts.for_each(|one| match one {
                 Verdict::Possible => passed += 1,
-                Verdict::Impossible | Verdict::None => failed += 1,
+                Verdict::Impossible | Verdict::Unjudged | Verdict::None => failed += 1,
             });
             continue;
         }
@@ -98,27 +96,40 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 /// What came of a run.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Possible,
     Impossible,
+    /// Clients were told too little for a judgement.
+    Unjudged,
     /// Something else went wrong, and was said.
     None,
 }
 
-fn verdict_of(options: &Options, nemesis: Nemesis, seed: u64) -> Verdict {
-    match run_one(options, nemesis, seed) {
-        Ok(true) => Verdict::Possible,
-        Ok(false) => Verdict::Impossible,
-        Err(error) => {
-            println!("histories: {}: {error:#}", nemesis.name());
-            Verdict::None
+/// Between the seed of a run and that of its repetition: far from those of other runs.
+const REPEATED: u64 = 1_000_003;
+
+/// The verdict of a run, or of another in its place if it cannot be judged. A second one that cannot be judged either stays so.
+fn judged(seed: u64, mut verdict_of: impl FnMut(u64) -> Verdict) -> Verdict {
+    match verdict_of(seed) {
+        Verdict::Unjudged => {
+            let other = seed.wrapping_add(REPEATED);
+            println!("histories: seed {seed} is not judged; seed {other} in its place");
+            verdict_of(other)
         }
+        judged => judged,
     }
 }
 
+fn verdict_of(options: &Options, nemesis: Nemesis, seed: u64) -> Verdict {
+    run_one(options, nemesis, seed).unwrap_or_else(|error| {
+        println!("histories: {}: {error:#}", nemesis.name());
+        Verdict::None
+    })
+}
+
 /// Whether what was seen under `nemesis` can have happened.
-fn run_one(options: &Options, nemesis: Nemesis, seed: u64) -> Result<bool> {
+fn run_one(options: &Options, nemesis: Nemesis, seed: u64) -> Result<Verdict> {
     let Options { job, modes, trial: Trial { program, .. }, .. } = options;
     let nodes = usize::from(options.nodes);
     println!("histories: {}, seed {seed}, {nodes} nodes, {}", nemesis.name(), modes.name());
@@ -129,19 +140,19 @@ fn run_one(options: &Options, nemesis: Nemesis, seed: u64) -> Result<bool> {
         _ if nemesis.needs_network() => Cluster::start_apart(program, folder.path(), nodes, &flags)?,
         _ => Cluster::start(program, folder.path(), nodes, &flags)?,
     };
-    create_table(&cluster, nodes, modes)?;
+    table::create(&cluster, nodes, &modes.settings())?;
     let mut random = StdRng::seed_from_u64(seed);
     let history = folder.path().join("history.jsonl");
     let clients = Clients::start(&cluster.drivers(), job, modes, seed, &history)?;
     nemesis.haunt(&mut cluster, &mut random, || clients.is_over())?;
-    is_writable(&cluster)?;
+    table::is_writable(&cluster)?;
     let unlike = unlike(&cluster.drivers(), "histories")?;
     if !unlike.is_empty() {
         bail!("what nodes {unlike:?} have is not what n0 has");
     }
     clients.read_all()?;
     let must = if options.expect_violation { "all" } else { modes.judge() };
-    judge(&history, must, !options.expect_violation && modes.has_sessions(nemesis))
+    judge(&history, must, job.least(), !options.expect_violation && modes.has_sessions(nemesis))
 }
 
 /// Where the clients and the judge are.
@@ -149,56 +160,46 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/histories")
 }
 
-fn create_table(cluster: &Cluster, replicas: usize, modes: &Modes) -> Result<()> {
-    let mut client = Client::connect_for(cluster.drivers()[0], PATIENCE_AT_START)?;
-    let query = format!("[1,[60,[[14,[\"test\"]],\"histories\"],{{\"replicas\":{replicas}}}]]");
-    let answer = client.ask(&query)?;
-    let Modes { write_acks, durability, .. } = modes;
-    let configure = format!(
-        "[1,[53,[[174,[[15,[[14,[\"test\"]],\"histories\"]]]],\
-         {{\"write_acks\":\"{write_acks}\",\"durability\":\"{durability}\"}}]]]"
-    );
-    let configured = client.ask(&configure)?;
-    if configured["t"] != 1 || !configured["r"][0]["first_error"].is_null() {
-        bail!("the table's modes could not be set: {configured}");
-    }
-    let wait = "[1,[177,[[15,[[14,[\"test\"]],\"histories\"]]],{\"timeout\":60}]]";
-    match (answer["t"].as_u64(), client.ask(wait)?["t"].as_u64()) {
-        (Some(1), Some(1)) => Ok(()),
-        _ => bail!("the table could not be created: {answer}"),
-    }
-}
-
-/// Afterwards the table comes back by itself: every replica is ready, and it takes a write.
-fn is_writable(cluster: &Cluster) -> Result<()> {
-    let table = "[15,[[14,[\"test\"]],\"histories\"]]";
-    let wait =
-        format!("[1,[177,[{table}],{{\"wait_for\":\"all_replicas_ready\",\"timeout\":{HEALED_SECONDS}}}]]");
-    let write = format!("[1,[56,[{table},{{\"id\":\"healed\"}}]]]");
-    for driver in cluster.drivers() {
-        let mut client = Client::connect_for(driver, Duration::from_secs(2 * HEALED_SECONDS))?;
-        let (waited, written) = (client.ask(&wait)?, client.ask(&write)?);
-        if waited["t"] != 1 || written["t"] != 1 {
-            bail!("the table does not come back: {waited}, {written}");
-        }
-    }
-    Ok(())
-}
-
-/// Has the history judged, and shows what was said of it: whether what `must` be linearizable is. Fails if something
-/// was seen that must not be in any mode, or by a client that knew better.
-fn judge(history: &Path, must: &str, with_sessions: bool) -> Result<bool> {
+/// Has the history judged, and shows what was said of it: whether what `must` be linearizable is, where clients were
+/// answered at least `least` times. Fails if something was seen that must not be in any mode, or by a client that knew better.
+fn judge(history: &Path, must: &str, least: u32, with_sessions: bool) -> Result<Verdict> {
     let mut command = Command::new("go");
-    command.args(["run", ".", "-judge", must]).args(with_sessions.then_some("-sessions"));
-    command.arg(history).current_dir(folder());
+    command.args(["run", ".", "-judge", must, "-least", &least.to_string()]);
+    command.args(with_sessions.then_some("-sessions")).arg(history).current_dir(folder());
     let output = command.output().context("running go, which the judge is written in")?;
     let said = String::from_utf8_lossy(&output.stdout);
     said.lines().for_each(|line| println!("histories:   {line}"));
     // `go run` ends with 1 whatever the judge ended with: what it said decides.
     match output.status.success() {
-        true => Ok(true),
+        true => Ok(Verdict::Possible),
         false if said.contains("as it never may be") => bail!("something was seen that may not be"),
-        false if said.contains("is not linearizable") => Ok(false),
+        false if said.contains("is not linearizable") => Ok(Verdict::Impossible),
+        false if said.contains("not judged: ") => Ok(Verdict::Unjudged),
         false => bail!("the judge did not judge: {}", String::from_utf8_lossy(&output.stderr).trim()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of runs that end like these, one after the other, and how many of them there were.
+    fn check(verdicts: &[Verdict]) -> (Verdict, usize) {
+        let mut seeds = Vec::new();
+        let verdict = judged(7, |seed| {
+            assert!(!seeds.contains(&seed), "seed {seed} tells nothing new");
+            seeds.push(seed);
+            verdicts[seeds.len() - 1]
+        });
+        (verdict, seeds.len())
+    }
+
+    #[test]
+    fn a_run_that_is_not_judged_is_repeated_once() {
+        for first in [Verdict::Possible, Verdict::Impossible, Verdict::None] {
+            assert_eq!(check(&[first]), (first, 1));
+            assert_eq!(check(&[Verdict::Unjudged, first]), (first, 2));
+        }
+        assert_eq!(check(&[Verdict::Unjudged, Verdict::Unjudged]), (Verdict::Unjudged, 2));
     }
 }

@@ -17,15 +17,28 @@ use crate::conformance::cache;
 /// How much there is to do.
 #[derive(clap::Args)]
 pub(super) struct Job {
-    /// Documents
-    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
-    keys: u32,
-    /// Operations on each document, by all of its group together
+    /// For so many seconds, however much is done in them
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    seconds: u32,
+    /// Operations on each document, by all of its group together: then the group takes a new one
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     operations: u32,
+    /// Where fewer operations of clients were answered the run is not judged [default: 50 for each second]
+    #[arg(long)]
+    least: Option<u32>,
     /// What documents are: all of them are mixed by default
     #[arg(long, default_value = "all", value_parser = ["all", "register", "counter", "set", "list", "bank"])]
     kind: String,
+}
+
+/// A tenth of what is answered where nodes fall apart again and again: then most of the time something was.
+const LEAST_PER_SECOND: u32 = 50;
+
+impl Job {
+    /// So many operations of clients must be answered for a run to be judged.
+    pub(super) fn least(&self) -> u32 {
+        self.least.unwrap_or(self.seconds.saturating_mul(LEAST_PER_SECOND))
+    }
 }
 
 /// The clients at work. They end with this.
@@ -49,7 +62,7 @@ impl Clients {
             .arg(folder().join("clients.py"))
             .args(["--servers", &servers.join(","), "--kind", &job.kind, "--read-mode", &modes.read_mode])
             .args(modes.pinned.then_some("--pinned"))
-            .args(["--keys", &job.keys.to_string(), "--operations", &job.operations.to_string()])
+            .args(["--seconds", &job.seconds.to_string(), "--operations", &job.operations.to_string()])
             .args(["--seed", &seed.to_string(), "--history"])
             .arg(history)
             .stdin(Stdio::piped())
@@ -69,7 +82,7 @@ impl Clients {
         Ok(Clients { process, is_over })
     }
 
-    /// Whether every client has done its part.
+    /// Whether their time is over.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }

@@ -34,6 +34,12 @@ impl Modes {
         }
     }
 
+    /// What the table is configured with, as JSON.
+    pub(super) fn settings(&self) -> String {
+        let Modes { write_acks, durability, .. } = self;
+        format!("{{\"write_acks\":\"{write_acks}\",\"durability\":\"{durability}\"}}")
+    }
+
     /// Whether no client may see less than it knew.
     pub(super) fn has_sessions(&self, nemesis: Nemesis) -> bool {
         let is_new = match self.read_mode.as_str() {

@@ -1,23 +1,19 @@
 //! What befalls the nodes.
 
-use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rand::Rng;
 use rand::rngs::StdRng;
-use rand::seq::SliceRandom;
 
+use super::replay::Replay;
+use super::table::{Said, reconfiguration};
 use crate::cluster::Cluster;
-use crate::crash::client::Client;
-use crate::late::LateWays;
 use crate::process;
 
 /// How often to look whether the clients are done.
 const LOOK: Duration = Duration::from_millis(50);
-/// Who asks for other shards gives up after so long.
-const RECONFIGURE: Duration = Duration::from_secs(10);
 
 /// How late bytes come at most.
 const LATE_MOST: [Duration; 3] =
@@ -40,8 +36,8 @@ pub(super) enum Nemesis {
     Reconfigure,
     /// The same, asked of a node while nodes do not reach each other.
     ReconfigureApart,
-    /// What was published of RethinkDB 2.2.3: one shard on any nodes, led by any of them, asked of any node;
-    /// then the nodes fall into two halves, with the leader of before in one and the new one in the other.
+    /// What was published of RethinkDB 2.2.3: one shard on any nodes, led by any of them, asked of any node, also of nodes
+    /// that fell apart; then the nodes fall into two halves, with the leader of before in one and the new one in the other.
     Replay,
     /// Nothing.
     Calm,
@@ -78,40 +74,33 @@ impl Nemesis {
         random: &mut StdRng,
         is_over: impl Fn() -> bool,
     ) -> Result<()> {
-        let (mut times, mut leader, count) = (0, 0, cluster.drivers().len());
+        let (mut times, mut replay, count) = (0, Replay::default(), cluster.drivers().len());
         while !is_over() {
             let victim = random.random_range(0..count);
-            self.strike(cluster, victim, &mut leader, random)?;
+            match self {
+                Nemesis::Replay => replay.strike(cluster, random)?,
+                _ => self.strike(cluster, victim, random)?,
+            }
             rest(random.random_range(500..4000), &is_over);
             times += 1;
-            // As published: one partition follows the other, and only sometimes all is whole between.
-            if self != Nemesis::Replay || random.random_ratio(1, 3) {
-                self.relent(cluster, victim)?;
-                rest(random.random_range(500..3000), &is_over);
+            match self {
+                Nemesis::Replay => replay.relent(cluster, random)?,
+                _ => self.relent(cluster, victim)?,
             }
-        }
-        if self.needs_network() {
-            heal(cluster)?;
+            rest(random.random_range(500..3000), &is_over);
         }
         println!("histories:   {} {times} times", self.name());
         Ok(())
     }
 
-    /// `leader` is who was last asked to lead.
-    fn strike(
-        self,
-        cluster: &mut Cluster,
-        victim: usize,
-        leader: &mut usize,
-        random: &mut StdRng,
-    ) -> Result<()> {
+    fn strike(self, cluster: &mut Cluster, victim: usize, random: &mut StdRng) -> Result<()> {
         let count = cluster.drivers().len();
         match self {
             Nemesis::Kill => cluster.kill(victim),
             Nemesis::Stop => signal(cluster, victim, "STOP"),
             Nemesis::Partition => cut_off(cluster, victim, random),
             Nemesis::Delay => delay(cluster, victim, random),
-            Nemesis::Calm => Ok(()),
+            Nemesis::Calm | Nemesis::Replay => Ok(()),
             Nemesis::Reconfigure => {
                 reconfigure(cluster, victim, random);
                 Ok(())
@@ -121,11 +110,6 @@ impl Nemesis {
                 reconfigure(cluster, random.random_range(0..count), random);
                 Ok(())
             }
-            Nemesis::Replay => {
-                let before = std::mem::replace(leader, place(cluster, random.random_range(0..count), random));
-                heal(cluster)?;
-                fall_apart(cluster, before, *leader, random)
-            }
         }
     }
 
@@ -133,54 +117,10 @@ impl Nemesis {
         match self {
             Nemesis::Kill => cluster.start_node(victim),
             Nemesis::Stop => signal(cluster, victim, "CONT"),
-            Nemesis::Reconfigure | Nemesis::Calm => Ok(()),
-            Nemesis::Partition | Nemesis::Delay | Nemesis::ReconfigureApart | Nemesis::Replay => {
-                heal(cluster)
-            }
+            Nemesis::Reconfigure | Nemesis::Calm | Nemesis::Replay => Ok(()),
+            Nemesis::Partition | Nemesis::Delay | Nemesis::ReconfigureApart => cluster.heal(),
         }
     }
-}
-
-fn heal(cluster: &Cluster) -> Result<()> {
-    cluster.late().into_iter().for_each(LateWays::hurry);
-    cluster.network().map_or(Ok(()), |network| network.heal())
-}
-
-/// Two halves, or as near as that comes, with `one` and `other` in different ones.
-fn fall_apart(cluster: &Cluster, one: usize, other: usize, random: &mut StdRng) -> Result<()> {
-    let Some(network) = cluster.network() else { bail!("the nodes share one address") };
-    let count = cluster.drivers().len();
-    let mut nodes: Vec<usize> = (0..count).filter(|node| *node != one && *node != other).collect();
-    nodes.shuffle(random);
-    // `one` stands at one end and `other` at the other; which of them has the larger half is chance.
-    nodes.insert(0, one);
-    if one != other {
-        nodes.push(other);
-    }
-    let (near, far) = nodes.split_at(count / 2 + random.random_range(0..=count % 2));
-    for (from, to) in near.iter().flat_map(|from| far.iter().map(move |to| (*from, *to))) {
-        network.cut(from, to)?;
-        network.cut(to, from)?;
-    }
-    Ok(())
-}
-
-/// Asks node `nth` to put the only shard on some nodes, one of which is to lead: which one. Whether that
-/// succeeds is not the question here.
-fn place(cluster: &Cluster, nth: usize, random: &mut StdRng) -> usize {
-    let drivers = cluster.drivers();
-    let mut nodes: Vec<usize> = (0..drivers.len()).collect();
-    nodes.shuffle(random);
-    nodes.truncate(random.random_range(1..=drivers.len()));
-    let names: Vec<String> = nodes.iter().map(|node| format!("\"n{node}\"")).collect();
-    let (primary, replicas) = (&names[0], names.join(","));
-    let shard = format!(
-        "{{\"primary_replica\":{primary},\"replicas\":[2,[{replicas}]],\"nonvoting_replicas\":[2,[]]}}"
-    );
-    let table = "[15,[[14,[\"test\"]],\"histories\"]]";
-    let said = said(drivers[nth], &format!("[1,[53,[[174,[{table}]],{{\"shards\":[2,[{shard}]]}}]]]"));
-    println!("histories:   n{nth}: led by n{}, on {replicas}: {said}", nodes[0]);
-    nodes[0]
 }
 
 fn cut_off(cluster: &Cluster, victim: usize, random: &mut StdRng) -> Result<()> {
@@ -218,22 +158,8 @@ fn delay(cluster: &Cluster, victim: usize, random: &mut StdRng) -> Result<()> {
 fn reconfigure(cluster: &Cluster, nth: usize, random: &mut StdRng) {
     let drivers = cluster.drivers();
     let (shards, replicas) = (random.random_range(1..5), random.random_range(1..=drivers.len()));
-    let table = "[15,[[14,[\"test\"]],\"histories\"]]";
-    let query = format!("[1,[176,[{table}],{{\"shards\":{shards},\"replicas\":{replicas}}}]]");
-    let said = said(drivers[nth], &query);
+    let said = Said::to(drivers[nth], &reconfiguration(shards, replicas));
     println!("histories:   n{nth}: {shards} shards, {replicas} replicas: {said}");
-}
-
-/// What a node answers to a change, in words.
-fn said(driver: SocketAddr, query: &str) -> String {
-    match Client::connect_for(driver, RECONFIGURE).and_then(|mut client| client.ask(query)) {
-        Ok(answer) if answer["t"] == 1 => match answer["r"][0]["first_error"].as_str() {
-            None => "done".to_owned(),
-            Some(error) => error.to_owned(),
-        },
-        Ok(answer) => answer["r"][0].as_str().unwrap_or_default().to_owned(),
-        Err(_) => "no answer".to_owned(),
-    }
 }
 
 /// Lets the clients work for so many milliseconds, less if they are done.

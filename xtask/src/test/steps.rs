@@ -79,18 +79,20 @@ pub(super) fn all() -> Vec<Step> {
     ]
 }
 
-/// Short forms: each nemesis for a few seconds, other modes of writing, and reads that are allowed to be stale found out.
+/// Short forms: each nemesis for a few seconds, other modes of writing, reads that are allowed to be stale found out, and
+/// Jepsen's test of a shard that moves while nodes fall apart.
 fn linearizable() -> Step {
     let skip = which("go").is_none().then(|| "no go, which the judge of histories is written in".to_owned());
     let commands = [
         ["go", "-C", "tests/histories", "test", "./..."].map(str::to_owned).to_vec(),
-        xtask("histories --keys 60 --operations 60"),
-        xtask("histories --keys 40 --operations 40 --nemesis kill --durability soft --pinned"),
-        xtask("histories --keys 40 --operations 40 --nemesis calm --read-mode single --pinned"),
-        xtask("histories --keys 40 --operations 40 --nemesis stop --write-acks single --read-mode single"),
+        xtask("histories --seconds 6 --operations 60"),
+        xtask("histories --seconds 5 --operations 40 --nemesis kill --durability soft --pinned"),
+        xtask("histories --seconds 5 --operations 40 --nemesis calm --read-mode single --pinned"),
+        xtask("histories --seconds 5 --operations 40 --nemesis stop --write-acks single --read-mode single"),
         xtask(
-            "histories --keys 150 --operations 60 --nemesis stop --read-mode outdated --expect-violation --runs 6",
+            "histories --seconds 12 --operations 60 --nemesis stop --read-mode outdated --expect-violation --runs 6",
         ),
+        xtask("histories --seconds 28 --nemesis replay --nodes 5 --seed 7 --if-allowed"),
     ];
     Step { skip, ..step("linearizable", "what clients saw of nodes that fail can have happened", commands) }
 }
