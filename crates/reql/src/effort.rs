@@ -31,6 +31,8 @@ pub enum Effort {
 const TERMS_MAX: usize = 500;
 /// Neither is one that makes and looks at more than so many times its row.
 const ROWS_MAX: usize = 2000;
+/// Of what may be a sequence each item is looked at for no more fields or values.
+const EACH_MAX: usize = 8;
 /// Bytes of the text that says which fields are meant, for each field at least.
 const FIELD_BYTES: usize = 8;
 
@@ -40,7 +42,7 @@ pub fn of_func(func: &FuncTerm) -> Effort {
     let mut measure = Measure {
         terms: TERMS_MAX,
         rows: ROWS_MAX,
-        bound: Vec::new(),
+        bound: func.params.iter().map(|id| (*id, Size::ROW)).collect(),
         in_loop: false,
         effort: Effort::Brief,
     };
@@ -53,6 +55,8 @@ struct Size {
     /// Rows, and texts of the query, that it is no larger than; none for a number, a bool, null or a time.
     rows: usize,
     items: Items,
+    /// Whether it is certainly no sequence. Of a sequence, many terms do for each item what they do.
+    is_single: bool,
 }
 
 /// How many items a sequence can have.
@@ -67,8 +71,9 @@ enum Items {
 }
 
 impl Size {
-    const SCALAR: Size = Size { rows: 0, items: Items::Few };
-    const ROW: Size = Size { rows: 1, items: Items::Few };
+    const SCALAR: Size = Size { rows: 0, items: Items::Few, is_single: true };
+    const ROW: Size = Size { rows: 1, items: Items::Few, is_single: true };
+    const UNKNOWN: Size = Size { is_single: false, ..Size::ROW };
 
     fn times(self, factor: usize) -> Size {
         Size { rows: self.rows.saturating_mul(factor), ..self }
@@ -80,11 +85,15 @@ impl Size {
     }
 
     fn and(self, other: Size) -> Size {
-        Size { rows: self.rows.saturating_add(other.rows), items: self.items.max(other.items) }
+        Size { rows: self.rows.saturating_add(other.rows), ..self.or(other) }
     }
 
     fn or(self, other: Size) -> Size {
-        Size { rows: self.rows.max(other.rows), items: self.items.max(other.items) }
+        Size {
+            rows: self.rows.max(other.rows),
+            items: self.items.max(other.items),
+            is_single: self.is_single && other.is_single,
+        }
     }
 }
 
@@ -94,7 +103,7 @@ struct Measure {
     terms: usize,
     /// Rows that may be made or looked at.
     rows: usize,
-    /// Variables that functions within are called with.
+    /// Variables that the function, and those within it, are called with.
     bound: Vec<(VarId, Size)>,
     /// Whether this is called for each item of something.
     in_loop: bool,
@@ -106,10 +115,12 @@ impl Measure {
         self.terms = self.terms.checked_sub(1)?;
         let size = match term {
             Term::Datum(Datum::Null | Datum::Bool(_) | Datum::Number(_) | Datum::Time(_)) => Size::SCALAR,
+            Term::Datum(Datum::Array(_)) => Size::UNKNOWN,
             Term::Datum(_) => Size::ROW,
+            // What was captured is of any kind.
             Term::Var(id) => {
                 let bound = self.bound.iter().rfind(|(known, _)| known == id);
-                bound.map_or(Size::ROW, |(_, size)| *size)
+                bound.map_or(Size::UNKNOWN, |(_, size)| *size)
             }
             // It is not known who calls it.
             Term::Func(_) => return None,
@@ -154,8 +165,14 @@ impl Measure {
             sizes.push(self.term(arg)?);
         }
         let first = sizes.first().copied().unwrap_or(Size::SCALAR);
-        if matches!(call.op, Op::Pluck | Op::Without | Op::WithFields | Op::HasFields) {
-            self.fields(first, call.args.get(1..)?)?;
+        match call.op {
+            Op::Pluck | Op::Without | Op::WithFields | Op::HasFields => {
+                self.fields(first, call.args.get(1..)?)?;
+            }
+            // With each item of a sequence.
+            Op::Merge if !first.is_single => return None,
+            Op::OrderBy | Op::Contains if call.args.len() > 1 + EACH_MAX => return None,
+            _ => {}
         }
         let size = match growth {
             Growth::Scalar => Size::SCALAR,
@@ -164,7 +181,7 @@ impl Measure {
             Growth::Number => sizes.iter().copied().fold(Size::SCALAR, Size::and),
             Growth::AllOf => sizes.iter().copied().fold(Size::SCALAR, Size::and).compound(),
         };
-        Some(grown(call.op, size))
+        Some(grown(call.op, Size { is_single: makes_single(call.op, &sizes), ..size }))
     }
 
     /// A function that is called once, with `values`.
@@ -204,16 +221,20 @@ impl Measure {
         }
     }
 
-    /// Fields that are looked for in an object, each apart: they must be written out.
+    /// Fields that are looked for in an object, or in each of a sequence, each apart: they must be written out.
     fn fields(&mut self, object: Size, fields: &[Term]) -> Option<()> {
+        let mut count = 0_usize;
         for spec in fields {
-            let count = match spec {
+            count += match spec {
+                Term::Datum(Datum::String(_)) => 1,
                 Term::Datum(spec) => spec.json_size_to(ROWS_MAX * FIELD_BYTES) / FIELD_BYTES + 1,
                 _ => return None,
             };
-            self.spend(count.saturating_mul(object.rows.max(1)))?;
         }
-        Some(())
+        if !object.is_single && count > EACH_MAX {
+            return None;
+        }
+        self.spend(count.saturating_mul(object.rows.max(1)))
     }
 
     /// A term that calls a function for each item.
@@ -222,7 +243,7 @@ impl Measure {
             return None;
         }
         self.effort = Effort::Walk;
-        let of_items = |size: &Size| Size { items: Items::Few, ..*size };
+        let of_items = |size: &Size| Size { items: Items::Few, is_single: false, ..*size };
         let mut sources = Vec::new();
         let mut made: Option<Size> = None;
         for arg in &call.args {
@@ -247,6 +268,20 @@ impl Measure {
             Op::ConcatMap | Op::Merge => Size { items: Items::Many, ..first.and(made) }.compound(),
             _ => return None,
         })
+    }
+}
+
+/// Whether what a term makes of arguments of these sizes is certainly no sequence.
+fn makes_single(op: Op, sizes: &[Size]) -> bool {
+    match op {
+        Op::MakeObj | Op::Object => true,
+        Op::Pluck | Op::Without | Op::Merge => sizes.first().is_some_and(|first| first.is_single),
+        Op::Default => sizes.iter().all(|size| size.is_single),
+        Op::Branch => {
+            let is_answer = |i: usize| i % 2 == 1 || i + 1 == sizes.len();
+            sizes.iter().enumerate().all(|(i, size)| size.is_single || !is_answer(i))
+        }
+        op => matches!(growth(op), Some(Growth::Scalar)),
     }
 }
 

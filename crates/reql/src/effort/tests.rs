@@ -39,6 +39,11 @@ fn what_looks_at_a_row_is_brief() {
         format!("[26,[100,{n},1.1]]"),
         format!("[26,[[25,[{n},1]],[27,[{n},3]]]]"),
         format!("[35,[{ROW},{{\"a\":{tags}}}]]"),
+        format!("[35,[[33,[{ROW},\"a\"]],{{\"a\":{tags}}}]]"),
+        format!("[35,[[65,[{n},{ROW},{{\"b\":1}}]],{ROW}]]"),
+        format!("[64,[{},{ROW}]]", function(2, &format!("[35,[[10,[2]],{{\"a\":{n}}}]]"))),
+        format!("[41,[{tags},\"a\",[74,[\"b\"]]]]"),
+        format!("[93,[{tags},1,2,3,4]]"),
         format!("[29,[{tags},{n}]]"),
         format!("[88,[{tags},{n}]]"),
         format!("[65,[[21,[{n},3]],[137,[{{\"a\":1}}]],[92,[{n},0]]]]"),
@@ -115,4 +120,30 @@ fn what_looks_for_many_fields_has_no_bound() {
     let names: Vec<String> = (0..20_000).map(|i| format!(r#""{i}""#)).collect();
     takes(&format!("[33,[{ROW},[2,[{}]]]]", names.join(",")), Effort::Open);
     takes(&format!("[33,[{ROW},{}]]", field("names")), Effort::Open);
+}
+
+#[test]
+fn what_is_done_with_each_item_of_a_sequence_has_no_bound() {
+    let tags = field("tags");
+    // As many rows as there are items.
+    takes(&format!("[35,[{tags},{ROW}]]"), Effort::Open);
+    takes(&format!("[35,[[2,[{ROW},{ROW}]],{{\"a\":{tags}}}]]"), Effort::Open);
+    takes(&format!("[35,[[92,[{ROW},{tags}]],{ROW}]]"), Effort::Open);
+    takes(&format!("[35,[[65,[true,{ROW},{tags}]],{ROW}]]"), Effort::Open);
+    let merged = function(2, &format!("[35,[[10,[2]],{ROW}]]"));
+    takes(&format!("[38,[{tags},{merged}]]"), Effort::Open);
+    takes(&format!("[64,[{merged},{tags}]]"), Effort::Open);
+    let around = function(7, &function(1, &format!("[35,[[10,[7]],{ROW}]]")));
+    let Ok(Term::Func(around)) = wire::parse_term(around.as_bytes()) else { panic!("no function") };
+    let Term::Func(capturing) = &around.body else { panic!("no function in it") };
+    assert_eq!(of_func(capturing), Effort::Open, "what was captured may be a sequence");
+    // Sorted by so many fields.
+    let names: Vec<String> = (0..300).map(|i| format!(r#""f{i}""#)).collect();
+    let names = names.join(",");
+    for term in [41, 93, 33, 34, 96, 32] {
+        takes(&format!("[{term},[{tags},{names}]]"), Effort::Open);
+        takes(&format!("[{term},[{tags},\"a\",\"b\"]]"), Effort::Brief);
+    }
+    takes(&format!("[33,[{tags},[2,[{names}]]]]"), Effort::Open);
+    takes(&format!("[33,[{ROW},[2,[{names}]]]]"), Effort::Brief);
 }
