@@ -20,7 +20,7 @@ use reql::{Cancel, EvalError};
 use shard::Shard;
 use storage::TableId;
 
-use self::running::{Entered, Running};
+use self::running::{Entered, Key, Running};
 use crate::context::{Cx, Surroundings};
 use crate::far::{Fitness, Outcome, Part, Question, Site};
 use crate::order::KeyOrder;
@@ -86,13 +86,8 @@ impl Inner {
             }
             Question::Write(write) if self.is_brief(&write) => self.write_one(&write, reply),
             Question::Next { cursor } => self.next((from, cursor), reply),
-            Question::Close { cursor } => {
-                self.running.stop((from, cursor));
-                self.service.cursors.take((from, cursor));
-                reply(Ok(done()));
-            }
-            Question::Cancel { ticket } => {
-                self.running.stop((from, ticket));
+            Question::Close { cursor: number } | Question::Cancel { ticket: number } => {
+                self.stop((from, number));
                 reply(Ok(done()));
             }
             Question::StopJob { id } => {
@@ -105,6 +100,17 @@ impl Inner {
                 let entered = entered.or_else(|| self.entered(from, long.number()));
                 self.service.carriers.run(move || reply(Ok(inner.answer_accounted(long, entered))));
             }
+        }
+    }
+
+    /// Stops a question and ends its cursor, wherever it is by now: being answered, waiting for the next question, or
+    /// still on its way.
+    fn stop(&self, key: Key) {
+        let is_running = self.running.stop(key);
+        // In this order: what is still being read is kept before it is running no more.
+        let is_kept = self.service.cursors.take(key).is_some();
+        if !is_running && !is_kept {
+            self.running.stop_early(key, self.service.node().clock().now());
         }
     }
 
