@@ -26,6 +26,18 @@ pub struct Links {
     next: AtomicU64,
 }
 
+/// A question as bytes, or why it cannot be asked.
+pub(crate) type Written = Result<Bytes, EvalError>;
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    /// The links have none.
+    Lost(AskError),
+    /// It was not asked.
+    Unasked(EvalError),
+}
+
 /// Why an answer is not what was asked for.
 #[derive(Debug)]
 pub(crate) enum Trouble {
@@ -39,13 +51,14 @@ pub(crate) enum Trouble {
     Eval(EvalError),
 }
 
-impl From<AskError> for Trouble {
-    fn from(error: AskError) -> Trouble {
-        match error {
-            AskError::NotConnected(_) => Trouble::NotConnected,
-            AskError::NoAnswer(_) => Trouble::NoAnswer,
+impl From<Unanswered> for Trouble {
+    fn from(unanswered: Unanswered) -> Trouble {
+        match unanswered {
+            Unanswered::Unasked(error) => Trouble::Eval(error),
+            Unanswered::Lost(AskError::NotConnected(_)) => Trouble::NotConnected,
+            Unanswered::Lost(AskError::NoAnswer(_)) => Trouble::NoAnswer,
             // Nothing was done: a server that is still starting refuses everything.
-            AskError::Refused { .. } => Trouble::NotConnected,
+            Unanswered::Lost(AskError::Refused { .. }) => Trouble::NotConnected,
         }
     }
 }
@@ -84,22 +97,34 @@ impl Links {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Asks; the answer comes into the slot.
-    pub(crate) fn ask(&self, server: ServerId, question: Bytes, patience: Duration) -> Arc<Slot> {
-        self.answered_into_slot(server, |ask, answered| ask.ask(server, question, patience, answered))
+    /// Asks; the answer comes into the slot. That of a question that could not be written out is there at once.
+    pub(crate) fn ask(&self, server: ServerId, question: Written, patience: Duration) -> Arc<Slot> {
+        self.answered_into_slot(server, question, |ask, question, answered| {
+            ask.ask(server, question, patience, answered);
+        })
     }
 
     /// [`Links::ask`] for whoever sees to it that [`Links::turn`] is called.
-    pub(crate) fn ask_aside(&self, server: ServerId, question: Bytes, patience: Duration) -> Arc<Slot> {
-        self.answered_into_slot(server, |ask, answered| ask.ask_aside(server, question, patience, answered))
+    pub(crate) fn ask_aside(&self, server: ServerId, question: Written, patience: Duration) -> Arc<Slot> {
+        self.answered_into_slot(server, question, |ask, question, answered| {
+            ask.ask_aside(server, question, patience, answered);
+        })
     }
 
-    fn answered_into_slot(&self, server: ServerId, ask: impl FnOnce(&dyn Ask, Answered)) -> Arc<Slot> {
+    fn answered_into_slot(
+        &self,
+        server: ServerId,
+        question: Written,
+        ask: impl FnOnce(&dyn Ask, Bytes, Answered),
+    ) -> Arc<Slot> {
         let slot = Arc::new(Slot::default());
         let tell = slot.clone();
-        match self.ask.get() {
-            Some(links) => ask(&**links, Box::new(move |answer| tell.tell(answer))),
-            None => slot.tell(Err(AskError::NotConnected(server))),
+        match (self.ask.get(), question) {
+            (Some(links), Ok(question)) => {
+                ask(&**links, question, Box::new(move |answer| tell.tell(answer.map_err(Unanswered::Lost))));
+            }
+            (None, Ok(_)) => slot.tell(Err(Unanswered::Lost(AskError::NotConnected(server)))),
+            (_, Err(error)) => slot.tell(Err(Unanswered::Unasked(error))),
         }
         slot
     }
@@ -109,9 +134,9 @@ impl Links {
         self.ask.get().into_iter().for_each(|ask| ask.turn());
     }
 
-    /// Tells something that needs no answer.
-    pub(crate) fn tell(&self, server: ServerId, question: Bytes) {
-        if let Some(ask) = self.ask.get() {
+    /// Tells something short that needs no answer.
+    pub(crate) fn tell(&self, server: ServerId, question: Written) {
+        if let (Some(ask), Ok(question)) = (self.ask.get(), question) {
             ask.ask(server, question, SHORT, Box::new(|_| ()));
         }
     }
@@ -124,7 +149,7 @@ pub(crate) struct OneShot<T> {
 }
 
 /// The answer to a question.
-pub(crate) type Slot = OneShot<Result<Bytes, AskError>>;
+pub(crate) type Slot = OneShot<Result<Bytes, Unanswered>>;
 
 struct State<T> {
     value: Option<T>,

@@ -16,11 +16,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use cluster::{AskError, Node, Route, ServerId, ShardHandle};
 use parking_lot::Mutex;
 
-use crate::links::{Links, SHORT, Slot};
+use crate::links::{Links, SHORT, Slot, Unanswered, Written};
 use crate::pool::ScanPool;
 
 /// Between two looks.
@@ -42,7 +41,7 @@ pub(crate) enum Wants {
 }
 
 /// Makes a question that any server answers at once, of a number of its own.
-pub(crate) type Probe = fn(u64) -> Bytes;
+pub(crate) type Probe = fn(u64) -> Written;
 
 /// Who waits for which server on a node.
 pub(crate) struct Watches {
@@ -130,7 +129,7 @@ impl Watches {
                 searched = Some(Instant::now());
             }
             let over = late.iter().filter(|late| self.is_passed_over(late));
-            over.for_each(|late| late.slot.give_up(Err(AskError::NoAnswer(late.server))));
+            over.for_each(|late| late.slot.give_up(Err(Unanswered::Lost(AskError::NoAnswer(late.server)))));
         }
     }
 

@@ -12,9 +12,13 @@ use datum::{Datum, Text};
 use crate::closure::Closure;
 use crate::deep;
 use crate::effort::{self, Effort};
-use crate::error::CompileError;
+use crate::error::{CompileError, EvalError};
 use crate::term::{Call, FuncTerm, Term, VarId};
 use crate::wire;
+
+/// Most bytes of the text of a function that a client gives to be kept. Every server of a cluster keeps it in
+/// memory, and every copy of the catalog holds it.
+pub const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// A function with no variables but its own arguments, and its text.
 #[derive(Clone)]
@@ -27,16 +31,22 @@ pub struct StoredFunc {
 impl StoredFunc {
     /// The function that `closure` is, its captured variables written into it.
     ///
-    /// Fails when its text could not be read back, which only a function of terms that have no
-    /// text (one in another language) causes.
-    pub fn of_closure(closure: &Closure) -> Result<StoredFunc, CompileError> {
+    /// Fails when its text is longer than [`TEXT_BYTES_MAX`], which a small value that shares its parts can cause, or
+    /// could not be read back, which only a function of terms that have no text (one in another language) causes.
+    pub fn of_closure(closure: &Closure) -> Result<StoredFunc, EvalError> {
         let term = match closure.captured.is_empty() {
             true => Term::Func(closure.func.clone()),
             false => Term::Func(filled(&closure.func, &closure.captured)),
         };
-        let text = String::from_utf8(wire::write_term(&term))
-            .map_err(|_| CompileError::compile("a function has no text"))?;
-        StoredFunc::parse(text.into())
+        let text = wire::write_term(&term, TEXT_BYTES_MAX).ok_or_else(too_large)?;
+        let text = String::from_utf8(text).map_err(|_| EvalError::internal("a function has no text"))?;
+        StoredFunc::parse(text.into()).map_err(|error| EvalError::internal(error.to_string()))
+    }
+
+    /// Fails if `text`, which a client gives, has more than [`TEXT_BYTES_MAX`] bytes. What was stored before there
+    /// was a limit is still read by [`StoredFunc::parse`].
+    pub fn check_size(text: &[u8]) -> Result<(), EvalError> {
+        if text.len() > TEXT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
     }
 
     /// The function that `text` says. Fails unless it is one FUNC term that uses only its own
@@ -77,6 +87,13 @@ impl fmt::Debug for StoredFunc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("StoredFunc").field(&self.text).finish()
     }
+}
+
+fn too_large() -> EvalError {
+    let most = TEXT_BYTES_MAX >> 20;
+    EvalError::resource(format!(
+        "The function is too large to be stored: its text, with the values that it uses, has more than {most} MiB."
+    ))
 }
 
 /// `func` with the variables of `values` replaced by their values.

@@ -11,4 +11,4 @@ mod tally;
 mod term;
 mod value;
 
-pub use pack::{Garbled, Pack, Travel, Unpack};
+pub use pack::{BYTES_MAX, Garbled, Pack, Travel, Unpack, Unpackable};

@@ -5,9 +5,13 @@
 #[path = "data/syntax.rs"]
 mod syntax;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use datum::patience::{self, Watch};
 use datum::{Bytes, Datum, Object, Text, Time, json, row};
 use rekindle_reql as reql;
-use reql::travel::{Pack, Travel, Unpack};
+use reql::travel::{Pack, Travel, Unpack, Unpackable};
 use reql::wire::parse_term;
 use reql::{
     Answer, Cancel, Closure, Env, ErrorClass, EvalError, GroupBy, Pipeline, Scope, SeededChance, Selector,
@@ -17,7 +21,7 @@ use reql::{
 fn packed(value: &impl Travel) -> Bytes {
     let mut out = Pack::default();
     value.pack(&mut out);
-    out.finish()
+    out.finish().unwrap()
 }
 
 fn unpacked<T: Travel>(bytes: &Bytes) -> T {
@@ -224,5 +228,59 @@ fn damaged_bytes_are_refused_or_read_but_never_a_panic() {
     let bytes = packed(&tally(&pipeline(Terminal::Collect), 0, 20));
     for at in 0..bytes.len() {
         assert!(Tally::unpack(&mut Unpack::new(bytes.slice(..at))).is_err(), "cut at {at}");
+    }
+}
+
+/// Ten to the power of ten numbers, in the memory of twice 100,000.
+fn enormous() -> Datum {
+    let inner = Datum::from(vec![Datum::from(1); 100_000]);
+    Datum::from(vec![inner; 100_000])
+}
+
+#[test]
+fn what_is_enormous_is_packed_to_a_limit() {
+    let closure = {
+        let outer = syntax::to_wire("x => r.do(1, y => [x, x, x])").unwrap().to_string();
+        let Term::Func(outer) = parse_term(outer.as_bytes()).unwrap() else { panic!("a function") };
+        let Term::Call(call) = &outer.body else { panic!("a call") };
+        let Term::Func(inner) = &call.args[0] else { panic!("a function in it") };
+        reql::closure(inner, &Scope::of_call(&outer.params, &[enormous()], &[]), Answer::Datum).unwrap()
+    };
+    for value in [&closure as &dyn Packed, &enormous(), &vec![enormous(); 3]] {
+        let fault = value.packed().unwrap_err();
+        assert!(matches!(fault, Unpackable::TooLarge));
+        let error = fault.error("The functions of a test");
+        let text = "The functions of a test are too large to be sent to another server (limit 255 MiB).";
+        assert_eq!((error.class(), error.message().as_str()), (ErrorClass::ResourceLimit, text));
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_is_packed_no_further() {
+    /// Is over when it was looked at so often.
+    struct Looks(AtomicUsize);
+
+    impl Watch for Looks {
+        fn is_over(&self) -> bool {
+            self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+        }
+    }
+
+    let _kept = patience::keep(Some(Arc::new(Looks(AtomicUsize::new(5)))));
+    let mut out = Pack::default();
+    enormous().pack(&mut out);
+    assert!(out.len() < 10 << 20, "{} bytes", out.len());
+    assert!(matches!(out.finish(), Err(Unpackable::Unwanted)));
+}
+
+trait Packed {
+    fn packed(&self) -> Result<Bytes, Unpackable>;
+}
+
+impl<T: Travel> Packed for T {
+    fn packed(&self) -> Result<Bytes, Unpackable> {
+        let mut out = Pack::default();
+        self.pack(&mut out);
+        out.finish()
     }
 }

@@ -74,7 +74,7 @@ fn seed(kind: u8, value: &impl Travel) -> Vec<u8> {
 fn packed(value: &impl Travel) -> Bytes {
     let mut out = Pack::default();
     value.pack(&mut out);
-    out.finish()
+    out.finish().expect("what came is small")
 }
 
 fn unpacked<T: Travel>(bytes: Bytes) -> Result<T, Garbled> {

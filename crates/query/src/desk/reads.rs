@@ -138,7 +138,10 @@ impl Found {
     }
 
     fn finish(self) -> Bytes {
-        self.answer.unwrap_or_else(|| Found::begin(0, None)).finish()
+        let rows = self.answer.unwrap_or_else(|| Found::begin(0, None)).finish();
+        rows.unwrap_or_else(|fault| {
+            Outcome::<()>::Failed(fault.error("The rows of another server")).to_bytes(|(), _| ())
+        })
     }
 }
 

@@ -70,7 +70,8 @@ impl Inner {
                 Errand::start(ticket, move |outcome| {
                     reply(Ok(match outcome {
                         Ok(_) => {
-                            Outcome::Done([Some(report)]).to_bytes(|all, out| pack_reports(all, show, out))
+                            let done = Outcome::Done([Some(report)]);
+                            done.write_to_bytes(|all, out| pack_reports(all, show, out))
                         }
                         // Nothing was written: whoever leads now is asked.
                         Err(error) if is_refused(&error) => not_here(None),
@@ -101,7 +102,7 @@ impl Inner {
             });
             reports.into()
         });
-        reports.to_bytes(|reports, out| pack_reports(reports, show, out))
+        reports.write_to_bytes(|reports, out| pack_reports(reports, show, out))
     }
 
     /// As far as this node has heard.

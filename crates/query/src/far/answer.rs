@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cluster::ServerId;
 use datum::{Datum, PrimaryKey};
 use reql::EvalError;
-use reql::travel::{Garbled, Pack, Travel, Unpack};
+use reql::travel::{Garbled, Pack, Travel, Unpack, Unpackable};
 use shard::IndexPlace;
 
 use super::question::{pack_server, unpack_server};
@@ -44,8 +44,26 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// The bytes; `pack` writes the value.
+    /// The bytes; `pack` writes the value. One that cannot be sent, because it is too large or there is no memory for
+    /// its bytes, is told as an error.
     pub fn to_bytes(&self, pack: impl FnOnce(&T, &mut Pack)) -> Bytes {
+        self.to_bytes_or(pack, |fault| fault.error("The results of another server"))
+    }
+
+    /// The bytes of what became of a write. It was carried out: one that cannot be told is in doubt to whoever asked.
+    pub fn write_to_bytes(&self, pack: impl FnOnce(&T, &mut Pack)) -> Bytes {
+        self.to_bytes_or(pack, |fault| {
+            EvalError::op_indeterminate(format!(
+                "Cannot perform write: it was carried out, but what became of its rows cannot be told, since {fault}"
+            ))
+        })
+    }
+
+    fn to_bytes_or(
+        &self,
+        pack: impl FnOnce(&T, &mut Pack),
+        untold: impl FnOnce(Unpackable) -> EvalError,
+    ) -> Bytes {
         let mut out = Pack::with_capacity(64);
         match self {
             Outcome::Done(value) => {
@@ -61,8 +79,16 @@ impl<T> Outcome<T> {
                 pack_server(*leader, &mut out);
             }
         }
-        out.finish()
+        out.finish().unwrap_or_else(|fault| told_instead(&untold(fault)))
     }
+}
+
+/// That an answer cannot be sent.
+fn told_instead(error: &EvalError) -> Bytes {
+    let mut out = Pack::default();
+    out.byte(FAILED);
+    error.pack(&mut out);
+    out.finish().expect("invariant: what is so short is packed whatever happens")
 }
 
 /// Begins an answer that something was carried out; what is packed next is the value.

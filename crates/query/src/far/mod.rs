@@ -40,5 +40,6 @@ pub(crate) use write::{FarWrite, WriteTo};
 ///
 /// Fails when the bytes are no question.
 pub fn question_again(bytes: bytes::Bytes) -> Result<bytes::Bytes, reql::travel::Garbled> {
-    Question::from_bytes(bytes).map(|question| question.to_bytes())
+    let again = |question: Question| question.to_bytes().expect("invariant: it is as large as what was read");
+    Question::from_bytes(bytes).map(again)
 }

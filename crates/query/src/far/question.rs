@@ -5,7 +5,7 @@ use cluster::ServerId;
 use datum::{KeyRange, PrimaryKey, Text, Time};
 use log::Durability;
 use reql::travel::{Garbled, Pack, Travel, Unpack};
-use reql::{Pipeline, Transform};
+use reql::{EvalError, Pipeline, Transform};
 use storage::TableId;
 use uuid::Uuid;
 
@@ -18,12 +18,21 @@ use crate::table::{Identifiers, ReadMode};
 /// The version all questions begin with.
 const VERSION: u8 = 4;
 
-/// The kinds of questions that can be stopped by their number, which comes next.
+const GET: u8 = 1;
 const WRITE: u8 = 2;
 const COUNT: u8 = 3;
 const GATHER: u8 = 4;
 const OPEN: u8 = 5;
+const NEXT: u8 = 6;
+const CLOSE: u8 = 7;
+const SYNC: u8 = 8;
+const SYSTEM: u8 = 9;
+const STOP_JOB: u8 = 10;
+const CANCEL: u8 = 11;
 const FEW: u8 = 12;
+
+/// The kinds that can be stopped by their number, which comes right behind the kind.
+const STOPPABLE: [u8; 5] = [WRITE, COUNT, GATHER, OPEN, FEW];
 
 /// No key is longer: an entry of the log has two bytes for its length.
 const KEY_BYTES_MAX: usize = 65_535;
@@ -79,12 +88,26 @@ pub(crate) enum Edits {
 }
 
 impl Question {
-    /// The bytes.
-    pub fn to_bytes(&self) -> Bytes {
+    /// The bytes. Fails when what it holds is too large to be sent, for which there is a limit and must be memory, or
+    /// is not wanted any more.
+    pub fn to_bytes(&self) -> Result<Bytes, EvalError> {
         let mut out = Pack::with_capacity(64);
         out.byte(VERSION);
         self.pack(&mut out);
-        out.finish()
+        out.finish().map_err(|fault| fault.error(self.subject()))
+    }
+
+    /// What a client may have made too large.
+    fn subject(&self) -> &'static str {
+        match self {
+            Question::Get { .. } => "The keys of the rows",
+            Question::Write(_) => "The rows or functions of a write, with the values that they use,",
+            Question::Count { .. } | Question::Few { .. } => "The values that are looked for in an index",
+            Question::Gather { .. } | Question::Open { .. } => {
+                "The functions of the query, with the values that they use,"
+            }
+            _ => "The particulars of a question",
+        }
     }
 
     /// The question that `bytes` are.
@@ -100,86 +123,81 @@ impl Question {
 
     /// The number by which it can be stopped, if it can be.
     pub fn number(&self) -> Option<u64> {
-        match self {
-            Question::Write(write) => Some(write.ticket),
-            Question::Count { ticket, .. }
-            | Question::Gather { ticket, .. }
-            | Question::Few { ticket, .. } => Some(*ticket),
-            Question::Open { cursor, .. } => Some(*cursor),
-            _ => None,
-        }
+        let (kind, number) = self.head();
+        number.filter(|_| STOPPABLE.contains(&kind))
     }
 
     /// The [`Question::number`] of the question that `bytes` are, without reading the rest.
     pub fn number_of(bytes: &Bytes) -> Option<u64> {
         let mut from = Unpack::new(bytes.clone());
         match (from.byte().ok()?, from.byte().ok()?) {
-            (VERSION, WRITE | COUNT | GATHER | OPEN | FEW) => from.count().ok(),
+            (VERSION, kind) if STOPPABLE.contains(&kind) => from.count().ok(),
             _ => None,
         }
     }
 
+    /// What it begins with as bytes: its kind, and its number if it has one.
+    fn head(&self) -> (u8, Option<u64>) {
+        match self {
+            Question::Get { .. } => (GET, None),
+            Question::Write(write) => (WRITE, Some(write.ticket)),
+            Question::Count { ticket, .. } => (COUNT, Some(*ticket)),
+            Question::Gather { ticket, .. } => (GATHER, Some(*ticket)),
+            Question::Open { cursor, .. } => (OPEN, Some(*cursor)),
+            Question::Next { cursor } => (NEXT, Some(*cursor)),
+            Question::Close { cursor } => (CLOSE, Some(*cursor)),
+            Question::Sync { .. } => (SYNC, None),
+            Question::System { .. } => (SYSTEM, None),
+            Question::StopJob { .. } => (STOP_JOB, None),
+            Question::Cancel { ticket } => (CANCEL, Some(*ticket)),
+            Question::Few { ticket, .. } => (FEW, Some(*ticket)),
+        }
+    }
+
     fn pack(&self, out: &mut Pack) {
+        let (kind, number) = self.head();
+        out.byte(kind);
+        number.iter().for_each(|number| number.pack(out));
         match self {
             Question::Get { table, mode, keys } => {
-                out.byte(1);
                 pack_table(*table, out);
                 out.byte(mode_number(*mode));
                 pack_keys(keys, out);
             }
-            Question::Write(write) => {
-                out.byte(WRITE);
-                write.pack(out);
-            }
-            Question::Count { ticket, part } => {
-                tagged(COUNT, *ticket, out);
-                part.pack(out);
-            }
-            Question::Gather { ticket, part, around, pipeline } => {
-                tagged(GATHER, *ticket, out);
+            Question::Write(write) => write.pack_after_ticket(out),
+            Question::Count { part, .. } | Question::Few { part, .. } => part.pack(out),
+            Question::Gather { part, around, pipeline, .. } => {
                 part.pack(out);
                 around.pack(out);
                 pipeline.pack(out);
             }
-            Question::Open { cursor, part, around, steps } => {
-                tagged(OPEN, *cursor, out);
+            Question::Open { part, around, steps, .. } => {
                 part.pack(out);
                 around.pack(out);
                 steps.pack(out);
             }
-            Question::Next { cursor } => tagged(6, *cursor, out),
-            Question::Close { cursor } => tagged(7, *cursor, out),
+            Question::Next { .. } | Question::Close { .. } | Question::Cancel { .. } => {}
             Question::Sync { table, ranges } => {
-                out.byte(8);
                 pack_table(*table, out);
                 pack_ranges(ranges, out);
             }
             Question::System { table, identifiers, user } => {
-                out.byte(9);
                 table.pack(out);
                 (*identifiers == Identifiers::Uuid).pack(out);
                 user.pack(out);
             }
-            Question::StopJob { id } => {
-                out.byte(10);
-                out.raw(id.as_bytes());
-            }
-            Question::Cancel { ticket } => tagged(11, *ticket, out),
-            Question::Few { ticket, part } => {
-                tagged(FEW, *ticket, out);
-                part.pack(out);
-            }
+            Question::StopJob { id } => out.raw(id.as_bytes()),
         }
     }
 
     fn unpack(from: &mut Unpack) -> Result<Question, Garbled> {
         Ok(match from.byte()? {
-            1 => Question::Get {
+            GET => Question::Get {
                 table: unpack_table(from)?,
                 mode: unpack_mode(from)?,
                 keys: unpack_keys(from)?,
             },
-            WRITE => Question::Write(WriteQuestion::unpack(from)?),
+            WRITE => Question::Write(WriteQuestion::unpack(from.count()?, from)?),
             COUNT => Question::Count { ticket: from.count()?, part: Part::unpack(from)? },
             GATHER => Question::Gather {
                 ticket: from.count()?,
@@ -193,10 +211,10 @@ impl Question {
                 around: Surroundings::unpack(from)?,
                 steps: Vec::unpack(from)?,
             },
-            6 => Question::Next { cursor: from.count()? },
-            7 => Question::Close { cursor: from.count()? },
-            8 => Question::Sync { table: unpack_table(from)?, ranges: unpack_ranges(from)? },
-            9 => Question::System {
+            NEXT => Question::Next { cursor: from.count()? },
+            CLOSE => Question::Close { cursor: from.count()? },
+            SYNC => Question::Sync { table: unpack_table(from)?, ranges: unpack_ranges(from)? },
+            SYSTEM => Question::System {
                 table: Text::unpack(from)?,
                 identifiers: match bool::unpack(from)? {
                     true => Identifiers::Uuid,
@@ -204,22 +222,16 @@ impl Question {
                 },
                 user: Text::unpack(from)?,
             },
-            10 => Question::StopJob { id: Uuid::from_bytes(from.array()?) },
-            11 => Question::Cancel { ticket: from.count()? },
+            STOP_JOB => Question::StopJob { id: Uuid::from_bytes(from.array()?) },
+            CANCEL => Question::Cancel { ticket: from.count()? },
             FEW => Question::Few { ticket: from.count()?, part: Part::unpack(from)? },
             _ => return Err(from.garbled("a kind of question")),
         })
     }
 }
 
-fn tagged(kind: u8, number: u64, out: &mut Pack) {
-    out.byte(kind);
-    out.count(number);
-}
-
-impl Travel for WriteQuestion {
-    fn pack(&self, out: &mut Pack) {
-        out.count(self.ticket);
+impl WriteQuestion {
+    fn pack_after_ticket(&self, out: &mut Pack) {
         pack_table(self.table, out);
         out.byte(match self.durability {
             None => 0,
@@ -247,8 +259,8 @@ impl Travel for WriteQuestion {
         }
     }
 
-    fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        let (ticket, table) = (from.count()?, unpack_table(from)?);
+    fn unpack(ticket: u64, from: &mut Unpack) -> Result<Self, Garbled> {
+        let table = unpack_table(from)?;
         let durability = match from.byte()? {
             0 => None,
             1 => Some(Durability::Hard),
@@ -334,4 +346,69 @@ pub(super) fn unpack_server(from: &mut Unpack) -> Result<Option<ServerId>, Garbl
         true => Some(ServerId(Uuid::from_bytes(from.array()?))),
         false => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use reql::Terminal;
+
+    use super::*;
+    use crate::order::KeyOrder;
+
+    const TABLE: TableId = TableId::from_uuid(Uuid::nil());
+
+    /// One of each kind; those that have a number have 300.
+    fn all() -> Vec<Question> {
+        let (number, mode) = (300, ReadMode::Single);
+        let part =
+            Part { table: TABLE, mode, order: KeyOrder::Any, ranges: vec![KeyRange::all()], index: None };
+        let around = Surroundings::none;
+        let pipeline =
+            Pipeline { steps: Vec::new(), group: None, grouped_steps: Vec::new(), terminal: Terminal::Count };
+        let write = WriteQuestion {
+            ticket: number,
+            table: TABLE,
+            durability: None,
+            ignore_hook: false,
+            show: ReturnChanges::No,
+            rules: Rules::unpack(&mut Unpack::new(Bytes::from_static(&[0, 0]))).expect("two numbers"),
+            around: around(),
+            keys: Vec::new(),
+            edits: Edits::Each(Vec::new()),
+        };
+        vec![
+            Question::Get { table: TABLE, mode, keys: Vec::new() },
+            Question::Write(write),
+            Question::Count { ticket: number, part: part.clone() },
+            Question::Gather { ticket: number, part: part.clone(), around: around(), pipeline },
+            Question::Open { cursor: number, part: part.clone(), around: around(), steps: Vec::new() },
+            Question::Next { cursor: number },
+            Question::Close { cursor: number },
+            Question::Sync { table: TABLE, ranges: Vec::new() },
+            Question::System { table: "t".into(), identifiers: Identifiers::Name, user: "u".into() },
+            Question::StopJob { id: Uuid::nil() },
+            Question::Cancel { ticket: number },
+            Question::Few { ticket: number, part },
+        ]
+    }
+
+    #[test]
+    fn a_question_has_the_number_that_its_bytes_have() {
+        let mut kinds = BTreeSet::new();
+        for question in all() {
+            let bytes = question.to_bytes().expect("a small question");
+            kinds.insert(bytes[1]);
+            assert_eq!(Question::number_of(&bytes), question.number(), "kind {}", bytes[1]);
+            assert!(question.number().is_none_or(|number| number == 300), "kind {}", bytes[1]);
+            let again = Question::from_bytes(bytes.clone()).expect("what was written is read");
+            assert_eq!(again.to_bytes().expect("a small question"), bytes);
+        }
+        let is_known = |kind: &u8| {
+            let read = Question::from_bytes(Bytes::copy_from_slice(&[VERSION, *kind]));
+            read.err().is_none_or(|garbled| garbled.what != "a kind of question")
+        };
+        assert_eq!((0..=u8::MAX).filter(is_known).collect::<BTreeSet<_>>(), kinds, "one of each kind");
+    }
 }

@@ -19,7 +19,7 @@ use super::PointAnswer;
 use crate::answer::Answer;
 use crate::error::QueryError;
 use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwritable, wanted_by, watch};
-use crate::links::{OneShot, SHORT, Slot, Trouble};
+use crate::links::{OneShot, SHORT, Slot, Trouble, Unanswered};
 use crate::session::Session;
 use crate::table::ReadMode;
 use crate::watch::Wants;
@@ -143,8 +143,8 @@ impl Again {
     }
 
     /// Whether there was no answer only because the first try of a read is a short one.
-    fn was_short(&self, server: ServerId, answer: &Result<Bytes, AskError>) -> bool {
-        matches!(answer, Err(AskError::NoAnswer(_) | AskError::NotConnected(_)))
+    fn was_short(&self, server: ServerId, answer: &Result<Bytes, Unanswered>) -> bool {
+        matches!(answer, Err(Unanswered::Lost(AskError::NoAnswer(_) | AskError::NotConnected(_))))
             && self.tries.asking == Asking::First
             && self.mode.and_then(wanted_by).is_some()
             && self.session.service.links().is_connected(server)
@@ -281,7 +281,7 @@ struct Lost {
 
 /// What the client gets, unless the row is to be looked for.
 fn finished(
-    answer: Result<Bytes, AskError>,
+    answer: Result<Bytes, Unanswered>,
     result: Option<WriteResult>,
 ) -> Result<Result<Datum, EvalError>, Lost> {
     let is_write = result.is_some();

@@ -1,5 +1,7 @@
 //! Terms over sequences that can use an index of a table: `min`, `max`, `distinct`, `group`.
 
+use std::sync::Arc;
+
 use datum::{Datum, Text};
 use reql::IndexOption;
 use reql::Operation;
@@ -7,7 +9,7 @@ use reql::Selector;
 use reql::Terminal;
 use reql::Transform;
 use reql::stream::Items;
-use reql::{Answer, Closure, EvalError, Op, Scope, StoredFunc};
+use reql::{Answer, Call, Closure, EvalError, FuncTerm, Op, Scope, StoredFunc, Term, VarId};
 use shard::{IndexDef, IndexKind};
 
 use crate::context::Cx;
@@ -154,19 +156,33 @@ fn part(i: usize) -> Result<Closure, EvalError> {
 
 /// A selector of rows as one of pairs of an index value and a row.
 fn of_row(selector: Selector) -> Result<Selector, EvalError> {
-    let row = format!("[45,[[10,[{PAIR}]],1]]");
-    let body = match selector {
+    match selector {
         Selector::Field(Datum::String(field)) => {
-            format!("[31,[{row},{}]]", Datum::String(field).to_json_string())
+            let row = format!("[45,[[10,[{PAIR}]],1]]");
+            let field = Datum::String(field).to_json_string();
+            stored(&format!("[69,[[2,[{PAIR}]],[31,[{row},{field}]]]]")).map(Selector::Func)
         }
-        Selector::Field(other) => return Ok(Selector::Field(other)),
-        Selector::Func(closure) => {
-            let function = StoredFunc::of_closure(&closure);
-            let function = function.map_err(|error| EvalError::internal(error.to_string()))?;
-            format!("[64,[{},{row}]]", function.text())
-        }
+        Selector::Field(other) => Ok(Selector::Field(other)),
+        Selector::Func(closure) => of_second(&closure).map(Selector::Func),
+    }
+}
+
+/// The function that calls `closure` with the row of a pair. What it has captured is left as it is: written out it
+/// may be enormous.
+fn of_second(closure: &Closure) -> Result<Closure, EvalError> {
+    let inner = &closure.func;
+    let pair = (i64::MIN..=PAIR).rev().map(VarId).find(|id| !inner.captures.contains(id));
+    let pair = pair.ok_or_else(|| EvalError::internal("a function captures every variable"))?;
+    let call = |op, args| Term::Call(Box::new(Call::new(op, args, Vec::new())));
+    let row = call(Op::Nth, vec![Term::Var(pair), Term::Datum(1.into())]);
+    let func = FuncTerm {
+        params: vec![pair],
+        body: call(Op::Funcall, vec![Term::Func(inner.clone()), row]),
+        captures: inner.captures.clone(),
+        closed: inner.closed,
+        way: None,
     };
-    stored(&format!("[69,[[2,[{PAIR}]],{body}]]")).map(Selector::Func)
+    reql::closure(&Arc::new(func), &Scope::of_call(&[], &[], &closure.captured), Answer::Datum)
 }
 
 fn stored(text: &str) -> Result<Closure, EvalError> {

@@ -61,8 +61,8 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
                         "Could not prove function deterministic.  Index functions must be deterministic.",
                     ));
                 }
-                let stored = StoredFunc::of_closure(&closure);
-                (stored.map_err(|error| EvalError::internal(error.to_string()))?, IndexKind::One)
+                let stored = StoredFunc::of_closure(&closure).map_err(|error| error.at(2))?;
+                (stored, IndexKind::One)
             }
         },
     };
@@ -241,6 +241,7 @@ fn of_blob(blob: &[u8]) -> Result<(StoredFunc, IndexKind), EvalError> {
         return Err(unreadable("unknown flags"));
     }
     let kind = IndexKind::of(flags & BLOB_MULTI != 0, flags & BLOB_GEO != 0);
+    StoredFunc::check_size(text)?;
     let text = Text::try_from(Bytes::copy_from_slice(text)).map_err(|_| unreadable("it is not text"))?;
     let function = StoredFunc::parse(text).map_err(|error| unreadable(&error.to_string()))?;
     match purity::of_func(function.func()) {

@@ -24,8 +24,7 @@ pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
         other => {
             let closure = other.into_func(args.cx).map_err(|error| error.at(1))?;
             check_deterministic(purity::of_func(&closure.func))?;
-            let hook = StoredFunc::of_closure(&closure);
-            Some(hook.map_err(|error| EvalError::internal(error.to_string()))?)
+            Some(StoredFunc::of_closure(&closure).map_err(|error| error.at(1))?)
         }
     };
     if let Some(hook) = &hook {
@@ -63,6 +62,7 @@ pub(crate) fn get_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
 }
 
 fn of_bytes(bytes: &[u8]) -> Result<StoredFunc, EvalError> {
+    StoredFunc::check_size(bytes)?;
     let text = bytes.strip_prefix(HOOK_PREFIX.as_bytes()).and_then(|text| std::str::from_utf8(text).ok());
     text.and_then(|text| StoredFunc::parse(text.into()).ok()).ok_or_else(|| {
         EvalError::logic(

@@ -156,6 +156,17 @@ impl House {
         House { service, desk: Some(desk), node, indexes }
     }
 
+    /// A new node whose service asks another one for every row, where what both do is drawn from `memory`.
+    pub fn drawing_from(memory: &Arc<Budget>) -> House {
+        let House { node, indexes, .. } = House::new();
+        let service = || service_drawing_from(node.clone(), ServerFacts::default(), memory.clone());
+        let desk = QuestionDesk::new(service());
+        let service = service();
+        service.links().set(Arc::new(Straight { desk: desk.clone(), losses: None }));
+        service.links().ask_everything_of(ANSWERER);
+        House { service, desk: Some(desk), node, indexes }
+    }
+
     /// The same, where the one logs into the first book and the other into the second.
     pub fn logging([here, there]: [LogBook; 2]) -> House {
         let House { node, indexes, .. } = House::new();
@@ -203,6 +214,10 @@ fn service(node: Arc<Node>) -> Arc<Service> {
 }
 
 fn service_with(node: Arc<Node>, facts: ServerFacts) -> Arc<Service> {
+    service_drawing_from(node, facts, Budget::endless())
+}
+
+fn service_drawing_from(node: Arc<Node>, facts: ServerFacts, memory: Arc<Budget>) -> Arc<Service> {
     Service::new(ServiceOptions {
         node,
         passwords: Arc::new(|password, _| (Object::default(), !password.is_empty())),
@@ -210,7 +225,7 @@ fn service_with(node: Arc<Node>, facts: ServerFacts) -> Arc<Service> {
         scan_threads: 2,
         web: Some(Arc::new(world::SmallWeb)),
         scripts: Some(Arc::new(world::SmallScripts::default())),
-        memory: Budget::endless(),
+        memory,
     })
 }
 

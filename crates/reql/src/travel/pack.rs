@@ -1,6 +1,14 @@
 //! Writing and reading the plainest parts: numbers, bytes, text, lists.
 
-use datum::{Bytes, Text};
+use datum::{Bytes, Text, patience};
+use io::memory::{self, Account, OverBudget};
+
+use crate::error::EvalError;
+
+/// Most bytes that are packed: with what a link puts around them they are a message that it takes.
+pub const BYTES_MAX: usize = 255 << 20;
+/// After so many bytes more it is asked whether somebody waits for them, and whether there is memory.
+const LOOK_BYTES: usize = 1 << 20;
 
 /// Bytes that are not what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,52 +29,104 @@ pub trait Travel: Sized {
     fn unpack(from: &mut Unpack) -> Result<Self, Garbled>;
 }
 
-/// Bytes being written.
-#[derive(Default)]
-pub struct Pack(Vec<u8>);
+/// Why something was not packed to its end.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unpackable {
+    /// It has more bytes than [`BYTES_MAX`].
+    #[error("it has more than {BYTES_MAX} bytes")]
+    TooLarge,
+    /// There is no memory for it.
+    #[error("there is no memory for it")]
+    NoMemory(#[from] OverBudget),
+    /// The thread keeps a watch that is over.
+    #[error("nobody waits for it")]
+    Unwanted,
+}
+
+impl Unpackable {
+    /// What a client is told of it; `what` is the subject of the sentence, in the plural.
+    #[must_use]
+    pub fn error(self, what: &str) -> EvalError {
+        match self {
+            Unpackable::TooLarge => EvalError::resource(format!(
+                "{what} are too large to be sent to another server (limit {} MiB).",
+                BYTES_MAX >> 20
+            )),
+            Unpackable::NoMemory(over) => EvalError::memory(over),
+            Unpackable::Unwanted => EvalError::cancelled(),
+        }
+    }
+}
+
+/// Bytes being written. Values share their parts, so that a small one may be enormous as bytes: what is too
+/// large, has no memory or is not wanted any more is not written any further, and [`Pack::finish`] says so.
+pub struct Pack {
+    bytes: Vec<u8>,
+    /// The number of bytes at which to look whether to go on.
+    look_at: usize,
+    fault: Option<Unpackable>,
+}
+
+impl Default for Pack {
+    fn default() -> Pack {
+        Pack::with_capacity(0)
+    }
+}
 
 impl Pack {
     /// Nothing written yet, room for `capacity` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Pack {
-        Pack(Vec::with_capacity(capacity))
+        Pack { bytes: Vec::with_capacity(capacity), look_at: LOOK_BYTES, fault: None }
     }
 
-    /// The bytes.
-    #[must_use]
-    pub fn finish(self) -> Bytes {
-        Bytes::from(self.0)
+    /// The bytes. Fails when not everything was written.
+    pub fn finish(self) -> Result<Bytes, Unpackable> {
+        match self.fault {
+            None => Ok(Bytes::from(self.bytes)),
+            Some(fault) => Err(fault),
+        }
     }
 
     /// The number of bytes so far.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.bytes.len()
     }
 
     /// Whether nothing was written yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.bytes.is_empty()
+    }
+
+    /// Whether nothing more is written: who walks through something large ends then.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.fault.is_some()
     }
 
     /// One byte.
     pub fn byte(&mut self, byte: u8) {
-        self.0.push(byte);
+        if self.takes(1) {
+            self.bytes.push(byte);
+        }
     }
 
     /// Bytes of a length that is known.
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        if self.takes(bytes.len()) {
+            self.bytes.extend_from_slice(bytes);
+        }
     }
 
     /// A number, small ones in few bytes: seven bits a byte, the lowest first.
     pub fn count(&mut self, mut count: u64) {
         while count >= 0x80 {
-            self.0.push((count as u8) | 0x80);
+            self.byte((count as u8) | 0x80);
             count >>= 7;
         }
-        self.0.push(count as u8);
+        self.byte(count as u8);
     }
 
     /// Bytes with their length before them.
@@ -78,7 +138,45 @@ impl Pack {
     /// Several values with their number before them.
     pub fn list<'a, T: Travel + 'a>(&mut self, items: impl ExactSizeIterator<Item = &'a T>) {
         self.count(items.len() as u64);
-        items.for_each(|item| item.pack(self));
+        for item in items {
+            if self.is_over() {
+                break;
+            }
+            item.pack(self);
+        }
+    }
+
+    /// Whether so many bytes more are written.
+    #[inline]
+    fn takes(&mut self, more: usize) -> bool {
+        let len = self.bytes.len().saturating_add(more);
+        len <= self.look_at || self.looks_good(len)
+    }
+
+    /// [`Pack::takes`] as often as it is looked closely. From the first fault on it is asked each time.
+    #[cold]
+    fn looks_good(&mut self, len: usize) -> bool {
+        if self.fault.is_none() {
+            self.fault = self.check(len).err();
+        }
+        self.look_at = if self.is_over() { 0 } else { len.saturating_add(LOOK_BYTES) };
+        !self.is_over()
+    }
+
+    fn check(&self, len: usize) -> Result<(), Unpackable> {
+        if len > BYTES_MAX {
+            return Err(Unpackable::TooLarge);
+        }
+        if patience::current().is_some_and(|watch| watch.is_over()) {
+            return Err(Unpackable::Unwanted);
+        }
+        memory::check()?;
+        let capacity = self.bytes.capacity();
+        if let (true, Some(account)) = (len + LOOK_BYTES > capacity, Account::current()) {
+            // The bytes move to a place twice as large before this one is given back.
+            account.check_room((2 * capacity).max(len) as u64)?;
+        }
+        Ok(())
     }
 }
 

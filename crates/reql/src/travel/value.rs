@@ -90,10 +90,13 @@ impl Travel for Object {
         out.byte(OBJECT);
         out.count(self.len() as u64);
         deep::level(|| {
-            self.iter().for_each(|(key, value)| {
+            for (key, value) in self.iter() {
+                if out.is_over() {
+                    break;
+                }
                 key.pack(out);
                 value.pack(out);
-            });
+            }
         });
     }
 

@@ -6,88 +6,128 @@ use crate::deep;
 use crate::signature;
 use crate::term::Term;
 
-/// The JSON text of `term`; [`super::parse_term`] reads it back.
+/// The JSON text of `term`; [`super::parse_term`] reads it back. `None` if it has more than `bytes_max` bytes, of
+/// which not many more are written.
 #[must_use]
-pub fn write_term(term: &Term) -> Vec<u8> {
-    let mut out = Vec::new();
+pub fn write_term(term: &Term, bytes_max: usize) -> Option<Vec<u8>> {
+    let mut out = Text { bytes: Vec::new(), bytes_max };
     write(term, &mut out);
-    out
+    (!out.is_over()).then_some(out.bytes)
 }
 
-fn write(term: &Term, out: &mut Vec<u8>) {
+/// A text being written that may become too long.
+struct Text {
+    bytes: Vec<u8>,
+    bytes_max: usize,
+}
+
+impl Text {
+    fn push(&mut self, bytes: &[u8]) {
+        if !self.is_over() {
+            self.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Whether it is too long, so that nothing more is added.
+    fn is_over(&self) -> bool {
+        self.bytes.len() > self.bytes_max
+    }
+
+    /// A value that is its own JSON.
+    fn plain(&mut self, datum: &Datum) {
+        // A string that is too long as it stands is not escaped first.
+        if datum.json_may_fit(self.bytes_max) {
+            datum.write_json(&mut self.bytes);
+        } else {
+            self.bytes.resize(self.bytes_max + 1, b' ');
+        }
+    }
+}
+
+fn write(term: &Term, out: &mut Text) {
+    if out.is_over() {
+        return;
+    }
     deep::level(|| match term {
         Term::Datum(datum) => write_datum(datum, out),
-        Term::Var(id) => out.extend_from_slice(format!("[10,[{}]]", id.0).as_bytes()),
+        Term::Var(id) => out.push(format!("[10,[{}]]", id.0).as_bytes()),
         Term::Func(func) => {
-            out.extend_from_slice(b"[69,[[2,[");
+            out.push(b"[69,[[2,[");
             for (i, param) in func.params.iter().enumerate() {
                 let separator = if i == 0 { "" } else { "," };
-                out.extend_from_slice(format!("{separator}{}", param.0).as_bytes());
+                out.push(format!("{separator}{}", param.0).as_bytes());
             }
-            out.extend_from_slice(b"]],");
+            out.push(b"]],");
             write(&func.body, out);
-            out.extend_from_slice(b"]]");
+            out.push(b"]]");
         }
         Term::Call(call) => {
-            out.extend_from_slice(format!("[{},", signature::of(call.op).id).as_bytes());
+            out.push(format!("[{},", signature::of(call.op).id).as_bytes());
             list(call.args.iter(), out, write);
             if !call.optargs.is_empty() {
-                out.push(b',');
+                out.push(b",");
                 members(call.optargs.iter().map(|(key, term)| (&**key, term)), out, write);
             }
-            out.push(b']');
+            out.push(b"]");
         }
     });
 }
 
 /// A value as terms that make it: arrays need to be called so.
-fn write_datum(datum: &Datum, out: &mut Vec<u8>) {
+fn write_datum(datum: &Datum, out: &mut Text) {
     match datum {
-        Datum::MinVal => out.extend_from_slice(b"[180,[]]"),
-        Datum::MaxVal => out.extend_from_slice(b"[181,[]]"),
+        _ if out.is_over() => {}
+        Datum::MinVal => out.push(b"[180,[]]"),
+        Datum::MaxVal => out.push(b"[181,[]]"),
         Datum::Array(items) => deep::level(|| {
-            out.extend_from_slice(b"[2,");
+            out.push(b"[2,");
             list(items.iter(), out, write_datum);
-            out.push(b']');
+            out.push(b"]");
         }),
         Datum::Object(object) => deep::level(|| write_object(object, out)),
         Datum::Geometry(_) => match pseudo::to_object(datum) {
             Some(object) => deep::level(|| write_object(&object, out)),
-            None => out.extend_from_slice(b"null"),
+            None => out.push(b"null"),
         },
-        plain => plain.write_json(out),
+        plain => out.plain(plain),
     }
 }
 
-fn write_object(object: &datum::Object, out: &mut Vec<u8>) {
+fn write_object(object: &datum::Object, out: &mut Text) {
     let values: Vec<_> = object.iter().collect();
     members(values.iter().map(|(key, value)| (&**key, value)), out, write_datum);
 }
 
-fn list<'a, T: 'a>(items: impl Iterator<Item = &'a T>, out: &mut Vec<u8>, write: fn(&T, &mut Vec<u8>)) {
-    out.push(b'[');
+fn list<'a, T: 'a>(items: impl Iterator<Item = &'a T>, out: &mut Text, write: fn(&T, &mut Text)) {
+    out.push(b"[");
     for (i, item) in items.enumerate() {
+        if out.is_over() {
+            return;
+        }
         if i > 0 {
-            out.push(b',');
+            out.push(b",");
         }
         write(item, out);
     }
-    out.push(b']');
+    out.push(b"]");
 }
 
 fn members<'a, T: 'a>(
     members: impl Iterator<Item = (&'a str, &'a T)>,
-    out: &mut Vec<u8>,
-    write: fn(&T, &mut Vec<u8>),
+    out: &mut Text,
+    write: fn(&T, &mut Text),
 ) {
-    out.push(b'{');
+    out.push(b"{");
     for (i, (key, value)) in members.enumerate() {
-        if i > 0 {
-            out.push(b',');
+        if out.is_over() {
+            return;
         }
-        Datum::from(key).write_json(out);
-        out.push(b':');
+        if i > 0 {
+            out.push(b",");
+        }
+        out.plain(&Datum::from(key));
+        out.push(b":");
         write(value, out);
     }
-    out.push(b'}');
+    out.push(b"}");
 }

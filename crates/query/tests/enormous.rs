@@ -1,0 +1,121 @@
+//! Values that share their parts are enormous when they are written out: for a function that is stored, and for
+//! another server.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+extern crate reql as rekindle_reql;
+
+mod support;
+#[path = "../../reql/tests/data/syntax.rs"]
+mod syntax;
+
+use io::memory::{Account, Budget, Metered};
+use rekindle_query::QueryError;
+use reql::ErrorClass;
+use serde_json::{Map, Value, json};
+use support::{House, Outcome};
+
+#[global_allocator]
+static ALLOCATOR: Metered<std::alloc::System> = Metered(std::alloc::System);
+
+const TOO_LARGE_TO_SEND: &str = "The functions of the query, with the values that they use, are too large to be sent to another \
+    server (limit 255 MiB).";
+const TOO_LARGE_TO_STORE: &str =
+    "The function is too large to be stored: its text, with the values that it uses, has more than 16 MiB.";
+const NO_MEMORY: &str = "The query needs more memory than is left: ";
+
+/// `r.do` of a function of a value with ten to the power of ten parts, in the memory of twice 100,000.
+fn enormous(of: &str) -> String {
+    format!("r.do([r.expr([1]).mul(100000)].mul(100000), v => {of})")
+}
+
+fn tried(house: &House, term: Value) -> Result<String, QueryError> {
+    match house.run_long(term, Map::new())? {
+        Outcome::Atom(datum) => Ok(datum.to_json_string()),
+        Outcome::Stream(batches) => Ok(datum::Datum::from(batches.concat()).to_json_string()),
+    }
+}
+
+#[track_caller]
+fn done(house: &House, term: &str) -> String {
+    tried(house, syntax::to_wire(term).unwrap()).unwrap_or_else(|error| panic!("{term}: {error}"))
+}
+
+#[track_caller]
+fn fails(house: &House, term: Value, class: ErrorClass, text: &str) {
+    match tried(house, term.clone()) {
+        Err(QueryError::Eval(error)) => {
+            assert!(error.message().starts_with(text), "{term}: {}", error.message());
+            assert_eq!(error.class(), class, "{term}");
+        }
+        Err(error) => panic!("{term}: {error}"),
+        Ok(answer) => panic!("{term}: {answer}"),
+    }
+}
+
+/// A house with a table of one row.
+fn with_a_row(house: House) -> House {
+    done(&house, "r.table_create(\"t\")");
+    done(&house, "r.table(\"t\").insert({id: 1, n: 1})");
+    house
+}
+
+#[test]
+fn a_function_that_is_enormous_is_not_stored() {
+    let house = with_a_row(House::new());
+    let refused = |term: Value| fails(&house, term, ErrorClass::ResourceLimit, TOO_LARGE_TO_STORE);
+    let index = "r.table(\"t\").index_create(\"i\", x => v.nth(0).nth(0).add(x[\"n\"]))";
+    refused(syntax::to_wire(&enormous(index)).unwrap());
+    let hook = "r.table(\"t\").set_write_hook((c, old, new) => r.branch(v.is_empty(), old, new))";
+    refused(syntax::to_wire(&enormous(hook)).unwrap());
+    // As bytes, of which the limit is soon reached.
+    let binary = |start: &str| {
+        let text = format!("{start}{}[69,[[2,[1]],1]]", " ".repeat(16 << 20));
+        json!([155, [text]])
+    };
+    let table = syntax::to_wire("r.table(\"t\")").unwrap();
+    refused(json!([75, [table, "i", binary("$reql_index_function$rekindle\x01\0")]]));
+    refused(json!([189, [table, binary("$reql_write_hook_function$")]]));
+    assert_eq!(done(&house, "r.table(\"t\").index_list()"), "[]");
+}
+
+#[test]
+fn a_question_that_is_enormous_is_not_asked() {
+    let house = with_a_row(House::far(None));
+    let refused = |of: &str| {
+        let term = syntax::to_wire(&enormous(of)).unwrap();
+        fails(&house, term, ErrorClass::ResourceLimit, TOO_LARGE_TO_SEND);
+    };
+    refused("r.table(\"t\").map(x => v.nth(0).nth(0).add(x[\"n\"])).coerce_to(\"array\")");
+    refused("r.table(\"t\").map(x => v.nth(0).nth(0).add(x[\"n\"])).sum()");
+    refused(
+        "r.table(\"t\").order_by(index: \"id\").filter(x => v.nth(0).contains(x[\"n\"])).coerce_to(\"array\")",
+    );
+    // Here every value is there already.
+    done(
+        &with_a_row(House::new()),
+        &enormous("r.table(\"t\").map(x => v.nth(0).nth(0).add(x[\"n\"])).sum()"),
+    );
+}
+
+#[test]
+fn a_question_for_which_there_is_no_memory_is_not_asked() {
+    let memory = Budget::new(64 << 20);
+    let house = with_a_row(House::drawing_from(&memory));
+    let account = Account::new(memory);
+    let _work = account.enter();
+    let term = enormous("r.table(\"t\").map(x => v.nth(0).nth(0).add(x[\"n\"])).sum()");
+    fails(&house, syntax::to_wire(&term).unwrap(), ErrorClass::ResourceLimit, NO_MEMORY);
+}
+
+#[test]
+fn a_write_that_cannot_be_told_of_is_in_doubt() {
+    let house = with_a_row(House::drawing_from(&Budget::new(160 << 20)));
+    done(&house, "r.table(\"t\").insert(r.range(4).map(i => ({id: i, n: 2})), conflict: \"replace\")");
+    // Of each row sixteen million bytes.
+    let pad = format!("r.do(\"{}\", p => p.add({}))", "x".repeat(1 << 16), vec!["p"; 255].join(", "));
+    let write = format!("r.do({pad}, p => r.table(\"t\").update({{n: 3, pad: p}}, return_changes: true))");
+    let text = "Cannot perform write: it was carried out, but what became of its rows cannot be told, since there is no memory";
+    fails(&house, syntax::to_wire(&write).unwrap(), ErrorClass::OpIndeterminate, text);
+    assert_eq!(done(&house, "r.table(\"t\").filter(x => x[\"n\"].eq(3)).count()"), "4");
+}
