@@ -7,7 +7,7 @@
 //! - [`Session::run`]: any query, on a thread that may block; [`Session::point`]: the reads and
 //!   writes of one row that need none
 //! - [`Answer`], [`Cursor`], [`Batch`]: what comes back
-//! - [`Links`], [`QuestionDesk`]: what is asked of other nodes, and what they ask ([`question_again`]
+//! - [`Links`], [`QuestionDesk`]: what is asked of other nodes, and what they ask ([`question_again`], [`QUESTION_VERSION`]
 //!   for whoever tests its bytes)
 
 #![forbid(unsafe_code)]
@@ -68,7 +68,7 @@ pub use client::Client;
 pub use cursor::{Batch, Cursor};
 pub use desk::QuestionDesk;
 pub use error::QueryError;
-pub use far::question_again;
+pub use far::{QUESTION_VERSION, question_again};
 pub use http::{Auth, HttpFailure, HttpRequest, HttpResponse, Method, Web, WebSession};
 pub use links::Links;
 pub use log_book::{LogBook, LogLevel, LogLine};

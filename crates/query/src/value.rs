@@ -157,14 +157,17 @@ impl Value {
             Value::Seq(seq) => Ok(seq),
             Value::Datum(Datum::Array(array)) => Ok(Seq::stream(Pipe::of_array(array))),
             Value::Datum(other) => Err(reql::not_a_sequence(&other)),
-            Value::Row(row) => match row.into_datum(cx)? {
-                Datum::Array(array) => Ok(Seq::stream(Pipe::of_array(array))),
-                other => Err(reql::not_a_sequence(&other)),
-            },
+            Value::Row(row) => Err(no_selection(&row.into_datum(cx)?, "SEQUENCE")),
             Value::Grouped(groups) if groups.is_stream() => Err(EvalError::grouped_stream()),
             other => Err(other.mismatch("SEQUENCE")),
         }
     }
+}
+
+/// A single row, or null where there is none, where a value of another type is expected.
+pub(crate) fn no_selection(row: &Datum, expected: &str) -> EvalError {
+    let printed = row.pretty();
+    EvalError::typed(row, format!("Expected type {expected} but found SINGLE_SELECTION:\n{printed}"))
 }
 
 /// Arguments from `first` on as the datums a function is called with.

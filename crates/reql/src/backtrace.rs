@@ -50,6 +50,12 @@ impl Way {
         Way { outer, frame }
     }
 
+    /// The way to the term around; nothing at the root.
+    #[must_use]
+    pub fn outer(&self) -> Option<&Arc<Way>> {
+        self.outer.as_ref()
+    }
+
     /// The frames from the function outwards.
     pub fn outwards(&self) -> impl Iterator<Item = &Frame> {
         self.ends().map(|way| &way.frame)

@@ -271,6 +271,12 @@ impl EvalError {
         self
     }
 
+    /// The same error, where `way` leads to from here; its innermost frame is the first.
+    #[must_use]
+    pub fn at_end_of(self, way: &[Frame]) -> Self {
+        way.iter().cloned().fold(self, EvalError::at)
+    }
+
     /// The same error, which left a function that stands there: what is further out adds nothing.
     #[must_use]
     pub fn anchored(mut self, way: Option<&Arc<Way>>) -> Self {

@@ -82,9 +82,9 @@ pub fn operation(
     sequence::operation(call, Place { scope, env, literals: false }, index)
 }
 
-/// What the arguments of `order_by`, or the `interleave` of `union`, order by.
-pub fn orders(terms: &[Term], scope: &Scope<'_>, env: &Env<'_>) -> Result<Vec<Order>, EvalError> {
-    sequence::orders(terms, Place { scope, env, literals: false }, 0)
+/// What the `interleave` of a `union` asks to merge by; `None` when it asks for no order.
+pub fn interleave(call: &Call, scope: &Scope<'_>, env: &Env<'_>) -> Result<Option<Vec<Order>>, EvalError> {
+    plural::interleave(call, Place { scope, env, literals: false })
 }
 
 /// What a closed term fails with one of whose `count` arguments failed with `error`, when those before it have `values`:

@@ -53,10 +53,12 @@ pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
-    IndexOption, apply, closure, eval, eval_value, eval_with_literals, failed, operation, orders, splice,
+    IndexOption, apply, closure, eval, eval_value, eval_with_literals, failed, interleave, operation, splice,
 };
 pub use group::GroupBy;
-pub use operation::{Extras, Operation, build, check_source, gathered, is_operation};
+pub use operation::{
+    Extras, Operation, build, check_source, gathered, is_of_sequences, is_operation, looks_first,
+};
 pub use order::{Direction, Order, SortKey, compare, sort, sort_key};
 pub use pipeline::{Pipeline, Tally};
 pub use printf::g20;

@@ -21,6 +21,7 @@ use crate::terminal::{Partial, Taken, Terminal};
 use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Grouping, Value};
 
+pub(crate) use build::wants_table;
 pub use build::{Extras, build, is_operation};
 
 /// A sequence term with its arguments but for the first.
@@ -271,7 +272,17 @@ impl Operation {
 /// and `single` is none. Source: the order of arguments in terms/seq.cc and terms/rewrites.cc of
 /// RethinkDB 2.4.
 pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
-    let first = matches!(
+    match single {
+        Datum::Array(_) => Ok(()),
+        single if looks_first(op) => Err(EvalError::not_a_sequence(single)),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a term looks at the sequence it is of before its other arguments.
+#[must_use]
+pub fn looks_first(op: Op) -> bool {
+    matches!(
         op,
         Op::Map
             | Op::ConcatMap
@@ -281,12 +292,29 @@ pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
             | Op::Difference
             | Op::InnerJoin
             | Op::OuterJoin
-    );
-    match single {
-        Datum::Array(_) => Ok(()),
-        single if first => Err(EvalError::not_a_sequence(single)),
-        _ => Ok(()),
-    }
+            | Op::Limit
+    )
+}
+
+/// Whether a term is of sequences alone, so that it asks for one whatever it is given.
+#[must_use]
+pub fn is_of_sequences(op: Op) -> bool {
+    looks_first(op)
+        || matches!(
+            op,
+            Op::Filter
+                | Op::OrderBy
+                | Op::Group
+                | Op::Distinct
+                | Op::Sample
+                | Op::OffsetsOf
+                | Op::IsEmpty
+                | Op::Zip
+                | Op::Sum
+                | Op::Avg
+                | Op::Min
+                | Op::Max
+        )
 }
 
 /// Takes all items through `steps` into `terminal`, and whether any of them counted.

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use datum::{Array, Datum};
 
+use crate::backtrace::Frame;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::select::Selector;
@@ -16,8 +17,8 @@ pub struct Order {
     pub selector: Selector,
     /// Which way.
     pub direction: Direction,
-    /// Which argument it came from.
-    pub position: usize,
+    /// The way to it from the term that orders, the innermost frame first.
+    pub way: Vec<Frame>,
 }
 
 /// Which way values go.
@@ -34,7 +35,7 @@ pub type SortKey = Vec<Option<Datum>>;
 
 /// What `item` is ordered by.
 pub fn sort_key(orders: &[Order], item: &Datum, env: &Env<'_>) -> Result<SortKey, EvalError> {
-    let part = |order: &Order| order.selector.present(item, env).map_err(|error| error.at(order.position));
+    let part = |order: &Order| order.selector.present(item, env).map_err(|error| error.at_end_of(&order.way));
     orders.iter().map(part).collect()
 }
 

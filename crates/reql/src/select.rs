@@ -117,7 +117,7 @@ impl Predicate {
         match self {
             Predicate::Equals(value) => Ok(item == value),
             Predicate::Func(closure) => closure.test(std::slice::from_ref(item), env),
-            Predicate::Filter(filter) => filter.keeps(item, env),
+            Predicate::Filter(filter) => filter.decides(item, env, |error| error),
         }
     }
 
@@ -187,16 +187,26 @@ impl Filter {
         Filter { test: FilterTest::NotIn(sorted.into()), on_missing: OnMissing::Drop }
     }
 
-    /// Whether `item` stays.
+    /// Whether `item` stays, as the argument of a `filter` says, which is its second one.
     pub fn keeps(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
+        self.decides(item, env, |error| error.at(1))
+    }
+
+    /// Whether `item` stays; `placed` leads from the term to what it is held against.
+    fn decides(
+        &self,
+        item: &Datum,
+        env: &Env<'_>,
+        placed: impl Fn(EvalError) -> EvalError,
+    ) -> Result<bool, EvalError> {
         match self.holds(item, env) {
             Err(error) if error.is_non_existence() => match &self.on_missing {
                 OnMissing::Drop => Ok(false),
                 OnMissing::Keep => Ok(true),
-                OnMissing::Raise => Err(error),
+                OnMissing::Raise => Err(placed(error)),
                 OnMissing::Fail(other) => Err(other.clone()),
             },
-            decided => decided,
+            decided => decided.map_err(placed),
         }
     }
 

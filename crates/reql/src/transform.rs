@@ -100,12 +100,15 @@ impl Transform {
             Transform::ConcatMap(closure) => {
                 match closure.call_for_items(&[item], env).map_err(|error| error.at(1))? {
                     Answered::Datum(Datum::Array(items)) => Ok(Emitted::Many(items)),
-                    Answered::Datum(other) => Err(EvalError::not_a_sequence(&other).at(1)),
+                    Answered::Datum(other) => {
+                        let error = EvalError::not_a_sequence(&other);
+                        Err(error.anchored(closure.func.way.as_ref()).at(1))
+                    }
                     Answered::Items(items) => Ok(Emitted::Stream(Part(items))),
                 }
             }
             Transform::Filter(filter) => {
-                let keeps = filter.keeps(&item, env).map_err(|error| error.at(1))?;
+                let keeps = filter.keeps(&item, env)?;
                 Ok(keep(keeps, item))
             }
             Transform::Matching(predicate) => {

@@ -55,10 +55,7 @@ impl Value {
     pub fn into_datum(self) -> Result<Datum, EvalError> {
         match self {
             Value::Datum(datum) => Ok(datum),
-            other => {
-                let name = other.mismatch_name();
-                Err(EvalError::value_type_error("DATUM", name, &format!("VALUE {name}")))
-            }
+            other => Err(other.mismatch("DATUM")),
         }
     }
 
@@ -69,10 +66,20 @@ impl Value {
             Value::Datum(datum) => EvalError::not_a_sequence(datum),
             Value::Grouping(_) => EvalError::grouped_stream(),
             Value::Grouped(grouped) if grouped.kind == GroupedKind::Stream => EvalError::grouped_stream(),
-            other => {
-                let name = other.mismatch_name();
-                EvalError::value_type_error("SEQUENCE", name, &format!("VALUE {name}"))
-            }
+            other => other.mismatch("SEQUENCE"),
+        }
+    }
+
+    /// `Expected type <expected> but found <this>:` and the value; NON_EXISTENCE when that is null.
+    #[must_use]
+    pub fn mismatch(&self, expected: &str) -> EvalError {
+        let name = self.mismatch_name();
+        match self {
+            Value::Datum(datum) => EvalError::typed(
+                datum,
+                format!("Expected type {expected} but found {name}:\n{}", datum.pretty()),
+            ),
+            _ => EvalError::value_type_error(expected, name, &format!("VALUE {name}")),
         }
     }
 

@@ -6,9 +6,8 @@ use super::{Outcome, Target};
 
 pub struct Question;
 
-/// The version and the kinds of questions there are.
-const VERSION: u8 = 2;
-const KINDS: u8 = 11;
+/// One more than the last kind of question that there is.
+const KINDS: u8 = 13;
 
 impl Target for Question {
     fn name(&self) -> &'static str {
@@ -16,7 +15,7 @@ impl Target for Question {
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
-        let seed = |kind: u8, rest: u8| [&[VERSION, kind][..], &[rest; 60]].concat();
+        let seed = |kind: u8, rest: u8| [&[query::QUESTION_VERSION, kind][..], &[rest; 60]].concat();
         (0..KINDS).flat_map(|kind| [seed(kind, 0), seed(kind, 1)]).collect()
     }
 

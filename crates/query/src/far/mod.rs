@@ -29,6 +29,7 @@ pub(crate) use everyone::{other_rows, stop_elsewhere};
 pub(crate) use gather::{FarTally, unless_lost};
 pub(crate) use keys::FarKeys;
 pub(crate) use part::Part;
+pub use question::QUESTION_VERSION;
 pub(crate) use question::{Edits, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
 pub(crate) use rules::Rules;

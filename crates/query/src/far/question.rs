@@ -16,7 +16,7 @@ use crate::edit::{Edit, ReturnChanges};
 use crate::table::{Identifiers, ReadMode};
 
 /// The version all questions begin with.
-const VERSION: u8 = 4;
+pub const QUESTION_VERSION: u8 = 5;
 
 const GET: u8 = 1;
 const WRITE: u8 = 2;
@@ -92,7 +92,7 @@ impl Question {
     /// is not wanted any more.
     pub fn to_bytes(&self) -> Result<Bytes, EvalError> {
         let mut out = Pack::with_capacity(64);
-        out.byte(VERSION);
+        out.byte(QUESTION_VERSION);
         self.pack(&mut out);
         out.finish().map_err(|fault| fault.error(self.subject()))
     }
@@ -113,7 +113,7 @@ impl Question {
     /// The question that `bytes` are.
     pub fn from_bytes(bytes: Bytes) -> Result<Question, Garbled> {
         let mut from = Unpack::new(bytes);
-        if from.byte()? != VERSION {
+        if from.byte()? != QUESTION_VERSION {
             return Err(from.garbled("a question of a version that is known"));
         }
         let question = Question::unpack(&mut from)?;
@@ -131,7 +131,7 @@ impl Question {
     pub fn number_of(bytes: &Bytes) -> Option<u64> {
         let mut from = Unpack::new(bytes.clone());
         match (from.byte().ok()?, from.byte().ok()?) {
-            (VERSION, kind) if STOPPABLE.contains(&kind) => from.count().ok(),
+            (QUESTION_VERSION, kind) if STOPPABLE.contains(&kind) => from.count().ok(),
             _ => None,
         }
     }
@@ -406,7 +406,7 @@ mod tests {
             assert_eq!(again.to_bytes().expect("a small question"), bytes);
         }
         let is_known = |kind: &u8| {
-            let read = Question::from_bytes(Bytes::copy_from_slice(&[VERSION, *kind]));
+            let read = Question::from_bytes(Bytes::copy_from_slice(&[QUESTION_VERSION, *kind]));
             read.err().is_none_or(|garbled| garbled.what != "a kind of question")
         };
         assert_eq!((0..=u8::MAX).filter(is_known).collect::<BTreeSet<_>>(), kinds, "one of each kind");

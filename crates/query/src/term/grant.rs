@@ -24,7 +24,7 @@ pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
     let last = args.len() - 1;
     let (user, rights) = (user_name(&args.string(last - 1)?)?, args.datum(last)?);
     let Datum::Object(rights) = rights else {
-        return Err(EvalError::type_error("OBJECT", &rights).at(last));
+        return Err(EvalError::op_failed(format!("Expected an object, got {}.", rights.pretty())));
     };
     if let Some(table) = system::table("permissions") {
         let table = TableRef::System(SystemRef { table, identifiers: Identifiers::Name });

@@ -9,7 +9,7 @@ use crate::context::Cx;
 use crate::edit::{Conflict, Edit, RowReport, key_missing};
 use crate::failure::key_error;
 use crate::stream::Pipe;
-use crate::value::Value;
+use crate::value::{Value, no_selection};
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
 
 /// `insert`: an object, or a sequence of objects. Rows without a key get one.
@@ -33,7 +33,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         driver: Driver::new(cx, table, options)?,
         result: WriteResult::new(options.return_changes, cx.array_limit),
     };
-    match single(cx, rows).map_err(|error| error.at(1))? {
+    match rows_of(cx, rows)? {
         Rows::One(row) => inserter.write(vec![row])?,
         Rows::Many(pipe) => inserter.write_all(pipe)?,
     }
@@ -47,14 +47,15 @@ enum Rows {
     Many(Pipe),
 }
 
-fn single(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
-    let value = match value {
-        Value::Row(row) => Value::Datum(row.into_datum(cx)?),
-        other => other,
-    };
+/// What the second argument says to insert.
+fn rows_of(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
     match value {
         Value::Datum(row @ Datum::Object(_)) => Ok(Rows::One(row)),
-        other => other.into_seq(cx).map(|seq| Rows::Many(seq.pipe)),
+        Value::Row(row) => match row.into_datum(cx).map_err(|error| error.at(1))? {
+            row @ Datum::Object(_) => Ok(Rows::One(row)),
+            none => Err(no_selection(&none, "SEQUENCE").at(1)),
+        },
+        other => other.seq_of_argument(1, cx).map(|seq| Rows::Many(seq.pipe)),
     }
 }
 

@@ -42,13 +42,19 @@ impl Over<'_> {
 /// A term over a table, a part of one, a stream, an array, or (some) a single value.
 pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
     let (cx, op) = (over.cx, over.call.op);
-    if let Value::Datum(single) = &over.first {
-        reql::check_source(op, single)?;
+    match over.first {
+        Value::Datum(ref single) => reql::check_source(op, single)?,
+        Value::Table(_) | Value::Seq(_) => {}
+        other if reql::looks_first(op) => return Err(no_sequence(cx, other)),
+        _ => {}
     }
     let operation = over.operation(IndexOption::Refuse)?;
     let seq = match over.first {
         Value::Table(slice) => slice.into_seq(cx).map_err(|error| error.at(0))?,
         Value::Seq(seq) => seq,
+        other if reql::is_of_sequences(op) && !matches!(other, Value::Datum(_)) => {
+            return Err(no_sequence(cx, other));
+        }
         other => {
             let single = other.into_datum(cx).map_err(|error| error.at(0))?;
             return operation.apply(reql::Value::Datum(single), &cx.env()).map(Value::of_closed);
@@ -77,6 +83,14 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
             }
             item_by_item(cx, seq, &other)
         }
+    }
+}
+
+/// That the first argument of a term is not what it must be.
+fn no_sequence(cx: &Cx, first: Value) -> EvalError {
+    match first.into_seq(cx) {
+        Err(error) => error.at(0),
+        Ok(_) => EvalError::internal("a sequence was taken for none"),
     }
 }
 

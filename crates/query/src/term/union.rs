@@ -1,9 +1,8 @@
 //! `union`: sequences one after the other, or merged by an order they already have.
 
 use datum::Datum;
-use reql::Order;
+use reql::EvalError;
 use reql::stream::{Chained, Items, Merged};
-use reql::{EvalError, Op, Term};
 
 use crate::args::Args;
 use crate::seq::Seq;
@@ -13,7 +12,7 @@ use crate::value::Value;
 /// `union`: an array if all inputs are arrays, otherwise a stream.
 pub(crate) fn union(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
-    let orders = orders(&args)?;
+    let orders = reql::interleave(args.call, args.scope, &cx.env())?;
     let eager = args.all_eager();
     let mut inputs: Vec<Box<dyn Items>> = Vec::with_capacity(args.len());
     for i in 0..args.len() {
@@ -30,23 +29,4 @@ pub(crate) fn union(mut args: Args<'_>) -> Result<Value, EvalError> {
     env.check_batches()?;
     let items = reql::stream::collect(&mut *pipe.open(cx)?, &env)?;
     Ok(Value::Datum(Datum::Array(items)))
-}
-
-/// What `interleave` asks for: an order to merge by, or none.
-fn orders(args: &Args<'_>) -> Result<Option<Vec<Order>>, EvalError> {
-    let Some(term) = args.call.optarg("interleave") else {
-        return Ok(None);
-    };
-    let fields: Vec<Term>;
-    let terms = match term {
-        Term::Datum(Datum::Bool(_)) => return Ok(None),
-        Term::Datum(Datum::Array(names)) => {
-            fields = names.iter().cloned().map(Term::Datum).collect();
-            fields.as_slice()
-        }
-        Term::Call(call) if call.op == Op::MakeArray => call.args.as_slice(),
-        term => std::slice::from_ref(term),
-    };
-    let orders = reql::orders(terms, args.scope, &args.cx.env());
-    orders.map(Some).map_err(|error| error.at("interleave"))
 }

@@ -6,6 +6,7 @@ use datum::Datum;
 
 use super::{Place, control, datum_at, sequence, value_at};
 use crate::args::{Arg, integer};
+use crate::backtrace::Frame;
 use crate::error::EvalError;
 use crate::order::Order;
 use crate::signature::Op;
@@ -91,24 +92,27 @@ pub(super) fn union(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
 }
 
 /// The order to merge by, if one was given: a field, a function, or an array of them.
-fn interleave(call: &Call, place: Place<'_>) -> Result<Option<Vec<Order>>, EvalError> {
+pub(super) fn interleave(call: &Call, place: Place<'_>) -> Result<Option<Vec<Order>>, EvalError> {
     let Some(term) = call.optarg("interleave") else { return Ok(None) };
+    let option = || Frame::from("interleave");
+    let alone = |_| vec![option()];
+    let in_array = |i: usize| vec![Frame::from(i), option()];
     let orders = match term {
         Term::Datum(Datum::Bool(_)) => return Ok(None),
         Term::Datum(Datum::Array(fields)) => {
             let fields: Vec<Term> = fields.iter().cloned().map(Term::Datum).collect();
-            sequence::orders(&fields, place, 0)
+            sequence::orders(&fields, place, in_array)
         }
-        Term::Call(array) if array.op == Op::MakeArray => sequence::orders(&array.args, place, 0),
+        Term::Call(array) if array.op == Op::MakeArray => sequence::orders(&array.args, place, in_array),
         Term::Call(other) if !matches!(other.op, Op::Asc | Op::Desc) => {
-            match datum_at(term, place).map_err(|error| error.at("interleave"))? {
+            match datum_at(term, place).map_err(|error| error.at(option()))? {
                 Datum::Bool(_) => return Ok(None),
-                field => sequence::orders(&[Term::Datum(field)], place, 0),
+                field => sequence::orders(&[Term::Datum(field)], place, alone),
             }
         }
-        one => sequence::orders(std::slice::from_ref(one), place, 0),
+        one => sequence::orders(std::slice::from_ref(one), place, alone),
     };
-    orders.map(Some).map_err(|error| error.at("interleave"))
+    orders.map(Some)
 }
 
 /// `range`: all integers from 0, up to a bound, or between two.

@@ -1,9 +1,12 @@
 //! Terms over one sequence: arguments become an operation, which is applied to the first.
 
+use std::sync::Arc;
+
 use datum::{Datum, ObjectBuilder, Text};
 
 use super::{Answer, Place, answer, arg_at, datum_at, value_at};
 use crate::args::{Arg, Args};
+use crate::backtrace::{Frame, Way};
 use crate::error::EvalError;
 use crate::op::field::object_of;
 use crate::operation::{self, Extras, Operation};
@@ -39,6 +42,9 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     }
     if let Value::Datum(single) = &source {
         operation::check_source(call.op, single)?;
+    }
+    if operation::wants_table(call) {
+        return Err(source.mismatch("TABLE_SLICE").at(0));
     }
     match operation(call, place, IndexOption::Refuse)? {
         Some(operation) => operation.apply(source, place.env),
@@ -130,7 +136,7 @@ pub(super) fn operation(
     // Whoever ignores the index has one, of the term or of the whole query.
     let mut extras = Extras { indexed: index == IndexOption::Ignore, ..Extras::default() };
     if call.op == Op::OrderBy {
-        extras.orders = orders(&call.args[1..], place, 1)?;
+        extras.orders = orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
     } else {
         for (i, term) in call.args.iter().enumerate().skip(1) {
             values.push(argument(call.op, i, term, place).map_err(|error| error.at(i))?);
@@ -193,26 +199,36 @@ fn on_missing(call: &Call, place: Place<'_>) -> OnMissing {
         Ok(value) if value.is_truthy() => OnMissing::Keep,
         Ok(_) => OnMissing::Drop,
         Err(error) if error.is_empty_error() => OnMissing::Raise,
-        Err(error) => OnMissing::Fail(error.at("default")),
+        Err(error) => OnMissing::Fail(error.at("default").anchored(way_of(call).as_ref())),
     }
 }
 
-/// What terms say to order by, each perhaps wrapped in ASC or DESC; `first` is the position of
-/// the first of them.
-pub(super) fn orders(terms: &[Term], place: Place<'_>, first: usize) -> Result<Vec<Order>, EvalError> {
+/// The way to a filter, when the place of its function is known.
+fn way_of(filter: &Call) -> Option<Arc<Way>> {
+    match filter.args.get(1) {
+        Some(Term::Func(func)) => func.way.as_ref()?.outer().cloned(),
+        _ => None,
+    }
+}
+
+/// What terms say to order by, each perhaps wrapped in ASC or DESC; `way` leads to each of them, the innermost
+/// frame first.
+pub(super) fn orders(
+    terms: &[Term],
+    place: Place<'_>,
+    way: impl Fn(usize) -> Vec<Frame>,
+) -> Result<Vec<Order>, EvalError> {
     let order = |(i, term): (usize, &Term)| {
-        let position = i + first;
+        let mut way = way(i);
         let (direction, inner) = direction(term);
-        let is_wrapped = !std::ptr::eq(inner, term);
-        let term = inner;
-        if matches!(term, Term::Func(_)) && purity::of_term(term) == Determinism::Never {
+        if !std::ptr::eq(inner, term) {
+            way.insert(0, Frame::from(0));
+        }
+        if matches!(inner, Term::Func(_)) && purity::of_term(inner) == Determinism::Never {
             return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
         }
-        let arg = arg_at(term, place).map_err(|error| {
-            let error = if is_wrapped { error.at(0) } else { error };
-            error.at(position)
-        })?;
-        Ok(Order { selector: Selector::from(arg), direction, position })
+        let arg = arg_at(inner, place).map_err(|error| error.at_end_of(&way))?;
+        Ok(Order { selector: Selector::from(arg), direction, way })
     };
     terms.iter().enumerate().map(order).collect()
 }
@@ -243,13 +259,6 @@ pub(super) fn ungroup(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
             });
             Ok(Value::Datum(Datum::from(rows.collect::<Vec<_>>())))
         }
-        other => {
-            let name = other.mismatch_name();
-            let printed = match &other {
-                Value::Datum(datum) => datum.pretty(),
-                _ => format!("VALUE {name}"),
-            };
-            Err(EvalError::value_type_error("GROUPED_DATA", name, &printed).at(0))
-        }
+        other => Err(other.mismatch("GROUPED_DATA").at(0)),
     }
 }

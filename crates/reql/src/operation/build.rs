@@ -13,6 +13,7 @@ use crate::order::Order;
 use crate::select::{Filter, OnMissing, Predicate, Selector};
 use crate::signature::Op;
 use crate::stream::{Fold, Join, Slice, check_map_arity};
+use crate::term::Call;
 use crate::terminal::Terminal;
 use crate::transform::Transform;
 
@@ -195,7 +196,17 @@ fn index_refused(op: Op, with_function: bool) -> EvalError {
             EvalError::logic(format!("Cannot provide both a function and an index to {term}."))
         }
         Op::Distinct => EvalError::logic("Can only perform an indexed distinct on a TABLE."),
-        _ => EvalError::value_type_error("TABLE_SLICE", "DATUM", "VALUE DATUM").at(0),
+        _ => EvalError::value_type_error("TABLE_SLICE", "SEQUENCE", "VALUE SEQUENCE").at(0),
+    }
+}
+
+/// Whether a term names an index, and nothing else to go by, so that what it is of must be a table.
+pub(crate) fn wants_table(call: &Call) -> bool {
+    let has_index = call.optarg("index").is_some();
+    match call.op {
+        Op::Min | Op::Max => has_index && call.args.len() == 1,
+        Op::Group => has_index,
+        _ => false,
     }
 }
 

@@ -4,6 +4,7 @@ use datum::{Datum, Text};
 
 use super::{Garbled, Pack, Travel, Unpack};
 use crate::args::Arg;
+use crate::backtrace::Frame;
 use crate::closure::Closure;
 use crate::error::EvalError;
 use crate::group::GroupBy;
@@ -155,7 +156,7 @@ impl Travel for Order {
     fn pack(&self, out: &mut Pack) {
         self.selector.pack(out);
         (self.direction == Direction::Descending).pack(out);
-        self.position.pack(out);
+        out.list(self.way.iter());
     }
 
     fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
@@ -164,7 +165,7 @@ impl Travel for Order {
             true => Direction::Descending,
             false => Direction::Ascending,
         };
-        Ok(Order { selector, direction, position: from.size()? })
+        Ok(Order { selector, direction, way: from.list(Frame::unpack)? })
     }
 }
 
