@@ -235,7 +235,7 @@ fn a_query_about_large_shapes_is_stopped_within_a_second() {
     answer(&house, r#"r.table("t").index_wait()"#);
     for term in [
         format!("r.polygon({})", comb(50_000)),
-        format!("r.line({0}).intersects(r.polygon({1}))", comb(20_000), comb(2_000)),
+        format!("r.line({0}).intersects(r.polygon({1}))", comb(60_000), comb(4_000)),
         format!(r#"r.table("t").get_intersecting(r.polygon({}), index: "g").count()"#, comb(50_000)),
     ] {
         let (after, said) = stopped_after(&house, &term);
