@@ -7,9 +7,9 @@ use std::time::Duration;
 use log::{GroupId, GroupStatus};
 
 use crate::answer::{EndAnswer, decode_ends};
+use crate::most_complete::everyone;
 use crate::node::Core;
 use crate::question::Question;
-use crate::repair::everyone;
 use crate::{ReplicaConfig, ServerId, ShardConfig};
 
 /// One question is about so many groups at most: it is answered in one turn of a log.

@@ -161,6 +161,34 @@ pub enum AdminError {
     /// A server that is there cannot be removed for good.
     #[error("Server `{0}` is connected; stop it before it is removed for good.")]
     ServerConnected(Text),
+    /// A server that is to be removed for good is connected to others.
+    #[error(
+        "Server {server} is connected to {by}, though not to the server that was asked to remove it; stop it before it is \
+         removed for good."
+    )]
+    ServerSeen {
+        /// The server's name.
+        server: String,
+        /// The names of those that see it.
+        by: String,
+    },
+    /// An emergency repair would give up servers that others see.
+    #[error(
+        "{servers} cannot be reached from the server that was asked, but {by} can reach what it cannot. Nobody is given up \
+         whom another server sees: ask a server that is connected to all of them, or mend the network."
+    )]
+    Hidden {
+        /// The names of those that are seen by others alone.
+        servers: String,
+        /// The names of those that see the first of them.
+        by: String,
+    },
+    /// Connections came or went while it was found out who is lost.
+    #[error("servers were connected or lost just now, and nobody was given up for that; try again")]
+    Unsteady,
+    /// The catalog would have to be repaired as well, which whoever asks may not do.
+    #[error("the configuration of the cluster has no majority, and has to be repaired before this table")]
+    CatalogFirst,
     /// Rows would be lost with the server.
     #[error(
         "Server `{server}` has the only voting replica of a shard of table `{table}`. Bring it back, or if it is gone for \
@@ -279,6 +307,9 @@ pub enum OpenError {
     /// A file could not be read or written.
     #[error("a file of the data directory could not be read or written: {0}")]
     Io(#[from] std::io::Error),
+    /// The cluster has removed this server for good.
+    #[error("this server was removed from its cluster for good; a server with a new data directory can join")]
+    Removed,
     /// The cluster did not let this server in.
     #[error("the cluster could not be joined: {0}")]
     Join(String),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use log::{GroupId, GroupStatus, LogError, Members, PeerId};
 
+use crate::given_up::GivenUp;
 use crate::node::Core;
 use crate::question::Question;
 use crate::{AdminError, AskError, ReplicaConfig, ServerId, words};
@@ -36,29 +37,44 @@ impl Forced {
 }
 
 impl Core {
-    /// Makes `survivor` the only voter of a group; those of `others` that are connected follow it, and
-    /// those that are not are removed from the group for good.
+    /// Makes `survivor` the only voter of a group; those of `others` that are not given up follow it, and
+    /// those that are given up are removed from the group for good.
+    ///
+    /// Fails before anything is done if others are away now than were given up, or if the survivor does not go on; and
+    /// later, if one of those who are to follow knows the same members as the survivor, and sees most of them.
     pub(crate) fn go_on(
         &self,
         group: GroupId,
         survivor: ReplicaConfig,
         others: &[ReplicaConfig],
+        given_up: &GivenUp,
         forced: &Forced,
     ) -> Result<(), AdminError> {
-        let (living, lost): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
-            others.iter().partition(|replica| self.is_connected(replica.server));
+        self.check_given_up(given_up)?;
+        let of = words::group(&self.catalog(), group);
+        let refused = |server: ServerId, why: &str| {
+            let server = self.server_in_words(server);
+            AdminError::Refused(format!("{server} does not go on with {of} alone: {why}"))
+        };
+        let before = self.end_on(survivor.server, group);
+        let before = before.ok_or_else(|| refused(survivor.server, "it does not say what it has of it"))?;
+        let (lost, living): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
+            others.iter().partition(|replica| given_up.has(replica.server));
         let removed: Vec<PeerId> = lost.iter().map(|replica| replica.peer).collect();
         let members = Members { voters: vec![survivor.peer], removed, ..Members::default() };
         let members = self.reset(survivor.server, group, members, forced)?;
-        let members = members.map_err(|why| {
-            let (server, of) = (self.server_in_words(survivor.server), words::group(&self.catalog(), group));
-            AdminError::Refused(format!("{server} does not go on with {of} alone: {why}"))
-        })?;
+        let members = members.map_err(|why| refused(survivor.server, &why))?;
         for other in living.iter().filter(|other| other.server != survivor.server) {
-            // One that has no replica to follow with joins when the leader and the catalog say so.
-            if let Err(why) = self.reset(other.server, group, members.clone(), forced)? {
-                tracing::info!("server {} does not follow the shard yet: {why}", other.server);
+            let Err(why) = self.reset(other.server, group, members.clone(), forced)? else { continue };
+            let end = self.end_on(other.server, group);
+            if end.is_some_and(|end| end.members.at >= before.members.at && end.members != members) {
+                let (other, of) = (self.server_in_words(other.server), words::group(&self.catalog(), group));
+                return Err(AdminError::Refused(format!(
+                    "{other} does not follow the others in {of}: {why}"
+                )));
             }
+            // One that has no replica to follow with, or an old one, joins when the leader and the catalog say so.
+            tracing::info!("server {} does not follow the shard yet: {why}", other.server);
         }
         Ok(())
     }
@@ -73,12 +89,7 @@ impl Core {
         forced: &Forced,
     ) -> Result<Result<Members, String>, AdminError> {
         if server == self.identity.server {
-            let outcome = self.log.reset_members(group, members);
-            if let Err(error @ (LogError::NotOpen(_) | LogError::Void(_))) = outcome {
-                return Ok(Err(error.to_string()));
-            }
-            forced.note();
-            return Ok(Ok(outcome?));
+            return self.reset_own(group, members, forced);
         }
         let failed = |why: &str| {
             AdminError::Refused(format!("{} did not take part: {why}", self.server_in_words(server)))
@@ -89,7 +100,14 @@ impl Core {
                 forced.note();
                 Members::decode(&bytes).map(Ok).ok_or_else(|| failed("its answer makes no sense"))
             }
-            Err(AskError::Refused { why, .. }) => Ok(Err(why)),
+            Err(AskError::Refused { why, .. }) => {
+                // A disk that fails refuses as well, and may have kept them all the same.
+                let end = self.end_on(server, group);
+                if end.is_none_or(|end| end.members.voters == members.voters) {
+                    forced.note();
+                }
+                Ok(Err(why))
+            }
             Err(error @ AskError::NotConnected(_)) => Err(failed(&error.to_string())),
             Err(error @ AskError::NoAnswer(_)) => {
                 // It may have done it.
@@ -97,6 +115,23 @@ impl Core {
                 Err(failed(&error.to_string()))
             }
         }
+    }
+
+    fn reset_own(
+        &self,
+        group: GroupId,
+        members: Members,
+        forced: &Forced,
+    ) -> Result<Result<Members, String>, AdminError> {
+        if let Err(why) = self.may_be_reset(group, &members) {
+            return Ok(Err(why));
+        }
+        let outcome = self.log.reset_members(group, members);
+        if let Err(error @ (LogError::NotOpen(_) | LogError::Void(_))) = outcome {
+            return Ok(Err(error.to_string()));
+        }
+        forced.note();
+        Ok(Ok(outcome?))
     }
 
     /// Sets the members of a group here because `from` says so, who repairs what has lost its majority.
@@ -112,6 +147,12 @@ impl Core {
         if catalog.server(from).is_none() || catalog.is_removed(from) {
             return Err(format!("server {from} is none of this cluster"));
         }
+        self.may_be_reset(group, &members)?;
+        self.log.reset_members(group, members).map_err(|error| error.to_string())
+    }
+
+    /// Fails, and says why, if the members of a group must not become these, as far as this server sees.
+    fn may_be_reset(&self, group: GroupId, members: &Members) -> Result<(), String> {
         let GroupStatus { own, members: present, .. } =
             self.log.group_status(group).map_err(|error| error.to_string())?;
         if self.is_proxy() && members.voters.contains(&own) {
@@ -122,6 +163,6 @@ impl Core {
         if !is_so_already && self.has_majority(&present, &[]) {
             return Err("most who vote in the group are connected here".to_owned());
         }
-        self.log.reset_members(group, members).map_err(|error| error.to_string())
+        Ok(())
     }
 }

@@ -9,15 +9,14 @@ use log::{GroupId, Members, PeerId};
 use storage::TableId;
 
 use crate::admin::table_by_id;
+use crate::given_up::MAJORITY_PATIENCE;
+use crate::most_complete::{MostComplete, everyone};
 use crate::node::Core;
-use crate::repair::{MostComplete, everyone};
 use crate::{
     AdminError, Catalog, ReplicaConfig, ServerId, ShardConfig, ShardPlaces, ShardsWanted, TableConfig,
     places_of, words,
 };
 
-/// How long servers without which a shard has no majority may be away.
-pub(crate) const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a replica may take to say who votes in its group.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks whether somebody has come back.
@@ -115,10 +114,15 @@ impl Core {
         Lacking(config.shards.iter().filter_map(lacks).collect())
     }
 
-    /// Whether most who vote in a group are connected, as far as it is known where they are.
+    /// Whether most who vote in a group are connected, as far as it is known where they are. The vote of a proxy is
+    /// nobody's.
     pub(crate) fn has_majority(&self, members: &Members, known: &[ReplicaConfig]) -> bool {
         let servers = self.servers_of(&members.voters, known);
-        let living = servers.iter().flatten().filter(|server| self.is_connected(**server)).count();
+        let catalog = self.catalog();
+        let lives = |id: &ServerId| {
+            self.is_connected(*id) && !catalog.server(*id).is_some_and(|server| server.is_proxy)
+        };
+        let living = servers.iter().flatten().filter(|server| lives(server)).count();
         living * 2 > servers.len()
     }
 

@@ -10,8 +10,8 @@ use storage::TableId;
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
 use crate::ends::Ends;
+use crate::most_complete::{MostComplete, everyone};
 use crate::node::Core;
-use crate::repair::{MostComplete, everyone};
 use crate::servers::fill_voters;
 use crate::{AdminError, Catalog, ReplicaConfig, Rest, ServerId, ShardConfig, TableConfig, TableHandle};
 
@@ -36,7 +36,7 @@ struct Heard {
 impl Core {
     /// Removes a server for good: it is not let in again, and its replicas leave their groups.
     ///
-    /// Fails while it is connected, and while a shard needs it: when that has its only voting replica there, or when of
+    /// Fails while it is connected, here or to a server that is connected here, and while a shard needs it: when that has its only voting replica there, or when of
     /// those who vote in its group now no majority answers that has rows. Who was removed is told so when it comes back,
     /// and what the others lack would be lost without anybody having asked for that. Fails at once where the catalog has
     /// no majority.
@@ -52,9 +52,14 @@ impl Core {
                 return Err(self.no_catalog());
             }
             // Somebody may hang who is asked. Nobody else waits for that: the tables are looked at again after it.
+            self.sights().refuse_seen(&catalog, id)?;
             let mut heard = self.hear_of(&catalog, id);
             let _one_at_a_time = task::lock(&self.changing);
-            if self.is_connected(id) || task::now() > heard.at + PATIENCE && task::now() < until {
+            let is_old = task::now() > heard.at + PATIENCE;
+            if is_old && task::now() >= until {
+                return Err(AdminError::Refused("too much else is being changed; try again".to_owned()));
+            }
+            if self.is_connected(id) || is_old {
                 continue;
             }
             heard.ends.retain(|server| self.is_connected(server));
@@ -72,17 +77,21 @@ impl Core {
     fn hear_of(&self, catalog: &Catalog, id: ServerId) -> Heard {
         let tables: Vec<TableConfig> =
             tables_on(catalog, id).into_iter().map(|table| table.config.clone()).collect();
-        let shards = tables.iter().flat_map(|table| shards_on(table, id));
-        let ends = self.ask_ends(shards, PATIENCE);
+        let shards = || tables.iter().flat_map(|table| shards_on(table, id));
+        let (mut ends, mut at) = (self.ask_ends(shards(), PATIENCE), task::now());
         // An emergency repair of these is refused until servers that are away are removed, this one perhaps:
         // decision 0024.
         let waits = |table: &&TableConfig| {
             table.founds(id)
                 && is_needed(table, id, &ends)
-                && matches!(self.sealed_to_repair(table), Err(AdminError::RowsAway { .. }))
+                && matches!(self.sealed_to_repair(table, false, PATIENCE), Err(AdminError::RowsAway { .. }))
         };
         let waiting = tables.iter().filter(waits).map(|table| table.id).collect();
-        Heard { at: task::now(), tables, ends, waiting }
+        // That took long where somebody hangs.
+        if task::now() > at + PATIENCE {
+            (ends, at) = (self.ask_ends(shards(), PATIENCE), task::now());
+        }
+        Heard { at, tables, ends, waiting }
     }
 
     /// Removes a server from a catalog, if its tables are those that were `heard` of.

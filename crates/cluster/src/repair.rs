@@ -7,23 +7,24 @@
 
 use std::time::Duration;
 
-use log::{GroupId, Members};
+use log::GroupId;
 use shard::SealMark;
 use storage::TableId;
 
-use crate::answer::{EndAnswer, decode_word};
+use crate::admin::table_by_id;
+use crate::answer::decode_word;
+use crate::catalog_repair::Loss;
 use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
 use crate::forced::Forced;
+use crate::given_up::GivenUp;
+use crate::most_complete::{MostComplete, PATIENCE, everyone};
 use crate::node::Core;
 use crate::question::Question;
 use crate::{
     AdminError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces, TableConfig,
     TableHandle, words,
 };
-
-/// How long a replica may take to say how far its log reaches.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How far an emergency repair goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,109 +37,149 @@ pub enum RepairMode {
     Recommit,
 }
 
-/// The replica of a group whose log reaches farthest, of those that answer and have rows.
-pub(crate) struct MostComplete {
-    pub(crate) replica: ReplicaConfig,
-    /// The members that it knows.
-    pub(crate) members: Members,
-    /// How many of those who vote then answered.
-    voters_heard: usize,
-}
-
-impl MostComplete {
-    /// Of those that said so. Where several reach as far, the first that votes: it is the one that the table is to have.
-    pub(crate) fn of(ends: Vec<(ReplicaConfig, EndAnswer)>) -> Option<MostComplete> {
-        let reach = |end: &EndAnswer| (end.last_term, end.last, end.members.voters.contains(&end.own));
-        let farthest = ends.iter().map(|(_, end)| reach(end)).max()?;
-        let (replica, end) = ends.iter().find(|(_, end)| reach(end) == farthest)?;
-        let members = end.members.clone();
-        let voters_heard = ends.iter().filter(|(replica, _)| members.voters.contains(&replica.peer)).count();
-        Some(MostComplete { replica: *replica, members, voters_heard })
-    }
-
-    /// Whether those who vote and answered are a majority: whatever was acknowledged is with one of them.
-    pub(crate) fn majority_was_heard(&self) -> bool {
-        self.voters_heard * 2 > self.members.voters.len()
-    }
+/// What may be repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairScope {
+    /// The table alone: [`AdminError::CatalogFirst`] where the catalog has to be repaired before it.
+    Table,
+    /// The catalog too, from which servers are removed for that.
+    Cluster,
 }
 
 /// What becomes of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It has a majority.
+    /// It stays as it is.
     Keeps,
     /// It goes on with the replica that has most of its log.
     GoesOn(ReplicaConfig),
-    /// No replica can be reached that has rows.
+    /// No replica can be reached that has rows: it begins anew.
     IsLost,
+}
+
+impl Fate {
+    /// The same where nothing may begin anew.
+    fn without_erasing(self) -> Fate {
+        if self == Fate::IsLost { Fate::Keeps } else { self }
+    }
+}
+
+/// What is wrong with a table and with the catalog, and what becomes of that.
+struct Damage {
+    /// The catalog, if it has lost its majority: it goes first.
+    catalog: Option<Loss>,
+    /// The table as it was.
+    config: TableConfig,
+    /// Groups before the present shards that lack a majority and are still needed, and who goes on with each. Where there
+    /// are any they come first, and the shards another time.
+    sealed: Vec<(SealedShard, ReplicaConfig)>,
+    /// What becomes of each shard.
+    fates: Vec<Fate>,
 }
 
 impl Core {
     /// What the table would be after [`Core::emergency_repair`]; nothing is changed.
     ///
-    /// Fails as the repair would, before it begins.
-    pub fn plan_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
-        let catalog = self.catalog();
-        let table = crate::admin::table_by_id(&catalog, id)?;
-        if mode != RepairMode::Recommit && !self.sealed_to_repair(&table.config)?.is_empty() {
-            return Ok(table.config.clone());
+    /// Fails as the repair would, before it begins; those who are away are not waited for.
+    pub fn plan_repair(
+        &self,
+        id: TableId,
+        mode: RepairMode,
+        scope: RepairScope,
+    ) -> Result<TableConfig, AdminError> {
+        if mode == RepairMode::Recommit {
+            return Ok(table_by_id(&self.catalog(), id)?.config.clone());
         }
-        let fates = self.fates_or_catalog(table, mode)?;
-        self.repaired(&catalog, &table.config, &fates, mode, &mut Draft::of(&catalog))
+        let (damage, given_up) = self.judge(|| self.damage(id, mode, scope))?;
+        if !damage.sealed.is_empty() {
+            return Ok(damage.config);
+        }
+        let catalog = self.catalog();
+        let mut draft = Draft::of(&catalog);
+        self.repaired(&catalog, &damage.config, &damage.fates, &given_up, &mut draft)
     }
 
-    /// Makes shards whose majority is gone for good live again; returns the table as it is then.
+    /// Makes shards whose majority is gone for good live again; returns the table as it is then. Waits a few seconds for
+    /// those who are away.
     ///
     /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are removed
-    /// from the cluster for good ([`Core::repair_catalog`]). Interrupted, it can be repeated. [`AdminError::RepairBegun`] where it failed after members
-    /// of a group were set by force.
-    pub fn emergency_repair(&self, id: TableId, mode: RepairMode) -> Result<TableConfig, AdminError> {
+    /// from the cluster for good ([`Core::repair_catalog`]), where `scope` lets it. Interrupted, it can be repeated. Fails,
+    /// among other reasons, where a server that is not connected is seen by one that is ([`AdminError::Hidden`]), and with
+    /// [`AdminError::RepairBegun`] after members of a group were set by force.
+    pub fn emergency_repair(
+        &self,
+        id: TableId,
+        mode: RepairMode,
+        scope: RepairScope,
+    ) -> Result<TableConfig, AdminError> {
+        if mode == RepairMode::Recommit {
+            return self.recommit(id);
+        }
+        let (damage, given_up) = self.judge_patiently(|| self.damage(id, mode, scope))?;
         let forced = Forced::default();
-        self.repair(id, mode, &forced).map_err(|cause| forced.error(cause))
+        self.mend(damage, &given_up, &forced).map_err(|cause| forced.error(cause))
     }
 
-    fn repair(&self, id: TableId, mode: RepairMode, forced: &Forced) -> Result<TableConfig, AdminError> {
-        let catalog = self.catalog();
-        let table = crate::admin::table_by_id(&catalog, id)?;
-        let config = table.config.clone();
-        if mode != RepairMode::Recommit && self.repair_sealed(&config, forced)? {
+    /// Writes the configuration of a table again as it is.
+    fn recommit(&self, id: TableId) -> Result<TableConfig, AdminError> {
+        self.change(|catalog, draft| {
+            let config = table_by_id(catalog, id)?.config.clone();
+            draft.put(CatalogRow::Table(config.clone()));
+            Ok(config)
+        })
+    }
+
+    fn mend(&self, damage: Damage, given_up: &GivenUp, forced: &Forced) -> Result<TableConfig, AdminError> {
+        let Damage { catalog, config, sealed, fates } = damage;
+        if let Some(loss) = catalog {
+            self.mend_catalog(&loss, given_up, forced)?;
+        }
+        if !sealed.is_empty() {
+            for (old, survivor) in &sealed {
+                self.go_on(old.group, *survivor, &old.replicas, given_up, forced)?;
+            }
             // What they were needed for goes on by itself.
             return Ok(config);
         }
-        let fates = self.fates_or_catalog(table, mode)?;
-        self.repair_catalog_first(forced)?;
         for (shard, fate) in config.shards.iter().zip(&fates) {
             if let Fate::GoesOn(survivor) = fate {
                 let others: Vec<ReplicaConfig> = everyone(shard).copied().collect();
-                self.go_on(shard.group, *survivor, &others, forced)?;
+                self.go_on(shard.group, *survivor, &others, given_up, forced)?;
             }
         }
         self.change(|catalog, draft| {
-            let present = &crate::admin::table_by_id(catalog, id)?.config;
+            let present = &table_by_id(catalog, config.id)?.config;
             if present.shards != config.shards {
                 return Err(AdminError::Refused("the table was reconfigured meanwhile".to_owned()));
             }
-            let after = self.repaired(catalog, present, &fates, mode, draft)?;
-            if mode == RepairMode::Recommit || after != *present {
+            let after = self.repaired(catalog, present, &fates, given_up, draft)?;
+            if after != *present {
                 draft.put(CatalogRow::Table(after.clone()));
             }
             Ok(after)
         })
     }
 
-    /// Gives groups before the present shards a majority again, which lack one and are still needed; whether
-    /// there were any.
-    fn repair_sealed(&self, config: &TableConfig, forced: &Forced) -> Result<bool, AdminError> {
-        let mut lacking = self.sealed_to_repair(config)?;
-        if !lacking.is_empty() {
-            self.repair_catalog_first(forced)?;
-            // Somebody may have come back before anybody was removed.
-            lacking = self.sealed_to_repair(config)?;
+    /// What is wrong with a table, and with the catalog. Fails if that is nothing, or more than may be repaired.
+    fn damage(&self, id: TableId, mode: RepairMode, scope: RepairScope) -> Result<Damage, AdminError> {
+        let present = self.catalog();
+        let table = table_by_id(&present, id)?;
+        let config = table.config.clone();
+        let catalog = self.catalog_loss(&present)?;
+        if catalog.is_some() && scope == RepairScope::Table {
+            return Err(AdminError::CatalogFirst);
         }
-        for (old, survivor) in &lacking {
-            self.go_on(old.group, *survivor, &old.replicas, forced)?;
+        let lacking = self.sealed_to_repair(&config, catalog.is_some(), PATIENCE)?;
+        let sealed: Vec<_> = lacking.into_iter().map(|(old, survivor)| (old.clone(), survivor)).collect();
+        if !sealed.is_empty() {
+            return Ok(Damage { catalog, config, sealed, fates: Vec::new() });
         }
-        Ok(!lacking.is_empty())
+        let fates = match self.fates(table, mode) {
+            // Each shard keeps its majority, and nothing of the table can be changed.
+            Err(AdminError::NothingToRepair) if catalog.is_some() => vec![Fate::Keeps; config.shards.len()],
+            fates => fates?,
+        };
+        Ok(Damage { catalog, config, sealed, fates })
     }
 
     /// The groups before the present shards that lack a majority and are still needed, and who goes on with each.
@@ -147,6 +188,8 @@ impl Core {
     pub(crate) fn sealed_to_repair<'a>(
         &self,
         config: &'a TableConfig,
+        catalog_is_lost: bool,
+        patience: Duration,
     ) -> Result<Vec<(&'a SealedShard, ReplicaConfig)>, AdminError> {
         // Where only those wait who are gone, nobody needs them who is left.
         let waits_here = |server: &ServerId| self.is_connected(*server);
@@ -156,10 +199,13 @@ impl Core {
         }
         for old in &config.lineage.sealed {
             let living = old.replicas.iter().filter(|replica| self.is_connected(replica.server));
-            if let Some(found) = self.most_complete(old.group, living)
+            if let Some(found) = self.most_complete(old.group, living, patience)
                 && !self.has_majority(&found.members, &old.replicas)
             {
-                self.keeps_end(config, old, &found)?;
+                // Whoever is away is removed from the cluster for good otherwise, before anything goes on.
+                if !catalog_is_lost {
+                    self.keeps_end(config, old, &found, patience)?;
+                }
                 lacking.push((old, found.replica));
             }
         }
@@ -172,16 +218,13 @@ impl Core {
         config: &TableConfig,
         old: &SealedShard,
         found: &MostComplete,
+        patience: Duration,
     ) -> Result<(), AdminError> {
         let catalog = self.catalog();
-        if self.catalog_is_lost(&catalog) {
-            // Whoever is away is removed from the cluster for good, before anything goes on.
-            return Ok(());
-        }
         // A majority has the seal, and so has one of any half.
         let voters = old.replicas.iter().filter(|replica| replica.voting).count();
         if found.voters_heard * 2 >= voters.max(found.members.voters.len())
-            || self.mark_on(found.replica.server, old.group) == Some(old.mark())
+            || self.mark_on(found.replica.server, old.group, patience) == Some(old.mark())
         {
             return Ok(());
         }
@@ -199,31 +242,17 @@ impl Core {
     }
 
     /// The mark of a group as far as it was applied on a server; none if that does not say.
-    fn mark_on(&self, server: ServerId, group: GroupId) -> Option<SealMark> {
+    fn mark_on(&self, server: ServerId, group: GroupId, patience: Duration) -> Option<SealMark> {
         if server == self.identity.server {
             return self.shard_of(group).map(|shard| shard.mark());
         }
-        let answer = self.ask(server, Question::Mark { group }.encode(), PATIENCE).ok()?;
+        let answer = self.ask(server, Question::Mark { group }.encode(), patience).ok()?;
         decode_word(answer).map(SealMark::of_number)
-    }
-
-    /// What becomes of each shard. Fails as [`Core::fates`] does, but not where each keeps its majority and the catalog
-    /// has none: nothing of the table can be changed then.
-    fn fates_or_catalog(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
-        match self.fates(table, mode) {
-            Err(AdminError::NothingToRepair) if self.catalog_is_lost(&self.catalog()) => {
-                Ok(vec![Fate::Keeps; table.config.shards.len()])
-            }
-            fates => fates,
-        }
     }
 
     /// What becomes of each shard; fails if that is nothing, or too much for the mode.
     fn fates(&self, table: &TableHandle, mode: RepairMode) -> Result<Vec<Fate>, AdminError> {
         let config = &table.config;
-        if mode == RepairMode::Recommit {
-            return Ok(vec![Fate::Keeps; config.shards.len()]);
-        }
         let led = self.ask_leaders(&table.shards().iter().collect::<Vec<_>>());
         let shards = config.shards.iter().zip(led);
         let fates: Vec<Fate> = shards.map(|(shard, led)| self.fate(shard, led.is_some())).collect();
@@ -238,7 +267,8 @@ impl Core {
         match (goes_on, is_lost) {
             (false, false) => Err(AdminError::NothingToRepair),
             (false, true) if mode != RepairMode::RollbackOrErase => Err(AdminError::NoCopies),
-            _ => Ok(fates),
+            _ if mode == RepairMode::RollbackOrErase => Ok(fates),
+            _ => Ok(fates.into_iter().map(Fate::without_erasing).collect()),
         }
     }
 
@@ -253,7 +283,7 @@ impl Core {
         }
         let everyone: Vec<ReplicaConfig> = everyone(shard).copied().collect();
         let living = everyone.iter().filter(|replica| self.is_connected(replica.server));
-        match self.most_complete(shard.group, living) {
+        match self.most_complete(shard.group, living, PATIENCE) {
             Some(found) if self.has_majority(&found.members, &everyone) => Fate::Keeps,
             Some(found) => Fate::GoesOn(found.replica),
             // Not begun yet perhaps.
@@ -262,41 +292,20 @@ impl Core {
         }
     }
 
-    /// Asks each of `replicas`, all at the same time, how far its log of a group reaches.
-    pub(crate) fn most_complete<'a>(
-        &self,
-        group: GroupId,
-        replicas: impl Iterator<Item = &'a ReplicaConfig>,
-    ) -> Option<MostComplete> {
-        let (own, replicas) = (self.identity.server, replicas.collect::<Vec<_>>());
-        let far = replicas.iter().map(|replica| replica.server).filter(|server| *server != own);
-        let questions = far.map(|server| (server, Question::End { group }.encode())).collect();
-        let mut answers = self.ask_all(questions, PATIENCE).into_iter();
-        let end = |replica: &'a ReplicaConfig| {
-            let end = match replica.server == own {
-                true => self.end_here(group),
-                false => answers.next()?.and_then(EndAnswer::decode),
-            };
-            end.filter(|end| end.own == replica.peer).map(|end| (*replica, end))
-        };
-        MostComplete::of(replicas.into_iter().filter_map(end).collect())
-    }
-
     /// The table after the repair.
     fn repaired(
         &self,
         catalog: &Catalog,
         config: &TableConfig,
         fates: &[Fate],
-        mode: RepairMode,
+        given_up: &GivenUp,
         draft: &mut Draft,
     ) -> Result<TableConfig, AdminError> {
         let mut after = config.clone();
         for (shard, fate) in after.shards.iter_mut().zip(fates) {
             match fate {
                 Fate::Keeps => {}
-                Fate::GoesOn(survivor) => self.without_lost(shard, survivor),
-                Fate::IsLost if mode != RepairMode::RollbackOrErase => {}
+                Fate::GoesOn(survivor) => without_lost(shard, survivor, given_up),
                 Fate::IsLost => {
                     let primary = self.home_for(catalog, shard).ok_or(AdminError::NoCopies)?;
                     let place = ShardPlaces { primary, replicas: vec![(primary, true)] };
@@ -317,28 +326,23 @@ impl Core {
         };
         had_it.chain([self.identity.server]).chain(others).find(can_have)
     }
-
-    /// The shard without the replicas that are not connected; if no voter is left, all others vote. What was added
-    /// may be all that is left.
-    fn without_lost(&self, shard: &mut ShardConfig, survivor: &ReplicaConfig) {
-        shard.added.clear();
-        shard.replicas.retain(|replica| self.is_connected(replica.server));
-        shard.leaving.retain(|replica| self.is_connected(replica.server) && replica.peer != survivor.peer);
-        if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
-            shard.replicas.push(*survivor);
-        }
-        if !shard.replicas.iter().any(|replica| replica.voting) {
-            shard.replicas.iter_mut().for_each(|replica| replica.voting = true);
-        }
-        let is_primary = |replica: &ReplicaConfig| replica.server == shard.primary && replica.voting;
-        if !shard.replicas.iter().any(is_primary) {
-            let voter = shard.replicas.iter().find(|replica| replica.voting);
-            shard.primary = voter.map_or(survivor.server, |voter| voter.server);
-        }
-    }
 }
 
-/// The replicas of a shard, those on their way out too.
-pub(crate) fn everyone(shard: &ShardConfig) -> impl Iterator<Item = &ReplicaConfig> {
-    shard.replicas.iter().chain(&shard.leaving)
+/// The shard without the replicas on servers that are given up; if no voter is left, all others vote. What was added
+/// may be all that is left.
+fn without_lost(shard: &mut ShardConfig, survivor: &ReplicaConfig, given_up: &GivenUp) {
+    shard.added.clear();
+    shard.replicas.retain(|replica| !given_up.has(replica.server));
+    shard.leaving.retain(|replica| !given_up.has(replica.server) && replica.peer != survivor.peer);
+    if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
+        shard.replicas.push(*survivor);
+    }
+    if !shard.replicas.iter().any(|replica| replica.voting) {
+        shard.replicas.iter_mut().for_each(|replica| replica.voting = true);
+    }
+    let is_primary = |replica: &ReplicaConfig| replica.server == shard.primary && replica.voting;
+    if !shard.replicas.iter().any(is_primary) {
+        let voter = shard.replicas.iter().find(|replica| replica.voting);
+        shard.primary = voter.map_or(survivor.server, |voter| voter.server);
+    }
 }

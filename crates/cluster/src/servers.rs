@@ -1,19 +1,12 @@
 //! Changes to servers: their names and tags, and who of them votes on the catalog.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use datum::Text;
 
-use crate::answer::decode_servers;
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
 use crate::node::Core;
-use crate::question::Question;
 use crate::{AdminError, Catalog, ServerId};
 
-/// How long a server may take to say whom it sees.
-const PATIENCE: Duration = Duration::from_secs(2);
 /// The most voters of the catalog.
 pub(crate) const VOTERS_MAX: usize = 5;
 
@@ -43,32 +36,6 @@ impl Core {
             }
             Ok(())
         })
-    }
-
-    /// The other servers of the catalog that this one is connected to.
-    #[must_use]
-    pub fn sees(&self) -> Vec<ServerId> {
-        let catalog = self.catalog();
-        let others = catalog.servers().into_iter().map(|server| server.id);
-        others.filter(|id| *id != self.identity.server && self.is_connected(*id)).collect()
-    }
-
-    /// Servers that do not see each other although this one, or one that it sees, sees both: the one
-    /// that does not see, and whom. Asks every server that is connected.
-    #[must_use]
-    pub fn unseen(&self) -> Vec<(ServerId, ServerId)> {
-        let mut seen = vec![(self.identity.server, self.sees())];
-        for server in seen[0].1.clone() {
-            let answer = self.ask(server, Question::Sees.encode(), PATIENCE);
-            seen.extend(answer.ok().and_then(|bytes| Some((server, decode_servers(&bytes)?))));
-        }
-        let alive: BTreeSet<ServerId> =
-            seen.iter().flat_map(|(server, sees)| sees.iter().chain([server])).copied().collect();
-        let unseen = |(server, sees): (ServerId, Vec<ServerId>)| {
-            let others = alive.iter().filter(move |other| **other != server && !sees.contains(other));
-            others.map(move |other| (server, *other)).collect::<Vec<_>>()
-        };
-        seen.into_iter().flat_map(unseen).collect()
     }
 
     /// Changes what a server's row says. Fails when there is no such server, or another has the name.

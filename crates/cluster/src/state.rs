@@ -6,10 +6,11 @@ use std::time::Duration;
 use log::{GroupId, GroupStatus, Role};
 use shard::{IndexDef, Shard};
 
-use crate::answer::{GroupState, StateAnswer};
+use crate::answer::{GroupState, StateAnswer, decode_states};
 use crate::leaders::Led;
 use crate::news::News;
 use crate::node::{CATALOG_GROUP, Core};
+use crate::question::Question;
 use crate::reach::{Reach, reaches};
 use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
 
@@ -64,7 +65,9 @@ pub struct CatalogTrouble {
     pub voters: usize,
     /// Those of them that are not connected.
     pub gone: Vec<ServerId>,
-    /// Whether too many of them are not: [`Core::repair_catalog`] goes on without them.
+    /// Who leads it as others say, who see that server; it cannot be reached from here.
+    pub leader: Option<ServerId>,
+    /// Whether too many of them are gone: [`Core::repair_catalog`] goes on without them.
     pub is_lost: bool,
 }
 
@@ -129,7 +132,7 @@ impl Core {
         tables.iter().map(state).collect()
     }
 
-    /// Why the catalog cannot be changed, if that is so. Asks nobody.
+    /// Why the catalog cannot be changed from here, if that is so. Asks the servers that are connected where it seems so.
     #[must_use]
     pub fn catalog_trouble(&self) -> Option<CatalogTrouble> {
         // Who leads knows whether a majority answers.
@@ -144,8 +147,37 @@ impl Core {
             voters.iter().copied().filter(|server| !self.is_connected(*server)).collect();
         // What was heard of a leader last may be old.
         let is_well = leader.is_some() && gone.len() * 2 < voters.len();
-        let is_lost = leader.is_none() && !self.catalog_has_majority(&catalog);
-        (!is_well).then_some(CatalogTrouble { voters: voters.len(), gone, is_lost })
+        if is_well {
+            return None;
+        }
+        let sights = self.sights();
+        let leader = match self.catalog_leader() {
+            Some(leader) if self.is_connected(leader) => return None,
+            leader => leader.filter(|leader| sights.is_seen(*leader)),
+        };
+        let is_lost = leader.is_none()
+            && !self.catalog_has_majority(&catalog)
+            && sights.refuse_hidden(&catalog).is_ok();
+        Some(CatalogTrouble { voters: voters.len(), gone, leader, is_lost })
+    }
+
+    /// Who leads the catalog: one that says so itself, or else one of whom others do.
+    fn catalog_leader(&self) -> Option<ServerId> {
+        let question = Question::States { groups: vec![CATALOG_GROUP] }.encode();
+        let others = self.sees();
+        let questions = others.iter().map(|server| (*server, question.clone())).collect();
+        let answers = self.ask_all(questions, LEADER_PATIENCE);
+        let states = others.iter().zip(answers).filter_map(|(server, answer)| {
+            let state = decode_states(answer?)?.pop()?;
+            Some((*server, state))
+        });
+        let (led, elsewhere): (Vec<_>, Vec<_>) =
+            states.partition(|(_, state)| matches!(state, StateAnswer::Led(_)));
+        let said = elsewhere.into_iter().filter_map(|(_, state)| match state {
+            StateAnswer::Elsewhere(leader) => leader.filter(|leader| !self.is_connected(*leader)),
+            StateAnswer::Led(_) => None,
+        });
+        led.into_iter().map(|(server, _)| server).chain(said).next()
     }
 
     /// Asks who leads those of the shards that have no replica here: nobody tells this node when that

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use log::GroupId;
 use rekindle_cluster::{
-    Added, AdminError, RepairMode, ServerId, ShardConfig, ShardPlaces, TableChange, places_of,
+    Added, AdminError, RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces, TableChange, places_of,
 };
 
 use crate::division::{create, divide, on, settled, table};
@@ -237,7 +237,9 @@ fn replicas_that_were_added_stay_while_one_of_the_tables_own_is_away() {
     // The other shard has no majority without that one, and goes on when it is given up.
     let refused = a.node.remove_server(gone).unwrap_err();
     assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
-    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the repair", || {
+        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+    });
     wait_until("the removal", || a.node.remove_server(gone).is_ok());
     wait_for(&a, &[&[&a, &c], &[&c]]);
     write_until_done(&[&a, &c], 0);
@@ -281,7 +283,9 @@ fn a_replica_that_was_added_and_votes_is_the_tables_when_the_only_other_one_is_g
     });
     let done = a.node.rebalance(id, &|| add() && b.lock().unwrap().is_some());
     assert!(matches!(done, Err(AdminError::NoMajority { .. })), "{done:?}");
-    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the repair", || {
+        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+    });
     a.node.remove_server(gone).unwrap();
     wait_for(&a, &[&[&c], &[&c]]);
     assert_eq!(table(&a).config.shards[0].added, []);

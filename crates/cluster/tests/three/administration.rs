@@ -9,7 +9,8 @@ use datum::Text;
 use log::GroupId;
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, JoinOptions, Post, RepairMode, ShardPlaces, ShardsWanted, TableOptions, join, places_of,
+    AdminError, JoinOptions, Post, RepairMode, RepairScope, ShardPlaces, ShardsWanted, TableOptions, join,
+    places_of,
 };
 use shard::Replicas;
 use storage::TableId;
@@ -26,7 +27,7 @@ fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
     let options = TableOptions { shards: replicated(2, 3), ..TableOptions::default() };
     let id = a.node.create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
-    let healthy = a.node.plan_repair(id, RepairMode::Rollback).unwrap_err();
+    let healthy = a.node.plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert_eq!(healthy.to_string(), "This table doesn't need to be repaired.");
     for n in 0..200 {
         write_until_done(&[&a, &b, &c], n);
@@ -36,9 +37,9 @@ fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
     a.kill();
     b.kill();
     // The catalog has lost its majority too.
-    let planned = c.node.plan_repair(id, RepairMode::Rollback).unwrap();
+    let planned = c.node.plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     assert_eq!(c.node.catalog().table_by_id(id).unwrap().config.shards[0].replicas.len(), 3);
-    let repaired = c.node.emergency_repair(id, RepairMode::Rollback).unwrap();
+    let repaired = c.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     assert_eq!(planned.shards, repaired.shards);
     assert!(repaired.shards.iter().all(|shard| shard.primary == c.server() && shard.replicas.len() == 1));
     for n in 200..300 {
@@ -68,9 +69,10 @@ fn a_shard_without_any_replica_is_only_erased_when_asked_to() {
     a.wait_ready("t");
     write_until_done(&[&a, &b, &c], 1);
     c.kill();
-    let refused = a.node.emergency_repair(id, RepairMode::Rollback).unwrap_err().to_string();
+    let refused =
+        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err().to_string();
     assert!(refused.starts_with("One or more shards of this table have no available replicas."), "{refused}");
-    let repaired = a.node.emergency_repair(id, RepairMode::RollbackOrErase).unwrap();
+    let repaired = a.node.emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
     assert!([a.server(), b.server()].contains(&repaired.shards[0].primary));
     write_until_done(&[&a, &b], 2);
     let holder = if repaired.shards[0].primary == a.server() { &a } else { &b };
@@ -117,7 +119,7 @@ fn a_server_that_was_removed_is_not_let_in_again() {
         heard: Mutex::default(),
     };
     hub.ends.write().insert(gone, Arc::new(end));
-    let members = || vec![a.server()];
+    let members = || Some(vec![a.server()]);
     let patience = Some(Duration::from_millis(500));
     let refused = join(&options, &post, members, &*fresh.files, &PathBuf::from("data"), patience);
     let refused = refused.unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use log::GroupId;
-use rekindle_cluster::{AdminError, RepairMode, ServerId, TableOptions};
+use rekindle_cluster::{AdminError, RepairMode, RepairScope, ServerId, TableOptions};
 
 use crate::division::{create, on, table};
 use crate::hub::{Hub, Machine, Running, missing, wait_until, write_until_done};
@@ -51,15 +51,21 @@ fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
         create(&a, on(&[&[&a]]));
         (0..10).for_each(|n| write_until_done(&[&a], n));
         let (id, before, gone) = (table(&a).config.id, table(&a).config.clone(), b.server());
-        assert!(matches!(a.node.emergency_repair(id, mode), Err(AdminError::NothingToRepair)));
+        assert!(matches!(
+            a.node.emergency_repair(id, mode, RepairScope::Cluster),
+            Err(AdminError::NothingToRepair)
+        ));
         b.kill();
-        assert_eq!(a.node.plan_repair(id, mode).unwrap(), before);
+        assert_eq!(a.node.plan_repair(id, mode, RepairScope::Cluster).unwrap(), before);
         assert!(!a.node.catalog().is_removed(gone), "it was only planned");
-        assert_eq!(a.node.emergency_repair(id, mode).unwrap(), before);
+        assert_eq!(a.node.emergency_repair(id, mode, RepairScope::Cluster).unwrap(), before);
         assert!(a.node.catalog().is_removed(gone));
         a.node.create_table("test", "after", TableOptions::default()).unwrap();
         assert_eq!(missing(&a, 10), []);
-        assert!(matches!(a.node.emergency_repair(id, mode), Err(AdminError::NothingToRepair)));
+        assert!(matches!(
+            a.node.emergency_repair(id, mode, RepairScope::Cluster),
+            Err(AdminError::NothingToRepair)
+        ));
     }
 }
 
@@ -93,7 +99,7 @@ fn whoever_is_away_and_does_not_vote_yet_is_not_needed_and_not_given_up() {
     others.into_iter().for_each(Running::kill);
     assert_eq!((a.node.catalog().servers().len(), voters(&a)), (3, 1));
     assert!(matches!(a.node.repair_catalog(), Err(AdminError::CatalogHasMajority)));
-    let refused = a.node.emergency_repair(id, RepairMode::Rollback);
+    let refused = a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
     assert!(matches!(refused, Err(AdminError::NothingToRepair)), "{refused:?}");
     servers.into_iter().for_each(|server| a.node.remove_server(server).unwrap());
     assert_eq!(a.node.catalog().servers().len(), 1);

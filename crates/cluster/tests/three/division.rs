@@ -10,8 +10,8 @@ use engine::memory::MemoryEngine;
 use log::GroupId;
 use parking_lot::Mutex;
 use rekindle_cluster::{
-    AdminError, RepairMode, ReplicaState, Route, ServerId, ShardPlaces, ShardsWanted, TableChange,
-    TableConfig, TableHandle, TableOptions, WriteAcks,
+    AdminError, RepairMode, RepairScope, ReplicaState, Route, ServerId, ShardPlaces, ShardsWanted,
+    TableChange, TableConfig, TableHandle, TableOptions, WriteAcks,
 };
 use shard::SealMark;
 
@@ -433,7 +433,7 @@ fn a_table_that_lost_its_majority_in_a_division_is_repaired() {
     let id = table(&a).config.id;
     wait_until("the repair", || {
         // Before the new shards can be repaired the old ones may have to be.
-        drop(a.node.emergency_repair(id, RepairMode::Rollback));
+        drop(a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
         (60..70).all(|n| write(&[&b], n))
     });
     settled(&[&a, &b]);

@@ -49,7 +49,7 @@ fn check(hub: &Hub, [leader, other, silent]: [&Running; 3], wanted: ShardsWanted
         }
         Some(answer.bytes)
     });
-    hub.cut(leader.server(), silent.server());
+    hub.cut_unnoticed(leader.server(), silent.server());
     change(other, table(other).config.id, wanted).unwrap();
     wait_until("a look at who answers", || {
         asked.load(Ordering::Acquire) || !takes_all_for_alive(leader) || members(leader) != before
@@ -59,7 +59,7 @@ fn check(hub: &Hub, [leader, other, silent]: [&Running; 3], wanted: ShardsWanted
     // The log takes longer than the look.
     wait_until("the log's notice", || !takes_all_for_alive(leader));
     assert_eq!(members(leader), before, "nobody had answered");
-    hub.heal();
+    hub.mend();
     wait_until("the members of after", || members(leader).voters.len() == 2 && members(leader) != before);
     (40..60).for_each(|n| write_until_done(&[leader], n));
     assert_eq!(missing(silent, 60), []);

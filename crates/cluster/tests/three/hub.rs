@@ -38,9 +38,10 @@ pub const SET_MARK: u8 = 14;
 #[derive(Default)]
 pub struct Hub {
     pub ends: RwLock<HashMap<ServerId, Arc<End>>>,
+    cuts: RwLock<Vec<[ServerId; 2]>>,
     tolls: Mutex<HashMap<ServerId, Toll>>,
     deaf: Mutex<Vec<(ServerId, GroupId)>>,
-    cuts: Mutex<Vec<[ServerId; 2]>>,
+    unnoticed: Mutex<Vec<[ServerId; 2]>>,
     meddler: RwLock<Option<Box<Meddler>>>,
 }
 
@@ -89,18 +90,24 @@ impl Hub {
         self.deaf.lock().clear();
     }
 
-    /// From now on nothing goes between two servers, and nobody has noticed: they count as connected.
+    /// From now on these two do not reach each other.
     pub fn cut(&self, one: ServerId, other: ServerId) {
-        self.cuts.lock().push([one, other]);
+        self.cuts.write().extend([[one, other], [other, one]]);
     }
 
-    /// Everything goes everywhere again.
-    pub fn heal(&self) {
-        self.cuts.lock().clear();
+    /// From now on nothing goes between these two, and nobody has noticed: they count as connected.
+    pub fn cut_unnoticed(&self, one: ServerId, other: ServerId) {
+        self.unnoticed.lock().extend([[one, other], [other, one]]);
     }
 
-    fn is_cut(&self, one: ServerId, other: ServerId) -> bool {
-        self.cuts.lock().iter().any(|cut| one != other && cut.contains(&one) && cut.contains(&other))
+    fn is_cut_unnoticed(&self, one: ServerId, other: ServerId) -> bool {
+        self.unnoticed.lock().contains(&[one, other])
+    }
+
+    /// All reach each other again.
+    pub fn mend(&self) {
+        self.cuts.write().clear();
+        self.unnoticed.lock().clear();
     }
 
     /// From now on answers become what `meddler` makes of them.
@@ -109,7 +116,7 @@ impl Hub {
     }
 
     fn meddled(&self, passing: Passing) -> Option<Bytes> {
-        let cut = self.is_cut(passing.asked_by, passing.answered_by);
+        let cut = self.is_cut_unnoticed(passing.asked_by, passing.answered_by);
         let passed = match &*self.meddler.read() {
             Some(meddler) => meddler(passing),
             None => Some(passing.bytes),
@@ -141,6 +148,9 @@ pub struct Line {
 
 impl Line {
     fn to(&self, server: ServerId) -> Option<Arc<End>> {
+        if self.hub.cuts.read().contains(&[self.own, server]) {
+            return None;
+        }
         let ends = self.hub.ends.read();
         ends.contains_key(&self.own).then(|| ends.get(&server).cloned())?
     }
@@ -186,7 +196,7 @@ impl Wire for Line {
     fn mail(&self, to: ServerId, mut letters: Vec<Letter>) {
         let deaf = self.hub.deaf.lock().clone();
         letters.retain(|letter| !deaf.contains(&(to, letter.group)));
-        if self.hub.is_cut(self.own, to) {
+        if self.hub.is_cut_unnoticed(self.own, to) {
             return;
         }
         if let Some(end) = self.to(to) {
@@ -273,7 +283,7 @@ impl Machine {
                 addresses: Vec::new(),
                 is_proxy: self.name.starts_with("proxy"),
             };
-            let members = || vec![other.node.identity().server];
+            let members = || Some(vec![other.node.identity().server]);
             join(&options, &post, members, &*self.files, &dir, Some(PATIENCE)).unwrap();
         } else if known.is_none() {
             let identity = Identity { server, cluster: uuid::Uuid::from_u128(99), joined: None };

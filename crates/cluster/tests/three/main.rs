@@ -18,4 +18,5 @@ mod removal;
 mod repair;
 mod restart;
 mod sealing;
+mod sights;
 mod slow;

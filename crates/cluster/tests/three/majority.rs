@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rekindle_cluster::{AdminError, RepairMode, ShardPlaces, ShardsWanted};
+use rekindle_cluster::{AdminError, RepairMode, RepairScope, ShardPlaces, ShardsWanted};
 
 use crate::division::{create, on, table};
 use crate::hub::{Hub, Running, change, missing, replicated, stored, three, wait_until, write_until_done};
@@ -28,7 +28,9 @@ fn a_shard_without_a_majority_is_given_no_other_replicas() {
         assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
         assert_eq!(table(node).config, before);
     }
-    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the repair", || {
+        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+    });
     change(&c, id, on(&[&[&a, &c]])).unwrap();
     (20..30).for_each(|n| write_until_done(&[&a, &c], n));
     assert_eq!(missing(&c, 30), []);
@@ -47,7 +49,9 @@ fn a_replica_without_a_vote_that_has_all_rows_stays_when_the_one_that_votes_is_a
     let refused = change(&a, id, replicated(1, 1)).unwrap_err();
     assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
     assert_eq!(table(&a).config, before);
-    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the repair", || {
+        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+    });
     (20..30).for_each(|n| write_until_done(&[&c], n));
     assert_eq!(missing(&c, 30), []);
 }

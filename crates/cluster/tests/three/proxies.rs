@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use log::{GroupId, Members};
-use rekindle_cluster::{AdminError, RepairMode};
+use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
 use crate::division::{create, on, table};
 use crate::hub::{Hub, Machine, Running, change, missing, replicated, three, wait_until, write_until_done};
@@ -34,9 +34,11 @@ fn a_proxy_is_never_what_a_repaired_catalog_goes_on_with() {
         let lost = [b.server(), c.server()];
         [b, c].into_iter().for_each(Running::kill);
         let asked = if is_asked_of_proxy { &proxy } else { &a };
-        wait_until("the repair", || match asked.node.emergency_repair(id, RepairMode::Rollback) {
-            Ok(_) => true,
-            Err(error) => panic!("{error}"),
+        wait_until("the repair", || {
+            match asked.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
+                Ok(_) => true,
+                Err(error) => panic!("{error}"),
+            }
         });
         assert_eq!(a.node.log().group_status(GroupId(0)).unwrap().members.voters, [own]);
         (20..30).for_each(|n| write_until_done(&[&a], n));
@@ -60,8 +62,9 @@ fn a_shard_that_begins_anew_does_not_begin_on_a_proxy() {
     wait_for_table(&proxy);
     let id = table(&a).config.id;
     c.kill();
-    let planned = proxy.node.plan_repair(id, RepairMode::RollbackOrErase).unwrap();
-    let repaired = proxy.node.emergency_repair(id, RepairMode::RollbackOrErase).unwrap();
+    let planned = proxy.node.plan_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
+    let repaired =
+        proxy.node.emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
     for config in [&planned, &repaired] {
         assert!([a.server(), b.server()].contains(&config.shards[0].primary), "{:?}", config.shards);
     }

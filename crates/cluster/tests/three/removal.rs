@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use log::GroupId;
 use parking_lot::{Condvar, Mutex};
-use rekindle_cluster::{AdminError, RepairMode, ShardPlaces, ShardsWanted, TableOptions};
+use rekindle_cluster::{AdminError, RepairMode, RepairScope, ShardPlaces, ShardsWanted, TableOptions};
 
 use crate::division::{create, on, table};
 use crate::hub::{
@@ -29,7 +29,9 @@ fn a_server_that_a_shard_needs_for_its_majority_is_not_removed() {
         assert!(node.node.catalog().server(gone).is_some() && !node.node.catalog().is_removed(gone));
         assert_eq!(table(node).config, before);
     }
-    wait_until("the repair", || a.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the repair", || {
+        a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+    });
     a.node.remove_server(gone).unwrap();
     (20..30).for_each(|n| write_until_done(&[&a, &b], n));
     assert_eq!(missing(&a, 30), []);
@@ -81,7 +83,9 @@ fn a_replica_on_its_way_out_that_still_votes_keeps_its_server() {
     assert!(matches!(refused, AdminError::NeededForMajority { .. }), "{refused}");
     let members = a.node.log().group_status(group).unwrap().members;
     assert_eq!((members.voters.len(), members.removed.len()), (2, 0));
-    wait_until("the repair", || b.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the repair", || {
+        b.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+    });
     b.node.remove_server(gone).unwrap();
 }
 
@@ -121,10 +125,12 @@ fn the_only_voting_replica_is_given_up_in_the_way_that_keeps_what_others_have() 
         text.starts_with(begin) && text.contains("`emergency_repair` with 'unsafe_rollback' on"),
         "{text}"
     );
-    wait_until("the repair", || b.node.emergency_repair(id, RepairMode::Rollback).is_ok());
+    wait_until("the repair", || {
+        b.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).is_ok()
+    });
     let text = b.node.remove_server(gone).unwrap_err().to_string();
     assert!(text.contains("`test.u`") && text.contains("'unsafe_rollback_or_erase'"), "{text}");
-    b.node.emergency_repair(alone, RepairMode::RollbackOrErase).unwrap();
+    b.node.emergency_repair(alone, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
     b.node.remove_server(gone).unwrap();
     (20..30).for_each(|n| write_until_done(&[&a], n));
     assert_eq!(missing(&a, 30), []);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
 use rekindle_cluster::{
-    AdminError, RepairMode, Serve, ServerId, ShardConfig, ShardPlaces, ShardsWanted, TableChange,
-    TableOptions,
+    AdminError, RepairMode, RepairScope, Serve, ServerId, ShardConfig, ShardPlaces, ShardsWanted,
+    TableChange, TableOptions,
 };
 
 use crate::division::{create, divide, on, settled, table};
@@ -78,9 +78,10 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
     let gone = [b.server(), c.server()];
     [b, c].into_iter().for_each(Running::kill);
     wait_until("the news on e", || table(&e).shards().len() == 2);
-    for refused in
-        [d.node.emergency_repair(id, RepairMode::Rollback), e.node.plan_repair(id, RepairMode::Rollback)]
-    {
+    for refused in [
+        d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster),
+        e.node.plan_repair(id, RepairMode::Rollback, RepairScope::Cluster),
+    ] {
         let refused = refused.unwrap_err();
         assert!(matches!(refused, AdminError::RowsAway { .. }), "{refused}");
         assert!(refused.to_string().contains("server_config"), "{refused}");
@@ -90,7 +91,7 @@ fn nobody_goes_on_at_an_older_end_beside_a_founder_who_may_come_back() {
         wait_until("the removal", || d.node.remove_server(server).is_ok());
     }
     wait_until("the repair", || {
-        drop(d.node.emergency_repair(id, RepairMode::Rollback));
+        drop(d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
         (20..30).all(|n| write(&[&a], n))
     });
     settled(&[&a, &d, &e]);
@@ -112,9 +113,11 @@ fn who_has_the_end_goes_on_while_founders_are_away() {
         let sealed = || table(node).config.lineage.sealed.iter().any(|sealed| sealed.group == old);
         wait_until("the news of the division", sealed);
     }
-    wait_until("the repair", || match d.node.emergency_repair(id, RepairMode::Rollback) {
-        Err(error @ AdminError::RowsAway { .. }) => panic!("{error}"),
-        _ => (20..30).all(|n| write(&[&a], n)),
+    wait_until("the repair", || {
+        match d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
+            Err(error @ AdminError::RowsAway { .. }) => panic!("{error}"),
+            _ => (20..30).all(|n| write(&[&a], n)),
+        }
     });
     assert_eq!(missing(&a, 30), []);
 }
@@ -134,7 +137,10 @@ fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
         write_until_done(&[&a, &b], n);
     }
     wait_until("the rows on b", || stored(&b).len() == 20);
-    assert!(matches!(b.node.plan_repair(table, RepairMode::Rollback), Err(AdminError::NothingToRepair)));
+    assert!(matches!(
+        b.node.plan_repair(table, RepairMode::Rollback, RepairScope::Cluster),
+        Err(AdminError::NothingToRepair)
+    ));
     // It has no rows, and no vote, for as long as it hears nothing.
     hub.deafen(c.server(), b.node.catalog().table("test", "t").unwrap().shards()[0].group());
     let change = TableChange { shards: Some(on([&b, &c])), ..TableChange::default() };
@@ -145,10 +151,12 @@ fn a_shard_is_repaired_whose_placed_replicas_live_and_whose_members_do_not() {
         || b.node.catalog().table("test", "t").unwrap().shards()[0].near().is_some_and(|near| near.leads());
     wait_until("the end of its office", || !leads());
     // Both that are to have it are there, and one of the two who vote is not.
-    wait_until("the repair", || match b.node.emergency_repair(table, RepairMode::Rollback) {
-        Ok(_) => true,
-        Err(AdminError::NothingToRepair) => panic!("it has no leader, and nothing to repair"),
-        Err(_) => false,
+    wait_until("the repair", || {
+        match b.node.emergency_repair(table, RepairMode::Rollback, RepairScope::Cluster) {
+            Ok(_) => true,
+            Err(AdminError::NothingToRepair) => panic!("it has no leader, and nothing to repair"),
+            Err(_) => false,
+        }
     });
     for n in 20..30 {
         write_until_done(&[&b, &c], n);
@@ -173,15 +181,17 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
         Some(1) => Some(Bytes::from_static(b"\x03no")),
         _ => Some(answer.bytes),
     });
-    let error = d.node.emergency_repair(id, RepairMode::Rollback).unwrap_err();
+    let error = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert!(error.is_indeterminate(), "{error}");
     assert!(!error.to_string().contains("nothing was changed"), "{error}");
     hub.meddle(|answer| Some(answer.bytes));
-    wait_until("the rest", || match d.node.emergency_repair(id, RepairMode::Rollback) {
-        Ok(_) | Err(AdminError::NothingToRepair) => true,
-        Err(error) => {
-            assert!(error.is_indeterminate(), "{error}");
-            false
+    wait_until("the rest", || {
+        match d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster) {
+            Ok(_) | Err(AdminError::NothingToRepair) => true,
+            Err(error) => {
+                assert!(error.is_indeterminate(), "{error}");
+                false
+            }
         }
     });
     (10..20).for_each(|n| write_until_done(&[&a, &d], n));

@@ -88,7 +88,7 @@ fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
 
 fn of_server(cx: &Cx, kind: &'static str, server: Text, message: String, description: String) -> Issue {
     let about = cx.node().identity().server.to_string();
-    let info = object([("servers", strings([server])), ("message", message.into())]);
+    let info = object([("servers", strings([server])), ("message", message.as_str().into())]);
     Issue { kind, is_critical: false, about, description, info }
 }
 
@@ -147,9 +147,17 @@ fn catalog_issue(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
         servers
     };
     let (gone, voters) = (named(Identifiers::Name), trouble.voters);
-    let message = match trouble.is_lost {
-        true => "A majority of the servers that vote on the cluster's configuration is needed.",
-        false => "The servers that vote on the cluster's configuration have not agreed on a leader.",
+    let message = match (trouble.is_lost, trouble.leader) {
+        (true, _) => {
+            "A majority of the servers that vote on the cluster's configuration is needed.".to_owned()
+        }
+        (false, None) => {
+            "The servers that vote on the cluster's configuration have not agreed on a leader.".to_owned()
+        }
+        (false, Some(leader)) => format!(
+            "The server that leads the cluster's configuration, `{}`, is connected to others and not to the one that was asked.",
+            named_server(&catalog, leader, Identifiers::Name)
+        ),
     };
     let remedy = match trouble.is_lost {
         true => {

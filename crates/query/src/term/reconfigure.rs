@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cluster::{RepairMode, ShardsWanted, TableChange, TableHandle, places_of};
+use cluster::{AdminError, RepairMode, RepairScope, ShardsWanted, TableChange, TableHandle, places_of};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 use storage::TableId;
@@ -20,7 +20,8 @@ use crate::term::placement::Placement;
 use crate::value::Value;
 
 /// `reconfigure`: sets shards and replicas of a table, or of all tables of a database.
-/// With `emergency_repair`, table or database `rethinkdb` is repaired, which is the configuration of the cluster.
+/// With `emergency_repair`, table or database `rethinkdb` is repaired, which is the configuration of the cluster. Where
+/// that has to be repaired before a table, whoever asks needs the right to both.
 pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
     let value = first(&mut args, "reconfigure")?;
     let repair = match args.optional_datum("emergency_repair")? {
@@ -30,7 +31,7 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
     if let (Value::Db(db), Some(mode)) = (&value, &repair)
         && db.id.is_none()
     {
-        access::check(args.cx, Need::Config, Place::Db(system_db_id()))?;
+        may_repair_catalog(args.cx)?;
         repair_mode_of(&args, mode)?;
         return repair_catalog(args.cx, args.flag("dry_run")?);
     }
@@ -144,6 +145,10 @@ fn emergency_repair(args: &Args<'_>, target: &Target, mode: RepairMode) -> Resul
     }
 }
 
+fn may_repair_catalog(cx: &Cx) -> Result<(), EvalError> {
+    access::check(cx, Need::Config, Place::Db(system_db_id()))
+}
+
 /// Makes the configuration of the cluster live again; tells which servers are removed for that.
 fn repair_catalog(cx: &Cx, dry_run: bool) -> Result<Value, EvalError> {
     let (catalog, node) = (cx.catalog(), cx.node());
@@ -174,15 +179,21 @@ fn repair_table(
         (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
     let mut report = Report::default();
     let id = table.config.id;
+    let denied = may_repair_catalog(cx).err();
+    let scope = if denied.is_some() { RepairScope::Table } else { RepairScope::Cluster };
+    let failed = |error| match (error, denied) {
+        (AdminError::CatalogFirst, Some(denied)) => denied,
+        (error, _) => admin_failed(error),
+    };
     if dry_run {
-        let planned = cx.node().plan_repair(id, mode).map_err(admin_failed)?;
+        let planned = cx.node().plan_repair(id, mode, scope).map_err(failed)?;
         let mut after = config.to_builder();
         let places = places_of(&planned.shards);
         after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
         report.config(config, Datum::Object(after.build()));
         return Ok(report.into_value("repaired", false, true));
     }
-    cx.node().emergency_repair(id, mode).map_err(admin_failed)?;
+    cx.node().emergency_repair(id, mode, scope).map_err(failed)?;
     report.count = 1;
     report.config(config, current(cx, id, config_row));
     report.status(status, current(cx, id, status_row));

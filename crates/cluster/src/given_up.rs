@@ -1,0 +1,88 @@
+//! Who is given up in an emergency repair: servers that do not come back for a while, and that nobody sees who is
+//! connected. Decision 0015.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use io::task;
+
+use crate::most_complete::everyone;
+use crate::node::Core;
+use crate::{AdminError, Catalog, ServerId};
+
+/// How long servers without which a group has no majority may be away before they count as lost.
+pub(crate) const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks whether somebody has come back.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Servers that are not connected, and that nobody sees who is.
+pub(crate) struct GivenUp(BTreeSet<ServerId>);
+
+impl GivenUp {
+    pub(crate) fn has(&self, server: ServerId) -> bool {
+        self.0.contains(&server)
+    }
+}
+
+impl Core {
+    /// What `look` finds, and who is given up with it. Fails as `look` does, and where servers are seen by others alone.
+    pub(crate) fn judge<T>(
+        &self,
+        look: impl Fn() -> Result<T, AdminError>,
+    ) -> Result<(T, GivenUp), AdminError> {
+        let away = self.away();
+        let found = look()?;
+        self.sights().refuse_hidden(&self.catalog())?;
+        match self.away() == away {
+            true => Ok((found, GivenUp(away))),
+            false => Err(AdminError::Unsteady),
+        }
+    }
+
+    /// As [`Core::judge`], when those who are away have had [`MAJORITY_PATIENCE`] to come back. Where `look` finds
+    /// nothing, or nobody can come back, it is not waited for.
+    pub(crate) fn judge_patiently<T>(
+        &self,
+        look: impl Fn() -> Result<T, AdminError>,
+    ) -> Result<(T, GivenUp), AdminError> {
+        let until = task::now() + MAJORITY_PATIENCE;
+        loop {
+            let away = self.away();
+            let judged = self.judge(&look);
+            let may_be_otherwise_soon =
+                matches!(judged, Ok(_) | Err(AdminError::Hidden { .. } | AdminError::Unsteady));
+            let catalog = self.catalog();
+            let nobody_returns = away.iter().all(|server| catalog.is_removed(*server));
+            if !may_be_otherwise_soon || nobody_returns && judged.is_ok() || task::now() >= until {
+                return judged;
+            }
+            while task::now() < until && self.away() == away {
+                task::sleep(PAUSE);
+            }
+        }
+    }
+
+    /// Fails if more are away than were given up, or if one of these has come back and was not removed.
+    pub(crate) fn check_given_up(&self, given_up: &GivenUp) -> Result<(), AdminError> {
+        let catalog = self.catalog();
+        let is_back = |server: &ServerId| self.is_connected(*server) && !catalog.is_removed(*server);
+        match self.away().is_subset(&given_up.0) && !given_up.0.iter().any(is_back) {
+            true => Ok(()),
+            false => Err(AdminError::Unsteady),
+        }
+    }
+
+    /// Whoever the catalog names and is not connected.
+    fn away(&self) -> BTreeSet<ServerId> {
+        named_in(&self.catalog()).into_iter().filter(|server| !self.is_connected(*server)).collect()
+    }
+}
+
+/// The servers of a catalog, and those that its tables have or had replicas on.
+fn named_in(catalog: &Catalog) -> BTreeSet<ServerId> {
+    let configs = || catalog.tables().into_iter().map(|table| &table.config);
+    let present = configs().flat_map(|config| &config.shards).flat_map(everyone);
+    let before = configs().flat_map(|config| &config.lineage.sealed).flat_map(|sealed| &sealed.replicas);
+    let replicas = present.chain(before).map(|replica| replica.server);
+    catalog.servers().into_iter().map(|server| server.id).chain(replicas).collect()
+}

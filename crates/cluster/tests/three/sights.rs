@@ -1,0 +1,191 @@
+//! Whoever is cut off from some of the others gives nobody up whom one of those sees that it is connected to, and waits
+//! for whoever is away.
+
+use std::sync::Arc;
+
+use log::{GroupId, Members, Role};
+use rekindle_cluster::{AdminError, RepairMode, RepairScope};
+
+use crate::division::{create, on, table};
+use crate::hub::{Hub, Machine, Running, missing, three, wait_until, write_until_done};
+
+/// The kind of the question whom a server sees.
+const SEES: u8 = 10;
+
+/// Five who vote on the catalog.
+fn five(hub: &Arc<Hub>) -> [Running; 5] {
+    let (_, [a, b, c]) = three(hub);
+    let (d, e) = (Machine::new("d").start(hub, Some(&a)), Machine::new("e").start(hub, Some(&a)));
+    let voters = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().members.voters.len();
+    let five = [a, b, c, d, e];
+    five.iter().for_each(|node| wait_until("five voters", || voters(node) == 5));
+    five
+}
+
+fn cut(hub: &Hub, one: &Running, others: &[&Running]) {
+    others.iter().for_each(|other| hub.cut(one.server(), other.server()));
+}
+
+fn members(node: &Running, group: GroupId) -> Members {
+    node.node.log().group_status(group).unwrap().members
+}
+
+#[track_caller]
+fn assert_hidden<T: std::fmt::Debug>(outcome: Result<T, AdminError>, hidden: &str, seen_by: &str) {
+    let refused = outcome.unwrap_err();
+    let AdminError::Hidden { servers, by } = &refused else { panic!("{refused}") };
+    assert_eq!((servers.as_str(), by.as_str()), (hidden, seen_by));
+    assert!(!refused.is_indeterminate());
+}
+
+#[test]
+fn a_table_is_not_repaired_through_a_server_that_is_cut_off_from_its_living_replicas() {
+    let hub = Arc::new(Hub::default());
+    let [a, b, c, d, e] = five(&hub);
+    create(&a, on(&[&[&a, &d, &e]]));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &d, &e], n));
+    let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
+    let before = (table(&b).config.clone(), members(&a, group));
+    cut(&hub, &a, &[&d, &e]);
+    for mode in [RepairMode::Rollback, RepairMode::RollbackOrErase] {
+        assert_hidden(a.node.plan_repair(id, mode, RepairScope::Cluster), "`d`, `e`", "`b`, `c`");
+    }
+    let repaired = a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
+    assert_hidden(repaired, "`d`, `e`", "`b`, `c`");
+    let healthy = b.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster);
+    assert!(matches!(healthy, Err(AdminError::NothingToRepair)), "{healthy:?}");
+    assert_eq!((table(&c).config.clone(), members(&a, group)), before);
+    hub.mend();
+    (20..30).for_each(|n| write_until_done(&[&a, &d, &e], n));
+    [&a, &d, &e].into_iter().for_each(|node| assert_eq!(missing(node, 30), []));
+}
+
+#[test]
+fn the_catalog_is_not_repaired_through_a_server_that_is_cut_off() {
+    let hub = Arc::new(Hub::default());
+    let [a, b, c, d, e] = five(&hub);
+    create(&a, on(&[&[&a]]));
+    (0..10).for_each(|n| write_until_done(&[&a], n));
+    let (id, before) = (table(&a).config.id, members(&a, GroupId(0)));
+    cut(&hub, &a, &[&c, &d, &e]);
+    assert_hidden(a.node.plan_catalog_repair(), "`c`, `d`, `e`", "`b`");
+    let node = Arc::clone(&a.node);
+    let other =
+        std::thread::spawn(move || node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
+    assert_hidden(a.node.repair_catalog(), "`c`, `d`, `e`", "`b`");
+    assert_hidden(other.join().unwrap(), "`c`, `d`, `e`", "`b`");
+    assert_eq!(members(&a, GroupId(0)), before);
+    assert_eq!(b.node.catalog().servers().len(), 5);
+    b.node.create_db("meanwhile").unwrap();
+    hub.mend();
+    wait_until("the news", || a.node.catalog().database("meanwhile").is_some());
+}
+
+#[test]
+fn who_refuses_because_a_majority_lives_ends_the_repair() {
+    let hub = Arc::new(Hub::default());
+    let [a, b, c, d, e] = five(&hub);
+    create(&a, on(&[&[&a]]));
+    (0..10).for_each(|n| write_until_done(&[&a], n));
+    let before = b.node.catalog().servers().len();
+    cut(&hub, &a, &[&c, &d, &e]);
+    // It does not say whom it sees.
+    hub.meddle(|answer| (answer.kind != Some(SEES)).then_some(answer.bytes));
+    let refused = a.node.repair_catalog().unwrap_err();
+    assert!(matches!(refused, AdminError::RepairBegun(_) | AdminError::Refused(_)), "{refused}");
+    assert!(refused.to_string().contains("most who vote in the group are connected here"), "{refused}");
+    assert_eq!(b.node.catalog().servers().len(), before);
+}
+
+#[test]
+fn a_server_that_others_see_is_not_removed() {
+    let hub = Arc::new(Hub::default());
+    let [a, _b, _c, d, _e] = five(&hub);
+    hub.cut(a.server(), d.server());
+    let refused = a.node.remove_server(d.server()).unwrap_err();
+    let AdminError::ServerSeen { server, by } = &refused else { panic!("{refused}") };
+    assert_eq!((server.as_str(), by.as_str()), ("`d`", "`b`, `c`, `e`"));
+    assert!(!a.node.catalog().is_removed(d.server()));
+    let gone = d.server();
+    d.kill();
+    a.node.remove_server(gone).unwrap();
+}
+
+#[test]
+fn a_server_that_starts_again_is_waited_for() {
+    let hub = Arc::new(Hub::default());
+    let a = Machine::new("a").start(&hub, None);
+    let machine = Machine::new("b");
+    let b = machine.start(&hub, Some(&a));
+    wait_until("two voters", || members(&a, GroupId(0)).voters.len() == 2);
+    create(&a, on(&[&[&a, &b]]));
+    a.wait_ready("t");
+    let id = table(&a).config.id;
+    b.kill();
+    // What is only planned waits for nobody.
+    assert_eq!(a.node.plan_catalog_repair().unwrap().len(), 1);
+    let node = Arc::clone(&a.node);
+    let of_table =
+        std::thread::spawn(move || node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster));
+    let node = Arc::clone(&a.node);
+    let of_catalog = std::thread::spawn(move || node.repair_catalog());
+    let b = machine.start(&hub, None);
+    let repaired = of_catalog.join().unwrap();
+    assert!(matches!(repaired, Err(AdminError::CatalogHasMajority)), "{repaired:?}");
+    let repaired = of_table.join().unwrap();
+    assert!(matches!(repaired, Err(AdminError::NothingToRepair)), "{repaired:?}");
+    (0..10).for_each(|n| write_until_done(&[&a, &b], n));
+    assert_eq!(a.node.catalog().servers().len(), 2);
+}
+
+#[test]
+fn whoever_may_repair_the_table_alone_removes_no_server() {
+    let hub = Arc::new(Hub::default());
+    let a = Machine::new("a").start(&hub, None);
+    let b = Machine::new("b").start(&hub, Some(&a));
+    wait_until("two voters", || members(&a, GroupId(0)).voters.len() == 2);
+    create(&a, on(&[&[&a, &b]]));
+    a.wait_ready("t");
+    let (id, gone, before) = (table(&a).config.id, b.server(), table(&a).config.clone());
+    b.kill();
+    let (mode, scope) = (RepairMode::Rollback, RepairScope::Table);
+    for refused in [a.node.plan_repair(id, mode, scope), a.node.emergency_repair(id, mode, scope)] {
+        assert!(matches!(refused, Err(AdminError::CatalogFirst)), "{refused:?}");
+    }
+    // Nor is one removed because the configuration is to be written again.
+    let (mode, scope) = (RepairMode::Recommit, RepairScope::Cluster);
+    assert_eq!(a.node.plan_repair(id, mode, scope).unwrap(), before);
+    // Who leads it has perhaps not noticed yet.
+    let refused = a.node.emergency_repair(id, mode, scope);
+    assert!(
+        matches!(refused, Err(AdminError::CatalogNoMajority { .. } | AdminError::InDoubt(_))),
+        "{refused:?}"
+    );
+    assert!(!a.node.catalog().is_removed(gone));
+}
+
+#[test]
+fn no_trouble_is_told_of_a_catalog_whose_leader_answers() {
+    let hub = Arc::new(Hub::default());
+    let five = five(&hub);
+    let leads = |node: &&Running| {
+        matches!(node.node.log().group_status(GroupId(0)).unwrap().role, Role::Leader { .. })
+    };
+    let leader = five.iter().find(leads).unwrap();
+    let [asked, witness, others @ ..] =
+        &five.iter().filter(|node| node.server() != leader.server()).collect::<Vec<_>>()[..]
+    else {
+        panic!("there are five")
+    };
+    cut(&hub, asked, others);
+    cut(&hub, asked, &[witness]);
+    assert_eq!(asked.node.catalog_trouble(), None);
+    asked.node.create_db("after").unwrap();
+    // It is led by one that others see.
+    hub.mend();
+    cut(&hub, asked, others);
+    cut(&hub, asked, &[leader]);
+    let trouble = asked.node.catalog_trouble().unwrap();
+    assert_eq!((trouble.leader, trouble.is_lost), (Some(leader.server()), false));
+}
