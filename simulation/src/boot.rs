@@ -154,7 +154,7 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
         let (name, tags, addresses) = (name.clone(), tags.clone(), addresses.clone());
         let options =
             JoinOptions { server, cluster, name, tags, cache_size_mb: None, addresses, is_proxy: false };
-        let members = || reception.members();
+        let members = || Some(reception.members());
         cluster::join(&options, &post, members, &*files, &dir, Some(PATIENCE * 3000)).map_err(text)?;
     }
     let node = Node::open(NodeOptions {

@@ -38,11 +38,12 @@ pub struct JoinOptions {
 }
 
 /// Asks the servers that `members` names to let this one into their cluster, again and again, and keeps what they say
-/// in `dir`. Gives up when `patience` is over, if that is given: a cluster may be without a majority for days.
+/// in `dir`. Gives up when `patience` is over, if that is given: a cluster may be without a majority for days. Fails
+/// with [`OpenError::Removed`] once `members` are none: they have said that they removed this one for good.
 pub fn join(
     options: &JoinOptions,
     post: &Arc<Post>,
-    members: impl Fn() -> Vec<ServerId>,
+    members: impl Fn() -> Option<Vec<ServerId>>,
     files: &dyn Files,
     dir: &Path,
     patience: Option<Duration>,
@@ -51,7 +52,7 @@ pub fn join(
     let deadline = patience.map(|patience| task::now() + patience);
     let mut waiting = Waiting { cluster: options.cluster, why: None, next: task::now() + WORD };
     while deadline.is_none_or(|deadline| task::now() < deadline) {
-        for member in members() {
+        for member in members().ok_or(OpenError::Removed)? {
             match ask(&**wire, member, options, &mut waiting) {
                 Ok(bytes) => {
                     let answer = join_answer(bytes)?;

@@ -164,7 +164,7 @@ impl Peers {
             is_proxy: around.config.is_proxy,
             addresses: around.addresses.iter().map(|at| Text::from(at.as_str())).collect(),
         };
-        let members = || self.reception.members();
+        let members = || (!self.reception.was_removed()).then(|| self.reception.members());
         cluster::join(&options, around.post, members, &**around.files, around.dir, None)?;
         tracing::info!("Joined cluster {cluster}");
         Ok(())
