@@ -174,14 +174,23 @@ pub enum AdminError {
     },
     /// An emergency repair would give up servers that others see.
     #[error(
-        "{servers} cannot be reached from the server that was asked, but {by} can reach what it cannot. Nobody is given up \
-         whom another server sees: ask a server that is connected to all of them, or mend the network."
+        "{servers} cannot be reached from the server that was asked, but from {by}. Nobody is given up whom another server \
+         sees: ask a server that is connected to all of them, or mend the network."
     )]
     Hidden {
         /// The names of those that are seen by others alone.
         servers: String,
-        /// The names of those that see the first of them.
+        /// The names of those that see them.
         by: String,
+    },
+    /// Servers are connected and may see others whom an emergency repair would give up.
+    #[error(
+        "{servers} did not say which servers can be reached from there. Nobody is given up whom another server sees: wait \
+         until there is an answer, or stop what hangs."
+    )]
+    Silent {
+        /// Their names.
+        servers: String,
     },
     /// Connections came or went while it was found out who is lost.
     #[error("servers were connected or lost just now, and nobody was given up for that; try again")]

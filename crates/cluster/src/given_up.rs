@@ -49,8 +49,10 @@ impl Core {
         loop {
             let away = self.away();
             let judged = self.judge(&look);
-            let may_be_otherwise_soon =
-                matches!(judged, Ok(_) | Err(AdminError::Hidden { .. } | AdminError::Unsteady));
+            let may_be_otherwise_soon = matches!(
+                judged,
+                Ok(_) | Err(AdminError::Hidden { .. } | AdminError::Silent { .. } | AdminError::Unsteady)
+            );
             let catalog = self.catalog();
             let nobody_returns = away.iter().all(|server| catalog.is_removed(*server));
             if !may_be_otherwise_soon || nobody_returns && judged.is_ok() || task::now() >= until {

@@ -12,11 +12,12 @@ use crate::{AdminError, Catalog, ServerId, words};
 /// How long a server may take to say whom it sees.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whom each server sees that said so: this one, and those that are connected to it and answered. One that does not
-/// answer is still one that is connected.
+/// Whom each server sees that said so: this one, and those that are connected to it and answered.
 pub(crate) struct Sights {
     own: ServerId,
     seen: BTreeMap<ServerId, BTreeSet<ServerId>>,
+    /// Those that are connected and have not answered.
+    silent: BTreeSet<ServerId>,
 }
 
 impl Sights {
@@ -36,15 +37,23 @@ impl Sights {
         !self.witnesses(server).is_empty()
     }
 
-    /// Fails if somebody lives who is not seen from here: this server is cut off, and cannot tell who is lost.
+    /// Fails if somebody lives who is not seen from here, or may: this server is cut off then, and cannot tell who is
+    /// lost.
     pub(crate) fn refuse_hidden(&self, catalog: &Catalog) -> Result<(), AdminError> {
         let sees = &self.seen[&self.own];
         let is_hidden =
             |server: &ServerId| *server != self.own && !sees.contains(server) && !catalog.is_removed(*server);
         let hidden: BTreeSet<ServerId> = self.living().into_iter().filter(is_hidden).collect();
-        let Some(first) = hidden.first() else { return Ok(()) };
-        let by = words::named(catalog, &self.witnesses(*first));
-        Err(AdminError::Hidden { servers: words::named(catalog, &hidden), by })
+        if !hidden.is_empty() {
+            let by = hidden.iter().flat_map(|server| self.witnesses(*server)).collect();
+            let (servers, by) = (words::named(catalog, &hidden), words::named(catalog, &by));
+            return Err(AdminError::Hidden { servers, by });
+        }
+        match self.silent.is_empty() {
+            true => Ok(()),
+            // It was only slow perhaps, and sees all of them.
+            false => Err(AdminError::Silent { servers: words::named(catalog, &self.silent) }),
+        }
     }
 
     /// Fails if another server sees this one.
@@ -94,10 +103,12 @@ impl Core {
             Some((*server, sees.into_iter().collect()))
         });
         let mut seen: BTreeMap<ServerId, BTreeSet<ServerId>> = said.collect();
+        let still = self.sees();
+        let silent = still.into_iter().filter(|id| others.contains(id) && !seen.contains_key(id)).collect();
         // The catalog here may not know all of them yet.
         let named: BTreeSet<ServerId> = seen.values().flatten().chain(&others).copied().collect();
         seen.insert(own, named.into_iter().filter(|id| *id != own && self.is_connected(*id)).collect());
-        Sights { own, seen }
+        Sights { own, seen, silent }
     }
 }
 
@@ -108,19 +119,22 @@ mod tests {
 
     /// What 1 knows when it and the others see these.
     fn sights(seen: &[(u64, &[u64])]) -> Sights {
-        let sees = |sees: &[u64]| sees.iter().map(|n| server(*n)).collect();
-        Sights { own: server(1), seen: seen.iter().map(|(by, those)| (server(*by), sees(those))).collect() }
+        let sees = |sees: &[u64]| sees.iter().map(|n| server(*n)).collect::<BTreeSet<_>>();
+        let seen: BTreeMap<_, _> = seen.iter().map(|(by, those)| (server(*by), sees(those))).collect();
+        let silent = seen[&server(1)].iter().filter(|other| !seen.contains_key(other)).copied().collect();
+        Sights { own: server(1), seen, silent }
     }
 
     #[test]
     fn who_is_seen_by_another_is_hidden_and_who_is_seen_by_nobody_is_not() {
         let catalog = Catalog::default();
         assert!(sights(&[(1, &[2]), (2, &[1])]).refuse_hidden(&catalog).is_ok());
-        assert!(sights(&[(1, &[2, 3]), (2, &[1])]).refuse_hidden(&catalog).is_ok(), "3 has not answered");
+        let silent = sights(&[(1, &[2, 3]), (2, &[1, 3])]).refuse_hidden(&catalog);
+        assert!(matches!(silent, Err(AdminError::Silent { .. })), "3 may see more: {silent:?}");
         let refused = sights(&[(1, &[2, 3]), (2, &[1, 3, 5]), (3, &[1, 2, 4])]).refuse_hidden(&catalog);
         let Err(AdminError::Hidden { servers, by }) = refused else { panic!("{refused:?}") };
         assert_eq!(servers, format!("{}, {}", server(4), server(5)));
-        assert_eq!(by, server(3).to_string());
+        assert_eq!(by, format!("{}, {}", server(2), server(3)));
     }
 
     #[test]

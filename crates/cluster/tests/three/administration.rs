@@ -9,8 +9,8 @@ use datum::Text;
 use log::GroupId;
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, JoinOptions, Post, RepairMode, RepairScope, ShardPlaces, ShardsWanted, TableOptions, join,
-    places_of,
+    AdminError, JoinOptions, OpenError, Post, RepairMode, RepairScope, ShardPlaces, ShardsWanted,
+    TableOptions, join, places_of,
 };
 use shard::Replicas;
 use storage::TableId;
@@ -121,6 +121,8 @@ fn a_server_that_was_removed_is_not_let_in_again() {
     hub.ends.write().insert(gone, Arc::new(end));
     let members = || Some(vec![a.server()]);
     let patience = Some(Duration::from_millis(500));
+    let removed = join(&options, &post, || None, &*fresh.files, &PathBuf::from("data"), None);
+    assert!(matches!(removed, Err(OpenError::Removed)), "its links have told it");
     let refused = join(&options, &post, members, &*fresh.files, &PathBuf::from("data"), patience);
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("removed from the cluster for good"), "{refused}");

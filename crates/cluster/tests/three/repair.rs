@@ -1,8 +1,12 @@
 //! What is done by force, and when it is not.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use io::Files;
+use io::sim::{Fault, SimFiles};
 use log::{GroupId, Members};
 use rekindle_cluster::{
     AdminError, RepairMode, RepairScope, Serve, ServerId, ShardConfig, ShardPlaces, ShardsWanted,
@@ -11,7 +15,7 @@ use rekindle_cluster::{
 
 use crate::division::{create, divide, on, settled, table};
 use crate::hub::{
-    Hub, Machine, Running, missing, replicated, stored, three, wait_until, write, write_until_done,
+    END, Hub, Machine, Running, missing, replicated, stored, three, wait_until, write, write_until_done,
 };
 
 /// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
@@ -198,4 +202,31 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
     let names: Vec<datum::Text> =
         d.node.catalog().servers().iter().map(|server| server.name.clone()).collect();
     assert_eq!(names, ["a", "d"]);
+}
+
+#[test]
+fn a_disk_that_fails_while_members_are_set_on_another_server_leaves_it_open_whether_they_were() {
+    let hub = Arc::new(Hub::default());
+    let files = SimFiles::new(7);
+    files.create_dir_all(Path::new("data")).unwrap();
+    let machine = Machine { files: Arc::new(files.clone()), ..Machine::new("b") };
+    let a = Machine::new("a").start(&hub, None);
+    let (b, c) = (machine.start(&hub, Some(&a)), Machine::new("c").start(&hub, Some(&a)));
+    wait_until("three voters", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3);
+    create(&a, on(&[&[&b, &c]]));
+    a.wait_ready("t");
+    (0..10).for_each(|n| write_until_done(&[&b, &c], n));
+    let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
+    c.kill();
+    // Asked when it is looked who is lost, when that was waited for, and before members are set.
+    let asked = AtomicU32::new(0);
+    hub.meddle(move |answer| {
+        let is_about_it = answer.kind == Some(END) && answer.group == Some(group);
+        if is_about_it && asked.fetch_add(1, Ordering::AcqRel) == 2 {
+            files.inject(Fault::Sync);
+        }
+        Some(answer.bytes)
+    });
+    let error = a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
+    assert!(matches!(error, AdminError::RepairBegun(_)) && error.is_indeterminate(), "{error}");
 }

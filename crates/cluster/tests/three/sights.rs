@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use log::{GroupId, Members, Role};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
@@ -92,6 +93,11 @@ fn who_refuses_because_a_majority_lives_ends_the_repair() {
     cut(&hub, &a, &[&c, &d, &e]);
     // It does not say whom it sees.
     hub.meddle(|answer| (answer.kind != Some(SEES)).then_some(answer.bytes));
+    let silent = a.node.repair_catalog().unwrap_err();
+    assert!(matches!(&silent, AdminError::Silent { servers } if servers == "`b`"), "{silent}");
+    // It says that it sees nobody else, and does all the same.
+    let own = Bytes::copy_from_slice(a.server().0.as_bytes());
+    hub.meddle(move |answer| Some(if answer.kind == Some(SEES) { own.clone() } else { answer.bytes }));
     let refused = a.node.repair_catalog().unwrap_err();
     assert!(matches!(refused, AdminError::RepairBegun(_) | AdminError::Refused(_)), "{refused}");
     assert!(refused.to_string().contains("most who vote in the group are connected here"), "{refused}");
