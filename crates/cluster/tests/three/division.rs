@@ -207,6 +207,8 @@ impl Weak {
 
     fn stop(self, running: Running) -> Weak {
         running.kill();
+        // What still runs of it could write into the log that rows are there for good which the engine is to lose.
+        wait_until("the end of the process", || Arc::strong_count(&self.machine.engine) == 1);
         let engine = self.engine.after_crash();
         Weak { machine: Machine { engine: Arc::new(engine.clone()), ..self.machine }, engine }
     }
