@@ -193,7 +193,7 @@ pub enum AdminError {
         servers: String,
     },
     /// Connections came or went while it was found out who is lost.
-    #[error("servers were connected or lost just now, and nobody was given up for that; try again")]
+    #[error("servers were connected or lost just now; try again")]
     Unsteady,
     /// The catalog would have to be repaired as well, which whoever asks may not do.
     #[error("the configuration of the cluster has no majority, and has to be repaired before this table")]

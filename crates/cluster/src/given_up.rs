@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use io::task;
 
+use crate::majority::MAJORITY_PATIENCE;
 use crate::most_complete::everyone;
 use crate::node::Core;
 use crate::{AdminError, Catalog, ServerId};
 
-/// How long servers without which a group has no majority may be away before they count as lost.
-pub(crate) const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks whether somebody has come back.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,6 +24,12 @@ impl GivenUp {
 }
 
 impl Core {
+    /// From now on a repair that is asked of this server gives others so long to come back: for tests, which know that
+    /// they do not.
+    pub fn set_return_patience(&self, patience: Duration) {
+        *self.return_patience.lock() = Some(patience);
+    }
+
     /// What `look` finds, and who is given up with it. Fails as `look` does, and where servers are seen by others alone.
     pub(crate) fn judge<T>(
         &self,
@@ -39,13 +44,13 @@ impl Core {
         }
     }
 
-    /// As [`Core::judge`], when those who are away have had [`MAJORITY_PATIENCE`] to come back. Where `look` finds
+    /// As [`Core::judge`], when those who are away have had a few seconds to come back. Where `look` finds
     /// nothing, or nobody can come back, it is not waited for.
     pub(crate) fn judge_patiently<T>(
         &self,
         look: impl Fn() -> Result<T, AdminError>,
     ) -> Result<(T, GivenUp), AdminError> {
-        let until = task::now() + MAJORITY_PATIENCE;
+        let until = task::now() + self.return_patience.lock().unwrap_or(MAJORITY_PATIENCE);
         loop {
             let away = self.away();
             let judged = self.judge(&look);

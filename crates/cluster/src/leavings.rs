@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use io::task;
 use storage::TableId;
 
-use crate::given_up::MAJORITY_PATIENCE;
+use crate::majority::MAJORITY_PATIENCE;
 use crate::node::Core;
 use crate::plan::preparation;
 use crate::{AdminError, Catalog, ReplicaConfig, ShardHandle, TableChange, TableConfig, TableHandle};

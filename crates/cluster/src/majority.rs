@@ -9,7 +9,6 @@ use log::{GroupId, Members, PeerId};
 use storage::TableId;
 
 use crate::admin::table_by_id;
-use crate::given_up::MAJORITY_PATIENCE;
 use crate::most_complete::{MostComplete, everyone};
 use crate::node::Core;
 use crate::{
@@ -17,6 +16,8 @@ use crate::{
     places_of, words,
 };
 
+/// How long servers without which a shard has no majority may be away.
+pub(crate) const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a replica may take to say who votes in its group.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks whether somebody has come back.
@@ -103,9 +104,11 @@ impl Core {
         let lacks = |shard: &ShardConfig| {
             let known: Vec<ReplicaConfig> = everyone(shard).copied().collect();
             let voters = match MostComplete::of(ends.of_shard(shard)) {
-                Some(found) => self.servers_of(&found.members.voters, &known),
-                // Not begun yet perhaps.
-                None => shard.replicas.iter().filter(|r| r.voting).map(|r| Some(r.server)).collect(),
+                Some(found) if !found.members.voters.is_empty() => {
+                    self.servers_of(&found.members.voters, &known)
+                }
+                // Not begun yet perhaps, or those that answer have not heard who votes.
+                _ => shard.replicas.iter().filter(|r| r.voting).map(|r| Some(r.server)).collect(),
             };
             let lives = |server: &Option<ServerId>| server.is_some_and(|server| self.is_connected(server));
             let away = || voters.iter().filter(|server| !lives(server));

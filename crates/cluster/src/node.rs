@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use datum::{Object, Text};
@@ -96,6 +97,8 @@ pub struct Core {
     pub(crate) publishing: Mutex<()>,
     pub(crate) hosted: Mutex<BTreeMap<GroupId, Hosted>>,
     pub(crate) copies: Copies,
+    /// How long servers have to come back before a repair gives them up, if that was set.
+    pub(crate) return_patience: Mutex<Option<Duration>>,
     pub(crate) queries: OnceLock<Arc<dyn Serve>>,
     pub(crate) stopping: AtomicBool,
     pub(crate) index_news: Arc<News>,
@@ -197,6 +200,7 @@ impl Node {
             publishing: Mutex::new(()),
             hosted: Mutex::default(),
             copies: Copies::default(),
+            return_patience: Mutex::default(),
             queries: OnceLock::new(),
             stopping: AtomicBool::new(false),
             index_news: Arc::default(),

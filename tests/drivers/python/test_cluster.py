@@ -8,7 +8,7 @@ import time
 import unittest
 
 from rethinkdb import r
-from rethinkdb.errors import ReqlError, ReqlOpFailedError, ReqlOpIndeterminateError
+from rethinkdb.errors import ReqlError, ReqlOpFailedError, ReqlOpIndeterminateError, ReqlPermissionError
 
 from node import Node, Proxy
 
@@ -576,6 +576,29 @@ class TwoServers(unittest.TestCase):
         done = ask(self.first, repair())
         self.assertEqual((done["repaired"], done["config_changes"]), (1, [change]))
         self.is_alone()
+
+    def test_a_right_on_a_table_and_writing_it_again_remove_no_server(self):
+        self.replicated_on_both()
+        users = r.db("rethinkdb").table("users")
+        self.assertEqual(ask(self.first, users.insert({"id": "eve", "password": "x"}))["inserted"], 1)
+        for scope in (r.table("t"), r.db("rethinkdb").table("server_config")):
+            ask(self.first, scope.grant("eve", {"read": True, "write": True, "config": True}))
+        self.lose_second()
+        names = r.db("rethinkdb").table("server_config")["name"].coerce_to("array")
+        with r.connect("127.0.0.1", self.first.driver_port, user="eve", password="x", timeout=20) as eve:
+            for dry_run in (True, False):
+                with self.assertRaisesRegex(ReqlPermissionError, "config"):
+                    r.table("t").reconfigure(emergency_repair="unsafe_rollback", dry_run=dry_run).run(eve)
+        with self.assertRaisesRegex(ReqlOpFailedError, "because `s1` cannot be reached"):
+            ask(self.first, r.table("t").reconfigure(emergency_repair="_debug_recommit"))
+        self.assertEqual(sorted(ask(self.first, names)), ["s0", "s1"])
+        self.second.start()
+        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        self.assertEqual(ask(self.first, r.table("t").insert({"id": 1}))["inserted"], 1)
+
+    def replicated_on_both(self):
+        ask(self.first, r.table_create("t", replicas=2))
+        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
 
     def test_the_configuration_lives_again_when_a_table_is_repaired_that_needs_nothing(self):
         shards = [{"primary_replica": "s0", "replicas": ["s0"]}]

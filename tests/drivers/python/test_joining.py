@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import signal
 import socket
 import threading
@@ -144,6 +145,20 @@ class Front(threading.Thread):
 
 
 class TwoServers(unittest.TestCase):
+    def test_a_newcomer_that_was_removed_before_it_knew_who_it_is_ends_and_says_so(self):
+        cluster = Cluster(3)
+        self.addCleanup(cluster.remove)
+        first, _, third = cluster.nodes
+        third.stop()
+        removal = r.db("rethinkdb").table("server_config").filter({"name": "s2"}).delete()["deleted"]
+        wait_until("its removal", lambda: ask(first, removal) == 1)
+        # What it keeps from the moment that it asks until it hears that it was let in.
+        identity = third.directory / "data" / "identity.json"
+        kept = json.loads(identity.read_text())
+        identity.write_text(json.dumps({**kept, "joined": "0"}))
+        with self.assertRaisesRegex(RuntimeError, "removed from its cluster for good; a server with a new data directory can"):
+            third.start()
+
     def start_in_vain(self, node):
         with contextlib.suppress(RuntimeError):
             node.start()

@@ -24,6 +24,8 @@ use shard::{Decision, Replicas, WriteError};
 use storage::TableId;
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a repair waits for whoever was killed.
+const RETURN_PATIENCE: Duration = Duration::from_millis(500);
 /// The kind of the question how the replicas of groups are.
 pub const STATES: u8 = 15;
 /// The kinds of the questions how far the logs of a group, or of several, reach.
@@ -306,6 +308,7 @@ impl Machine {
         })
         .unwrap();
         *end.desk.write() = Some(node.desk());
+        node.set_return_patience(RETURN_PATIENCE);
         Running { node, hub: hub.clone() }
     }
 }

@@ -8,7 +8,7 @@ use log::{GroupId, Members, Role};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
 use crate::division::{create, on, table};
-use crate::hub::{Hub, Machine, Running, missing, three, wait_until, write_until_done};
+use crate::hub::{Hub, Machine, PATIENCE, Running, missing, three, wait_until, write_until_done};
 
 /// The kind of the question whom a server sees.
 const SEES: u8 = 10;
@@ -78,7 +78,11 @@ fn the_catalog_is_not_repaired_through_a_server_that_is_cut_off() {
     assert_hidden(other.join().unwrap(), "`c`, `d`, `e`", "`b`");
     assert_eq!(members(&a, GroupId(0)), before);
     assert_eq!(b.node.catalog().servers().len(), 5);
-    b.node.create_db("meanwhile").unwrap();
+    // The one that is cut off may have led it.
+    wait_until("a change", || match b.node.create_db("meanwhile") {
+        Err(AdminError::DbExists(_)) => true,
+        changed => changed.is_ok(),
+    });
     hub.mend();
     wait_until("the news", || a.node.catalog().database("meanwhile").is_some());
 }
@@ -128,6 +132,7 @@ fn a_server_that_starts_again_is_waited_for() {
     create(&a, on(&[&[&a, &b]]));
     a.wait_ready("t");
     let id = table(&a).config.id;
+    a.node.set_return_patience(PATIENCE);
     b.kill();
     // What is only planned waits for nobody.
     assert_eq!(a.node.plan_catalog_repair().unwrap().len(), 1);
