@@ -11,8 +11,6 @@ use ::io::real::Borrowed;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::give_way::give_way;
-
 /// Drives them, each time after the connections that are ready have had their turn: what they ask of a node leaves
 /// together with what is answered to it. Ends only if that is not possible; then the links drive themselves.
 pub(crate) async fn drive(mut links: Borrowed) {
@@ -21,7 +19,8 @@ pub(crate) async fn drive(mut links: Borrowed) {
         Err(error) => return tracing::warn!("the links to other servers keep their own thread: {error}"),
     };
     loop {
-        give_way().await;
+        // Looks at the drivers' sockets once more: what they have sent meanwhile leaves with the rest.
+        tokio::task::yield_now().await;
         let rest = poll_fn(|cx| Poll::Ready(links.turn(cx.waker()))).await;
         if !rest.is_zero() {
             // Without something to do there is as much reason to look.
