@@ -193,10 +193,10 @@ pub enum AdminError {
         servers: String,
     },
     /// Connections came or went while it was found out who is lost.
-    #[error("servers were connected or lost just now; try again")]
+    #[error("Servers were connected or lost just now; try again.")]
     Unsteady,
     /// The catalog would have to be repaired as well, which whoever asks may not do.
-    #[error("the configuration of the cluster has no majority, and has to be repaired before this table")]
+    #[error("The configuration of the cluster has no majority, and has to be repaired before this table.")]
     CatalogFirst,
     /// Rows would be lost with the server.
     #[error(

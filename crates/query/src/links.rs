@@ -45,6 +45,8 @@ pub(crate) enum Trouble {
     Moved(Option<ServerId>),
     /// The question never left: nothing was done.
     NotConnected,
+    /// The question could not be written out, and never will be: nothing was done.
+    Unasked(EvalError),
     /// It is not known what was done.
     NoAnswer,
     /// It was carried out and failed.
@@ -54,7 +56,7 @@ pub(crate) enum Trouble {
 impl From<Unanswered> for Trouble {
     fn from(unanswered: Unanswered) -> Trouble {
         match unanswered {
-            Unanswered::Unasked(error) => Trouble::Eval(error),
+            Unanswered::Unasked(error) => Trouble::Unasked(error),
             Unanswered::Lost(AskError::NotConnected(_)) => Trouble::NotConnected,
             Unanswered::Lost(AskError::NoAnswer(_)) => Trouble::NoAnswer,
             // Nothing was done: a server that is still starting refuses everything.

@@ -119,3 +119,15 @@ fn a_write_that_cannot_be_told_of_is_in_doubt() {
     fails(&house, syntax::to_wire(&write).unwrap(), ErrorClass::OpIndeterminate, text);
     assert_eq!(done(&house, "r.table(\"t\").filter(x => x[\"n\"].eq(3)).count()"), "4");
 }
+
+/// Those that are here are written, and the client is told of them.
+#[test]
+fn rows_whose_function_is_too_large_to_be_sent_fail_one_by_one() {
+    let house = with_a_row(House::far(None));
+    done(&house, "r.table(\"t\").insert({id: 2, n: 1})");
+    let write = "r.do([r.expr([0]).mul(5500)].mul(10000), v => r.table(\"t\").update(x => ({n: v.count()})))";
+    let told = done(&house, write);
+    assert!(told.contains("\"errors\":2") && told.contains("\"replaced\":0"), "{told}");
+    assert!(told.contains("are too large to be sent to another server (limit 255 MiB)"), "{told}");
+    assert_eq!(done(&house, "r.table(\"t\").filter({n: 1}).count()"), "2");
+}

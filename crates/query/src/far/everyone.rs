@@ -32,7 +32,7 @@ pub(crate) fn other_rows(cx: &Cx, table: &str, identifiers: Identifiers) -> Resu
         match slot.wait(&cx.cancel).and_then(|bytes| read(bytes, Vec::<Object>::unpack)) {
             Ok(told) => rows.push((server, Some(told))),
             Err(Trouble::NoAnswer) if links.is_connected(server) => rows.push((server, None)),
-            Err(Trouble::Eval(error)) => return Err(error),
+            Err(Trouble::Eval(error) | Trouble::Unasked(error)) => return Err(error),
             Err(Trouble::NoAnswer | Trouble::NotConnected | Trouble::Moved(_)) => {}
         }
     }

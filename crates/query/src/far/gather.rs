@@ -88,7 +88,7 @@ impl FarTally {
 pub(crate) fn unless_lost<T>(answer: Result<T, Trouble>) -> Result<Option<T>, EvalError> {
     match answer {
         Ok(value) => Ok(Some(value)),
-        Err(Trouble::Eval(error)) => Err(error),
+        Err(Trouble::Eval(error) | Trouble::Unasked(error)) => Err(error),
         Err(Trouble::Moved(_) | Trouble::NotConnected | Trouble::NoAnswer) => Ok(None),
     }
 }

@@ -297,7 +297,7 @@ fn finished(
     });
     match read {
         Ok(Some(datum)) => Ok(Ok(datum)),
-        Err(Trouble::Eval(error)) => Ok(Err(error)),
+        Err(Trouble::Eval(error) | Trouble::Unasked(error)) => Ok(Err(error)),
         Err(Trouble::NoAnswer) if is_write => Ok(Err(lost_write())),
         Err(Trouble::Moved(leader)) => Err(Lost { leader }),
         Ok(None) | Err(Trouble::NotConnected | Trouble::NoAnswer) => Err(Lost { leader: None }),

@@ -391,7 +391,7 @@ impl<'a> Driver<'a> {
         FarWrite::ask(self.cx, server, to, keys, edits, indexes)
     }
 
-    /// Waits for what another node wrote; returns the rows that were not there.
+    /// Waits for what another node wrote; returns the rows that were not there. What it could not be asked for fails alone.
     fn settle_far(&self, far: &FarWrite, reports: &mut [Option<RowReport>]) -> Result<Vec<usize>, EvalError> {
         match far.wait(self.cx) {
             Ok(found) => {
@@ -405,6 +405,12 @@ impl<'a> Driver<'a> {
                 Ok(moved)
             }
             Err(Trouble::Moved(_) | Trouble::NotConnected) => Ok(far.indexes.clone()),
+            Err(Trouble::Unasked(error)) => {
+                self.cx.unless_stopped()?;
+                let failed = || RowReport::failed(error.clone(), Datum::Null);
+                far.indexes.iter().for_each(|i| reports[*i] = Some(failed()));
+                Ok(Vec::new())
+            }
             Err(Trouble::NoAnswer) => Err(lost_write()),
             Err(Trouble::Eval(error)) => Err(error),
         }
