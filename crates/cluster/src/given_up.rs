@@ -26,6 +26,7 @@ impl GivenUp {
 impl Core {
     /// From now on a repair that is asked of this server gives others so long to come back: for tests, which know that
     /// they do not.
+    #[doc(hidden)]
     pub fn set_return_patience(&self, patience: Duration) {
         *self.return_patience.lock() = Some(patience);
     }
