@@ -26,6 +26,7 @@ mod peers;
 mod pid_file;
 mod pool;
 mod ports;
+mod proxy_folder;
 mod server_name;
 pub mod service;
 mod shutdown;

@@ -29,6 +29,7 @@ use crate::password;
 use crate::peers::Peers;
 use crate::pid_file::PidFile;
 use crate::ports::{Announcement, PROTOCOL_RELEASE, Ports, cluster_addresses, facts, listening};
+use crate::proxy_folder::new_folder;
 use crate::start_error::StartError;
 use crate::stores::Machine;
 use crate::tls;
@@ -58,17 +59,15 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
     if config.peers.join.is_empty() {
         return Err(StartError::ProxyAlone);
     }
-    let folder = std::env::temp_dir().join(format!("rekindle-proxy-{}", std::process::id()));
+    let folder = new_folder(&std::env::temp_dir())?;
     config.is_proxy = true;
     if config.directory != Path::new(config::DIRECTORY) {
         config.notes.push("--directory: the option has no effect: a proxy keeps no data".to_owned());
     }
-    config.directory.clone_from(&folder);
+    folder.path().clone_into(&mut config.directory);
     let served = serve(&config, Opening::CreateOrOpen, argv);
-    if let Err(error) = std::fs::remove_dir_all(&folder)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!("the folder {} could not be removed: {error}", shown(&folder));
+    if let Err(error) = folder.close() {
+        tracing::warn!("the folder {} could not be removed: {error}", shown(&config.directory));
     }
     served
 }

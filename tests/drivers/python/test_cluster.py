@@ -54,6 +54,11 @@ class Cluster:
         self.nodes.append(Node(*flags).start())
         return self.nodes[-1]
 
+    def all_vote(self):
+        """Waits until every server votes on the cluster's configuration, as the first one says that made it."""
+        votes = lambda line: "catalog" in line and "votes from now on" in line
+        wait_until("every vote", lambda: sum(map(votes, self.nodes[0].lines)) == len(self.nodes) - 1)
+
     def alive(self):
         return [node for node in self.nodes if node.process.poll() is None]
 
@@ -420,6 +425,7 @@ class ThreeServers(unittest.TestCase):
         self.addCleanup(proxy.remove)
         self.replicated()
         ask(proxy, r.table("t").insert([{"id": n} for n in range(100)]))
+        self.cluster.all_vote()
         for node in self.cluster.nodes[1:]:
             node.kill()
         self.repaired(self.first)
@@ -538,7 +544,7 @@ class TwoServers(unittest.TestCase):
         self.cluster = Cluster(2)
         self.addCleanup(self.cluster.remove)
         self.first, self.second = self.cluster.nodes
-        wait_until("two voters", lambda: any("votes from now on" in line for line in self.first.lines))
+        self.cluster.all_vote()
 
     def lose_second(self):
         self.second.kill()
