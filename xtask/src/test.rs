@@ -5,7 +5,7 @@ mod steps;
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,16 +31,30 @@ pub(crate) fn run(only: &[String]) -> ExitCode {
     let mut total = Count::default();
     let mut summary = Vec::new();
     let mut failures = Vec::new();
-    for step in steps.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)) {
+    let steps: Vec<&Step> =
+        steps.iter().filter(|step| only.is_empty() || only.iter().any(|name| name == step.name)).collect();
+    let early: Vec<Child> =
+        steps.iter().skip(1).filter_map(|step| begin_early(step.early.as_ref()?)).collect();
+    for step in steps {
         println!("== {}: {}", step.name, step.what);
         let started = Instant::now();
         let count = run_step(step, &mut failures);
         summary.push(format!("{:<12} {count}  ({} s)", step.name, started.elapsed().as_secs()));
         total.add(count);
     }
+    for mut child in early {
+        drop(child.wait());
+    }
     failures.iter().for_each(Failure::say);
     println!("\n{}\n\n{total}", summary.join("\n"));
     if total.failed == 0 && total.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Starts a command that is waited for and judged when it runs again. What it says then is enough.
+fn begin_early(words: &[String]) -> Option<Child> {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).current_dir(crate::built::root());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
 }
 
 /// A command that failed, and the last lines it wrote.

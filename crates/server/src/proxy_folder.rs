@@ -39,7 +39,8 @@ mod tests {
     #[test]
     fn each_proxy_has_a_new_folder_and_those_of_killed_ones_are_taken_away() {
         let parent = tempfile::tempdir().unwrap();
-        let take = |path: &Path| DataDirectory::take(path, Opening::CreateOrOpen, Box::new(RealFiles)).unwrap();
+        let take =
+            |path: &Path| DataDirectory::take(path, Opening::CreateOrOpen, Box::new(RealFiles)).unwrap();
         let killed = new_folder(parent.path()).unwrap().keep();
         drop(take(&killed));
         let other = parent.path().join("letters");

@@ -9,6 +9,8 @@ use crate::built::root;
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
+    /// Run beside the steps before, where there are any: the first command does it again, and finds it done.
+    pub(super) early: Option<Vec<String>>,
     /// Commands run from the repository's root, one after another.
     pub(super) commands: Vec<Vec<String>>,
     /// Why the step cannot run here, if it cannot.
@@ -27,17 +29,14 @@ pub(super) fn all() -> Vec<Step> {
                 cargo("clippy --release --workspace --all-targets --quiet -- --deny warnings"),
             ],
         ),
-        step("unit", "tests of every crate", [cargo("test --release --workspace --no-fail-fast --quiet")]),
-        step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
+        // Those that take longest wait for clusters: more run at once than there are processors.
         step(
-            "drivers",
-            "the official Python and JavaScript drivers against the program as it is handed out",
-            [
-                vec![root().join("tools/build").display().to_string()],
-                program_in_cache("venv/bin/python", "tests/drivers/python/run.py"),
-                node_tests(),
-            ],
+            "unit",
+            "tests of every crate",
+            [cargo("test --release --workspace --no-fail-fast --quiet -- --test-threads 5")],
         ),
+        step("program", "the program itself builds", [cargo("build --release --package rekindle")]),
+        drivers(),
         conformance(),
         step(
             "differential",
@@ -50,11 +49,11 @@ pub(super) fn all() -> Vec<Step> {
         ),
         step(
             "fuzz",
-            "a minute of each fuzz target, as many at once as there are processors",
+            "half a minute of each fuzz target, as many at once as there are processors",
             // By itself the package would compile every crate again, with other features.
             [
                 cargo("build --release --quiet --workspace --bin rekindle-fuzz"),
-                beside("rekindle-fuzz", "all --seconds 60"),
+                beside("rekindle-fuzz", "all --seconds 30"),
             ],
         ),
         step(
@@ -77,6 +76,14 @@ pub(super) fn all() -> Vec<Step> {
             [xtask("index-build --rows 100000 --kills 5 --kill-after 400 --pairs 1 --ratio 1000")],
         ),
     ]
+}
+
+fn drivers() -> Step {
+    // Most of its time it is linked, by one thread.
+    let build = vec![root().join("tools/build").display().to_string()];
+    let tests = program_in_cache("venv/bin/python", "tests/drivers/python/run.py");
+    let what = "the official Python and JavaScript drivers against the program as it is handed out";
+    Step { early: Some(build.clone()), ..step("drivers", what, [build, tests, node_tests()]) }
 }
 
 /// Short forms: each nemesis for a few seconds, other modes of writing, reads that are allowed to be stale found out, and
@@ -132,7 +139,7 @@ fn node_tests() -> Vec<String> {
 }
 
 fn step<const N: usize>(name: &'static str, what: &'static str, commands: [Vec<String>; N]) -> Step {
-    Step { name, what, commands: commands.into(), skip: None }
+    Step { name, what, early: None, commands: commands.into(), skip: None }
 }
 
 fn cargo(words: &str) -> Vec<String> {
