@@ -174,19 +174,15 @@ impl Edit {
         }
     }
 
-    /// The edit as another server is asked for it. What is too large to be sent is too large for a row, too.
+    /// The edit as another server is asked for it, without a value that is too large for a row. A function that is too
+    /// large is noticed when the question is written out.
     pub fn to_send(&self) -> Edit {
-        let func = |closure: &Closure| closure.captured.iter().all(|(_, value)| fits(value));
-        let may_be_sent = match self {
-            Edit::Insert { row, conflict } => {
-                fits(&Datum::Object(row.clone()))
-                    && !matches!(conflict, Conflict::Func(closure) if !func(closure))
-            }
-            Edit::Update(Patch::Func(closure)) | Edit::Replace(Patch::Func(closure)) => func(closure),
+        let may_be_stored = match self {
+            Edit::Insert { row, .. } => fits(&Datum::Object(row.clone())),
             Edit::Update(Patch::Constant(value)) | Edit::Replace(Patch::Constant(value)) => fits(value),
-            Edit::Update(Patch::Fails(_)) | Edit::Replace(Patch::Fails(_)) | Edit::Delete => true,
+            _ => true,
         };
-        if may_be_sent { self.clone() } else { Edit::Replace(Patch::Fails(too_large())) }
+        if may_be_stored { self.clone() } else { Edit::Replace(Patch::Fails(too_large())) }
     }
 
     fn after(&self, target: Target<'_>, before: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
@@ -275,11 +271,11 @@ fn fits(value: &Datum) -> bool {
     value.json_may_fit(ROW_BYTES_MAX)
 }
 
-/// What the log says of an entry that is, told before there is one.
+/// Told before there is an entry that the log would refuse.
 fn too_large() -> EvalError {
-    let most = ROW_BYTES_MAX;
     EvalError::op_failed(format!(
-        "Cannot perform write: entry of more than {most} bytes is larger than {most}"
+        "Cannot perform write: the row has more than {ROW_BYTES_MAX} bytes, the most that a row can have. Divide it into \
+         smaller rows."
     ))
 }
 

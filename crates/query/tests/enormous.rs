@@ -131,3 +131,20 @@ fn rows_whose_function_is_too_large_to_be_sent_fail_one_by_one() {
     assert!(told.contains("are too large to be sent to another server (limit 255 MiB)"), "{told}");
     assert_eq!(done(&house, "r.table(\"t\").filter({n: 1}).count()"), "2");
 }
+
+/// What is too large for a row may be of use to a function all the same.
+#[test]
+fn a_function_that_can_be_sent_may_use_what_no_row_can_hold() {
+    let house = with_a_row(House::far(None));
+    // Sixteen million bytes, nine times.
+    let pad = format!("r.do(\"{}\", p => p.add({}))", "x".repeat(1 << 16), vec!["p"; 255].join(", "));
+    let pads = |use_of: &str| format!("r.do({pad}, p => r.do([p].mul(9), v => {use_of}))");
+    let told = done(&house, &pads("r.table(\"t\").update(x => ({n: v.count()}))"));
+    assert!(told.contains("\"errors\":0") && told.contains("\"replaced\":1"), "{told}");
+    let conflict = "r.table(\"t\").insert({id: 1}, conflict: (id, old, new) => ({id: id, n: v.count().add(1)}))";
+    let told = done(&house, &pads(conflict));
+    assert!(told.contains("\"errors\":0") && told.contains("\"replaced\":1"), "{told}");
+    let told = done(&house, &pads("r.table(\"t\").update({v: v})"));
+    assert!(told.contains("\"errors\":1") && told.contains("the row has more than 134217728 bytes"), "{told}");
+    assert_eq!(done(&house, "r.table(\"t\").get(1)"), "{\"id\":1,\"n\":10}");
+}

@@ -42,7 +42,7 @@ class SharedParts(unittest.TestCase):
         self.assertEqual(list(r.table("t").run(self.connection)), [{"id": 1, "n": 1}])
 
     def test_a_row_that_is_too_large_is_refused_before_it_is_written_out(self):
-        why = "^Cannot perform write: entry of more than 134217728 bytes is larger than 134217728$"
+        why = "^Cannot perform write: the row has more than 134217728 bytes, the most that a row can have"
         t = r.table("t")
         self.is_refused(r.do(1, lambda x: t.insert({"id": 7, "b": shared(x, 3000)})), why)
         self.is_refused(t.insert(r.do(1, lambda x: {"id": 7, "b": shared(x, 3000)})), why)
