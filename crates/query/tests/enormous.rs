@@ -141,10 +141,14 @@ fn a_function_that_can_be_sent_may_use_what_no_row_can_hold() {
     let pads = |use_of: &str| format!("r.do({pad}, p => r.do([p].mul(9), v => {use_of}))");
     let told = done(&house, &pads("r.table(\"t\").update(x => ({n: v.count()}))"));
     assert!(told.contains("\"errors\":0") && told.contains("\"replaced\":1"), "{told}");
-    let conflict = "r.table(\"t\").insert({id: 1}, conflict: (id, old, new) => ({id: id, n: v.count().add(1)}))";
+    let conflict =
+        "r.table(\"t\").insert({id: 1}, conflict: (id, old, new) => ({id: id, n: v.count().add(1)}))";
     let told = done(&house, &pads(conflict));
     assert!(told.contains("\"errors\":0") && told.contains("\"replaced\":1"), "{told}");
     let told = done(&house, &pads("r.table(\"t\").update({v: v})"));
-    assert!(told.contains("\"errors\":1") && told.contains("the row has more than 134217728 bytes"), "{told}");
+    assert!(
+        told.contains("\"errors\":1") && told.contains("the row has more than 134217728 bytes"),
+        "{told}"
+    );
     assert_eq!(done(&house, "r.table(\"t\").get(1)"), "{\"id\":1,\"n\":10}");
 }

@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(10);
 const SLOW: Duration = Duration::from_secs(4);
 
 /// The second byte of a question that is answered by who does nothing else.
-const CANCEL: u8 = 11;
+const NEXT: u8 = 6;
 /// What the questions are about that are not answered as any other.
 const NAME: &[u8] = b"special";
 
@@ -48,7 +48,7 @@ impl Other {
         let less = |left: u8| left.checked_sub(1);
         let is_lost =
             is_special && self.lost.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok();
-        (!is_lost && question[1] != CANCEL).then_some(Duration::ZERO)
+        (!is_lost && question[1] != NEXT).then_some(Duration::ZERO)
     }
 }
 

@@ -110,7 +110,7 @@ impl Inner {
         // In this order: what is still being read is kept before it is running no more.
         let is_kept = self.service.cursors.take(key).is_some();
         if !is_running && !is_kept {
-            self.running.stop_early(key, self.service.node().clock().now());
+            self.running.stop_early(key);
         }
     }
 

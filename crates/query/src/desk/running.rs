@@ -1,25 +1,23 @@
 //! What is being answered for other nodes, by the number it can be stopped by.
 //!
 //! A question is entered when it arrives, before it waits for a thread: whoever changes their mind at once says so
-//! on the same link right behind it. A long question is overtaken by that, since it comes in parts: a stop of what is
-//! not here is remembered for a while.
+//! on the same link right behind it. A long question is overtaken by that, since it comes in parts: a stop of what has
+//! not arrived is remembered. That it has not cannot be seen by its number: whoever asks takes the numbers before
+//! the questions leave, from several threads, and those that are asked of others are among them. So the numbers of what
+//! has arrived are remembered as well.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use cluster::ServerId;
-use io::Nanos;
 use parking_lot::Mutex;
 use reql::Cancel;
 
 /// Who asked, and the number they gave it.
 pub(super) type Key = (ServerId, u64);
 
-/// Most stops that are remembered; the oldest are forgotten first.
-const EARLY_MAX: usize = 4096;
-/// How long a stop is remembered: longer than it takes to send any question.
-const EARLY_KEPT: Duration = Duration::from_secs(120);
+/// Most numbers that are remembered of one server, of stops and of what has arrived; the oldest are forgotten first.
+const LATELY_MAX: usize = 4096;
 
 /// The questions that can be stopped.
 #[derive(Default)]
@@ -28,15 +26,24 @@ pub(super) struct Running(Mutex<Known>);
 #[derive(Default)]
 struct Known {
     running: HashMap<Key, Arc<Cancel>>,
-    early: EarlyStops,
+    heard: HashMap<ServerId, Heard>,
 }
 
-/// Stops of questions that have not arrived.
+/// What was heard of one server on its present link.
 #[derive(Default)]
-struct EarlyStops {
-    keys: HashSet<Key>,
-    /// When they came, in that order; those that were needed since are among them.
-    order: VecDeque<(Nanos, Key)>,
+struct Heard {
+    /// Questions that are here or were: no stop of them comes early.
+    arrived: Lately,
+    /// Stops of questions that have not arrived.
+    early: Lately,
+}
+
+/// The last numbers of some kind.
+#[derive(Default)]
+struct Lately {
+    numbers: HashSet<u64>,
+    /// The same, in the order in which they came.
+    order: VecDeque<u64>,
 }
 
 /// A question that can be stopped until this is dropped.
@@ -51,7 +58,10 @@ impl Running {
     /// From now on the question can be stopped: `cancel` is set then. It is at once if the stop came first.
     pub fn enter(self: &Arc<Self>, key: Key, cancel: Arc<Cancel>) -> Entered {
         let mut known = self.0.lock();
-        if known.early.keys.remove(&key) {
+        let (server, number) = key;
+        let heard = known.heard.entry(server).or_default();
+        heard.arrived.add(number);
+        if heard.early.take(number) {
             cancel.set();
         }
         known.running.insert(key, cancel.clone());
@@ -65,9 +75,13 @@ impl Running {
         cancel.inspect(|cancel| cancel.set()).is_some()
     }
 
-    /// Stops a question that will arrive, if it does so soon.
-    pub fn stop_early(&self, key: Key, now: Nanos) {
-        self.0.lock().early.add(key, now);
+    /// Stops a question that will arrive. One that has been here does not.
+    pub fn stop_early(&self, (server, number): Key) {
+        let mut known = self.0.lock();
+        let heard = known.heard.entry(server).or_default();
+        if !heard.arrived.numbers.contains(&number) {
+            heard.early.add(number);
+        }
     }
 
     /// Stops all that `server` asked. Nothing more arrives of what it was asking.
@@ -75,22 +89,30 @@ impl Running {
         let mut known = self.0.lock();
         let of_server = |(owner, _): &Key| *owner == server;
         known.running.iter().filter(|(key, _)| of_server(key)).for_each(|(_, cancel)| cancel.set());
-        known.early.keys.retain(|key| !of_server(key));
+        known.heard.remove(&server);
     }
 }
 
-impl EarlyStops {
-    fn add(&mut self, key: Key, now: Nanos) {
-        while let Some((since, oldest)) = self.order.front() {
-            if self.order.len() < EARLY_MAX && now.since(*since) <= EARLY_KEPT {
-                break;
-            }
-            self.keys.remove(oldest);
-            self.order.pop_front();
+impl Lately {
+    fn add(&mut self, number: u64) {
+        if !self.numbers.insert(number) {
+            return;
         }
-        if self.keys.insert(key) {
-            self.order.push_back((now, key));
+        self.order.push_back(number);
+        if self.order.len() > LATELY_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.numbers.remove(&oldest);
         }
+    }
+
+    /// Whether the number was there; it is no longer.
+    fn take(&mut self, number: u64) -> bool {
+        let is_there = self.numbers.remove(&number);
+        if is_there {
+            self.order.retain(|other| *other != number);
+        }
+        is_there
     }
 }
 
@@ -126,7 +148,7 @@ mod tests {
         let running = Arc::<Running>::default();
         let key = (server(1), 7);
         assert!(!running.stop(key));
-        running.stop_early(key, Nanos(0));
+        running.stop_early(key);
         assert!(!is_stopped(&running, (server(2), 7)), "of another server");
         assert!(is_stopped(&running, key));
         assert!(!is_stopped(&running, key));
@@ -137,17 +159,43 @@ mod tests {
     #[test]
     fn stops_of_what_never_arrives_are_forgotten() {
         let running = Arc::<Running>::default();
-        let late = Nanos(u64::try_from(EARLY_KEPT.as_nanos()).unwrap_or(u64::MAX) + 1);
-        running.stop_early((server(1), 0), Nanos(0));
-        running.stop_early((server(1), 1), late);
-        assert!(!is_stopped(&running, (server(1), 0)), "after a while");
-        for number in 2..=EARLY_MAX as u64 + 1 {
-            running.stop_early((server(2), number), late);
+        (0..=LATELY_MAX as u64).for_each(|number| running.stop_early((server(1), number)));
+        assert!(!is_stopped(&running, (server(1), 0)), "beyond their number");
+        assert!(is_stopped(&running, (server(1), 1)));
+        running.stop_all(server(1));
+        assert!(!is_stopped(&running, (server(1), 2)), "with their server");
+    }
+
+    #[test]
+    fn the_stops_of_one_server_push_out_none_of_another() {
+        let running = Arc::<Running>::default();
+        running.stop_early((server(1), 7));
+        (0..2 * LATELY_MAX as u64).for_each(|number| running.stop_early((server(2), number)));
+        assert!(is_stopped(&running, (server(1), 7)));
+    }
+
+    #[test]
+    fn stops_of_what_was_here_are_not_remembered() {
+        let running = Arc::<Running>::default();
+        running.stop_early((server(1), 0));
+        for number in 1..LATELY_MAX as u64 {
+            drop(running.enter((server(1), number), Arc::default()));
+            assert!(!running.stop((server(1), number)));
+            running.stop_early((server(1), number));
         }
-        assert!(!is_stopped(&running, (server(1), 1)), "beyond their number");
-        assert!(is_stopped(&running, (server(2), 2)));
-        running.stop_all(server(2));
-        assert!(!is_stopped(&running, (server(2), 3)), "with their server");
-        assert!(running.0.lock().early.order.len() <= EARLY_MAX);
+        let early = |known: &Known| known.heard[&server(1)].early.order.clone();
+        assert_eq!(early(&running.0.lock()), [0]);
+        assert!(is_stopped(&running, (server(1), 0)));
+    }
+
+    #[test]
+    fn a_number_that_was_taken_and_came_again_is_the_newest() {
+        let mut lately = Lately::default();
+        lately.add(7);
+        assert!(lately.take(7) && !lately.take(7));
+        (0..2).for_each(|_| lately.add(7));
+        (100..100 + LATELY_MAX as u64 - 1).for_each(|number| lately.add(number));
+        assert_eq!((lately.order.len(), lately.numbers.len()), (LATELY_MAX, LATELY_MAX));
+        assert!(lately.take(7));
     }
 }

@@ -48,8 +48,8 @@ pub(crate) fn watch(
     shard: &ShardHandle,
     wants: Wants,
 ) {
-    // There is nothing of that number to be cancelled.
-    let probe = |number| Question::Cancel { ticket: number }.to_bytes();
+    // There is no cursor of that number.
+    let probe = |number| Question::Next { cursor: number }.to_bytes();
     service.watches.watch(slot, server, (shard, wants), probe);
 }
 

@@ -78,7 +78,7 @@ impl FarWrite {
     pub fn wait(&self, cx: &Cx) -> Result<Vec<Option<RowReport>>, Trouble> {
         let shards = |catalog: &Catalog| shards_of(catalog, self.table, &self.keys);
         let answer = wait(cx, &self.slot, self.server, Some(Wants::Leader), shards);
-        if cx.cancel.is_set() {
+        if cx.cancel.is_set() && answer.is_err() {
             let question = Question::Cancel { ticket: self.ticket };
             cx.service.links().tell(self.server, question.to_bytes());
         }
