@@ -1,50 +1,116 @@
-//! Who of a group's members answers at this moment: asked before one of them loses its vote or another gets one.
+//! Who of the members of groups answers at this moment: asked before one of them loses its vote or another gets one.
 //!
 //! A leader hears of a cut late: in a group that rests nobody is asked, and a link counts as alive until its
 //! heartbeat is overdue. Who changes voters meanwhile may leave a group of which no side of the cut has a majority.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, Instant};
 
+use io::task;
 use log::{GroupId, GroupStatus, PeerId};
 
-use crate::ServerId;
-use crate::answer::decode_ends;
+use crate::ends::Ends;
 use crate::node::Core;
-use crate::question::Question;
+use crate::step::{Wanted, next_step, waits_for};
+use crate::{ServerId, words};
 
 /// Who does not answer for so long does not count. The step is looked at again soon.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// What was answered counts for so long since it was asked: the steps before may have taken their time.
+const COUNTS: Duration = Duration::from_secs(1);
 
-/// The servers that did not answer while all groups were looked at once: none is waited for a second time.
+/// What was answered in one turn over all groups.
 #[derive(Default)]
-pub(crate) struct Silent(BTreeSet<ServerId>);
+pub(crate) struct Answers {
+    asked_at: Option<Instant>,
+    ends: Ends,
+    /// The servers that did not answer once: none is waited for a second time.
+    silent: BTreeSet<ServerId>,
+}
+
+impl Answers {
+    fn count(&self, now: Instant) -> bool {
+        self.asked_at.is_some_and(|at| now < at + COUNTS)
+    }
+}
+
+/// Whom groups wait for before their votes change, as the log of the program has been told.
+#[derive(Default)]
+pub(crate) struct WaitedFor(HashMap<GroupId, BTreeSet<PeerId>>);
+
+impl WaitedFor {
+    pub(crate) fn forget(&mut self, group: GroupId) {
+        self.0.remove(&group);
+    }
+}
 
 impl Core {
-    /// The same, with nobody said to answer whose replica is not on a server that answers now. Asks all others at the
-    /// same time, and takes as long as the slowest, [`PATIENCE`] at most.
-    pub(crate) fn answering(
+    /// The `status` of a group with nobody said to answer whose replica is not on a server that answers now. What was
+    /// answered before counts if it is new enough; else all are asked anew, about this group and those of the
+    /// `others` whose votes would change as well.
+    pub(crate) fn answering<'a>(
         &self,
-        group: GroupId,
+        wanted: &'a Wanted,
         mut status: GroupStatus,
-        silent: &mut Silent,
+        others: impl Iterator<Item = &'a Wanted>,
+        answers: &mut Answers,
     ) -> GroupStatus {
-        let counted = status.peers.iter().filter(|known| known.active);
-        let places = counted.filter_map(|known| Some((known.peer, self.post.server_of(known.peer)?)));
-        let asked: Vec<(PeerId, ServerId)> =
-            places.filter(|(_, server)| !silent.0.contains(server)).collect();
-        let question = Question::Ends { groups: vec![group] }.encode();
-        let questions = asked.iter().map(|(_, server)| (*server, question.clone())).collect();
-        let mut answered: BTreeSet<PeerId> = BTreeSet::new();
-        for ((peer, server), answer) in asked.into_iter().zip(self.ask_all(questions, PATIENCE)) {
-            match answer.and_then(decode_ends).as_deref() {
-                Some([Some(end)]) if end.own == peer => drop(answered.insert(peer)),
-                // Its replica is another, or has no rows.
-                Some(_) => {}
-                None => drop(silent.0.insert(server)),
+        if !answers.count(task::now()) {
+            let due: Vec<&Wanted> = std::iter::once(wanted).chain(others).collect();
+            self.ask_who_answers(&due, answers);
+        }
+        for known in &mut status.peers {
+            let server = self.post.server_of(known.peer);
+            known.active &=
+                server.is_some_and(|server| answers.ends.of(wanted.group, server, known.peer).is_some());
+        }
+        status
+    }
+
+    /// Asks each server once about all of those groups whose votes would change. Takes as long as the slowest,
+    /// [`PATIENCE`] at most.
+    fn ask_who_answers(&self, due: &[&Wanted], answers: &mut Answers) {
+        let groups: Vec<GroupId> = due.iter().map(|wanted| wanted.group).collect();
+        let statuses = self.log.group_statuses(&groups).unwrap_or_default();
+        let mut asked: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
+        for (wanted, status) in due.iter().zip(statuses) {
+            let Some(status) = status.map(|status| self.heard(status)) else { continue };
+            if !next_step(&status, wanted).changes_votes(&status.members) {
+                continue;
+            }
+            let counted = status.peers.iter().filter(|known| known.active);
+            let servers = counted.filter_map(|known| self.post.server_of(known.peer));
+            for server in servers.filter(|server| !answers.silent.contains(server)) {
+                asked.entry(server).or_default().push(wanted.group);
             }
         }
-        status.peers.iter_mut().for_each(|known| known.active = answered.contains(&known.peer));
-        status
+        answers.asked_at = Some(task::now());
+        answers.ends = self.ask_ends_of(asked, PATIENCE);
+        answers.silent.extend(&answers.ends.silent);
+    }
+
+    /// Says in the log of the program for whom a change of votes waits, when that is somebody else than before.
+    pub(crate) fn note_waiting(&self, wanted: &Wanted, status: &GroupStatus, waited_for: &mut WaitedFor) {
+        let silent = waits_for(status, wanted);
+        let before = waited_for.0.insert(wanted.group, silent.clone()).unwrap_or_default();
+        if !silent.is_empty() && silent != before {
+            let names: Vec<String> = silent.iter().map(|peer| self.replica_in_words(*peer)).collect();
+            let of = words::group(&self.catalog(), wanted.group);
+            tracing::info!("No vote of {of} changes before there is an answer of {}", names.join(", "));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_for_a_moment() {
+        let now = task::now();
+        assert!(!Answers::default().count(now), "nobody was asked");
+        let answers = Answers { asked_at: Some(now), ..Answers::default() };
+        assert!(answers.count(now + PATIENCE), "as long as the answers take");
+        assert!(!answers.count(now + COUNTS));
     }
 }

@@ -1,10 +1,10 @@
 //! How far the logs of groups reach on the servers that have replicas of them. All who are connected are asked at the
 //! same time, and each once about all of its groups: it takes as long as the slowest, not as long as all together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use log::{GroupId, GroupStatus};
+use log::{GroupId, GroupStatus, PeerId};
 
 use crate::answer::{EndAnswer, decode_ends};
 use crate::most_complete::everyone;
@@ -17,25 +17,36 @@ const GROUPS_MAX: usize = 4096;
 
 /// What servers said of their replicas that have rows.
 #[derive(Default)]
-pub(crate) struct Ends(BTreeMap<GroupId, Vec<(ServerId, EndAnswer)>>);
+pub(crate) struct Ends {
+    said: BTreeMap<GroupId, Vec<(ServerId, EndAnswer)>>,
+    /// Those that were asked and did not answer.
+    pub(crate) silent: BTreeSet<ServerId>,
+}
 
 impl Ends {
     /// What was said of a shard's replicas by those who have them.
     pub(crate) fn of_shard(&self, shard: &ShardConfig) -> Vec<(ReplicaConfig, EndAnswer)> {
-        let said = |replica: &ReplicaConfig| Some((*replica, self.of(shard.group, replica)?.clone()));
+        let said = |replica: &ReplicaConfig| {
+            Some((*replica, self.of(shard.group, replica.server, replica.peer)?.clone()))
+        };
         everyone(shard).filter_map(said).collect()
     }
 
-    /// What was said of a replica by who has it.
-    pub(crate) fn of(&self, group: GroupId, replica: &ReplicaConfig) -> Option<&EndAnswer> {
-        let ends = self.0.get(&group).map_or(&[][..], Vec::as_slice);
-        let end = ends.iter().find(|(server, end)| *server == replica.server && end.own == replica.peer);
-        end.map(|(_, end)| end)
+    /// What a server said of that replica, if it has it.
+    pub(crate) fn of(&self, group: GroupId, server: ServerId, peer: PeerId) -> Option<&EndAnswer> {
+        let ends = self.said.get(&group).map_or(&[][..], Vec::as_slice);
+        ends.iter().find(|(by, end)| *by == server && end.own == peer).map(|(_, end)| end)
+    }
+
+    fn note(&mut self, server: ServerId, groups: &[GroupId], said: Vec<Option<EndAnswer>>) {
+        for (group, end) in groups.iter().zip(said) {
+            self.said.entry(*group).or_default().extend(end.map(|end| (server, end)));
+        }
     }
 
     /// Forgets what was said by servers that are not as `keeps` says.
     pub(crate) fn retain(&mut self, keeps: impl Fn(ServerId) -> bool) {
-        self.0.values_mut().for_each(|ends| ends.retain(|(server, _)| keeps(*server)));
+        self.said.values_mut().for_each(|ends| ends.retain(|(server, _)| keeps(*server)));
     }
 }
 
@@ -53,6 +64,15 @@ impl Core {
                 asked.entry(replica.server).or_default().push(shard.group);
             }
         }
+        self.ask_ends_of(asked, patience)
+    }
+
+    /// The same of these groups on each of those servers.
+    pub(crate) fn ask_ends_of(
+        &self,
+        mut asked: BTreeMap<ServerId, Vec<GroupId>>,
+        patience: Duration,
+    ) -> Ends {
         let own = self.identity.server;
         let here = asked.remove(&own).unwrap_or_default();
         let parts: Vec<(ServerId, &[GroupId])> = asked
@@ -64,16 +84,15 @@ impl Core {
         };
         let answers = self.ask_all(parts.iter().map(question).collect(), patience);
         let mut ends = Ends::default();
-        let mut note = |server: ServerId, groups: &[GroupId], said: Vec<Option<EndAnswer>>| {
-            for (group, end) in groups.iter().zip(said) {
-                ends.0.entry(*group).or_default().extend(end.map(|end| (server, end)));
-            }
-        };
         for ((server, groups), answer) in parts.into_iter().zip(answers) {
-            let said = answer.and_then(decode_ends).filter(|ends| ends.len() == groups.len());
-            note(server, groups, said.unwrap_or_default());
+            match answer.and_then(decode_ends).filter(|ends| ends.len() == groups.len()) {
+                Some(said) => ends.note(server, groups, said),
+                None => drop(ends.silent.insert(server)),
+            }
         }
-        note(own, &here, self.ends_here(&here));
+        if !here.is_empty() {
+            ends.note(own, &here, self.ends_here(&here));
+        }
         ends
     }
 

@@ -177,7 +177,8 @@ impl TableConfig {
             // What was added to divide the table, or is on its way out, is another replica if it votes and has rows.
             let group = shard.group;
             let votes_with_rows = |replica: &ReplicaConfig| {
-                ends.of(group, replica).is_some_and(|end| end.members.voters.contains(&end.own))
+                let end = ends.of(group, replica.server, replica.peer);
+                end.is_some_and(|end| end.members.voters.contains(&end.own))
             };
             if !shard.remove_server(gone, votes_with_rows) && outcome != Err(Rest::Others) {
                 let is_nobody = everyone(shard).next().is_none();

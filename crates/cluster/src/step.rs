@@ -1,6 +1,8 @@
 //! The steps by which a group gets the members that the catalog wants: one at a time, from what is there.
 
-use log::{GroupStatus, MemberChange, Members, PeerId};
+use std::collections::BTreeSet;
+
+use log::{GroupId, GroupStatus, MemberChange, Members, PeerId};
 use storage::TableId;
 
 use crate::ReplicaConfig;
@@ -8,6 +10,7 @@ use crate::reach::{Reach, reaches};
 
 /// Who should be in a group.
 pub(crate) struct Wanted {
+    pub(crate) group: GroupId,
     /// `None` for the catalog.
     pub(crate) table: Option<TableId>,
     /// The version of the catalog that says so.
@@ -112,6 +115,19 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     }
 }
 
+/// Those who do not answer, if a vote would change where they did and had everything.
+pub(crate) fn waits_for(status: &GroupStatus, wanted: &Wanted) -> BTreeSet<PeerId> {
+    let changes = |status: &GroupStatus| next_step(status, wanted).changes_votes(&status.members);
+    let mut heard = status.clone();
+    for known in heard.peers.iter_mut().filter(|known| !known.active) {
+        (known.active, known.matched, known.needs_rows) = (true, status.last, false);
+    }
+    if changes(status) || !changes(&heard) {
+        return BTreeSet::new();
+    }
+    status.peers.iter().filter(|known| !known.active).map(|known| known.peer).collect()
+}
+
 /// Whether most who vote answer. One more that answers leaves it so.
 fn has_majority(status: &GroupStatus) -> bool {
     let answers = |voter: &&PeerId| {
@@ -160,7 +176,7 @@ mod tests {
             voting: true,
         };
         let replicas = peers.iter().map(replica).collect();
-        Wanted { table: None, version: 1, replicas, primary: None, is_leaving: true }
+        Wanted { group: GroupId(3), table: None, version: 1, replicas, primary: None, is_leaving: true }
     }
 
     #[test]
@@ -200,6 +216,21 @@ mod tests {
             status.members.learners = vec![PeerId(9)];
             assert_eq!(next_step(&status, &wanted(&[1, 2, 3, 9])), next, "{second} {third} {learner}");
         }
+    }
+
+    #[test]
+    fn who_is_waited_for_is_known_and_who_would_change_nothing_is_not() {
+        let waits = |status: &GroupStatus, to: &[u64]| {
+            waits_for(status, &wanted(to)).into_iter().map(|peer| peer.0).collect::<Vec<_>>()
+        };
+        let (silent, copies) = (peer(2, LAST, false), peer(9, 17, true));
+        assert_eq!(waits(&led(&[1, 2, 3], &[silent, peer(3, LAST, true)]), &[1, 2]), [2]);
+        assert_eq!(waits(&led(&[1, 2], &[silent]), &[1, 2]), [], "nothing is to change");
+        let mut status = led(&[1, 2, 3], &[silent, peer(3, LAST, true), copies]);
+        status.members.learners = vec![PeerId(9)];
+        assert_eq!(waits(&status, &[1, 2, 3, 9]), [], "it waits for the rows on 9");
+        status.peers[2].active = false;
+        assert_eq!(waits(&status, &[1, 2, 3, 9]), [2, 9]);
     }
 
     #[test]

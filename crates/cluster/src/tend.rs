@@ -5,16 +5,17 @@
 //! next leader is.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use io::task;
 use log::{GroupId, GroupStatus, MemberChange, Role};
-use shard::SealMark;
+use shard::{SealMark, Shard};
 use storage::TableId;
 
 use crate::added::AddedSince;
 use crate::answer::decode_word;
-use crate::answering::Silent;
+use crate::answering::{Answers, WaitedFor};
 use crate::catalog_row::CatalogRow;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::Question;
@@ -37,6 +38,16 @@ pub(crate) struct Settled {
     added_since: AddedSince,
     // Since when proxies are not connected.
     missed: HashMap<ServerId, Instant>,
+    waited_for: WaitedFor,
+}
+
+/// A group that is led from here and is looked at in this turn.
+struct Due<'a> {
+    wanted: Wanted,
+    /// Its table and its shard; none of the catalog.
+    shard: Option<(&'a TableConfig, &'a ShardConfig)>,
+    /// It has been led from here for a while.
+    has_settled: bool,
 }
 
 /// A proxy that is away for so long is forgotten.
@@ -61,54 +72,81 @@ impl Core {
         self.end_succession(&catalog);
         self.replace_gone(&catalog);
         let version = catalog.version;
-        let mut silent = Silent::default();
+        let mut due = Vec::new();
         // Shown may be less than what is led: a server that was let in just now is no stranger.
         if self.version_led_here() == Some(version) {
             let replicas = catalog.servers().into_iter().map(|server| server.catalog).collect();
-            let wanted = Wanted { table: None, replicas, primary: None, is_leaving: false, version };
-            self.tend_group(CATALOG_GROUP, &wanted, &mut silent);
+            let group = CATALOG_GROUP;
+            let wanted = Wanted { group, table: None, replicas, primary: None, is_leaving: false, version };
+            due.push(Due { wanted, shard: None, has_settled: false });
             self.forget_proxies(&catalog, &mut settled.missed);
         }
         for table in catalog.tables() {
             self.seal_repaired(&table.config);
-            for (shard, handle) in table.config.shards.iter().zip(table.shards()) {
-                let near = handle.near().filter(|near| near.leads());
-                if near.is_some_and(|near| near.mark().is_sealed()) {
-                    self.tend_sealed(table.config.id, shard.group, settled);
-                    continue;
-                }
-                settled.sealed_since.remove(&shard.group);
-                near.inspect(|near| near.forget_sealing_of_before());
-                if near.is_none() {
-                    settled.led_since.remove(&shard.group);
-                    settled.added_since.forget(shard.group);
-                    continue;
-                }
-                self.tend_added(&table.config, shard, settled);
-                let since = *settled.led_since.entry(shard.group).or_insert_with(task::now);
-                if settled.is(shard.group, version) {
-                    continue;
-                }
-                let primary = shard.replicas.iter().find(|replica| replica.server == shard.primary);
-                let wanted = Wanted {
-                    table: Some(table.config.id),
-                    version,
-                    replicas: shard.replicas.clone(),
-                    // Whoever has just handed over, to stop, is not asked to lead again at once.
-                    primary: primary.map(|replica| replica.peer).filter(|_| task::now() - since > SETTLE),
-                    is_leaving: !shard.leaving.is_empty(),
-                };
-                if !self.tend_group(shard.group, &wanted, &mut silent) {
-                    continue;
-                }
-                if !wanted.is_leaving && task::now() - since > SETTLE {
-                    settled.groups.insert(shard.group, (version, task::now()));
-                } else if wanted.is_leaving
-                    && let Err(error) = self.let_go(&table.config, shard)
-                {
-                    tracing::warn!("replicas that have gone are still in the catalog: {error}");
-                }
-            }
+            let shards = table.config.shards.iter().zip(table.shards());
+            due.extend(shards.filter_map(|(shard, handle)| {
+                self.due(version, &table.config, shard, handle.near(), settled)
+            }));
+        }
+        let mut answers = Answers::default();
+        for nth in 0..due.len() {
+            self.tend_due(&due[nth..], &mut answers, settled);
+        }
+    }
+
+    /// What is to be looked at of a shard, if it is led from here and not as it should be, or not for long.
+    fn due<'a>(
+        &self,
+        version: u64,
+        table: &'a TableConfig,
+        shard: &'a ShardConfig,
+        near: Option<&Arc<Shard>>,
+        settled: &mut Settled,
+    ) -> Option<Due<'a>> {
+        let near = near.filter(|near| near.leads());
+        if near.is_some_and(|near| near.mark().is_sealed()) {
+            self.tend_sealed(table.id, shard.group, settled);
+            return None;
+        }
+        settled.sealed_since.remove(&shard.group);
+        near.inspect(|near| near.forget_sealing_of_before());
+        if near.is_none() {
+            settled.led_since.remove(&shard.group);
+            settled.added_since.forget(shard.group);
+            settled.waited_for.forget(shard.group);
+            return None;
+        }
+        self.tend_added(table, shard, settled);
+        let since = *settled.led_since.entry(shard.group).or_insert_with(task::now);
+        if settled.is(shard.group, version) {
+            return None;
+        }
+        let has_settled = task::now() - since > SETTLE;
+        let primary = shard.replicas.iter().find(|replica| replica.server == shard.primary);
+        let wanted = Wanted {
+            group: shard.group,
+            table: Some(table.id),
+            version,
+            replicas: shard.replicas.clone(),
+            // Whoever has just handed over, to stop, is not asked to lead again at once.
+            primary: primary.map(|replica| replica.peer).filter(|_| has_settled),
+            is_leaving: !shard.leaving.is_empty(),
+        };
+        Some(Due { wanted, shard: Some((table, shard)), has_settled })
+    }
+
+    /// Takes one step for the first of those that are `due`.
+    fn tend_due(&self, due: &[Due<'_>], answers: &mut Answers, settled: &mut Settled) {
+        let [Due { wanted, shard, has_settled }, others @ ..] = due else { return };
+        let others = others.iter().map(|due| &due.wanted);
+        let is_as_wanted = self.tend_group(wanted, others, answers, &mut settled.waited_for);
+        let Some((table, shard)) = shard.filter(|_| is_as_wanted) else { return };
+        if !wanted.is_leaving && *has_settled {
+            settled.groups.insert(shard.group, (wanted.version, task::now()));
+        } else if wanted.is_leaving
+            && let Err(error) = self.let_go(table, shard)
+        {
+            tracing::warn!("replicas that have gone are still in the catalog: {error}");
         }
     }
 
@@ -215,7 +253,14 @@ impl Core {
     }
 
     /// Takes one step; true when the members are as they should be.
-    fn tend_group(&self, group: GroupId, wanted: &Wanted, silent: &mut Silent) -> bool {
+    fn tend_group<'a>(
+        &self,
+        wanted: &'a Wanted,
+        others: impl Iterator<Item = &'a Wanted>,
+        answers: &mut Answers,
+        waited_for: &mut WaitedFor,
+    ) -> bool {
+        let group = wanted.group;
         if wanted.replicas.is_empty() {
             return true;
         }
@@ -225,14 +270,17 @@ impl Core {
         {
             return true;
         }
-        let Ok(status) = self.log.group_status(group).map(|status| self.heard(status)) else { return false };
+        let status = self.log.group_status(group).map(|status| self.heard(status));
+        let Ok(mut status) = status else { return false };
         if !matches!(status.role, Role::Leader { .. }) {
             return false;
         }
         let mut step = next_step(&status, wanted);
         if step.changes_votes(&status.members) {
-            step = next_step(&self.answering(group, status.clone(), silent), wanted);
+            status = self.answering(wanted, status, others, answers);
+            step = next_step(&status, wanted);
         }
+        self.note_waiting(wanted, &status, waited_for);
         match step {
             Step::Nothing => true,
             Step::Wait => false,

@@ -1,7 +1,7 @@
 //! Members change while nodes fall apart and nobody has noticed yet: the half that has a majority keeps it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use log::{GroupId, Members};
 use rekindle_cluster::{ShardPlaces, ShardsWanted};
@@ -96,4 +96,29 @@ fn nobody_who_is_silent_gets_a_vote() {
         wait_until("the table on b", || b.node.catalog().table("test", "t").is_some());
         check(&hub, [&a, &b, &c], on(&[&[&a, &c]]))
     });
+}
+
+#[test]
+fn each_server_is_asked_once_about_all_shards_whose_votes_change() {
+    const SHARDS: usize = 12;
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b, &c][..]; SHARDS]));
+    a.wait_ready("t");
+    wait_until("the leaders", || table(&a).shards().iter().all(|shard| shard.near().unwrap().is_leader()));
+    (0..40).for_each(|n| write_until_done(&[&a], n));
+    let asked = Arc::new(AtomicU32::new(0));
+    let (count, [asker, answerer]) = (Arc::clone(&asked), [&a, &b].map(Running::server));
+    hub.meddle(move |answer| {
+        let is_counted =
+            answer.kind == Some(ENDS) && answer.asked_by == asker && answer.answered_by == answerer;
+        count.fetch_add(is_counted.into(), Ordering::AcqRel);
+        Some(answer.bytes)
+    });
+    change(&b, table(&b).config.id, on(&[&[&a, &b][..]; SHARDS])).unwrap();
+    let voters = |group| a.node.log().group_status(group).unwrap().members.voters.len();
+    wait_until("the end of the third", || table(&a).shards().iter().all(|shard| voters(shard.group()) == 2));
+    // Some are perhaps not ready when the first are, or it took long.
+    let asked = asked.load(Ordering::Acquire);
+    assert!((1..=SHARDS as u32 / 3).contains(&asked), "{asked} questions");
 }
