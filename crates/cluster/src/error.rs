@@ -183,10 +183,11 @@ pub enum AdminError {
         /// The names of those that see them.
         by: String,
     },
-    /// Servers are connected and may see others whom an emergency repair would give up.
+    /// Servers are connected and may see others whom an emergency repair would give up, or one that is to be removed for
+    /// good.
     #[error(
-        "{servers} did not say which servers can be reached from there. Nobody is given up whom another server sees: wait \
-         until there is an answer, or stop what hangs."
+        "{servers} did not say which servers can be reached from there. Nobody is given up or removed whom another server \
+         sees: wait until there is an answer, or stop what hangs."
     )]
     Silent {
         /// Their names.

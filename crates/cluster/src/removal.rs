@@ -36,7 +36,8 @@ struct Heard {
 impl Core {
     /// Removes a server for good: it is not let in again, and its replicas leave their groups.
     ///
-    /// Fails while it is connected, here or to a server that is connected here, and while a shard needs it: when that has
+    /// Fails while it is connected, here or to a server that is connected here, or may be because one of those does not
+    /// say whom it sees, and while a shard needs it: when that has
     /// its only voting replica there, or when of those who vote in its group now no majority answers that has rows. Who was removed is told so when it comes back,
     /// and what the others lack would be lost without anybody having asked for that. Fails at once where the catalog has
     /// no majority.
@@ -52,8 +53,9 @@ impl Core {
                 return Err(self.no_catalog());
             }
             // Somebody may hang who is asked. Nobody else waits for that: the tables are looked at again after it.
-            self.sights().refuse_seen(&catalog, id)?;
             let mut heard = self.hear_of(&catalog, id);
+            // After the others, so that it is not older than what was heard of the tables.
+            self.sights().refuse_seen(&catalog, id)?;
             let _one_at_a_time = task::lock(&self.changing);
             let is_old = task::now() > heard.at + PATIENCE;
             if is_old && task::now() >= until {

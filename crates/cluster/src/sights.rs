@@ -49,21 +49,25 @@ impl Sights {
             let (servers, by) = (words::named(catalog, &hidden), words::named(catalog, &by));
             return Err(AdminError::Hidden { servers, by });
         }
-        match self.silent.is_empty() {
-            true => Ok(()),
-            // It was only slow perhaps, and sees all of them.
-            false => Err(AdminError::Silent { servers: words::named(catalog, &self.silent) }),
-        }
+        self.refuse_silent(catalog)
     }
 
-    /// Fails if another server sees this one.
+    /// Fails if another server sees this one, or may.
     pub(crate) fn refuse_seen(&self, catalog: &Catalog, server: ServerId) -> Result<(), AdminError> {
         let witnesses = self.witnesses(server);
         if witnesses.is_empty() {
-            return Ok(());
+            return self.refuse_silent(catalog);
         }
         let (server, by) = (words::named(catalog, &[server].into()), words::named(catalog, &witnesses));
         Err(AdminError::ServerSeen { server, by })
+    }
+
+    fn refuse_silent(&self, catalog: &Catalog) -> Result<(), AdminError> {
+        match self.silent.is_empty() {
+            true => Ok(()),
+            // It was only slow perhaps, and sees nobody whom others do not see.
+            false => Err(AdminError::Silent { servers: words::named(catalog, &self.silent) }),
+        }
     }
 
     /// Servers that do not see each other although both live: the one that does not see, and whom.
@@ -139,6 +143,8 @@ mod tests {
 
     #[test]
     fn a_server_that_another_sees_is_named_with_those_who_do() {
+        let silent = sights(&[(1, &[2, 3]), (2, &[1])]).refuse_seen(&Catalog::default(), server(5));
+        assert!(matches!(silent, Err(AdminError::Silent { .. })), "3 may see it: {silent:?}");
         let sights = sights(&[(1, &[2, 3]), (2, &[1, 4]), (3, &[1, 4])]);
         assert!(sights.refuse_seen(&Catalog::default(), server(5)).is_ok());
         let refused = sights.refuse_seen(&Catalog::default(), server(4)).unwrap_err().to_string();

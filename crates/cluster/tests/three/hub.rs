@@ -106,6 +106,11 @@ impl Hub {
         self.unnoticed.lock().contains(&[one, other])
     }
 
+    /// These two reach each other again.
+    pub fn mend_between(&self, pair: [ServerId; 2]) {
+        self.cuts.write().retain(|cut| !cut.iter().all(|server| pair.contains(server)));
+    }
+
     /// All reach each other again.
     pub fn mend(&self) {
         self.cuts.write().clear();

@@ -8,7 +8,7 @@ use log::{GroupId, Members, Role};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
 use crate::division::{create, on, table};
-use crate::hub::{Hub, Machine, PATIENCE, Running, missing, three, wait_until, write_until_done};
+use crate::hub::{ENDS, Hub, Machine, PATIENCE, Running, missing, three, wait_until, write_until_done};
 
 /// The kind of the question whom a server sees.
 const SEES: u8 = 10;
@@ -120,6 +120,48 @@ fn a_server_that_others_see_is_not_removed() {
     let gone = d.server();
     d.kill();
     a.node.remove_server(gone).unwrap();
+}
+
+#[test]
+fn a_server_that_one_may_see_who_does_not_say_so_is_not_removed() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b, &c]]));
+    a.wait_ready("t");
+    hub.cut(a.server(), c.server());
+    let hangs = b.server();
+    hub.meddle(move |answer| {
+        (answer.kind != Some(SEES) || answer.answered_by != hangs).then_some(answer.bytes)
+    });
+    let refused = a.node.remove_server(c.server()).unwrap_err();
+    assert!(matches!(&refused, AdminError::Silent { servers } if servers == "`b`"), "{refused}");
+    assert!(!a.node.catalog().is_removed(c.server()));
+    let gone = c.server();
+    c.kill();
+    hub.meddle(|answer| Some(answer.bytes));
+    a.node.remove_server(gone).unwrap();
+}
+
+#[test]
+fn a_server_that_came_to_others_while_tables_were_asked_about_is_not_removed() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b, &c]]));
+    a.wait_ready("t");
+    let gone = c.server();
+    cut(&hub, &c, &[&a, &b]);
+    // The link between b and c is back before b says how far its log reaches.
+    let (weak, pair) = (Arc::downgrade(&hub), [b.server(), gone]);
+    let asker = a.server();
+    hub.meddle(move |answer| {
+        if answer.asked_by == asker && answer.kind == Some(ENDS) {
+            weak.upgrade().unwrap().mend_between(pair);
+        }
+        Some(answer.bytes)
+    });
+    let refused = a.node.remove_server(gone).unwrap_err();
+    assert!(matches!(&refused, AdminError::ServerSeen { by, .. } if by == "`b`"), "{refused}");
+    assert!(!a.node.catalog().is_removed(gone));
 }
 
 #[test]
