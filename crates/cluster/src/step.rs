@@ -16,6 +16,8 @@ pub(crate) struct Wanted {
     /// The version of the catalog that says so.
     pub(crate) version: u64,
     pub(crate) replicas: Vec<ReplicaConfig>,
+    /// Those of them on servers that are not connected.
+    pub(crate) away: Vec<PeerId>,
     pub(crate) primary: Option<PeerId>,
     pub(crate) is_leaving: bool,
 }
@@ -47,8 +49,10 @@ impl Step {
 pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let members = &status.members;
     let is_gone = |replica: &&ReplicaConfig| members.removed.contains(&replica.peer);
-    // One of the catalog is never named anew: its server was given up, and its row goes.
-    if let Some(gone) = wanted.replicas.iter().find(is_gone).filter(|_| wanted.table.is_some()) {
+    // One of the catalog is never named anew: its server was given up, and its row goes. Nor is one whose server is away:
+    // it has no use for another before it comes back, and an emergency repair may be taking it out.
+    let is_back = |replica: &&ReplicaConfig| wanted.table.is_some() && !wanted.away.contains(&replica.peer);
+    if let Some(gone) = wanted.replicas.iter().filter(is_gone).find(is_back) {
         // Its server discards the old one then, which those who stay may still need.
         return if status.removed_may_go { Step::NameAnew(gone.peer) } else { Step::Wait };
     }
@@ -176,7 +180,15 @@ mod tests {
             voting: true,
         };
         let replicas = peers.iter().map(replica).collect();
-        Wanted { group: GroupId(3), table: None, version: 1, replicas, primary: None, is_leaving: true }
+        Wanted {
+            group: GroupId(3),
+            table: None,
+            version: 1,
+            replicas,
+            away: vec![],
+            primary: None,
+            is_leaving: true,
+        }
     }
 
     #[test]
@@ -262,6 +274,10 @@ mod tests {
         assert_eq!(next_step(&status, &wanted), Step::Change(MemberChange::AddLearner(PeerId(4))));
         wanted.table = Some(TableId::from_uuid(Uuid::from_u128(7)));
         assert_eq!(next_step(&status, &wanted), Step::NameAnew(PeerId(2)));
+        wanted.away = vec![PeerId(2)];
+        assert_eq!(next_step(&status, &wanted), Step::NameAnew(PeerId(3)), "2 would get it in vain");
+        wanted.away.push(PeerId(3));
+        assert_eq!(next_step(&status, &wanted), Step::Change(MemberChange::AddLearner(PeerId(4))));
     }
 
     #[test]

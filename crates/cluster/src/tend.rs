@@ -75,9 +75,15 @@ impl Core {
         let mut due = Vec::new();
         // Shown may be less than what is led: a server that was let in just now is no stranger.
         if self.version_led_here() == Some(version) {
-            let replicas = catalog.servers().into_iter().map(|server| server.catalog).collect();
-            let group = CATALOG_GROUP;
-            let wanted = Wanted { group, table: None, replicas, primary: None, is_leaving: false, version };
+            let wanted = Wanted {
+                group: CATALOG_GROUP,
+                table: None,
+                version,
+                replicas: catalog.servers().into_iter().map(|server| server.catalog).collect(),
+                away: Vec::new(),
+                primary: None,
+                is_leaving: false,
+            };
             due.push(Due { wanted, shard: None, has_settled: false });
             self.forget_proxies(&catalog, &mut settled.missed);
         }
@@ -123,11 +129,13 @@ impl Core {
         }
         let has_settled = task::now() - since > SETTLE;
         let primary = shard.replicas.iter().find(|replica| replica.server == shard.primary);
+        let away = shard.replicas.iter().filter(|replica| !self.is_connected(replica.server));
         let wanted = Wanted {
             group: shard.group,
             table: Some(table.id),
             version,
             replicas: shard.replicas.clone(),
+            away: away.map(|replica| replica.peer).collect(),
             // Whoever has just handed over, to stop, is not asked to lead again at once.
             primary: primary.map(|replica| replica.peer).filter(|_| has_settled),
             is_leaving: !shard.leaving.is_empty(),
