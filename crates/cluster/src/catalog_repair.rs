@@ -51,8 +51,8 @@ impl Core {
         forced: &Forced,
     ) -> Result<(), AdminError> {
         let Loss { survivor, goes_on, lost } = loss;
-        self.check_given_up(given_up)?;
         let catalog = self.catalog();
+        self.check_given_up(given_up, &replicas_of(&catalog))?;
         let names: Vec<String> = lost.iter().map(|id| words::server(&catalog, *id)).collect();
         tracing::warn!("The catalog has lost its majority and goes on without {}", names.join(", "));
         if !goes_on {

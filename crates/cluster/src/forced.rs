@@ -40,7 +40,7 @@ impl Core {
     /// Makes `survivor` the only voter of a group; those of `others` that are not given up follow it, and
     /// those that are given up are removed from the group for good.
     ///
-    /// Fails before anything is done if others are away now than were given up, or if the survivor does not go on; and
+    /// Fails before anything is done if others of these are away now than were given up, or if the survivor does not go on; and
     /// later, if one of those who are to follow knows the same members as the survivor, and sees most of them.
     pub(crate) fn go_on(
         &self,
@@ -50,7 +50,7 @@ impl Core {
         given_up: &GivenUp,
         forced: &Forced,
     ) -> Result<(), AdminError> {
-        self.check_given_up(given_up)?;
+        self.check_given_up(given_up, others)?;
         let of = words::group(&self.catalog(), group);
         let refused = |server: ServerId, why: &str| {
             let server = self.server_in_words(server);
@@ -64,7 +64,11 @@ impl Core {
         let members = Members { voters: vec![survivor.peer], removed, ..Members::default() };
         let members = self.reset(survivor.server, group, members, forced)?;
         let members = members.map_err(|why| refused(survivor.server, &why))?;
-        for other in living.iter().filter(|other| other.server != survivor.server) {
+        // Who has no vote and is away joins later, as who is asked and has nothing to follow with.
+        let follows = |other: &&ReplicaConfig| {
+            other.server != survivor.server && (other.voting || self.is_connected(other.server))
+        };
+        for other in living.iter().filter(follows) {
             let Err(why) = self.reset(other.server, group, members.clone(), forced)? else { continue };
             let end = self.end_on(other.server, group);
             if end.is_some_and(|end| end.members.at >= before.members.at && end.members != members) {

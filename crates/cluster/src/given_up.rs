@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use io::task;
 
-use crate::majority::MAJORITY_PATIENCE;
+use crate::majority::{MAJORITY_PATIENCE, PAUSE};
 use crate::most_complete::everyone;
 use crate::node::Core;
-use crate::{AdminError, Catalog, ServerId};
-
-/// Between two looks whether somebody has come back.
-const PAUSE: Duration = Duration::from_millis(100);
+use crate::{AdminError, Catalog, ReplicaConfig, ServerId};
 
 /// Servers that are not connected, and that nobody sees who is.
 pub(crate) struct GivenUp(BTreeSet<ServerId>);
@@ -70,11 +67,20 @@ impl Core {
         }
     }
 
-    /// Fails if more are away than were given up, or if one of these has come back and was not removed.
-    pub(crate) fn check_given_up(&self, given_up: &GivenUp) -> Result<(), AdminError> {
+    /// Fails if others of these replicas are away than were given up, or if one of those has come back and was not removed.
+    ///
+    /// Whoever has no vote and was not given up may come and go: nothing hangs on it, and it follows later.
+    pub(crate) fn check_given_up<'a>(
+        &self,
+        given_up: &GivenUp,
+        replicas: impl IntoIterator<Item = &'a ReplicaConfig>,
+    ) -> Result<(), AdminError> {
         let catalog = self.catalog();
-        let is_back = |server: &ServerId| self.is_connected(*server) && !catalog.is_removed(*server);
-        match self.away().is_subset(&given_up.0) && !given_up.0.iter().any(is_back) {
+        let is_as_judged = |replica: &ReplicaConfig| match given_up.has(replica.server) {
+            true => !self.is_connected(replica.server) || catalog.is_removed(replica.server),
+            false => !replica.voting || self.is_connected(replica.server),
+        };
+        match replicas.into_iter().all(is_as_judged) {
             true => Ok(()),
             false => Err(AdminError::Unsteady),
         }

@@ -21,7 +21,7 @@ pub(crate) const MAJORITY_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a replica may take to say who votes in its group.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Between two looks whether somebody has come back.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether servers may be waited for without which a table has no majority: not for long.
 pub(crate) struct MajorityPatience<'a> {

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use log::GroupId;
+use log::{GroupId, PeerId};
 use shard::SealMark;
 use storage::TableId;
 
@@ -53,6 +53,8 @@ enum Fate {
     Keeps,
     /// It goes on with the replica that has most of its log.
     GoesOn(ReplicaConfig),
+    /// It does already, because a repair was interrupted: these were given up, and the table names them still.
+    WentOn(ReplicaConfig, Vec<PeerId>),
     /// No replica can be reached that has rows: it begins anew.
     IsLost,
 }
@@ -147,6 +149,8 @@ impl Core {
                 self.go_on(shard.group, *survivor, &others, given_up, forced)?;
             }
         }
+        let begins_anew = config.shards.iter().zip(&fates).filter(|(_, fate)| **fate == Fate::IsLost);
+        self.check_given_up(given_up, begins_anew.flat_map(|(shard, _)| everyone(shard)))?;
         self.change(|catalog, draft| {
             let present = &table_by_id(catalog, config.id)?.config;
             if present.shards != config.shards {
@@ -256,7 +260,7 @@ impl Core {
         let led = self.ask_leaders(&table.shards().iter().collect::<Vec<_>>());
         let shards = config.shards.iter().zip(led);
         let fates: Vec<Fate> = shards.map(|(shard, led)| self.fate(shard, led.is_some())).collect();
-        let goes_on = fates.iter().any(|fate| matches!(fate, Fate::GoesOn(_)));
+        let goes_on = fates.iter().any(|fate| matches!(fate, Fate::GoesOn(_) | Fate::WentOn(..)));
         let is_lost = fates.contains(&Fate::IsLost);
         if is_lost && !config.lineage.sealed.is_empty() {
             // Its rows may be there, under the groups before.
@@ -278,13 +282,19 @@ impl Core {
         let living = voters().filter(|replica| self.is_connected(replica.server)).count();
         let most_live = living * 2 > voters().count();
         // A leader whose majority went just now has not noticed yet.
-        if is_led && most_live {
+        let is_well = is_led && most_live;
+        let everyone: Vec<ReplicaConfig> = everyone(shard).copied().collect();
+        let (living, away): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
+            everyone.iter().partition(|replica| self.is_connected(replica.server));
+        if is_well && away.is_empty() {
             return Fate::Keeps;
         }
-        let everyone: Vec<ReplicaConfig> = everyone(shard).copied().collect();
-        let living = everyone.iter().filter(|replica| self.is_connected(replica.server));
-        match self.most_complete(shard.group, living, PATIENCE) {
-            Some(found) if self.has_majority(&found.members, &everyone) => Fate::Keeps,
+        match self.most_complete(shard.group, living.iter(), PATIENCE) {
+            Some(found) if is_well || self.has_majority(&found.members, &everyone) => {
+                let away = away.iter().map(|replica| replica.peer);
+                let removed: Vec<PeerId> = away.filter(|peer| found.members.removed.contains(peer)).collect();
+                if removed.is_empty() { Fate::Keeps } else { Fate::WentOn(found.replica, removed) }
+            }
             Some(found) => Fate::GoesOn(found.replica),
             // Not begun yet perhaps.
             None if most_live => Fate::Keeps,
@@ -305,7 +315,10 @@ impl Core {
         for (shard, fate) in after.shards.iter_mut().zip(fates) {
             match fate {
                 Fate::Keeps => {}
-                Fate::GoesOn(survivor) => without_lost(shard, survivor, given_up),
+                Fate::GoesOn(survivor) => without_lost(shard, survivor, |lost| given_up.has(lost.server)),
+                Fate::WentOn(survivor, removed) => {
+                    without_lost(shard, survivor, |lost| removed.contains(&lost.peer));
+                }
                 Fate::IsLost => {
                     let primary = self.home_for(catalog, shard).ok_or(AdminError::NoCopies)?;
                     let place = ShardPlaces { primary, replicas: vec![(primary, true)] };
@@ -328,12 +341,12 @@ impl Core {
     }
 }
 
-/// The shard without the replicas on servers that are given up; if no voter is left, all others vote. What was added
-/// may be all that is left.
-fn without_lost(shard: &mut ShardConfig, survivor: &ReplicaConfig, given_up: &GivenUp) {
+/// The shard without the replicas that are lost; if no voter is left, all others vote. What was added may be all that
+/// is left.
+fn without_lost(shard: &mut ShardConfig, survivor: &ReplicaConfig, is_lost: impl Fn(&ReplicaConfig) -> bool) {
     shard.added.clear();
-    shard.replicas.retain(|replica| !given_up.has(replica.server));
-    shard.leaving.retain(|replica| !given_up.has(replica.server) && replica.peer != survivor.peer);
+    shard.replicas.retain(|replica| !is_lost(replica));
+    shard.leaving.retain(|replica| !is_lost(replica) && replica.peer != survivor.peer);
     if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
         shard.replicas.push(*survivor);
     }

@@ -18,6 +18,9 @@ use crate::hub::{
     END, Hub, Machine, Running, missing, replicated, stored, three, wait_until, write, write_until_done,
 };
 
+/// The kind of the question to set the members of a group by force.
+const RESET: u8 = 8;
+
 /// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
 pub fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
     let (mut question, members) = (BytesMut::new(), members.encode());
@@ -202,6 +205,103 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
     let names: Vec<datum::Text> =
         d.node.catalog().servers().iter().map(|server| server.name.clone()).collect();
     assert_eq!(names, ["a", "d"]);
+}
+
+/// Five who vote on the catalog, and a table of two shards with replicas on the first three of them.
+fn five_and_two_shards(hub: &Arc<Hub>) -> [Running; 5] {
+    let (_machines, [a, b, c]) = three(hub);
+    let (d, e) = (Machine::new("d").start(hub, Some(&a)), Machine::new("e").start(hub, Some(&a)));
+    wait_until("five who vote on the catalog", || {
+        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
+    });
+    create(&a, on(&[&[&a, &b, &c], &[&a, &b, &c]]));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    assert_eq!(missing(&a, 20), []);
+    wait_until("the table on d", || d.node.catalog().table("test", "t").is_some());
+    [a, b, c, d, e]
+}
+
+#[test]
+fn a_repair_that_was_interrupted_is_finished_when_it_is_repeated() {
+    for forced in [1, 2] {
+        let hub = Arc::new(Hub::default());
+        let [a, b, c, d, e] = five_and_two_shards(&hub);
+        let (id, before) = (table(&d).config.id, table(&d).config.clone());
+        [b, c].into_iter().for_each(Running::kill);
+        let set = AtomicU32::new(0);
+        hub.meddle(move |answer| match answer.kind {
+            Some(RESET) if set.fetch_add(1, Ordering::AcqRel) + 1 == forced => Some(Bytes::from_static(b"?")),
+            _ => Some(answer.bytes),
+        });
+        let error = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
+        assert!(matches!(error, AdminError::RepairBegun(_)), "{error}");
+        hub.meddle(|answer| Some(answer.bytes));
+        wait_until("who goes on", || {
+            let table = table(&a);
+            let led = table.shards().iter().filter(|shard| shard.near().unwrap().is_leader());
+            led.count() as u32 >= forced
+        });
+        assert_eq!(table(&d).config, before);
+        let planned = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+        let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+        assert_eq!(planned, repaired);
+        for shard in &repaired.shards {
+            assert_eq!(shard.replicas.iter().map(|r| r.server).collect::<Vec<_>>(), [a.server()]);
+        }
+        let again = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table);
+        assert!(matches!(again, Err(AdminError::NothingToRepair)), "{again:?}");
+        (20..30).for_each(|n| write_until_done(&[&a, &d, &e], n));
+        assert_eq!(missing(&a, 30), []);
+    }
+}
+
+#[test]
+fn links_to_servers_that_have_no_part_in_a_repair_may_break_meanwhile() {
+    let hub = Arc::new(Hub::default());
+    let [a, b, c, d, e] = five_and_two_shards(&hub);
+    let proxy = Machine::new("proxy").start(&hub, Some(&a));
+    wait_until("the proxy", || d.node.catalog().servers().len() == 6);
+    let id = table(&d).config.id;
+    [b, c].into_iter().for_each(Running::kill);
+    let (weak, pair) = (Arc::downgrade(&hub), [d.server(), proxy.server()]);
+    hub.meddle(move |answer| {
+        if answer.kind == Some(RESET) {
+            weak.upgrade().unwrap().cut(pair[0], pair[1]);
+        }
+        Some(answer.bytes)
+    });
+    let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    assert!(repaired.shards.iter().all(|shard| shard.replicas.len() == 1), "{repaired:?}");
+    assert!(!d.node.is_connected(proxy.server()));
+    (20..30).for_each(|n| write_until_done(&[&a, &d, &e], n));
+}
+
+#[test]
+fn a_proxy_that_comes_and_goes_does_not_end_the_repair_of_the_catalog() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let d = Machine::new("d").start(&hub, Some(&a));
+    wait_until("four who vote", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 4);
+    let proxy = Machine::new("proxy").start(&hub, Some(&a));
+    wait_until("the proxy", || d.node.catalog().servers().len() == 5);
+    let gone = [b.server(), c.server()];
+    [b, c].into_iter().for_each(Running::kill);
+    // Asked when it is looked who is lost, when that was waited for, and before members are set.
+    let (asked, weak, pair) = (AtomicU32::new(0), Arc::downgrade(&hub), [d.server(), proxy.server()]);
+    hub.meddle(move |answer| {
+        let is_about_it = answer.kind == Some(END) && answer.group == Some(GroupId(0));
+        if is_about_it && asked.fetch_add(1, Ordering::AcqRel) == 2 {
+            weak.upgrade().unwrap().cut(pair[0], pair[1]);
+        }
+        Some(answer.bytes)
+    });
+    let removed = d.node.repair_catalog().unwrap();
+    assert_eq!(removed, gone);
+    assert!(!d.node.is_connected(proxy.server()));
+    hub.mend();
+    d.node.create_db("after").unwrap();
+    wait_until("the news", || proxy.node.catalog().database("after").is_some());
 }
 
 #[test]
