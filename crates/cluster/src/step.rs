@@ -22,6 +22,14 @@ pub(crate) struct Wanted {
     pub(crate) is_leaving: bool,
 }
 
+impl Wanted {
+    /// One of the catalog is never named anew: its server was given up, and its row goes. Nor is one whose server is away: it
+    /// has no use for another before it comes back, and an emergency repair may be taking it out.
+    fn may_be_named_anew(&self, replica: &ReplicaConfig) -> bool {
+        self.table.is_some() && !self.away.contains(&replica.peer)
+    }
+}
+
 /// What the leader of a group does next about its members.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -49,10 +57,7 @@ impl Step {
 pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let members = &status.members;
     let is_gone = |replica: &&ReplicaConfig| members.removed.contains(&replica.peer);
-    // One of the catalog is never named anew: its server was given up, and its row goes. Nor is one whose server is away:
-    // it has no use for another before it comes back, and an emergency repair may be taking it out.
-    let is_back = |replica: &&ReplicaConfig| wanted.table.is_some() && !wanted.away.contains(&replica.peer);
-    if let Some(gone) = wanted.replicas.iter().filter(is_gone).find(is_back) {
+    if let Some(gone) = wanted.replicas.iter().filter(is_gone).find(|gone| wanted.may_be_named_anew(gone)) {
         // Its server discards the old one then, which those who stay may still need.
         return if status.removed_may_go { Step::NameAnew(gone.peer) } else { Step::Wait };
     }
