@@ -2,14 +2,19 @@
 //! living server has, and the servers that are not connected are removed from the cluster. Decision 0015.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use crate::catalog_row::{CatalogRow, server_key};
+use crate::ends::Ends;
 use crate::forced::Forced;
 use crate::given_up::GivenUp;
 use crate::most_complete::PATIENCE;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::servers::fill_voters;
-use crate::{AdminError, Catalog, ReplicaConfig, ServerId, words};
+use crate::{AdminError, Catalog, ReplicaConfig, ServerId, ShardConfig, TableConfig, words};
+
+/// How long servers may take to say how far the logs of shards reach that the lost ones had replicas of.
+const PATIENCE_FOR_TABLES: Duration = Duration::from_secs(2);
 
 /// The catalog without a majority, and what is to become of it.
 pub(crate) struct Loss {
@@ -33,7 +38,8 @@ impl Core {
     /// that were removed from the cluster for that, which are those that are not connected, and did not come back within a
     /// few seconds.
     ///
-    /// Tables stay as they are. Interrupted, it can be repeated. Fails, among other reasons, where a server that is not
+    /// Shards that have their majority without those have no replicas there any more, all others stay as they are.
+    /// Interrupted, it can be repeated. Fails, among other reasons, where a server that is not
     /// connected is seen by one that is ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members were
     /// set by force.
     pub fn repair_catalog(&self) -> Result<Vec<ServerId>, AdminError> {
@@ -43,7 +49,8 @@ impl Core {
         Ok(loss.lost)
     }
 
-    /// Gives the catalog a majority again.
+    /// Gives the catalog a majority again. Shards that can do without the servers that are removed for that have no replicas
+    /// on them any more.
     pub(crate) fn mend_catalog(
         &self,
         loss: &Loss,
@@ -58,7 +65,16 @@ impl Core {
         if !goes_on {
             self.go_on(CATALOG_GROUP, *survivor, &replicas_of(&catalog), given_up, forced)?;
         }
+        let mut ends = self.ends_beside(&catalog, lost);
         self.change(|catalog, draft| {
+            ends.retain(|server| self.is_connected(server));
+            for table in catalog.tables() {
+                let mut config = table.config.clone();
+                config.spare(lost, &ends);
+                if config != table.config {
+                    draft.put(CatalogRow::Table(config));
+                }
+            }
             for server in lost.iter().filter(|server| catalog.server(**server).is_some()) {
                 draft.delete(server_key(*server));
                 draft.put(CatalogRow::Removed(*server));
@@ -66,6 +82,18 @@ impl Core {
             fill_voters(catalog, draft, lost, Some(survivor.server));
             Ok(())
         })
+    }
+
+    /// How far the logs reach of shards that have replicas on servers that are lost.
+    fn ends_beside(&self, catalog: &Catalog, lost: &[ServerId]) -> Ends {
+        let names_lost = |shard: &&ShardConfig| lost.iter().any(|server| shard.replica_on(*server).is_some());
+        let shards = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
+        self.ask_ends(shards.filter(names_lost), PATIENCE_FOR_TABLES)
+    }
+
+    /// Makes of a table what it would be when the catalog has gone on without those who are lost.
+    pub(crate) fn spare_lost(&self, loss: &Loss, config: &mut TableConfig) {
+        config.spare(&loss.lost, &self.ends_beside(&self.catalog(), &loss.lost));
     }
 
     /// What becomes of the catalog. Fails if it has a majority.

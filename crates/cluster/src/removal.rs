@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use datum::Text;
 use io::task;
+use log::GroupId;
 use storage::TableId;
 
 use crate::catalog_row::{CatalogRow, server_key};
@@ -157,8 +158,18 @@ fn shards_on(table: &TableConfig, id: ServerId) -> impl Iterator<Item = &ShardCo
 
 /// Whether a shard with a replica on a server that is away can lose nobody more.
 fn is_needed(table: &TableConfig, away: ServerId, ends: &Ends) -> bool {
-    shards_on(table, away)
-        .any(|shard| !MostComplete::of(ends.of_shard(shard)).is_some_and(|found| found.majority_was_heard()))
+    shards_on(table, away).any(|shard| !majority_was_heard(shard, ends))
+}
+
+/// Whether of those who vote in the group of a shard now most have said so and have rows.
+fn majority_was_heard(shard: &ShardConfig, ends: &Ends) -> bool {
+    MostComplete::of(ends.of_shard(shard)).is_some_and(|found| found.majority_was_heard())
+}
+
+/// Whether a replica votes and has rows, as it said itself.
+fn votes_with_rows(group: GroupId, replica: &ReplicaConfig, ends: &Ends) -> bool {
+    let end = ends.of(group, replica.server, replica.peer);
+    end.is_some_and(|end| end.members.voters.contains(&end.own))
 }
 
 /// Some tables by their names, and how many more there are.
@@ -178,16 +189,25 @@ impl TableConfig {
         for shard in &mut self.shards {
             // What was added to divide the table, or is on its way out, is another replica if it votes and has rows.
             let group = shard.group;
-            let votes_with_rows = |replica: &ReplicaConfig| {
-                let end = ends.of(group, replica.server, replica.peer);
-                end.is_some_and(|end| end.members.voters.contains(&end.own))
-            };
+            let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(group, replica, ends);
             if !shard.remove_server(gone, votes_with_rows) && outcome != Err(Rest::Others) {
                 let is_nobody = everyone(shard).next().is_none();
                 outcome = Err(if is_nobody { Rest::Nobody } else { Rest::Others });
             }
         }
         outcome
+    }
+
+    /// Takes the replicas on servers that are `gone` for good out of those shards that can do without all of them.
+    pub(crate) fn spare(&mut self, gone: &[ServerId], ends: &Ends) {
+        for shard in &mut self.shards {
+            let mut left = shard.clone();
+            let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(shard.group, replica, ends);
+            let mut had = gone.iter().filter(|gone| shard.replica_on(**gone).is_some());
+            if majority_was_heard(shard, ends) && had.all(|gone| left.remove_server(*gone, votes_with_rows)) {
+                *shard = left;
+            }
+        }
     }
 }
 

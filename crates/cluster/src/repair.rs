@@ -92,7 +92,10 @@ impl Core {
         if mode == RepairMode::Recommit {
             return Ok(table_by_id(&self.catalog(), id)?.config.clone());
         }
-        let (damage, given_up) = self.judge(|| self.damage(id, mode, scope))?;
+        let (mut damage, given_up) = self.judge(|| self.damage(id, mode, scope))?;
+        if let Some(loss) = &damage.catalog {
+            self.spare_lost(loss, &mut damage.config);
+        }
         if !damage.sealed.is_empty() {
             return Ok(damage.config);
         }
@@ -132,9 +135,17 @@ impl Core {
     }
 
     fn mend(&self, damage: Damage, given_up: &GivenUp, forced: &Forced) -> Result<TableConfig, AdminError> {
-        let Damage { catalog, config, sealed, fates } = damage;
+        let Damage { catalog, mut config, sealed, fates } = damage;
         if let Some(loss) = catalog {
             self.mend_catalog(&loss, given_up, forced)?;
+            // Shards that keep their majority have lost replicas with that.
+            let catalog = self.catalog();
+            let present = &table_by_id(&catalog, config.id)?.config.shards;
+            for shard in &mut config.shards {
+                if let Some(known) = present.iter().find(|known| known.group == shard.group) {
+                    shard.clone_from(known);
+                }
+            }
         }
         if !sealed.is_empty() {
             for (old, survivor) in &sealed {

@@ -6,7 +6,7 @@ use log::GroupId;
 use rekindle_cluster::{AdminError, RepairMode, RepairScope, ServerId, TableOptions};
 
 use crate::division::{create, on, table};
-use crate::hub::{Hub, Machine, Running, missing, wait_until, write_until_done};
+use crate::hub::{Hub, Machine, Running, missing, three, wait_until, write_until_done};
 
 fn voters(node: &Running) -> usize {
     node.node.log().group_status(GroupId(0)).unwrap().members.voters.len()
@@ -66,6 +66,43 @@ fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
             a.node.emergency_repair(id, mode, RepairScope::Cluster),
             Err(AdminError::NothingToRepair)
         ));
+    }
+}
+
+#[test]
+fn tables_that_keep_their_majority_have_no_replicas_on_servers_that_a_repair_removes() {
+    for scope in [None, Some(RepairScope::Cluster)] {
+        let hub = Arc::new(Hub::default());
+        let (_machines, [a, b, c]) = three(&hub);
+        let d = Machine::new("d").start(&hub, Some(&a));
+        wait_until("four who vote", || voters(&a) == 4);
+        create(&a, on(&[&[&b, &a, &d], &[&a, &b]]));
+        a.wait_ready("t");
+        (0..20).for_each(|n| write_until_done(&[&a, &b], n));
+        wait_until("the table on d", || d.node.catalog().table("test", "t").is_some());
+        let (id, before, gone) = (table(&d).config.id, table(&d).config.clone(), [b.server(), c.server()]);
+        [b, c].into_iter().for_each(Running::kill);
+        let mode = RepairMode::Rollback;
+        match scope {
+            None => assert_eq!(d.node.repair_catalog().unwrap(), gone),
+            Some(scope) => {
+                let planned = d.node.plan_repair(id, mode, scope).unwrap();
+                assert_eq!(d.node.emergency_repair(id, mode, scope).unwrap(), planned);
+            }
+        }
+        let servers = |nth: usize| {
+            let shard = table(&d).config.shards[nth].clone();
+            shard.replicas.iter().map(|replica| replica.server).collect::<Vec<_>>()
+        };
+        assert_eq!(servers(0), [a.server(), d.server()]);
+        match scope {
+            None => assert_eq!(table(&d).config.shards[1], before.shards[1], "it has no majority"),
+            Some(_) => assert_eq!(servers(1), [a.server()]),
+        }
+        drop(d.node.emergency_repair(id, mode, RepairScope::Table));
+        (20..40).for_each(|n| write_until_done(&[&a, &d], n));
+        assert_eq!(missing(&a, 40), []);
+        assert_eq!(table(&d).config.shards[0].primary, servers(0)[0]);
     }
 }
 
