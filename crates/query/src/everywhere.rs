@@ -8,21 +8,21 @@ use datum::{Datum, Object, Text};
 use reql::EvalError;
 
 use crate::context::Cx;
-use crate::far::other_rows;
+use crate::far::AskedOthers;
 use crate::table::SystemRef;
 
 /// The rows of a system table: of this node, and of the others where they have rows of their own.
 /// Rows of several nodes about the same thing become one, their figures added up. A table that has an order
 /// has it over all of them.
 pub(crate) fn rows(cx: &Cx, system: &SystemRef) -> Result<Vec<Object>, EvalError> {
+    let is_asked = system.table.is_everywhere() && !cx.served;
+    // They look while this node does.
+    let asked = is_asked.then(|| AskedOthers::ask(cx, system.table.name(), system.identifiers));
     let mut rows = system.table.rows(cx, system.identifiers)?;
-    if !system.table.is_everywhere() || cx.served {
-        return Ok(rows);
-    }
+    let Some(asked) = asked else { return Ok(rows) };
     let mut place: HashMap<Datum, usize> =
         rows.iter().enumerate().filter_map(|(i, row)| Some((row.get("id")?, i))).collect();
-    let elsewhere = other_rows(cx, system.table.name(), system.identifiers)?;
-    for row in elsewhere.into_iter().flat_map(|(server, told)| rows_for(cx, system, server, told)) {
+    for row in asked.told(cx)?.into_iter().flat_map(|(server, told)| rows_for(cx, system, server, told)) {
         match row.get("id").and_then(|id| place.get(&id).copied()) {
             Some(i) => rows[i] = added(&rows[i], &row),
             None => {

@@ -245,6 +245,31 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(silent_rows, [("server", error), ("table_server", error)])
         self.assertLess(time.monotonic() - began, 3 + 2)
 
+    def test_while_a_server_hangs_issues_take_as_long_as_the_slowest_answer(self):
+        names = ["t", "u", "v"]
+        for name in names:
+            ask(self.first, r.table_create(name))
+            there = {"primary_replica": "s1", "replicas": ["s1"]}
+            ask(self.first, r.table(name).config().update({"shards": [there]}))
+            ask(self.first, r.table(name).wait(timeout=PATIENCE_SECONDS))
+            wait_until(f"{name} on s1", lambda: self.leader(name) is self.cluster.nodes[1])
+
+        def timed(table):
+            began = time.monotonic()
+            rows = self.tell(r.db("rethinkdb").table(table))
+            return rows, time.monotonic() - began
+
+        process = self.cluster.nodes[1].process
+        os.kill(process.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, process.pid, signal.SIGCONT)
+        # One that waits for the rows of other servers once.
+        _, once = timed("server_status")
+        issues, took = timed("current_issues")
+        told = [issue["info"]["table"] for issue in issues if issue["type"] == "table_availability"]
+        self.assertEqual(sorted(told), names)
+        # Whom they see is waited for twice as long, and was before leaders, one table after the other.
+        self.assertLess(took, 4 * once)
+
     def test_a_leader_that_is_stopped_hands_over_and_no_write_is_refused(self):
         self.replicated()
         writers = Writers(self.cluster, "t")

@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use cluster::{Readiness, ReplicaState, TableHandle, readiness};
+use cluster::{CatalogTrouble, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness};
 use datum::{Datum, Object, Text};
+use io::task;
 use reql::EvalError;
 use uuid::Uuid;
 
 use super::fields::{object, strings};
 use super::table_config::{db_name, named_server, server_name};
-use super::table_status::status_row;
+use super::table_status::status_row_of;
 use crate::context::Cx;
 use crate::table::{Identifiers, SystemTable};
 
@@ -57,16 +58,27 @@ impl SystemTable for CurrentIssues {
         let mut issues: Vec<Issue> = Vec::new();
         issues.extend(log_file(cx, identifiers));
         issues.extend(memory(cx, identifiers));
-        issues.extend(unseen(cx, identifiers));
         if !cx.served {
-            let catalog = cx.catalog();
-            issues.extend(catalog_issue(cx, identifiers));
+            // Each waits for servers that may hang: all at the same time.
+            let unseen = aside(cx, |node| node.unseen());
+            let trouble = aside(cx, |node| node.catalog_trouble());
+            let of_tables = table_issues(cx, identifiers);
+            issues.extend(unseen_issue(cx, &unseen(), identifiers));
+            issues.extend(trouble().map(|trouble| catalog_issue(cx, &trouble, identifiers)));
             issues.extend(collisions(cx));
-            issues
-                .extend(catalog.tables().into_iter().filter_map(|table| table_issue(cx, table, identifiers)));
+            issues.extend(of_tables);
         }
         Ok(issues.into_iter().map(Issue::into_row).collect())
     }
+}
+
+/// Asks the node on a thread of its own; what it answers is had by calling the result.
+fn aside<T: Send + 'static>(cx: &Cx, ask: fn(&Node) -> T) -> impl FnOnce() -> T {
+    let (sender, receiver) = task::channel();
+    let (here, there) = (cx.service.clone(), cx.service.clone());
+    // Where there is no thread it is asked when it is wanted.
+    let _ = task::spawn("issues", move || drop(sender.send(ask(there.node()))));
+    move || receiver.recv().unwrap_or_else(|_| ask(here.node()))
 }
 
 fn log_file(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
@@ -92,9 +104,8 @@ fn of_server(cx: &Cx, kind: &'static str, server: Text, message: String, descrip
     Issue { kind, is_critical: false, about, description, info }
 }
 
-/// Servers that do not see each other although somebody sees both. The one that is asked asks all.
-fn unseen(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
-    let pairs = if cx.served { Vec::new() } else { cx.node().unseen() };
+/// Servers that do not see each other although somebody sees both: the one that does not see, and whom.
+fn unseen_issue(cx: &Cx, pairs: &[(ServerId, ServerId)], identifiers: Identifiers) -> Option<Issue> {
     let catalog = cx.catalog();
     let named = |server| named_server(&catalog, server, Identifiers::Name);
     let shown = pairs.iter().map(|(one, other)| format!("`{}` not to `{}`", named(*one), named(*other)));
@@ -137,8 +148,7 @@ fn collisions(cx: &Cx) -> Vec<Issue> {
 }
 
 /// The catalog while nothing of it can be changed.
-fn catalog_issue(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
-    let trouble = cx.node().catalog_trouble()?;
+fn catalog_issue(cx: &Cx, trouble: &CatalogTrouble, identifiers: Identifiers) -> Issue {
     let catalog = cx.catalog();
     let named = |as_what| {
         let mut servers: Vec<Text> =
@@ -173,7 +183,7 @@ fn catalog_issue(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     );
     let info = object([("servers", strings(named(identifiers))), ("message", message.into())]);
     let (kind, about) = ("catalog_availability", String::new());
-    Some(Issue { kind, is_critical: true, about, description, info })
+    Issue { kind, is_critical: true, about, description, info }
 }
 
 fn listed(names: &[Text]) -> String {
@@ -187,11 +197,24 @@ fn is_trouble(ready: Readiness, gone: &[Text]) -> bool {
     !(ready.all_replicas || is_available && gone.is_empty())
 }
 
-/// A table that is not available for every access, or of which replicas cannot be reached.
-fn table_issue(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Option<Issue> {
+fn table_issues(cx: &Cx, identifiers: Identifiers) -> Vec<Issue> {
     let catalog = cx.catalog();
-    let shards = cx.node().table_state(table);
-    let ready = readiness(&shards);
+    let tables: Vec<&TableHandle> = catalog.tables().into_iter().map(|table| &**table).collect();
+    let states = cx.node().table_states(&tables);
+    let issue =
+        |(table, shards): (&&TableHandle, &Vec<ShardState>)| table_issue(cx, table, shards, identifiers);
+    tables.iter().zip(&states).filter_map(issue).collect()
+}
+
+/// A table that is not available for every access, or of which replicas cannot be reached.
+fn table_issue(
+    cx: &Cx,
+    table: &TableHandle,
+    shards: &[ShardState],
+    identifiers: Identifiers,
+) -> Option<Issue> {
+    let catalog = cx.catalog();
+    let ready = readiness(shards);
     let replicas = shards.iter().flat_map(|shard| &shard.replicas);
     let mut gone: Vec<Text> = replicas
         .filter(|(_, state)| *state == ReplicaState::Disconnected)
@@ -217,7 +240,7 @@ fn table_issue(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Option
             .to_owned(),
     };
     let description = format!("Table `{db}.{name}` {what}. {why}");
-    let status = status_row(cx, table, identifiers);
+    let status = status_row_of(cx, table, shards, identifiers);
     let part = |field: &str| status.get(field).unwrap_or(Datum::Null);
     let shown = match identifiers {
         Identifiers::Name => Datum::String(name.clone()),

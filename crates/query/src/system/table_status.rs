@@ -13,10 +13,16 @@ pub(super) struct TableStatus;
 
 /// The row of a table.
 pub(crate) fn status_row(cx: &Cx, table: &TableHandle, identifiers: Identifiers) -> Object {
-    row_of(cx, table, &cx.node().table_state(table), identifiers)
+    status_row_of(cx, table, &cx.node().table_state(table), identifiers)
 }
 
-fn row_of(cx: &Cx, table: &TableHandle, shards: &[ShardState], identifiers: Identifiers) -> Object {
+/// The row of a table whose shards are so.
+pub(super) fn status_row_of(
+    cx: &Cx,
+    table: &TableHandle,
+    shards: &[ShardState],
+    identifiers: Identifiers,
+) -> Object {
     let catalog = cx.catalog();
     let shown = |server: ServerId| Datum::String(named_server(&catalog, server, identifiers));
     let shard = |state: &ShardState| {
@@ -55,7 +61,8 @@ impl SystemTable for TableStatus {
         let catalog = cx.catalog();
         let tables: Vec<&TableHandle> = catalog.tables().into_iter().map(|table| &**table).collect();
         let states = cx.node().table_states(&tables);
-        let rows = tables.iter().zip(&states).map(|(table, shards)| row_of(cx, table, shards, identifiers));
+        let rows =
+            tables.iter().zip(&states).map(|(table, shards)| status_row_of(cx, table, shards, identifiers));
         Ok(rows.collect())
     }
 }
