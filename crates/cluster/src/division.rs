@@ -23,7 +23,12 @@ impl Core {
             ShardsWanted::Named(places) if places.len() > SHARDS_MAX => {
                 Err(PlacementError::TooManyShards(SHARDS_MAX).into())
             }
-            ShardsWanted::Named(places) => Ok(places.clone()),
+            ShardsWanted::Named(places) => {
+                match places.iter().all(|place| place.replicas.iter().any(|r| r.1)) {
+                    true => Ok(places.clone()),
+                    false => Err(PlacementError::NoReplicas.into()),
+                }
+            }
             // Before anything is made for each.
             ShardsWanted::Placed(wanted) if wanted.shards > SHARDS_MAX => {
                 Err(PlacementError::TooManyShards(SHARDS_MAX).into())

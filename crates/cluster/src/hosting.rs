@@ -11,6 +11,7 @@ use shard::{Forerunner, Shard};
 use storage::{Changes, Direction, RowChange, TableId};
 
 use crate::hosted::Hosted;
+use crate::most_complete::everyone;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
 use crate::router::shard_range;
 use crate::succession::Opening;
@@ -75,7 +76,7 @@ impl Core {
         opening: &Opening,
     ) -> Result<Option<Arc<Shard>>, AdminError> {
         let server = self.identity.server;
-        let is_old = config.replicas.is_empty();
+        let is_old = everyone(config).next().is_none();
         let named = config.replica_on(server).map(|own| own.peer);
         let birth = match named {
             None if is_old => Birth::Alone,

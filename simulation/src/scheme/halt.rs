@@ -57,7 +57,12 @@ impl World {
             .filter_map(|nth| Some((nth, self.machines[nth].node()?.identity().server)))
             .collect();
         let without = servers.iter().find(|(_, server)| !led.has(*server));
-        let Some(to) = without.or(servers.last()).copied() else { return };
+        let is_only = |server: ServerId| {
+            let replicas = &led.config.shards[led.at].replicas;
+            replicas.iter().all(|replica| replica.server == server || !replica.voting)
+        };
+        let other = servers.iter().rfind(|(_, server)| !is_only(*server));
+        let Some(to) = without.or(other).copied() else { return };
         let group = led.config.shards[led.at].group;
         say!("group {group} is copied to node {}, which is halted", to.0);
         self.clear_up(&[led.leader, to.0]);

@@ -112,6 +112,16 @@ fn shards_come_and_go_and_no_replica_is_copied_or_taken_away() {
 }
 
 #[test]
+fn a_shard_keeps_its_replicas_when_nowhere_is_named_for_it() {
+    let (_machines, nodes) = three(&Arc::new(Hub::default()));
+    create(&nodes[0], on(&[&[&nodes[0]]]));
+    let nowhere = ShardPlaces { primary: nodes[0].server(), replicas: Vec::new() };
+    let change = TableChange { shards: Some(ShardsWanted::Named(vec![nowhere])), ..TableChange::default() };
+    let refused = nodes[0].node.change_table(table(&nodes[0]).config.id, &change).unwrap_err().to_string();
+    assert!(refused.contains("nowhere to put the data"), "{refused}");
+}
+
+#[test]
 fn shards_that_lie_on_different_servers_are_put_together() {
     let hub = Arc::new(Hub::default());
     let (_machines, nodes) = three(&hub);
