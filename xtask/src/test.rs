@@ -43,6 +43,8 @@ pub(crate) fn run(only: &[String]) -> ExitCode {
         total.add(count);
     }
     for mut child in early {
+        // Whoever needed it has done it again by now.
+        process::kill_tree(child.id());
         drop(child.wait());
     }
     failures.iter().for_each(Failure::say);

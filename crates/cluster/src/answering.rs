@@ -23,6 +23,8 @@ const COUNTS: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(crate) struct Answers {
     asked_at: Option<Instant>,
+    /// The groups that were asked about.
+    groups: BTreeSet<GroupId>,
     ends: Ends,
     /// The servers that did not answer once: none is waited for a second time.
     silent: BTreeSet<ServerId>,
@@ -55,7 +57,8 @@ impl Core {
         others: impl Iterator<Item = &'a Wanted>,
         answers: &mut Answers,
     ) -> GroupStatus {
-        if !answers.count(task::now()) {
+        // Its turn may have come with a step before.
+        if !answers.count(task::now()) || !answers.groups.contains(&wanted.group) {
             let due: Vec<&Wanted> = std::iter::once(wanted).chain(others).collect();
             self.ask_who_answers(&due, answers);
         }
@@ -84,6 +87,7 @@ impl Core {
                 asked.entry(server).or_default().push(wanted.group);
             }
         }
+        answers.groups = groups.into_iter().collect();
         answers.asked_at = Some(task::now());
         answers.ends = self.ask_ends_of(asked, PATIENCE);
         answers.silent.extend(&answers.ends.silent);

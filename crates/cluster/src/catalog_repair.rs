@@ -67,7 +67,7 @@ impl Core {
         }
         let mut ends = self.ends_beside(&catalog, lost);
         self.change(|catalog, draft| {
-            ends.retain(|server| self.is_connected(server));
+            ends.retain(|server| self.is_connected(server) && !lost.contains(&server));
             for table in catalog.tables() {
                 let mut config = table.config.clone();
                 config.spare(lost, &ends);
@@ -104,10 +104,13 @@ impl Core {
     /// What becomes of the catalog if it has no majority, or had none before a repair that was interrupted. A proxy has a
     /// replica of it as everybody, and does not go on with it: nobody would vote any more when it leaves.
     pub(crate) fn catalog_loss(&self, catalog: &Catalog) -> Result<Option<Loss>, AdminError> {
-        if self.most_are_there(catalog) && self.catalog_has_majority(catalog) {
+        let replicas = replicas_of(catalog);
+        if self.most_are_there(catalog)
+            && self.catalog_has_majority(catalog)
+            && !self.names_removed(&replicas)
+        {
             return Ok(None);
         }
-        let replicas = replicas_of(catalog);
         let is_living = |replica: &&ReplicaConfig| self.is_connected(replica.server);
         let may_vote = catalog.servers().into_iter().filter(|server| !server.is_proxy);
         let may_vote: Vec<ReplicaConfig> = may_vote.map(|server| server.catalog).collect();
@@ -115,13 +118,22 @@ impl Core {
         let found = found.ok_or_else(|| self.no_catalog())?;
         // As after a repair that was interrupted: those who live follow it already, or will.
         let goes_on = self.has_majority(&found.members, &replicas);
-        let is_lost = |replica: &&ReplicaConfig| {
-            !is_living(replica) && (!goes_on || found.members.removed.contains(&replica.peer))
+        // Whoever was given up then may be back: nobody of the others hears it.
+        let is_lost = |replica: &&ReplicaConfig| match goes_on {
+            true => found.members.removed.contains(&replica.peer),
+            false => !is_living(replica),
         };
         let lost: Vec<ServerId> = replicas.iter().filter(is_lost).map(|replica| replica.server).collect();
         // Those who are away do not vote yet, and nobody gave them up.
         let is_well = goes_on && lost.is_empty();
         Ok((!is_well).then_some(Loss { survivor: found.replica, goes_on, lost }))
+    }
+
+    /// Whether some of these replicas of the catalog were removed from its group, as far as the one here knows: their
+    /// servers are named for as long as a repair is not finished.
+    fn names_removed(&self, replicas: &[ReplicaConfig]) -> bool {
+        let status = self.log.group_status(CATALOG_GROUP);
+        status.is_ok_and(|status| replicas.iter().any(|named| status.members.removed.contains(&named.peer)))
     }
 
     /// Whether most who vote on the catalog are connected, as far as the replica here knows them: it can be changed.

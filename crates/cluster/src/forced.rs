@@ -69,7 +69,12 @@ impl Core {
             other.server != survivor.server && (other.voting || self.is_connected(other.server))
         };
         for other in living.iter().filter(follows) {
-            let Err(why) = self.reset(other.server, group, members.clone(), forced)? else { continue };
+            let why = match self.reset(other.server, group, members.clone(), forced) {
+                Ok(Ok(_)) => continue,
+                Ok(Err(why)) => why,
+                Err(cause) if !other.voting => cause.to_string(),
+                Err(cause) => return Err(cause),
+            };
             let end = self.end_on(other.server, group);
             if end.is_some_and(|end| end.members.at >= before.members.at && end.members != members) {
                 let (other, of) = (self.server_in_words(other.server), words::group(&self.catalog(), group));

@@ -198,9 +198,10 @@ impl TableConfig {
         outcome
     }
 
-    /// Takes the replicas on servers that are `gone` for good out of those shards that can do without all of them.
+    /// Takes the replicas on servers that are `gone` for good out of those shards that can do without all of them. A shard
+    /// that is being moved stays: those on their way out may be the only ones that have its rows.
     pub(crate) fn spare(&mut self, gone: &[ServerId], ends: &Ends) {
-        for shard in &mut self.shards {
+        for shard in self.shards.iter_mut().filter(|shard| shard.leaving.is_empty()) {
             let mut left = shard.clone();
             let votes_with_rows = |replica: &ReplicaConfig| votes_with_rows(shard.group, replica, ends);
             let mut had = gone.iter().filter(|gone| shard.replica_on(**gone).is_some());

@@ -26,6 +26,9 @@ use crate::{
     TableHandle, words,
 };
 
+/// How long who leads a shard may take to say who is a member.
+const PATIENCE_FOR_LEADER: Duration = Duration::from_secs(2);
+
 /// How far an emergency repair goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RepairMode {
@@ -270,7 +273,8 @@ impl Core {
         let config = &table.config;
         let led = self.ask_leaders(&table.shards().iter().collect::<Vec<_>>());
         let shards = config.shards.iter().zip(led);
-        let fates: Vec<Fate> = shards.map(|(shard, led)| self.fate(shard, led.is_some())).collect();
+        let fates: Vec<Fate> =
+            shards.map(|(shard, led)| self.fate(shard, led.map(|(server, _)| server))).collect();
         let goes_on = fates.iter().any(|fate| matches!(fate, Fate::GoesOn(_) | Fate::WentOn(..)));
         let is_lost = fates.contains(&Fate::IsLost);
         if is_lost && !config.lineage.sealed.is_empty() {
@@ -288,24 +292,28 @@ impl Core {
     }
 
     /// Those who are to vote need not be those who do: new ones have not joined yet, old ones not gone.
-    fn fate(&self, shard: &ShardConfig, is_led: bool) -> Fate {
+    fn fate(&self, shard: &ShardConfig, leader: Option<ServerId>) -> Fate {
         let voters = || shard.replicas.iter().filter(|replica| replica.voting);
         let living = voters().filter(|replica| self.is_connected(replica.server)).count();
         let most_live = living * 2 > voters().count();
         // A leader whose majority went just now has not noticed yet.
-        let is_well = is_led && most_live;
+        let leader = leader.filter(|_| most_live);
         let everyone: Vec<ReplicaConfig> = everyone(shard).copied().collect();
         let (living, away): (Vec<ReplicaConfig>, Vec<ReplicaConfig>) =
             everyone.iter().partition(|replica| self.is_connected(replica.server));
-        if is_well && away.is_empty() {
-            return Fate::Keeps;
+        let went_on = |found: &MostComplete| {
+            let away = away.iter().map(|replica| replica.peer);
+            let removed: Vec<PeerId> = away.filter(|peer| found.members.removed.contains(peer)).collect();
+            if removed.is_empty() { Fate::Keeps } else { Fate::WentOn(found.replica, removed) }
+        };
+        if let Some(leader) = leader {
+            // It has just answered, and knows who was given up.
+            let led = living.iter().filter(|replica| replica.server == leader && !away.is_empty());
+            let found = self.most_complete(shard.group, led, PATIENCE_FOR_LEADER);
+            return found.as_ref().map_or(Fate::Keeps, went_on);
         }
         match self.most_complete(shard.group, living.iter(), PATIENCE) {
-            Some(found) if is_well || self.has_majority(&found.members, &everyone) => {
-                let away = away.iter().map(|replica| replica.peer);
-                let removed: Vec<PeerId> = away.filter(|peer| found.members.removed.contains(peer)).collect();
-                if removed.is_empty() { Fate::Keeps } else { Fate::WentOn(found.replica, removed) }
-            }
+            Some(found) if self.has_majority(&found.members, &everyone) => went_on(&found),
             Some(found) => Fate::GoesOn(found.replica),
             // Not begun yet perhaps.
             None if most_live => Fate::Keeps,
@@ -328,7 +336,7 @@ impl Core {
                 Fate::Keeps => {}
                 Fate::GoesOn(survivor) => without_lost(shard, survivor, |lost| given_up.has(lost.server)),
                 Fate::WentOn(survivor, removed) => {
-                    without_lost(shard, survivor, |lost| removed.contains(&lost.peer));
+                    take_out(shard, survivor, |lost| removed.contains(&lost.peer));
                 }
                 Fate::IsLost => {
                     let primary = self.home_for(catalog, shard).ok_or(AdminError::NoCopies)?;
@@ -356,9 +364,20 @@ impl Core {
 /// is left.
 fn without_lost(shard: &mut ShardConfig, survivor: &ReplicaConfig, is_lost: impl Fn(&ReplicaConfig) -> bool) {
     shard.added.clear();
-    shard.replicas.retain(|replica| !is_lost(replica));
-    shard.leaving.retain(|replica| !is_lost(replica) && replica.peer != survivor.peer);
+    shard.leaving.retain(|replica| replica.peer != survivor.peer);
     if !shard.replicas.iter().any(|replica| replica.peer == survivor.peer) {
+        shard.replicas.push(*survivor);
+    }
+    take_out(shard, survivor, is_lost);
+}
+
+/// Takes replicas out of a shard; if no voter is left, all others vote. One that has most of the log stays, where nobody
+/// else does.
+fn take_out(shard: &mut ShardConfig, survivor: &ReplicaConfig, is_lost: impl Fn(&ReplicaConfig) -> bool) {
+    shard.replicas.retain(|replica| !is_lost(replica));
+    shard.leaving.retain(|replica| !is_lost(replica));
+    if shard.replicas.is_empty() {
+        shard.leaving.retain(|replica| replica.peer != survivor.peer);
         shard.replicas.push(*survivor);
     }
     if !shard.replicas.iter().any(|replica| replica.voting) {

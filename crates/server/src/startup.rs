@@ -29,7 +29,7 @@ use crate::password;
 use crate::peers::Peers;
 use crate::pid_file::PidFile;
 use crate::ports::{Announcement, PROTOCOL_RELEASE, Ports, cluster_addresses, facts, listening};
-use crate::proxy_folder::new_folder;
+use crate::proxy_folder::{data_in, new_folder};
 use crate::start_error::StartError;
 use crate::stores::Machine;
 use crate::tls;
@@ -60,14 +60,15 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
         return Err(StartError::ProxyAlone);
     }
     let folder = new_folder(&std::env::temp_dir())?;
+    let path = folder.path().to_owned();
     config.is_proxy = true;
     if config.directory != Path::new(config::DIRECTORY) {
         config.notes.push("--directory: the option has no effect: a proxy keeps no data".to_owned());
     }
-    folder.path().clone_into(&mut config.directory);
+    config.directory = data_in(folder.path());
     let served = serve(&config, Opening::CreateOrOpen, argv);
     if let Err(error) = folder.close() {
-        tracing::warn!("the folder {} could not be removed: {error}", shown(&config.directory));
+        tracing::warn!("the folder {} could not be removed: {error}", shown(&path));
     }
     served
 }

@@ -18,12 +18,13 @@ def closing(passed, failed, skipped):
 
 
 def run(name):
-    """Runs one file in this process."""
+    """Runs one file in this process; the exit status."""
     sys.path.insert(0, str(HERE))
     suite = unittest.defaultTestLoader.loadTestsFromName(name)
     result = unittest.TextTestRunner(verbosity=1, stream=sys.stdout).run(suite)
     failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)
     print(closing(result.testsRun - failed - skipped, failed, skipped))
+    return 1 if failed or not result.testsRun else 0
 
 
 def run_apart(name):

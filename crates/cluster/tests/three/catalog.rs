@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use log::GroupId;
+use log::{GroupId, Members};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope, ServerId, TableOptions};
 
 use crate::division::{create, on, table};
@@ -104,6 +104,27 @@ fn tables_that_keep_their_majority_have_no_replicas_on_servers_that_a_repair_rem
         assert_eq!(missing(&a, 40), []);
         assert_eq!(table(&d).config.shards[0].primary, servers(0)[0]);
     }
+}
+
+#[test]
+fn a_repair_that_was_interrupted_is_finished_when_those_who_were_given_up_are_back() {
+    let hub = Arc::new(Hub::default());
+    let a = Machine::new("a").start(&hub, None);
+    let second = Machine::new("b");
+    let b = second.start(&hub, Some(&a));
+    wait_until("two voters", || voters(&a) == 2);
+    let peer = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().own;
+    let (gone, removed) = (b.server(), vec![peer(&b)]);
+    b.kill();
+    // What a repair does first.
+    let alone = Members { voters: vec![peer(&a)], removed, ..Members::default() };
+    a.node.log().reset_members(GroupId(0), alone).unwrap();
+    let _back = second.start_unheard(&hub, None);
+    wait_until("the link", || a.node.sees() == [gone]);
+    assert_eq!(a.node.plan_catalog_repair().unwrap(), [gone]);
+    assert_eq!(a.node.repair_catalog().unwrap(), [gone]);
+    assert!(a.node.catalog().is_removed(gone));
+    assert!(matches!(a.node.repair_catalog(), Err(AdminError::CatalogHasMajority)));
 }
 
 #[test]
