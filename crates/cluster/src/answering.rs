@@ -76,18 +76,19 @@ impl Core {
         let groups: Vec<GroupId> = due.iter().map(|wanted| wanted.group).collect();
         let statuses = self.log.group_statuses(&groups).unwrap_or_default();
         let mut asked: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
+        answers.groups.clear();
         for (wanted, status) in due.iter().zip(statuses) {
             let Some(status) = status.map(|status| self.heard(status)) else { continue };
             if !next_step(&status, wanted).changes_votes(&status.members) {
                 continue;
             }
+            answers.groups.insert(wanted.group);
             let counted = status.peers.iter().filter(|known| known.active);
             let servers = counted.filter_map(|known| self.post.server_of(known.peer));
             for server in servers.filter(|server| !answers.silent.contains(server)) {
                 asked.entry(server).or_default().push(wanted.group);
             }
         }
-        answers.groups = groups.into_iter().collect();
         answers.asked_at = Some(task::now());
         answers.ends = self.ask_ends_of(asked, PATIENCE);
         answers.silent.extend(&answers.ends.silent);

@@ -36,7 +36,7 @@ impl Core {
 
     /// Makes the catalog go on with what one living server has, when its majority is gone for good; returns the servers
     /// that were removed from the cluster for that, which are those that are not connected, and did not come back within a
-    /// few seconds.
+    /// few seconds; where an earlier one was interrupted, those that it gave up, connected or not.
     ///
     /// Shards that have their majority without those have no replicas there any more, all others stay as they are.
     /// Interrupted, it can be repeated. Fails, among other reasons, where a server that is not

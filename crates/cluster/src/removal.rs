@@ -38,9 +38,8 @@ impl Core {
     /// Removes a server for good: it is not let in again, and its replicas leave their groups.
     ///
     /// Fails while it is connected, here or to a server that is connected here, or may be because one of those does not
-    /// say whom it sees, and while a shard needs it: when that has
-    /// its only voting replica there, or when of those who vote in its group now no majority answers that has rows. Who was removed is told so when it comes back,
-    /// and what the others lack would be lost without anybody having asked for that. Fails at once where the catalog has
+    /// say whom it sees, and while a shard needs it: when that has its only voting replica there, or when of those who vote
+    /// in its group now no majority answers that has rows. Who was removed is told so when it comes back, and what the others lack would be lost without anybody having asked for that. Fails at once where the catalog has
     /// no majority.
     pub fn remove_server(&self, id: ServerId) -> Result<(), AdminError> {
         let until = task::now() + TRIALS;

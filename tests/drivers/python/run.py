@@ -10,7 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # Most of the time they wait for clusters.
 AT_ONCE = 2
-NOBODY = (0, 1, 0)
+ONE_FAILED = (0, 1, 0)
 
 
 def closing(passed, failed, skipped):
@@ -34,7 +34,7 @@ def run_apart(name):
     said, counts = ended.stdout.rstrip().rpartition("\n")[::2]
     counts = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", counts)
     # One that ends before it has counted has failed.
-    return (said, tuple(map(int, counts.groups()))) if counts else (ended.stdout, NOBODY)
+    return (said, tuple(map(int, counts.groups()))) if counts else (ended.stdout, ONE_FAILED)
 
 
 def main():
