@@ -47,16 +47,19 @@ const sweepPart = (sweep, tools) => {
     return drawn;
   }
 
+  // The slowest and the fastest of several rounds.
+  const spread = (rounds) => (rounds.length > 1 ? `${whole(Math.min(...rounds))} to ${whole(Math.max(...rounds))}` : '–');
+
   function rows(series) {
     return series.points.map((point) => {
       const published = point.published || {};
-      return [point.nodes, whole(point.per_second), ratio(point.speed_up), ratio(point.efficiency), whole(published.per_second), ratio(published.speed_up), ratio(published.efficiency),
+      return [point.nodes, whole(point.per_second), spread(point.rounds || []), ratio(point.speed_up), ratio(point.efficiency), whole(published.per_second), ratio(published.speed_up), ratio(published.efficiency),
         point.server_cpu_us_per_operation === null ? '–' : time(point.server_cpu_us_per_operation), bytes(point.written_bytes_per_operation), bytes(point.link_bytes_per_operation),
         share(point.client_busiest_thread_share), share(point.client_waiting_share), share(point.others_core_share), whole(point.failed)];
     });
   }
 
-  const HEAD = ['Nodes', 'Per second', 'Speed-up', 'Efficiency', 'Published per second', 'its speed-up', 'its efficiency', 'CPU/op', 'Disk/op', 'Links/op', 'Client thread', 'Client waited', 'Others', 'Failed'];
+  const HEAD = ['Nodes', 'Per second', 'Rounds', 'Speed-up', 'Efficiency', 'Published per second', 'its speed-up', 'its efficiency', 'CPU/op', 'Disk/op', 'Links/op', 'Client thread', 'Client waited', 'Others', 'Failed'];
 
   function latencies(series) {
     const names = ['p50_us', 'p90_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'];

@@ -29,8 +29,10 @@ use crate::wire::handshake::Login;
 use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
 
-/// A cluster that is this quiet has done what a load leaves behind.
+/// A node that uses no more of a core has done what a load leaves behind; where nodes have a share of a core,
+/// no more than this part of it.
 const QUIET_CORE_SHARE: f64 = 0.1;
+const QUIET_PART: f64 = 0.2;
 const QUIET_PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +77,9 @@ pub struct SweepArgs {
     /// Timed runs of the map-reduce query
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one::<u64>)]
     runs: u64,
+    /// How often all of it is done, every size once in each round: the run in the middle counts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u16>)]
+    rounds: u16,
     /// Connections for each server
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = at_least_one::<usize>)]
     connections: usize,
@@ -109,9 +114,11 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
     };
     why_none.iter().for_each(|why| eprintln!("sweep: no equal shares of processor time: {why}"));
     let mut sweep = Sweep { args: &args, runs: Vec::new(), notes: Vec::new(), version: None };
-    match args.cluster.is_empty() {
-        true => args.sizes().into_iter().for_each(|nodes| sweep.own_cluster(nodes, groups.as_mut())),
-        false => args.cluster.iter().for_each(|hosts| sweep.given_cluster(hosts)),
+    for _ in 0..args.rounds {
+        match args.cluster.is_empty() {
+            true => args.sizes().into_iter().for_each(|nodes| sweep.own_cluster(nodes, groups.as_mut())),
+            false => args.cluster.iter().for_each(|hosts| sweep.given_cluster(hosts)),
+        }
     }
     let failed = !sweep.notes.is_empty();
     let document = sweep.document(started, groups.as_ref(), why_none);
@@ -317,13 +324,15 @@ impl Sweep<'_> {
             let mut chance = Chance::new(self.args.seed, 7_000_000);
             Admin::connect(address, &login, &mut chance)?.ask(&query)?;
         }
+        let granted = self.args.fleet.share().filter(|_| cluster.groups.is_some());
+        let quiet = granted.map_or(QUIET_CORE_SHARE, |share| QUIET_CORE_SHARE.min(share * QUIET_PART));
         let started = Instant::now();
         let mut last = Mark::now(cluster);
         while started.elapsed() < QUIET_PATIENCE {
             std::thread::sleep(Duration::from_secs(1));
             let now = Mark::now(cluster);
             let share = now.since(&last, |mark| mark.servers_seconds);
-            if share.is_none_or(|share| share < QUIET_CORE_SHARE * cluster.nodes() as f64) {
+            if share.is_none_or(|share| share < quiet * cluster.nodes() as f64) {
                 break;
             }
             last = now;
@@ -384,6 +393,7 @@ fn settings(args: &SweepArgs) -> Map<String, Value> {
         "seconds": args.seconds,
         "warmup": args.warmup,
         "runs": args.runs,
+        "rounds": args.rounds,
         "connections": args.connections,
         "client-threads": args.client_threads,
         "cache-size": args.fleet.cache_size,

@@ -98,10 +98,13 @@ pub struct Point {
     pub shards: u32,
     /// Replicas of each.
     pub replicas: u32,
-    /// `id` of the run behind it.
+    /// `id` of the run behind it: of several rounds the one in the middle, of an even number the slower of two.
     pub run: String,
     /// Work per second.
     pub per_second: f64,
+    /// Work per second of each round, in their order; none where a sweep of before there were rounds is read.
+    #[serde(default)]
+    pub rounds: Vec<f64>,
     /// Against the base; null below it.
     pub speed_up: Option<f64>,
     /// Speed-up by growth in nodes.

@@ -1,5 +1,7 @@
 //! Makes series of runs: speed-up and efficiency beside the published ones, the fits, the alarms.
 
+use std::collections::BTreeMap;
+
 use super::document::{NamedLatency, NodeUse, Point, PublishedPoint, Series};
 use super::usl;
 use crate::published;
@@ -82,10 +84,14 @@ pub struct SweepRun {
     pub around: Surroundings,
 }
 
-/// The series of `workload` among `runs`; `None` when it was not run.
+/// The series of `workload` among `runs`; `None` when it was not run. Where a size was run several times,
+/// its point is the run in the middle.
 pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
-    let mut points: Vec<Point> = runs.iter().filter(|run| run.workload == workload).map(point).collect();
-    points.sort_by_key(|point| point.nodes);
+    let mut by_size: BTreeMap<usize, Vec<&SweepRun>> = BTreeMap::new();
+    for run in runs.iter().filter(|run| run.workload == workload) {
+        by_size.entry(run.nodes).or_default().push(run);
+    }
+    let mut points: Vec<Point> = by_size.values().filter_map(|rounds| middle(rounds)).collect();
     // The speed-up of A is against two nodes: one has one replica. Everything else is against the
     // smallest cluster, also where that flatters nobody.
     let is_base = |nodes: usize| workload != Workload::A || nodes >= 2;
@@ -137,6 +143,21 @@ pub fn alarms(series: &[Series]) -> Vec<Alarm> {
     seen.into_iter().map(told).collect()
 }
 
+/// The point of one size: the run in the middle, of an even number the slower of two. What was wrong in any
+/// round is told.
+fn middle(rounds: &[&SweepRun]) -> Option<Point> {
+    let mut by_speed: Vec<(f64, &SweepRun)> = rounds.iter().map(|run| (per_second(run), *run)).collect();
+    by_speed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (_, run) = by_speed.get(by_speed.len().checked_sub(1)? / 2)?;
+    let of_each = || rounds.iter().map(|run| point(run));
+    Some(Point {
+        rounds: rounds.iter().map(|run| per_second(run)).collect(),
+        failed: of_each().map(|point| point.failed).sum(),
+        alarms: of_each().flat_map(|point| point.alarms).collect(),
+        ..point(run)
+    })
+}
+
 fn point(run: &SweepRun) -> Point {
     let result = &run.result;
     let operations = result.throughput.operations as f64;
@@ -161,6 +182,7 @@ fn point(run: &SweepRun) -> Point {
         replicas: run.replicas,
         run: result.id.clone(),
         per_second,
+        rounds: vec![per_second],
         speed_up: None,
         efficiency: None,
         published: published::per_second(REPORT, run.workload.key(), run.nodes).map(no_base),
@@ -258,6 +280,24 @@ mod tests {
         assert_eq!((bars.len(), bars[0].ok), (1, true), "{bars:?}");
         assert!(!series.fit.applies && series.published_fit.applies);
         assert!(super::series(Workload::A, &runs).is_none());
+    }
+
+    #[test]
+    fn of_several_rounds_the_one_in_the_middle_counts() {
+        let rates = [(1, 10.0), (16, 130.0), (1, 30.0), (16, 90.0), (1, 11.0), (16, 121.0)];
+        let series = series(Workload::COutdated, &runs(Workload::COutdated, &rates)).expect("it was run");
+        let points = series.points.iter().map(|point| (point.per_second, point.rounds.clone()));
+        let wanted = [(11.0, vec![10.0, 30.0, 11.0]), (121.0, vec![130.0, 90.0, 121.0])];
+        assert_eq!(points.collect::<Vec<_>>(), wanted);
+        assert_eq!(series.points[1].speed_up, Some(11.0));
+    }
+
+    #[test]
+    fn what_is_wrong_in_one_round_is_told_of_the_size() {
+        let mut runs = runs(Workload::COutdated, &[(1, 10.0), (1, 11.0), (1, 12.0), (1, 13.0)]);
+        runs[0].around.others_core_share = Some(0.9);
+        let point = series(Workload::COutdated, &runs).expect("it was run").points.remove(0);
+        assert_eq!((point.per_second, point.alarms.len()), (11.0, 1));
     }
 
     #[test]

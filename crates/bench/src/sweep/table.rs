@@ -42,9 +42,10 @@ pub fn show(sweep: &SweepResult) -> String {
     out
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "nodes",
     "per second",
+    "rounds",
     "speed-up",
     "effic.",
     "published",
@@ -64,6 +65,7 @@ fn row(point: &Point) -> Vec<String> {
     vec![
         point.nodes.to_string(),
         thousands(point.per_second.round() as u64),
+        spread(&point.rounds),
         ratio(point.speed_up),
         ratio(point.efficiency),
         ratio(published.and_then(|p| p.speed_up)),
@@ -74,6 +76,17 @@ fn row(point: &Point) -> Vec<String> {
         share(Some(point.client_busiest_thread_share)),
         share(point.others_core_share),
     ]
+}
+
+/// The slowest and the fastest of several rounds.
+fn spread(rounds: &[f64]) -> String {
+    let whole = |rate: f64| thousands(rate.round() as u64);
+    match (rounds.iter().copied().reduce(f64::min), rounds.iter().copied().reduce(f64::max)) {
+        (Some(slowest), Some(fastest)) if rounds.len() > 1 => {
+            format!("{} to {}", whole(slowest), whole(fastest))
+        }
+        _ => "-".to_owned(),
+    }
 }
 
 /// Lines of cells, the first to the left and the others to the right, each column as wide as its widest
