@@ -9,7 +9,7 @@ use rekindle_simulation::world::{Plot, Ran, Scope, run};
 
 /// So many seeds must be enough to find a planted fault, unless the command line says otherwise.
 #[cfg(feature = "mutants")]
-const MUTANT_SEEDS: u64 = 1000;
+const MUTANT_SEEDS: u64 = 3000;
 
 struct Wanted {
     seeds: Option<u64>,

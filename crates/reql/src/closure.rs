@@ -36,6 +36,9 @@ pub enum Answer {
     Literals,
     /// A datum or a sequence: what `concat_map` wants.
     Sequence,
+    /// What [`Answer::Literals`] says, of an argument that is evaluated for each item: no function stands there in the
+    /// query.
+    Argument,
 }
 
 /// A function that can be called with datums.

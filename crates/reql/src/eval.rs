@@ -5,6 +5,7 @@
 
 mod answer;
 mod control;
+mod late;
 mod leaf;
 mod plural;
 mod sequence;
@@ -25,7 +26,7 @@ use crate::scope::Scope;
 use crate::signature::Op;
 use crate::term::{Call, FuncTerm, Term};
 use crate::value::Value;
-use crate::{op, select::OnMissing};
+use crate::{op, select::OnMissing, transform};
 
 pub use sequence::IndexOption;
 pub use splice::splice;
@@ -79,7 +80,11 @@ pub fn operation(
     env: &Env<'_>,
     index: IndexOption,
 ) -> Result<Option<Operation>, EvalError> {
-    sequence::operation(call, Place { scope, env, literals: false }, index)
+    let place = Place { scope, env, literals: false };
+    match transform::is_over_objects(call.op) {
+        true => late::operation(call, place).map(Some),
+        false => sequence::operation(call, place, index),
+    }
 }
 
 /// What the `interleave` of a `union` asks to merge by; `None` when it asks for no order.

@@ -268,14 +268,14 @@ impl Operation {
     }
 }
 
-/// Fails if a term takes a sequence and nothing else, and looks at it before its other arguments,
-/// and `single` is none. Source: the order of arguments in terms/seq.cc and terms/rewrites.cc of
-/// RethinkDB 2.4.
+/// Fails if a term takes a sequence and nothing else, or is one over objects, and looks at its first argument before
+/// the others, and `single` is nothing that it takes. Source: the order of arguments in terms/seq.cc,
+/// terms/rewrites.cc and terms/obj_or_seq.cc of RethinkDB 2.4.
 pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
     match single {
         Datum::Array(_) => Ok(()),
         single if looks_first(op) => Err(EvalError::not_a_sequence(single)),
-        _ => Ok(()),
+        single => transform::check_object(op, single).map_err(|error| error.at(0)),
     }
 }
 

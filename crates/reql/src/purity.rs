@@ -20,6 +20,21 @@ pub enum Determinism {
     Never,
 }
 
+/// Whether an answer of `term` depends on chance: another may come when it is asked again.
+#[must_use]
+pub fn is_by_chance(term: &Term) -> bool {
+    match term {
+        Term::Datum(_) | Term::Var(_) => false,
+        Term::Func(func) => deep::level(|| is_by_chance(&func.body)),
+        Term::Call(call) => deep::level(|| {
+            let optargs = call.optargs.iter().map(|(_, term)| term);
+            let named = call.op == Op::Uuid && !call.args.is_empty();
+            (signature::of(call.op).nature == Nature::Chance && !named)
+                || call.args.iter().chain(optargs).any(is_by_chance)
+        }),
+    }
+}
+
 /// How predictable a function is.
 #[must_use]
 pub fn of_func(func: &FuncTerm) -> Determinism {

@@ -2,6 +2,8 @@
 //!
 //! The same steps serve arrays in memory, rows inside a shard and streams at the top of a query.
 
+mod over_objects;
+
 use datum::{Array, Datum, Text};
 
 use crate::args::{Arg, Args};
@@ -15,6 +17,9 @@ use crate::op::merge::{merge_datums, merge_item};
 use crate::op::pathspec::PathSpec;
 use crate::op::project::{item_has_fields, pluck_item, without_item};
 use crate::select::{Filter, Predicate};
+
+pub(crate) use over_objects::step_of;
+pub use over_objects::{Late, check_object, is_over_objects};
 
 /// One step.
 #[derive(Clone, Debug)]
@@ -46,6 +51,8 @@ pub enum Transform {
     Shape(ShapeTest),
     /// `merge`; the first argument is a place for the item.
     Merge(Vec<Arg>),
+    /// A term over objects whose arguments are evaluated for each item.
+    Late(Late),
     /// `zip`: the right side of a join laid over the left.
     Zip,
 }
@@ -133,6 +140,11 @@ impl Transform {
                 other => Ok(other),
             }),
             Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) => one(self.item(&item, env)),
+            Transform::Late(late) => match late.for_item(&item, env) {
+                Ok(step) => step.step(item, env),
+                Err(error) if late.leaves_out() => unless_missing(Err(error)),
+                Err(error) => Err(error),
+            },
             Transform::Zip => one(zip(&item)),
         }
     }
@@ -151,6 +163,7 @@ impl Transform {
                 pluck_item(&Datum::Bool(has_them), spec)
             }
             Transform::Merge(values) => merge_item(item, &Args::new(values, &[], env)),
+            Transform::Late(late) => late.for_item(item, env)?.item(item, env),
             Transform::Map(_)
             | Transform::ConcatMap(_)
             | Transform::Filter(_)
@@ -169,6 +182,7 @@ impl Transform {
                 object_of(single, self.name()).map(drop)
             }
             Transform::Shape(test) => test.check(single),
+            Transform::Late(late) => check_object(late.op, single),
             _ => Ok(()),
         };
         checked.map_err(|error| error.at(0))
@@ -189,6 +203,7 @@ impl Transform {
             Transform::WithFields(_) => "with_fields",
             Transform::Shape(_) => "intersects or includes",
             Transform::Merge(_) => "merge",
+            Transform::Late(_) => "a term over objects, its arguments for each item",
             Transform::Zip => "zip",
         }
     }
@@ -204,6 +219,7 @@ impl Transform {
             Transform::Merge(layers) => {
                 layers.iter().all(|arg| !matches!(arg, Arg::Func(closure) if !closed(closure)))
             }
+            Transform::Late(late) => late.args.iter().all(closed),
             _ => true,
         }
     }

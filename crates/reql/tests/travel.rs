@@ -14,8 +14,8 @@ use rekindle_reql as reql;
 use reql::travel::{Pack, Travel, Unpack, Unpackable};
 use reql::wire::parse_term;
 use reql::{
-    Answer, Cancel, Closure, Env, ErrorClass, EvalError, GroupBy, Pipeline, Scope, SeededChance, Selector,
-    Tally, Term, Terminal, Transform,
+    Answer, Cancel, Closure, Emitted, Env, ErrorClass, EvalError, GroupBy, IndexOption, Operation, Pipeline,
+    Scope, SeededChance, Selector, Tally, Term, Terminal, Transform,
 };
 
 fn packed(value: &impl Travel) -> Bytes {
@@ -205,6 +205,43 @@ fn print(value: reql::Value) -> String {
         reql::Value::Grouped(groups) => format!("{:?}", groups.groups),
         _ => "something else".to_owned(),
     }
+}
+
+#[test]
+fn what_is_evaluated_for_each_item_is_so_over_there() {
+    for (text, by_chance) in [
+        ("x => [].merge({u: r.uuid(), x: x})", true),
+        ("x => [].pluck(r.error(\"no\"))", false),
+        ("x => [].has_fields(x)", false),
+    ] {
+        let closure = closure(text);
+        let Term::Call(call) = &closure.func.body else { panic!("a call") };
+        let captured = [(closure.func.params[0], Datum::Number(1.0))];
+        let made = with_env(|env| {
+            reql::operation(call, &Scope::of_call(&[], &[], &captured), env, IndexOption::Refuse)
+        });
+        let Ok(Some(Operation::Step(step))) = made else { panic!("{text} is no step") };
+        let found = there(&step);
+        let (here, there) = (over_two_objects(&step), over_two_objects(&found));
+        assert_eq!(here, there, "{text}");
+        assert_eq!(here[1] != here[2], by_chance, "{text}: {here:?}");
+        assert_ne!(here[0], here[1], "{text}");
+    }
+}
+
+/// What a step makes of two equal objects and of a number, chance beginning anew.
+fn over_two_objects(step: &Transform) -> Vec<String> {
+    let object: Object = [(Text::from_static("a"), Datum::Number(1.0))].into_iter().collect();
+    with_env(|env| {
+        let item = |item: Datum| {
+            let emitted = step.step(item, env).map(|emitted| match emitted {
+                Emitted::One(item) => item.to_json_string(),
+                _ => "nothing".to_owned(),
+            });
+            format!("{emitted:?}")
+        };
+        vec![item(Datum::Null), item(object.clone().into()), item(object.into())]
+    })
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::edit::{Edit, ReturnChanges};
 use crate::table::{Identifiers, ReadMode};
 
 /// The version all questions begin with.
-pub const QUESTION_VERSION: u8 = 5;
+pub const QUESTION_VERSION: u8 = 6;
 
 const GET: u8 = 1;
 const WRITE: u8 = 2;

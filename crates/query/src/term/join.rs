@@ -25,9 +25,9 @@ pub(crate) fn join(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let outer = args.op() == Op::OuterJoin;
     let eager = args.is_eager(0) && args.is_eager(1);
-    let predicate = args.func(2)?;
-    let right = right_side(cx, args.take(1)?)?;
     let left = args.seq(0)?.pipe.open(cx)?;
+    let right = right_side(cx, args.take(1)?)?;
+    let predicate = args.func(2)?;
     let mut joined: Box<dyn Items> = match right {
         Right::Kept(right) => Box::new(Joined::new(left, Join { right, predicate, outer })),
         Right::Again(right) => {

@@ -26,6 +26,7 @@ pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> 
         Answer::Datum => Run::ToDatum(run_to_datum),
         Answer::Literals => Run::ToDatum(run_to_literals),
         Answer::Sequence => Run::ToSequence(run_to_sequence),
+        Answer::Argument => Run::ToDatum(run_argument),
     };
     Ok(Closure::new(func.clone(), captured, answer, run))
 }
@@ -36,6 +37,11 @@ fn run_to_datum(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Da
 
 fn run_to_literals(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
     run(closure, values, env, true)?.into_datum().map_err(|error| error.at(1))
+}
+
+fn run_argument(closure: &Closure, _values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
+    let scope = Scope::of_call(&[], &[], &closure.captured);
+    value_at(&closure.func.body, Place { scope: &scope, env, literals: true })?.into_datum()
 }
 
 fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Answered, EvalError> {

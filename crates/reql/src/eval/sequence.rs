@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datum::{Datum, ObjectBuilder, Text};
 
-use super::{Answer, Place, answer, arg_at, datum_at, value_at};
+use super::{Answer, Place, answer, arg_at, datum_at, late, value_at};
 use crate::args::{Arg, Args};
 use crate::backtrace::{Frame, Way};
 use crate::error::EvalError;
@@ -16,6 +16,7 @@ use crate::select::{OnMissing, Selector};
 use crate::signature::Op;
 use crate::stream;
 use crate::term::{Call, Term};
+use crate::transform;
 use crate::value::Value;
 
 /// What becomes of the `index` of a term.
@@ -43,8 +44,15 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if let Value::Datum(single) = &source {
         operation::check_source(call.op, single)?;
     }
+    let each = match &source {
+        Value::Datum(Datum::Array(_)) | Value::Stream(_) | Value::Grouped(_) | Value::Grouping(_) => true,
+        Value::Datum(_) | Value::Func(_) => false,
+    };
     if operation::wants_table(call) {
         return Err(source.mismatch("TABLE_SLICE").at(0));
+    }
+    if each && transform::is_over_objects(call.op) {
+        return late::operation(call, place)?.apply(source, place.env);
     }
     match operation(call, place, IndexOption::Refuse)? {
         Some(operation) => operation.apply(source, place.env),

@@ -26,7 +26,7 @@ pub fn merge_item(item: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
         let layer = match layer {
             Arg::Datum(layer) => layer,
             Arg::Func(func) => {
-                called = func.call(std::slice::from_ref(&merged), args.env)?;
+                called = func.call(std::slice::from_ref(&merged), args.env).map_err(|error| error.at(i))?;
                 &called
             }
         };

@@ -7,15 +7,13 @@ use crate::args::{Arg, Args};
 use crate::closure::Closure;
 use crate::error::EvalError;
 use crate::group::GroupBy;
-use crate::op::geo::{Relation, ShapeTest};
-use crate::op::pathspec::PathSpec;
 use crate::order::Order;
 use crate::select::{Filter, OnMissing, Predicate, Selector};
 use crate::signature::Op;
 use crate::stream::{Fold, Join, Slice, check_map_arity};
 use crate::term::Call;
 use crate::terminal::Terminal;
-use crate::transform::Transform;
+use crate::transform::{Transform, is_over_objects, step_of};
 
 /// Arguments that are more than a datum or a function.
 #[derive(Clone, Debug, Default)]
@@ -41,9 +39,8 @@ pub struct Extras {
 pub fn build(op: Op, args: &Args<'_>, extras: Extras) -> Result<Option<Operation>, EvalError> {
     let operation = match op {
         Op::Map | Op::ConcatMap | Op::Filter | Op::Zip => step(op, args, extras)?,
-        Op::GetField | Op::Bracket => field(op, args)?,
-        Op::Pluck | Op::Without | Op::HasFields | Op::WithFields | Op::Merge => object_step(op, args)?,
-        Op::Intersects | Op::Includes => shape_test(op, args)?,
+        Op::Bracket => field(args)?,
+        op if is_over_objects(op) => Operation::Step(step_of(op, args)?),
         Op::Difference => difference(args)?,
         Op::Count | Op::Sum | Op::Avg | Op::Min | Op::Max | Op::Reduce | Op::Distinct => terminal(op, args)?,
         Op::Group => group(args, extras.indexed)?,
@@ -123,11 +120,7 @@ fn step(op: Op, args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError>
     }))
 }
 
-fn field(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
-    if op == Op::GetField {
-        let name = args.string(1)?.clone();
-        return Ok(Operation::Step(Transform::Field { name, term: "get_field" }));
-    }
+fn field(args: &Args<'_>) -> Result<Operation, EvalError> {
     match args.datum(1)? {
         Datum::String(name) => Ok(Operation::Step(Transform::Field { name: name.clone(), term: "bracket" })),
         Datum::Number(_) => args.narrow(1).map(Operation::Nth),
@@ -141,29 +134,11 @@ fn field(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
     }
 }
 
-fn object_step(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
-    if op == Op::Merge {
-        return Ok(Operation::Step(Transform::Merge(args.values.to_vec())));
-    }
-    let spec = PathSpec::of_args(args, 1)?;
-    Ok(Operation::Step(match op {
-        Op::Pluck => Transform::Pluck(spec),
-        Op::Without => Transform::Without(spec),
-        Op::HasFields => Transform::HasFields(spec),
-        _ => Transform::WithFields(spec),
-    }))
-}
-
 fn difference(args: &Args<'_>) -> Result<Operation, EvalError> {
     match args.datum(1)? {
         Datum::Array(unwanted) => Ok(Operation::Step(Transform::Filter(Filter::without(unwanted)))),
         other => Err(EvalError::not_a_sequence(other)),
     }
-}
-
-fn shape_test(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
-    let relation = if op == Op::Intersects { Relation::Intersects } else { Relation::Includes };
-    Ok(Operation::Step(Transform::Shape(ShapeTest::new(relation, args.datum(1)?))))
 }
 
 fn terminal(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {

@@ -12,7 +12,8 @@ use crate::op::geo::{Relation, ShapeTest};
 use crate::op::pathspec::PathSpec;
 use crate::order::{Direction, Order};
 use crate::select::{Filter, FilterTest, OnMissing, Predicate, Selector};
-use crate::transform::Transform;
+use crate::signature;
+use crate::transform::{Late, Transform, is_over_objects};
 
 /// The terms that `Transform::Field` may stand for, in the order of their numbers.
 const FIELD_TERMS: [&str; 3] = ["get_field", "bracket", "distinct"];
@@ -36,6 +37,11 @@ impl Travel for Transform {
             Transform::WithFields(spec) => tagged(8, spec, out),
             Transform::Merge(layers) => tagged(9, layers, out),
             Transform::Zip => out.byte(10),
+            Transform::Late(Late { op, args }) => {
+                out.byte(13);
+                out.count(u64::from(signature::of(*op).id));
+                args.pack(out);
+            }
             Transform::Shape(test) => match test.relation() {
                 Relation::Intersects => tagged(11, test.argument(), out),
                 Relation::Includes => tagged(12, test.argument(), out),
@@ -62,6 +68,12 @@ impl Travel for Transform {
             10 => Transform::Zip,
             11 => Transform::Shape(ShapeTest::new(Relation::Intersects, &Datum::unpack(from)?)),
             12 => Transform::Shape(ShapeTest::new(Relation::Includes, &Datum::unpack(from)?)),
+            13 => {
+                let op = u32::try_from(from.count()?).ok().and_then(signature::by_id);
+                let op = op.filter(|op| is_over_objects(*op));
+                let op = op.ok_or_else(|| from.garbled("a term over objects"))?;
+                Transform::Late(Late { op, args: Vec::<Closure>::unpack(from)? })
+            }
             _ => return Err(from.garbled("a step")),
         })
     }

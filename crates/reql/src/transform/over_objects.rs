@@ -1,0 +1,92 @@
+//! Terms over objects: over a sequence they mean each of its items.
+//!
+//! RethinkDB makes a function of such a term, and calls it with each item: what its other arguments are is asked for every
+//! item anew. It shows where one of them depends on chance, or fails. Source: `make_obj_or_seq_func` in
+//! terms/obj_or_seq.cc of RethinkDB 2.4.
+
+use datum::Datum;
+
+use super::Transform;
+use crate::args::{Arg, Args};
+use crate::closure::Closure;
+use crate::env::Env;
+use crate::error::EvalError;
+use crate::op::field::object_of;
+use crate::op::geo::{Relation, ShapeTest};
+use crate::op::pathspec::PathSpec;
+use crate::signature::Op;
+
+/// Whether `op` is a term over objects that does not look at its other arguments before its first one.
+#[must_use]
+pub fn is_over_objects(op: Op) -> bool {
+    matches!(
+        op,
+        Op::GetField
+            | Op::Pluck
+            | Op::Without
+            | Op::HasFields
+            | Op::WithFields
+            | Op::Merge
+            | Op::Intersects
+            | Op::Includes
+    )
+}
+
+/// Fails if `op` is such a term, and `item` nothing that it has a meaning for.
+pub fn check_object(op: Op, item: &Datum) -> Result<(), EvalError> {
+    let name = match op {
+        Op::GetField => "get_field",
+        Op::Pluck => "pluck",
+        Op::Without => "without",
+        Op::HasFields | Op::WithFields => "has_fields",
+        Op::Merge => "merge",
+        Op::Intersects | Op::Includes => return shape_test(op, &Datum::Null).check(item),
+        _ => return Ok(()),
+    };
+    object_of(item, name).map(drop)
+}
+
+/// The step that such a term is with these arguments, of which the first is only a place for the item.
+pub(crate) fn step_of(op: Op, args: &Args<'_>) -> Result<Transform, EvalError> {
+    Ok(match op {
+        Op::GetField => Transform::Field { name: args.string(1)?.clone(), term: "get_field" },
+        Op::Pluck => Transform::Pluck(PathSpec::of_args(args, 1)?),
+        Op::Without => Transform::Without(PathSpec::of_args(args, 1)?),
+        Op::HasFields => Transform::HasFields(PathSpec::of_args(args, 1)?),
+        Op::WithFields => Transform::WithFields(PathSpec::of_args(args, 1)?),
+        Op::Merge => Transform::Merge(args.values.to_vec()),
+        Op::Intersects | Op::Includes => Transform::Shape(shape_test(op, args.datum(1)?)),
+        _ => return Err(EvalError::internal(format!("{} is not over objects", op.name()))),
+    })
+}
+
+fn shape_test(op: Op, argument: &Datum) -> ShapeTest {
+    let relation = if op == Op::Intersects { Relation::Intersects } else { Relation::Includes };
+    ShapeTest::new(relation, argument)
+}
+
+/// Such a term whose arguments are evaluated for every item.
+#[derive(Clone, Debug)]
+pub struct Late {
+    /// The term.
+    pub op: Op,
+    /// Its arguments but for the first, as functions that look at nothing.
+    pub args: Vec<Closure>,
+}
+
+impl Late {
+    /// The step that it is for this item.
+    pub(super) fn for_item(&self, item: &Datum, env: &Env<'_>) -> Result<Transform, EvalError> {
+        check_object(self.op, item)?;
+        let mut values = vec![Arg::Datum(Datum::Null)];
+        for (i, arg) in self.args.iter().enumerate() {
+            values.push(Arg::Datum(arg.call(&[], env).map_err(|error| error.at(i + 1))?));
+        }
+        step_of(self.op, &Args::new(&values, &[], env))
+    }
+
+    /// Whether items in which something is missing are left out.
+    pub(super) fn leaves_out(&self) -> bool {
+        !matches!(self.op, Op::Pluck | Op::Without | Op::Merge)
+    }
+}
