@@ -5,6 +5,7 @@
 //! what the other side said when the route was wrong.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use datum::KeyRange;
@@ -41,10 +42,11 @@ struct Place {
 }
 
 /// Who leads one group, as far as this node knows: shared by every handle of the group.
-#[derive(Default)]
 pub struct Lead {
     known: Mutex<Known>,
     changed: Condvar,
+    /// The log of this node does not get on, and hears nothing of any group.
+    is_deaf: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -55,6 +57,11 @@ struct Known {
 }
 
 impl Lead {
+    /// Nobody is known to lead yet.
+    pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
+        Lead { known: Mutex::default(), changed: Condvar::new(), is_deaf }
+    }
+
     /// The server that leads, if one is known.
     #[must_use]
     pub fn leader(&self) -> Option<ServerId> {
@@ -143,6 +150,12 @@ impl ShardHandle {
     #[must_use]
     pub fn near(&self) -> Option<&Arc<Shard>> {
         self.0.near.as_ref()
+    }
+
+    /// Whether a replica here hears who leads, so that nobody need be asked.
+    #[must_use]
+    pub fn hears(&self) -> bool {
+        self.near().is_some() && !self.0.lead.is_deaf.load(Ordering::Acquire)
     }
 
     /// Who leads, shared by all versions of this handle.

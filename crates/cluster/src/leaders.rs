@@ -42,14 +42,14 @@ impl Search<'_> {
     fn heard(&mut self, server: ServerId, state: Option<StateAnswer>) {
         match state {
             Some(StateAnswer::Led(state)) => {
-                if self.handle.near().is_none() {
+                if !self.handle.hears() {
                     self.handle.lead().set(Some(server));
                 }
                 self.led = Some((server, state));
             }
             Some(StateAnswer::Elsewhere(leader)) => {
                 // It leads a group that is sealed. Whoever seals it asks again, and may have asked another until now.
-                if leader == Some(server) && self.handle.near().is_none() {
+                if leader == Some(server) && !self.handle.hears() {
                     self.handle.lead().set(leader);
                 }
                 self.hint = leader;

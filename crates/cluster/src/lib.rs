@@ -63,6 +63,7 @@ mod sealing;
 mod serve;
 mod servers;
 mod sights;
+mod stall;
 mod starts;
 mod state;
 mod step;

@@ -25,6 +25,7 @@ use crate::hosted::{Gate, Hosted};
 use crate::news::News;
 use crate::pending::Pending;
 use crate::post::{Event, Post};
+use crate::stall::Stalls;
 use crate::{AdminError, Catalog, Identity, OpenError, Serve, ServerId};
 
 pub(crate) use crate::catalog_replica::{CATALOG_GROUP, CATALOG_TABLE};
@@ -97,6 +98,7 @@ pub struct Core {
     pub(crate) publishing: Mutex<()>,
     pub(crate) hosted: Mutex<BTreeMap<GroupId, Hosted>>,
     pub(crate) copies: Copies,
+    pub(crate) stalls: Stalls,
     /// How long servers have to come back before a repair gives them up, if that was set.
     pub(crate) return_patience: Mutex<Option<Duration>>,
     pub(crate) queries: OnceLock<Arc<dyn Serve>>,
@@ -200,6 +202,7 @@ impl Node {
             publishing: Mutex::new(()),
             hosted: Mutex::default(),
             copies: Copies::default(),
+            stalls: Stalls::default(),
             return_patience: Mutex::default(),
             queries: OnceLock::new(),
             stopping: AtomicBool::new(false),

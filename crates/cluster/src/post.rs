@@ -4,7 +4,8 @@
 //! Made before the log, which sends through it and tells it everything on its own thread; so nothing
 //! here waits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use io::task::Condvar;
@@ -50,6 +51,24 @@ pub(crate) enum Event {
     Stop,
 }
 
+/// What the log has said of its groups.
+#[derive(Default)]
+struct Offices {
+    told: HashMap<GroupId, Role>,
+    /// Groups that are not led here, whatever the log says: it does not get on, and others can.
+    resigned: BTreeSet<GroupId>,
+}
+
+impl Offices {
+    /// The part that the replica of a group plays for all who ask.
+    fn of(&self, group: GroupId) -> Option<Role> {
+        Some(match *self.told.get(&group)? {
+            Role::Leader { term } if self.resigned.contains(&group) => Role::Follower { term, leader: None },
+            role => role,
+        })
+    }
+}
+
 /// Letters in and out, and news of groups.
 pub struct Post {
     replicas: Arc<Replicas>,
@@ -57,6 +76,8 @@ pub struct Post {
     own: OnceLock<ServerId>,
     servers: RwLock<BTreeMap<PeerId, ServerId>>,
     leads: RwLock<HashMap<GroupId, Arc<Lead>>>,
+    offices: Mutex<Offices>,
+    is_deaf: Arc<AtomicBool>,
     events: Mutex<Vec<Event>>,
     rung: Condvar,
     news: Arc<News>,
@@ -72,6 +93,8 @@ impl Post {
             own: OnceLock::new(),
             servers: RwLock::default(),
             leads: RwLock::default(),
+            offices: Mutex::default(),
+            is_deaf: Arc::default(),
             events: Mutex::default(),
             rung: Condvar::new(),
             news: Arc::default(),
@@ -141,7 +164,9 @@ impl Post {
         if let Some(lead) = self.leads.read().get(&group) {
             return Arc::clone(lead);
         }
-        Arc::clone(self.leads.write().entry(group).or_default())
+        Arc::clone(
+            self.leads.write().entry(group).or_insert_with(|| Arc::new(Lead::new(self.is_deaf.clone()))),
+        )
     }
 
     /// Who leads the group, if it has been heard of here and somebody does.
@@ -151,6 +176,41 @@ impl Post {
 
     pub(crate) fn forget(&self, group: GroupId) {
         self.leads.write().remove(&group);
+        self.offices.lock().told.remove(&group);
+    }
+
+    /// The log does not get on: of `groups` nothing is led here any more, and who leads them is not heard from it.
+    pub(crate) fn resign(&self, groups: &BTreeSet<GroupId>) {
+        self.is_deaf.store(true, Ordering::Release);
+        let mut offices = self.offices.lock();
+        let before = std::mem::replace(&mut offices.resigned, groups.clone());
+        for group in groups.symmetric_difference(&before) {
+            if matches!(offices.told.get(group), Some(Role::Leader { .. })) {
+                self.enter(*group, &offices);
+            }
+        }
+    }
+
+    /// The log gets on: what it says holds again.
+    pub(crate) fn resume(&self) {
+        self.is_deaf.store(false, Ordering::Release);
+        let mut offices = self.offices.lock();
+        for group in std::mem::take(&mut offices.resigned) {
+            self.enter(group, &offices);
+        }
+    }
+
+    /// The part of a group's replica is in force. Under the lock, so that none is overtaken by an older one.
+    fn enter(&self, id: GroupId, offices: &Offices) {
+        let Some(role) = offices.of(id) else { return };
+        self.replicas.take_office(id, role);
+        let leader = match role {
+            Role::Leader { .. } => self.own.get().copied(),
+            Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
+        };
+        self.lead(id).set(leader);
+        self.news.tell();
+        self.tell(Event::Role(id));
     }
 
     /// Remembers an event until [`Post::next`].
@@ -194,14 +254,9 @@ impl Mail for Post {
 
 impl Watch for Post {
     fn role(&self, id: GroupId, role: Role) {
-        self.replicas.take_office(id, role);
-        let leader = match role {
-            Role::Leader { .. } => self.own.get().copied(),
-            Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
-        };
-        self.lead(id).set(leader);
-        self.news.tell();
-        self.tell(Event::Role(id));
+        let mut offices = self.offices.lock();
+        offices.told.insert(id, role);
+        self.enter(id, &offices);
     }
 
     fn wants_snapshot(&self, id: GroupId, to: PeerId) {

@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 use datum::{Object, PrimaryKey, row};
-use log::{GroupId, Lsn, PeerId};
+use log::{GroupId, Lsn, PeerId, StallCause};
 use shard::Stretch;
 
 use crate::copy_piece::{put_stretches, take_stretches};
@@ -51,6 +51,8 @@ pub(crate) enum Question {
     Cuts { group: GroupId, parts: u64 },
     /// To the leader of a group: seal it, or open it again (`shard::SealMark`).
     SetMark { group: GroupId, mark: u64 },
+    /// My log does not get on, and why; or it does again.
+    Stalled { cause: Option<StallCause> },
 }
 
 impl Question {
@@ -89,6 +91,14 @@ impl Question {
             }
             Question::Cuts { group, parts } => put_words(&mut bytes, 13, [group.0, *parts]),
             Question::SetMark { group, mark } => put_words(&mut bytes, 14, [group.0, *mark]),
+            Question::Stalled { cause } => {
+                bytes.put_u8(19);
+                bytes.put_u8(match cause {
+                    None => 0,
+                    Some(StallCause::Full) => 1,
+                    Some(StallCause::Slow) => 2,
+                });
+            }
             Question::Version => bytes.put_u8(9),
             Question::Sees => bytes.put_u8(10),
             Question::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
@@ -147,6 +157,14 @@ impl Question {
                 group: GroupId(take_u64(&mut bytes)?),
                 to: PeerId(take_u64(&mut bytes)?),
             },
+            19 => Question::Stalled {
+                cause: match take_u8(&mut bytes)? {
+                    0 => None,
+                    1 => Some(StallCause::Full),
+                    2 => Some(StallCause::Slow),
+                    _ => return None,
+                },
+            },
             _ => return None,
         };
         bytes.is_empty().then_some(question)
@@ -200,6 +218,8 @@ mod tests {
             Question::CopyWanted { group: GroupId(3), start: Lsn(9) },
             Question::Cuts { group: GroupId(3), parts: 4 },
             Question::SetMark { group: GroupId(3), mark: 5 },
+            Question::Stalled { cause: None },
+            Question::Stalled { cause: Some(StallCause::Slow) },
         ]
     }
 

@@ -121,6 +121,10 @@ impl Core {
                 self.post.tell(Event::CopyOffered(group, start));
                 Ok(Bytes::new())
             }
+            Question::Stalled { cause } => {
+                self.heard_of_stall(from, cause);
+                Ok(Bytes::new())
+            }
             Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
             Question::CopyNext { copy, after, stretches } => {
                 self.give_rows(copy, after.as_ref(), &stretches).map(|piece| encode_difference(&piece))
@@ -142,6 +146,11 @@ impl Serve for Desk {
                 Some(Question::States { groups }) if !groups.iter().any(|group| core.may_lead(*group)) => {
                     let leader = |group: &GroupId| StateAnswer::Elsewhere(core.post.known_leader(*group));
                     reply(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
+                }
+                // The disk must not keep this waiting.
+                Some(Question::Stalled { cause }) => {
+                    core.heard_of_stall(from, cause);
+                    reply(Ok(Bytes::new()));
                 }
                 Some(question) => answer_aside(core, from, question, reply),
                 None => reply(Err("the question makes no sense".to_owned())),

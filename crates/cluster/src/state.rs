@@ -180,14 +180,14 @@ impl Core {
         led.into_iter().map(|(server, _)| server).chain(said).next()
     }
 
-    /// Asks who leads those of the shards that have no replica here: nobody tells this node when that
+    /// Asks who leads those of the shards that have no replica here which hears of it: nobody tells this node when that
     /// changes. Takes a few round trips, and `LEADER_PATIENCE` for each at most.
     pub fn find_leaders(&self, shards: &[&ShardHandle]) {
-        let is_far = |handle: &&ShardHandle| handle.near().is_none();
+        let is_far = |handle: &&ShardHandle| !handle.hears();
         let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
         for (handle, led) in far.iter().zip(self.ask_leaders_for(&far, LEADER_PATIENCE)) {
             // Where a replica has come meanwhile, its log says who leads.
-            if led.is_none() && self.shard_of(handle.group()).is_none() {
+            if led.is_none() && (handle.near().is_some() || self.shard_of(handle.group()).is_none()) {
                 handle.lead().set(None);
             }
         }

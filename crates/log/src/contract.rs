@@ -14,6 +14,7 @@
 //! A group of one is its own majority.
 
 use bytes::Bytes;
+use io::Nanos;
 
 use crate::error::{ApplyError, LogError, ProposeError};
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
@@ -78,6 +79,24 @@ impl Watch for Nobody {
     fn wants_snapshot(&self, _id: GroupId, _to: PeerId) {}
     fn needs_rows(&self, _id: GroupId) {}
     fn removed(&self, _id: GroupId) {}
+}
+
+/// What keeps a log from getting on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stall {
+    /// Since when.
+    pub since: Nanos,
+    /// Why.
+    pub cause: StallCause,
+}
+
+/// Why a log does not get on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StallCause {
+    /// The disk is full. It is tried again and again.
+    Full,
+    /// A turn, or an fsync, is under way. One of a moment is nothing; one of seconds is a disk, or an engine, that hangs.
+    Slow,
 }
 
 /// Told once where the log of a copied replica begins.
@@ -221,6 +240,11 @@ pub trait Log: Send + Sync {
     /// The state of one group: [`Log::group_statuses`].
     fn group_status(&self, id: GroupId) -> Result<GroupStatus, LogError> {
         self.group_statuses(&[id])?.pop().flatten().ok_or(LogError::NotOpen(id))
+    }
+
+    /// What keeps the log from getting on at this moment, if anything does. Never waits, whatever the disk does.
+    fn stall(&self) -> Option<Stall> {
+        None
     }
 
     /// What the log has done since it was opened; it may lag behind the last answers.

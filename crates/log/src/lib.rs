@@ -40,7 +40,7 @@ mod store;
 mod tail;
 mod turn;
 
-pub use contract::{Applier, Done, Entry, Letter, Log, Mail, Nobody, OriginDone, Watch};
+pub use contract::{Applier, Done, Entry, Letter, Log, Mail, Nobody, OriginDone, Stall, StallCause, Watch};
 pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
 pub use lsn::{Acks, Durability, GroupId, Lsn, Term};
 pub use member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, PeerStatus, Role};

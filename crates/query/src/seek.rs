@@ -160,7 +160,7 @@ impl<S> Drop for TellAll<'_, S> {
 
 /// Whether the leader need not be asked for: it is known, or comes to the replica that is here.
 fn is_known(shard: &ShardHandle) -> bool {
-    shard.near().is_some() || shard.leader().is_some()
+    shard.hears() || shard.leader().is_some()
 }
 
 /// Who waits for which shard, each until a moment of its own.

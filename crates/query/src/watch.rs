@@ -155,13 +155,14 @@ impl Watches {
             });
         }
         let is_hung = |(sent, slot): &(Instant, Arc<Slot>)| !slot.is_told() && sent.elapsed() >= SILENCE;
-        probes.iter().filter(|(_, probe)| is_hung(probe)).map(|(server, _)| *server).collect()
+        let hangs = |server: &ServerId, probe| is_hung(probe) || self.node.is_stalled(*server);
+        probes.iter().filter(|(server, probe)| hangs(server, probe)).map(|(server, _)| *server).collect()
     }
 
     /// Asks who leads now, where no replica is here that hears of it.
     fn search(&self, late: &[Late]) {
         let mut unknown = BTreeMap::new();
-        let of_leader = |late: &&Late| late.wants == Wants::Leader && late.shard.near().is_none();
+        let of_leader = |late: &&Late| late.wants == Wants::Leader && !late.shard.hears();
         for late in late.iter().filter(of_leader) {
             if late.shard.lead().leader().is_none_or(|leader| leader == late.server) {
                 unknown.insert(late.shard.group(), (&late.shard, late.server));

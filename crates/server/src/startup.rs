@@ -4,8 +4,8 @@
 //! The lines printed here are an interface: scripts wait for them.
 
 use std::path::{Path, PathBuf, absolute};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cluster::{CatalogReplica, IndexThread, Node};
@@ -40,6 +40,8 @@ use crate::worker_state::Shared;
 const CATALOG_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server that stops waits for others to lead in its place.
 const HAND_OVER: Duration = Duration::from_secs(3);
+/// Between two looks whether the log gets on.
+const LOG_LOOK: Duration = Duration::from_millis(500);
 
 /// Makes a data directory and stops.
 pub fn create(config: &Config) -> Result<(), StartError> {
@@ -128,6 +130,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
         memory: running.shared.memory.clone(),
     });
     running.listen(&runtime, ports.driver)?;
+    runtime.spawn(mind_log(Arc::downgrade(&node)));
     announcement.log();
     let (id, name) = (node.identity().server.to_string(), node.name().to_string());
     tracing::info!("Server ready, \"{name}\" {id}");
@@ -143,12 +146,23 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     end
 }
 
-/// A new one is not even made if it would be open to everybody.
+/// Looks again and again whether the log gets on, for as long as there is the node.
+async fn mind_log(node: Weak<Node>) {
+    loop {
+        tokio::time::sleep(LOG_LOOK).await;
+        match node.upgrade() {
+            Some(node) => node.mind_log(),
+            None => return,
+        }
+    }
+}
+
+/// A new one is not even made if it would be open to everybody; one that is to join others has their users.
 fn take_directory(config: &Config, opening: Opening) -> Result<DataDirectory, StartError> {
     for note in &config.notes {
         tracing::warn!("{note}");
     }
-    if DataDirectory::is_new(&config.directory, &RealFiles) {
+    if DataDirectory::is_new(&config.directory, &RealFiles) && config.peers.join.is_empty() {
         password::check_exposure(config, config.initial_password.is_some())?;
     }
     Ok(DataDirectory::take(&config.directory, opening, Box::new(RealFiles))?)

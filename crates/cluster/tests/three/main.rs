@@ -20,3 +20,4 @@ mod restart;
 mod sealing;
 mod sights;
 mod slow;
+mod stalled;

@@ -44,6 +44,8 @@ struct Disk {
     // Handles of earlier boots fail, as the process that held them is gone.
     boot: u64,
     fault: Option<Fault>,
+    // Every append fails for want of space.
+    is_full: bool,
 }
 
 #[derive(Default)]
@@ -96,6 +98,11 @@ impl SimFiles {
         self.disk().fault = Some(fault);
     }
 
+    /// From now on there is no space for any append, or there is again.
+    pub fn fill(&self, is_full: bool) {
+        self.disk().is_full = is_full;
+    }
+
     /// Changes bytes of a file behind its owner's back: damage, as a test plants it. The new
     /// content is durable.
     pub fn damage(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
@@ -127,6 +134,9 @@ impl Disk {
 
     /// Takes the planted fault if it is one of `kinds`.
     fn fails(&mut self, kinds: &[Fault]) -> Option<Fault> {
+        if self.is_full && kinds.contains(&Fault::Full) {
+            return Some(Fault::Full);
+        }
         let fault = self.fault.filter(|fault| kinds.contains(fault))?;
         self.fault = None;
         Some(fault)

@@ -18,7 +18,7 @@ use super::runner::{Outside, Pace, Runner};
 use super::store::{FileStore, StoreOptions};
 use super::thread;
 use super::turns::Turns;
-use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Watch};
+use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Stall, Watch};
 use crate::error::LogError;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId};
@@ -201,6 +201,10 @@ impl Log for FileLog {
 
     fn group_statuses(&self, ids: &[GroupId]) -> Result<Vec<Option<GroupStatus>>, LogError> {
         self.command(|reply| Command::Statuses(ids.to_vec(), reply))
+    }
+
+    fn stall(&self) -> Option<Stall> {
+        self.turns.pulse.stall()
     }
 
     fn stats(&self) -> LogStats {

@@ -7,6 +7,7 @@ mod inbox;
 mod index;
 mod log;
 mod newest;
+mod pulse;
 mod recover;
 mod runner;
 #[cfg(test)]

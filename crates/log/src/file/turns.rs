@@ -14,6 +14,7 @@ use io::{Clock, Nanos};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::inbox::{Arrived, Inbox, Lying, Rest};
+use super::pulse::Pulse;
 use super::runner::Runner;
 use super::store::FileStore;
 use crate::company::Company;
@@ -32,6 +33,8 @@ const LEFT_ALONE: Duration = Duration::from_millis(250);
 pub(super) struct Turns {
     /// What waits for a turn.
     pub inbox: Inbox,
+    /// Whether turns, and fsyncs, come to an end.
+    pub pulse: Arc<Pulse>,
     // Held for a turn; `None` when the log thread has ended.
     state: Mutex<Option<State>>,
 }
@@ -50,6 +53,7 @@ pub(super) struct State {
     pub clock: Arc<dyn Clock>,
     /// Flushes the engine.
     pub flush_thread: Option<Thread>,
+    pulse: Arc<Pulse>,
     // Whether somebody has begun a turn and not ended it: after a panic nobody can go on.
     in_turn: bool,
     // Until when proposers leave turns alone.
@@ -66,7 +70,9 @@ enum Next {
 impl Turns {
     /// Turns of `runner`, which applies with `applier`.
     pub fn new(runner: Runner<FileStore>, applier: Arc<dyn Applier>, clock: Arc<dyn Clock>) -> Arc<Turns> {
+        let pulse = Arc::<Pulse>::default();
         let state = State {
+            pulse: Arc::clone(&pulse),
             runner,
             arrived: Arrived::default(),
             company: Company::default(),
@@ -76,7 +82,7 @@ impl Turns {
             in_turn: false,
             alone_until: Nanos::default(),
         };
-        Arc::new(Turns { inbox: Inbox::default(), state: Mutex::new(Some(state)) })
+        Arc::new(Turns { inbox: Inbox::default(), pulse, state: Mutex::new(Some(state)) })
     }
 
     /// Waits for the turn. `None` in it when the log has ended, or a turn has not ended well.
@@ -147,11 +153,14 @@ impl State {
 
     /// From here to the end of the turn a panic leaves something that nobody can go on with.
     pub fn begin_turn(&mut self) {
+        self.pulse.turn(Some(self.clock.now()));
         self.in_turn = true;
     }
 
     /// The turn has ended well.
     pub fn end_turn(&mut self) {
+        self.pulse.turn(None);
+        self.pulse.full(self.runner.full_from());
         self.in_turn = false;
     }
 

@@ -118,7 +118,7 @@ impl Again {
     /// The row was not at `server`, which says that `leader` leads its shard.
     fn not_at(&self, server: ServerId, leader: Option<ServerId>) {
         // Of a group that has a replica here the log hears who leads.
-        if self.mode != Some(ReadMode::Outdated) && self.shard.near().is_none() {
+        if self.mode != Some(ReadMode::Outdated) && !self.shard.hears() {
             self.shard.not_led_by(server, leader);
         }
     }

@@ -58,6 +58,7 @@ impl SystemTable for CurrentIssues {
         let mut issues: Vec<Issue> = Vec::new();
         issues.extend(log_file(cx, identifiers));
         issues.extend(memory(cx, identifiers));
+        issues.extend(disk(cx, identifiers));
         if !cx.served {
             // Each waits for servers that may hang: all at the same time.
             let unseen = aside(cx, |node| node.unseen());
@@ -96,6 +97,19 @@ fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     let name = server_name(cx, identifiers);
     let description = format!("Server `{}` is short of memory: {message}.", cx.node().name());
     Some(of_server(cx, "memory_error", name, message, description))
+}
+
+/// The log of this server does not get on.
+fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
+    let (why, since) = cx.node().own_stall()?;
+    let message = format!("{why}, for {} seconds now", since.as_secs());
+    let description = format!(
+        "Server `{}` cannot write: {message}. Tables that a majority of other servers holds, too, are led by those; of others \
+         nothing can be written until this is mended.",
+        cx.node().name()
+    );
+    let name = server_name(cx, identifiers);
+    Some(Issue { is_critical: true, ..of_server(cx, "disk_error", name, message, description) })
 }
 
 fn of_server(cx: &Cx, kind: &'static str, server: Text, message: String, description: String) -> Issue {
@@ -232,7 +246,16 @@ fn table_issue(
         _ => "cannot be used",
     };
     let (db, name) = (&table.db.name, &table.config.name);
+    let stalled: Vec<Text> = shards
+        .iter()
+        .flat_map(|shard| &shard.replicas)
+        .filter(|(server, _)| is_stalled(cx, *server))
+        .map(|(server, _)| named_server(&catalog, *server, Identifiers::Name))
+        .collect();
     let why = match gone.is_empty() {
+        true if !stalled.is_empty() => {
+            format!("Their disks do not answer, or are full: {}.", listed(&stalled))
+        }
         false => format!("Not connected: {}.", gone.join(", ")),
         // Servers that were removed are in no configuration, and may have been the majority.
         true => "The servers that should hold it are connected, but they have no leader; if this lasts, those that \
@@ -254,6 +277,14 @@ fn table_issue(
     ]);
     let about = table.config.id.uuid().to_string();
     Some(Issue { kind: "table_availability", is_critical: !ready.writes, about, description, info })
+}
+
+/// Whether nothing can be written on a server that is connected.
+fn is_stalled(cx: &Cx, server: ServerId) -> bool {
+    match server == cx.node().identity().server {
+        true => cx.node().own_stall().is_some(),
+        false => cx.node().is_stalled(server),
+    }
 }
 
 #[cfg(test)]

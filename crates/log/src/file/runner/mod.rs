@@ -4,6 +4,7 @@
 //! decides when an fsync ends.
 
 mod groups;
+mod space;
 #[cfg(test)]
 mod tests;
 
@@ -71,8 +72,9 @@ pub(crate) struct Runner<S> {
     flush_running: bool,
     // The size at which the engine is flushed next.
     flush_at_bytes: u64,
-    // Since when an append waits for space on the disk.
+    // When an append, or a new segment, last found no space on the disk, and since when there is none.
     full_since: Option<Nanos>,
+    full_from: Option<Nanos>,
     failed: Option<Doubt>,
     // Groups that were left here, and the append that says so.
     leaving: Vec<(GroupId, u64)>,
@@ -99,6 +101,7 @@ impl<S: Store> Runner<S> {
             flush_running: false,
             flush_at_bytes: pace.log_bytes_max,
             full_since: None,
+            full_from: None,
             failed: None,
             leaving: Vec::new(),
         }
@@ -201,22 +204,6 @@ impl<S: Store> Runner<S> {
         self.make_room()
     }
 
-    fn make_room(&mut self) -> Result<(), Refusal> {
-        // A new segment begins with an fsync of the old one, and there may be only one at a
-        // time. The segment just grows a little longer until then.
-        if self.sync_running {
-            return Ok(());
-        }
-        match self.store.make_room() {
-            Ok(()) => Ok(()),
-            Err(StoreError::Full) => Err(Refusal::Full),
-            Err(StoreError::Disk(cause)) => {
-                self.fail(&Doubt::Disk(cause.to_string()));
-                Err(Refusal::Stopped)
-            }
-        }
-    }
-
     /// Writes what was pushed, then applies and answers.
     fn append(&mut self) {
         if self.failed.is_some() {
@@ -230,13 +217,10 @@ impl<S: Store> Runner<S> {
             let now = self.outside.clock.now();
             match self.store.write() {
                 Ok(()) => {}
-                Err(StoreError::Full) => {
-                    self.full_since = Some(now);
-                    return;
-                }
+                Err(StoreError::Full) => return self.found_full(),
                 Err(StoreError::Disk(cause)) => return self.fail(&Doubt::Disk(cause.to_string())),
             }
-            self.full_since = None;
+            self.found_space();
             self.stats.appends += self.driver.appended(now);
             self.stats.append_bytes += bytes as u64;
             self.stats.writes += 1;
@@ -370,8 +354,7 @@ impl<S: Store> Runner<S> {
     pub fn tick(&mut self) {
         let now = self.outside.clock.now();
         if self.full_since.is_some_and(|since| since.after(self.pace.soft_wait) <= now) {
-            self.full_since = Some(now);
-            self.append();
+            self.try_again();
         }
         if self.mark_due().is_some_and(|due| due <= now) {
             // So that damage to what the last fsync saved can be told from a torn tail.

@@ -1,0 +1,148 @@
+//! Servers whose log does not get on: the disk is full, or hangs. Such a server lives and answers, but nothing that it
+//! leads can be written, and it does not hear who leads instead.
+//!
+//! It says so to the others, whose groups elect another leader where they have a majority without it, and gives up
+//! here what another can lead, until its log gets on. Decision 0037.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use io::task;
+use log::{GroupId, Stall, StallCause};
+use parking_lot::Mutex;
+
+use crate::node::{CATALOG_GROUP, Core};
+use crate::question::Question;
+use crate::{ReplicaConfig, ServerId};
+
+/// A disk that is full for so long is not full for a moment only.
+const FULL: Duration = Duration::from_secs(1);
+/// A turn of the log, or an fsync, that takes so long may never end.
+const SLOW: Duration = Duration::from_secs(4);
+/// So often nothing is wrong before a stall is over.
+const LOOKS_WELL: u32 = 3;
+/// Who does not say again for so long that its log does not get on has another trouble, or none.
+const HEARSAY: Duration = Duration::from_secs(3);
+/// How long the others may take to hear of it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whose logs do not get on.
+#[derive(Default)]
+pub(crate) struct Stalls {
+    own: Mutex<Own>,
+    /// Those of others, and when they said so last.
+    others: Mutex<BTreeMap<ServerId, (StallCause, Instant)>>,
+}
+
+/// The log of this server, when it was last looked.
+#[derive(Default)]
+struct Own {
+    stall: Option<Stall>,
+    /// How often nothing was wrong since.
+    well: u32,
+}
+
+impl Own {
+    /// What is wrong now, and what was before. What is over is so only after some looks: the log has to hear first
+    /// who leads now.
+    fn look(&mut self, found: Option<Stall>) -> (Option<Stall>, Option<Stall>) {
+        let before = self.stall;
+        self.well = if found.is_some() { 0 } else { self.well.saturating_add(1) };
+        if found.is_some() || self.well >= LOOKS_WELL {
+            self.stall = found;
+        }
+        (before, self.stall)
+    }
+}
+
+impl Core {
+    /// Looks whether the log of this node gets on. To be called about twice a second; does not wait.
+    pub fn mind_log(&self) {
+        let now = self.clock().now();
+        let is_long = |stall: &Stall| {
+            let patience = if stall.cause == StallCause::Full { FULL } else { SLOW };
+            now.since(stall.since) >= patience
+        };
+        let (before, stall) = self.stalls.own.lock().look(self.log.stall().filter(is_long));
+        match (before, stall) {
+            (None, None) => return,
+            (None, Some(stall)) => tracing::error!(
+                "The log does not get on: {}. What other servers hold, too, is led by those.",
+                in_words(stall.cause)
+            ),
+            (Some(_), None) => tracing::info!("The log gets on again."),
+            (Some(_), Some(_)) => {}
+        }
+        match stall {
+            Some(_) => self.post.resign(&self.led_without_me()),
+            None => self.post.resume(),
+        }
+        let question = Question::Stalled { cause: stall.map(|stall| stall.cause) }.encode();
+        let Some(wire) = self.post.wire() else { return };
+        for server in self.sees() {
+            wire.ask(server, question.clone(), PATIENCE, Box::new(|_| ()));
+        }
+    }
+
+    /// The log of `server` does not get on, or gets on again. Does not wait.
+    pub(crate) fn heard_of_stall(&self, server: ServerId, cause: Option<StallCause>) {
+        let peers = self.post.peers_on(server);
+        match cause {
+            Some(cause) => {
+                self.stalls.others.lock().insert(server, (cause, task::now()));
+                // Those who sleep under it would not notice.
+                self.log.peers_silent(peers);
+            }
+            None => {
+                self.stalls.others.lock().remove(&server);
+                self.log.peers_back(peers);
+            }
+        }
+        self.post.news().tell();
+    }
+
+    /// Why the log of this server does not get on, and for how long already.
+    #[must_use]
+    pub fn own_stall(&self) -> Option<(&'static str, Duration)> {
+        let stall = self.stalls.own.lock().stall?;
+        Some((in_words(stall.cause), self.clock().now().since(stall.since)))
+    }
+
+    /// Whether `server` has said lately that its log does not get on.
+    #[must_use]
+    pub fn is_stalled(&self, server: ServerId) -> bool {
+        let others = self.stalls.others.lock();
+        others.get(&server).is_some_and(|(_, said)| said.elapsed() < HEARSAY)
+    }
+
+    /// The groups with a majority of voters that can lead them without this server.
+    fn led_without_me(&self) -> BTreeSet<GroupId> {
+        let catalog = self.catalog();
+        let can_vote = |server: ServerId| {
+            server != self.identity.server && self.is_connected(server) && !self.is_stalled(server)
+        };
+        let has_majority = |replicas: &mut dyn Iterator<Item = &ReplicaConfig>| {
+            let (mut voters, mut others) = (0, 0);
+            for replica in replicas.filter(|replica| replica.voting) {
+                voters += 1;
+                others += usize::from(can_vote(replica.server));
+            }
+            others * 2 > voters
+        };
+        let shards = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
+        let led = shards.filter(|shard| has_majority(&mut shard.replicas.iter()));
+        let mut led: BTreeSet<GroupId> = led.map(|shard| shard.group).collect();
+        if has_majority(&mut catalog.servers().iter().map(|server| &server.catalog)) {
+            led.insert(CATALOG_GROUP);
+        }
+        led
+    }
+}
+
+/// Why a log does not get on, for people.
+fn in_words(cause: StallCause) -> &'static str {
+    match cause {
+        StallCause::Full => "the disk is full",
+        StallCause::Slow => "the disk, or the storage engine, does not answer",
+    }
+}

@@ -1,0 +1,57 @@
+//! Whether the log still gets on, for whoever must not wait for its turn to find out.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use io::Nanos;
+
+use crate::contract::{Stall, StallCause};
+
+const NOTHING: u64 = u64::MAX;
+
+/// Since when what is under way has been so.
+pub(super) struct Pulse {
+    turn: AtomicU64,
+    sync: AtomicU64,
+    full: AtomicU64,
+}
+
+impl Default for Pulse {
+    fn default() -> Pulse {
+        let nothing = || AtomicU64::new(NOTHING);
+        Pulse { turn: nothing(), sync: nothing(), full: nothing() }
+    }
+}
+
+impl Pulse {
+    /// Somebody has a turn since then, or nobody has one.
+    pub fn turn(&self, since: Option<Nanos>) {
+        set(&self.turn, since);
+    }
+
+    /// An fsync is under way since then, or none is.
+    pub fn sync(&self, since: Option<Nanos>) {
+        set(&self.sync, since);
+    }
+
+    /// The disk is full since then, or is not.
+    pub fn full(&self, since: Option<Nanos>) {
+        set(&self.full, since);
+    }
+
+    /// What keeps the log from getting on.
+    pub fn stall(&self) -> Option<Stall> {
+        if let Some(since) = get(&self.full) {
+            return Some(Stall { since, cause: StallCause::Full });
+        }
+        let since = [get(&self.turn), get(&self.sync)].into_iter().flatten().min()?;
+        Some(Stall { since, cause: StallCause::Slow })
+    }
+}
+
+fn set(place: &AtomicU64, since: Option<Nanos>) {
+    place.store(since.map_or(NOTHING, |since| since.0), Ordering::Relaxed);
+}
+
+fn get(place: &AtomicU64) -> Option<Nanos> {
+    Some(place.load(Ordering::Relaxed)).filter(|since| *since != NOTHING).map(Nanos)
+}
