@@ -5,7 +5,7 @@ mod steps;
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,7 +82,7 @@ fn run_step(step: &Step, failures: &mut Vec<Failure>) -> Count {
     }
     let mut count = Count::default();
     for command in &step.commands {
-        let (succeeded, said, last_words) = stream(command);
+        let (succeeded, said, last_words) = stream(command, LIMIT);
         count.add(said);
         if !succeeded || said.failed > 0 {
             failures.push(Failure { command: command.join(" "), last_words });
@@ -96,45 +96,69 @@ fn run_step(step: &Step, failures: &mut Vec<Failure>) -> Count {
     count
 }
 
-/// Runs a command and passes on what it writes: whether it succeeded, what it counted, its last lines.
-fn stream(words: &[String]) -> (bool, Count, VecDeque<String>) {
-    let mut last_words = VecDeque::with_capacity(LAST_WORDS + 1);
+/// Runs a command and passes on what it writes: whether it succeeded, what it counted, its last lines. Kills one that runs
+/// for longer than `limit`, or that has ended while something it started holds its output open for so long.
+fn stream(words: &[String], limit: Duration) -> (bool, Count, VecDeque<String>) {
+    let (mut count, mut last_words) = (Count::default(), VecDeque::with_capacity(LAST_WORDS + 1));
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).current_dir(crate::built::root()).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {
             println!("   {} could not be started: {error}", words[0]);
-            return (false, Count::default(), last_words);
+            return (false, count, last_words);
         }
     };
-    let (ended, has_ended) = channel();
-    let pid = child.id();
-    let watcher = thread::spawn(move || watch(pid, &has_ended));
-    let mut count = Count::default();
-    if let Some(output) = child.stdout.take() {
-        for line in BufReader::new(output).lines().map_while(Result::ok) {
-            println!("{line}");
-            count.read(&line);
-            last_words.push_back(line);
-            if last_words.len() > LAST_WORDS {
-                last_words.pop_front();
-            }
+    let (lines, until) = (lines_of(child.stdout.take()), Instant::now() + limit);
+    let next = || match until.checked_duration_since(Instant::now()) {
+        Some(left) => lines.recv_timeout(left),
+        None => Err(RecvTimeoutError::Timeout),
+    };
+    let mut said = next();
+    while let Ok(line) = said {
+        println!("{line}");
+        count.read(&line);
+        last_words.push_back(line);
+        if last_words.len() > LAST_WORDS {
+            last_words.pop_front();
         }
+        said = next();
     }
-    drop(ended);
-    if watcher.join().is_ok_and(|stopped| stopped) {
-        println!("   stopped: {} ran for more than {} minutes", words.join(" "), LIMIT.as_secs() / 60);
+    let is_late = said == Err(RecvTimeoutError::Timeout);
+    if is_late {
+        process::kill_tree(child.id());
+        println!("   stopped: {} ran for more than {} minutes", words.join(" "), limit.as_secs() / 60);
     }
-    (child.wait().is_ok_and(|status| status.success()), count, last_words)
+    (child.wait().is_ok_and(|status| status.success()) && !is_late, count, last_words)
 }
 
-/// Kills a command that runs for longer than [`LIMIT`], and tells whether it had to. The command has
-/// ended when the sender of `ended` is gone.
-fn watch(pid: u32, ended: &Receiver<()>) -> bool {
-    let too_long = ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout);
-    if too_long {
-        process::kill_tree(pid);
+/// The lines of an output, read by a thread of their own: who holds it open may never end.
+fn lines_of(output: Option<ChildStdout>) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines());
+        lines.map_while(Result::ok).map(|line| sender.send(line)).find(Result::is_err)
+    });
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_hangs_is_stopped_whoever_holds_its_output() {
+        let limit = Duration::from_millis(500);
+        let talks = "while :; do echo more; sleep 0.05; done";
+        for (script, succeeds) in
+            [("sleep 30 & echo begun", false), ("sleep 30", false), (talks, false), ("echo begun", true)]
+        {
+            let begin = Instant::now();
+            let words = ["sh", "-c", script].map(str::to_owned);
+            let (succeeded, _, last_words) = stream(&words, limit);
+            assert_eq!(succeeded, succeeds, "{script}");
+            assert_eq!(last_words.is_empty(), script == "sleep 30", "{script}");
+            assert!(begin.elapsed() < Duration::from_secs(15), "{script}");
+        }
     }
-    too_long
 }

@@ -1,24 +1,32 @@
 """Runs every test of this folder, two files at a time, and ends with `N passed, N failed, N skipped`."""
 
+import contextlib
+import faulthandler
+import os
 import re
+import signal
 import subprocess
 import sys
 import unittest
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # Most of the time they wait for clusters.
 AT_ONCE = 2
 ONE_FAILED = (0, 1, 0)
+# A file that runs for longer has hung: the slowest takes a few minutes.
+SECONDS_MAX = 600
+RUNNING = set()
 
 
 def closing(passed, failed, skipped):
     return f"{passed} passed, {failed} failed, {skipped} skipped"
 
 
-def run(name):
-    """Runs one file in this process; the exit status."""
+def run(name, seconds_max):
+    """Runs one file in this process; the exit status. Says what it is at shortly before it has no time left."""
+    faulthandler.dump_traceback_later(0.9 * seconds_max, file=sys.stdout)
     sys.path.insert(0, str(HERE))
     suite = unittest.defaultTestLoader.loadTestsFromName(name)
     result = unittest.TextTestRunner(verbosity=1, stream=sys.stdout).run(suite)
@@ -27,25 +35,54 @@ def run(name):
     return 1 if failed or not result.testsRun else 0
 
 
-def run_apart(name):
-    """Runs one file in a process of its own; what it said, and how many passed, failed and were skipped."""
-    command = [sys.executable, str(Path(__file__)), name]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    said, counts = ended.stdout.rstrip().rpartition("\n")[::2]
+def run_apart(name, seconds_max=SECONDS_MAX):
+    """Runs one file in a process of its own; what it said, and how many passed, failed and were skipped.
+
+    One that has no time left is killed with the servers that it started, and has failed."""
+    # Whatever it says is there when it is killed.
+    command = [sys.executable, "-u", str(Path(__file__)), name, str(seconds_max)]
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **output) as process:
+        RUNNING.add(process)
+        try:
+            said = process.communicate(timeout=seconds_max)[0]
+        except subprocess.TimeoutExpired:
+            kill_group(process)
+            said = process.communicate()[0]
+            return f"{said}\n{name} was killed: it ran for more than {seconds_max} seconds", ONE_FAILED
+        finally:
+            RUNNING.discard(process)
+    before, counts = said.rstrip().rpartition("\n")[::2]
     counts = re.fullmatch(r"(\d+) passed, (\d+) failed, (\d+) skipped", counts)
     # One that ends before it has counted has failed.
-    return (said, tuple(map(int, counts.groups()))) if counts else (ended.stdout, ONE_FAILED)
+    return (before, tuple(map(int, counts.groups()))) if counts else (said, ONE_FAILED)
+
+
+def kill_group(process):
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def main():
     if len(sys.argv) > 1:
-        return run(sys.argv[1])
+        return run(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else SECONDS_MAX)
+    # As an interruption does: nobody is left running.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     names = sorted(path.stem for path in HERE.glob("test_*.py"))
     total = (0, 0, 0)
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for name, (said, counts) in zip(names, pool.map(run_apart, names)):
-            print(f"{name}: {said}", flush=True)
-            total = tuple(map(sum, zip(total, counts)))
+        files = {pool.submit(run_apart, name): name for name in names}
+        try:
+            for file in as_completed(files):
+                said, counts = file.result()
+                print(f"{files[file]}: {said}", flush=True)
+                total = tuple(map(sum, zip(total, counts)))
+        finally:
+            # Whoever interrupts this interrupts none of those.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(RUNNING):
+                kill_group(process)
     print(closing(*total))
     passed, failed, _ = total
     return 1 if failed or not passed else 0
