@@ -13,6 +13,7 @@ mod hub;
 mod leaving;
 mod life;
 mod majority;
+mod moving;
 mod proxies;
 mod removal;
 mod repair;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use io::Files;
@@ -19,7 +20,7 @@ use crate::hub::{
 };
 
 /// The kind of the question to set the members of a group by force.
-const RESET: u8 = 8;
+pub const RESET: u8 = 8;
 
 /// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
 pub fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
@@ -329,4 +330,51 @@ fn a_disk_that_fails_while_members_are_set_on_another_server_leaves_it_open_whet
     });
     let error = a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err();
     assert!(matches!(error, AdminError::RepairBegun(_)) && error.is_indeterminate(), "{error}");
+}
+
+#[test]
+fn whoever_follows_in_a_shard_that_is_led_is_not_waited_for() {
+    let hub = Arc::new(Hub::default());
+    let [a, b, c, d, _e] = five_and_two_shards(&hub);
+    let (id, follower) = (table(&d).config.id, b.server());
+    c.kill();
+    hub.meddle(move |answer| {
+        (answer.kind != Some(END) || answer.answered_by != follower).then_some(answer.bytes)
+    });
+    let begin = Instant::now();
+    let refused = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table);
+    assert!(matches!(refused, Err(AdminError::NothingToRepair)), "{refused:?}");
+    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    (20..30).for_each(|n| write_until_done(&[&a, &b], n));
+}
+
+#[test]
+fn whoever_has_no_vote_and_does_not_answer_does_not_end_a_repair() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
+    wait_until("five who vote on the catalog", || {
+        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
+    });
+    let votes = [(&a, true), (&b, true), (&c, true), (&d, false)];
+    let replicas = votes.iter().map(|(node, votes)| (node.server(), *votes)).collect();
+    create(&a, ShardsWanted::Named(vec![ShardPlaces { primary: a.server(), replicas }]));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    let (id, silent, asker) = (table(&e).config.id, d.server(), e.server());
+    [b, c].into_iter().for_each(Running::kill);
+    let (lost, weak) = (Arc::new(AtomicU32::new(0)), Arc::downgrade(&hub));
+    let counted = Arc::clone(&lost);
+    hub.meddle(move |answer| {
+        // Its answer is lost, and the next one is not.
+        let is_lost = answer.kind == Some(RESET) && answer.answered_by == silent;
+        counted.fetch_add(u32::from(is_lost), Ordering::AcqRel);
+        weak.upgrade().unwrap().count_answers(asker, if is_lost { 0 } else { u64::MAX });
+        Some(answer.bytes)
+    });
+    let repaired = e.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    assert_eq!(lost.load(Ordering::Acquire), 1, "it is asked once");
+    assert_eq!(repaired.shards[0].replicas.len(), 2, "{repaired:?}");
+    (20..30).for_each(|n| write_until_done(&[&a], n));
+    assert_eq!(missing(&d, 30), []);
 }

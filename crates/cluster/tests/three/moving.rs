@@ -1,0 +1,54 @@
+//! Shards that are being moved when servers are lost for good.
+
+use std::sync::Arc;
+
+use log::{GroupId, Members};
+use rekindle_cluster::{RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces, ShardsWanted};
+
+use crate::division::{create, on, table};
+use crate::hub::{Hub, Machine, Running, change, missing, three, wait_until, write_until_done};
+
+/// Servers that all vote on the catalog.
+fn voting<const N: usize>(hub: &Arc<Hub>, more: [&'static str; N]) -> ([Running; 3], [Running; N]) {
+    let (_machines, first) = three(hub);
+    let others = more.map(|name| Machine::new(name).start(hub, Some(&first[0])));
+    wait_until("all who vote on the catalog", || {
+        first[0].node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3 + N
+    });
+    (first, others)
+}
+
+/// Where the replicas of a shard are to be, and where those are that are on their way out.
+fn places(shard: &ShardConfig) -> [Vec<ServerId>; 2] {
+    [&shard.replicas, &shard.leaving].map(|those| those.iter().map(|replica| replica.server).collect())
+}
+
+#[test]
+fn a_repair_that_is_finished_takes_out_who_was_given_up_and_moves_nobody() {
+    let hub = Arc::new(Hub::default());
+    let ([a, b, c], [d, _e]) = voting(&hub, ["d", "e"]);
+    create(&a, on(&[&[&a, &b, &c]]));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    assert_eq!(missing(&a, 20), []);
+    let (id, shard) = (table(&a).config.id, table(&a).config.shards[0].clone());
+    let peers: Vec<_> = shard.replicas.iter().map(|replica| replica.peer).collect();
+    let lost = [b.server(), c.server()];
+    [b, c].into_iter().for_each(Running::kill);
+    // What a repair does first.
+    let alone = Members { voters: vec![peers[0]], removed: peers[1..].to_vec(), ..Members::default() };
+    a.node.log().reset_members(shard.group, alone).unwrap();
+    hub.deafen(d.server(), shard.group);
+    let replicas = [d.server()].into_iter().chain(lost).map(|server| (server, true)).collect();
+    let wanted = ShardsWanted::Named(vec![ShardPlaces { primary: d.server(), replicas }]);
+    wait_until("the change", || change(&d, id, wanted.clone()).is_ok());
+    assert_eq!(places(&table(&d).config.shards[0])[1], [a.server()]);
+    let planned = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
+    assert_eq!(planned, repaired);
+    assert_eq!(places(&repaired.shards[0]), [vec![d.server()], vec![a.server()]]);
+    hub.let_all_hear();
+    wait_until("the end of the move", || table(&d).config.shards[0].leaving.is_empty());
+    (20..30).for_each(|n| write_until_done(&[&d], n));
+    assert_eq!(missing(&d, 30), []);
+}
