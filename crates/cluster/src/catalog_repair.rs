@@ -38,7 +38,8 @@ impl Core {
     /// that were removed from the cluster for that, which are those that are not connected, and did not come back within a
     /// few seconds; where an earlier one was interrupted, those that it gave up, connected or not.
     ///
-    /// Shards that have their majority without those have no replicas there any more, all others stay as they are.
+    /// Shards that have their majority without those have no replicas there any more, those that are being moved a moment
+    /// later (`removal`); all others stay as they are.
     /// Interrupted, it can be repeated. Fails, among other reasons, where a server that is not
     /// connected is seen by one that is ([`AdminError::Hidden`]), and with [`AdminError::RepairBegun`] after members were
     /// set by force.

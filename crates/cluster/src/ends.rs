@@ -38,7 +38,8 @@ impl Ends {
         ends.iter().find(|(by, end)| *by == server && end.own == peer).map(|(_, end)| end)
     }
 
-    fn note(&mut self, server: ServerId, groups: &[GroupId], said: Vec<Option<EndAnswer>>) {
+    /// Keeps what a server said of those groups.
+    pub(crate) fn note(&mut self, server: ServerId, groups: &[GroupId], said: Vec<Option<EndAnswer>>) {
         for (group, end) in groups.iter().zip(said) {
             self.said.entry(*group).or_default().extend(end.map(|end| (server, end)));
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use datum::Text;
 use io::task;
-use log::GroupId;
+use log::{GroupId, GroupStatus, Role};
 use storage::TableId;
 
 use crate::catalog_row::{CatalogRow, server_key};
@@ -13,7 +13,9 @@ use crate::change::Draft;
 use crate::ends::Ends;
 use crate::most_complete::{MostComplete, everyone};
 use crate::node::Core;
+use crate::reach::{Reach, reaches};
 use crate::servers::fill_voters;
+use crate::step::has_majority;
 use crate::{AdminError, Catalog, ReplicaConfig, Rest, ServerId, ShardConfig, TableConfig, TableHandle};
 
 /// How long servers may take to say how far their logs reach, and how long that is true enough.
@@ -133,6 +135,34 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Takes replicas on servers that were removed for good out of a shard that is led from here: a repair of the catalog
+    /// leaves them in one that is being moved, and only who leads it knows who votes. The move could wait for them for ever.
+    pub(crate) fn tend_removed(&self, catalog: &Catalog, table: TableId, shard: &ShardConfig) {
+        if !everyone(shard).any(|replica| catalog.is_removed(replica.server)) {
+            return;
+        }
+        let status = self.log.group_status(shard.group).map(|status| self.heard(status));
+        let led = status.ok().filter(|status| matches!(status.role, Role::Leader { .. }));
+        let Some(left) = led.and_then(|status| shard.without_removed(|id| catalog.is_removed(id), &status))
+        else {
+            return;
+        };
+        let changed = self.change(|catalog, draft| {
+            let Some(table) = catalog.table_by_id(table) else { return Ok(()) };
+            let mut config = table.config.clone();
+            if let Some(known) = config.shards.iter_mut().find(|known| *known == shard) {
+                known.clone_from(&left);
+                draft.put(CatalogRow::Table(config));
+            }
+            Ok(())
+        });
+        if let Err(error) = changed {
+            tracing::warn!("replicas on servers that were removed are still in the catalog: {error}");
+        }
+    }
+}
+
 /// What came of one attempt.
 enum Outcome {
     Removed,
@@ -212,6 +242,27 @@ impl TableConfig {
 }
 
 impl ShardConfig {
+    /// The shard without its replicas on servers that were removed for good, as its leader may say, with a majority that
+    /// answers; `None` if nothing is to be changed.
+    ///
+    /// Those that the group has removed as well stay: an emergency repair takes them out, or the end of the move.
+    fn without_removed(
+        &self,
+        is_removed: impl Fn(ServerId) -> bool,
+        status: &GroupStatus,
+    ) -> Option<ShardConfig> {
+        let is_gone = |replica: &&ReplicaConfig| {
+            is_removed(replica.server) && !status.members.removed.contains(&replica.peer)
+        };
+        let votes_with_rows = |replica: &ReplicaConfig| {
+            status.members.voters.contains(&replica.peer) && reaches(status, replica.peer, Reach::Ready)
+        };
+        let mut left = self.clone();
+        let is_led = has_majority(status)
+            && everyone(self).filter(is_gone).all(|gone| left.remove_server(gone.server, votes_with_rows));
+        (is_led && left != *self).then_some(left)
+    }
+
     /// Removes the replica on a server, and has another lead if that one did; whether there is one that can.
     ///
     /// Of those that the table is to have the first one that is to vote. If there is none, one of the others that
@@ -242,9 +293,12 @@ impl ShardConfig {
 
 #[cfg(test)]
 mod tests {
+    use log::{Lsn, Members, PeerStatus, Term};
+
     use super::*;
     use crate::Added;
-    use crate::fixture::{peer, server, shard};
+    use crate::answer::EndAnswer;
+    use crate::fixture::{peer, server, shard, table};
 
     /// A shard on 1 and 2, where 2 has no vote, one is added on 3, and 4 is on its way out.
     fn moving() -> ShardConfig {
@@ -253,6 +307,34 @@ mod tests {
         config.replicas[1].voting = false;
         assert!(config.add(server(3), || peer(3, 3)));
         config
+    }
+
+    fn members(voters: &[u64]) -> Members {
+        Members::first(voters.iter().map(|n| peer(3, *n)).collect())
+    }
+
+    /// How the group of the shard is for the first of those who vote, when those have everything and answer.
+    fn led(voters: &[u64], answer: &[u64]) -> GroupStatus {
+        let known = |n: &u64| PeerStatus {
+            peer: peer(3, *n),
+            matched: Lsn(9),
+            active: answer.contains(n),
+            needs_rows: false,
+        };
+        GroupStatus {
+            own: peer(3, voters[0]),
+            role: Role::Leader { term: Term(2) },
+            start: Lsn(1),
+            last: Lsn(9),
+            last_term: Term(2),
+            committed: Lsn(9),
+            durable: Lsn(9),
+            applied: Lsn(9),
+            needs_rows: false,
+            members: members(voters),
+            removed_may_go: true,
+            peers: voters[1..].iter().map(known).collect(),
+        }
     }
 
     /// The shard without its first server, if those say that they vote and have rows.
@@ -278,6 +360,46 @@ mod tests {
             Some((vec![Added::Replica(server(3))], 0)),
             "it is the table's, and the other is not"
         );
+    }
+
+    #[test]
+    fn a_shard_that_is_being_moved_is_not_spared_by_what_those_say_who_have_gone() {
+        // The group has moved from the last two to the first two, and one of those who went has not heard of it.
+        let mut moved = shard(3, b"", &[1, 2, 3, 4]);
+        moved.leaving = moved.replicas.split_off(2);
+        let end = EndAnswer { own: peer(3, 3), last_term: Term(2), last: Lsn(9), members: members(&[3, 4]) };
+        let mut ends = Ends::default();
+        for n in [3, 4] {
+            ends.note(server(n), &[GroupId(3)], vec![Some(EndAnswer { own: peer(3, n), ..end.clone() })]);
+        }
+        let mut config = table(vec![moved.clone()]);
+        config.spare(&[server(1), server(2)], &ends);
+        assert_eq!(config.shards, [moved.clone()]);
+        moved.replicas.append(&mut moved.leaving);
+        let mut config = table(vec![moved]);
+        config.spare(&[server(1), server(2)], &ends);
+        assert_eq!(config.shards[0].own_voters().count(), 2, "all are the table's, and most have answered");
+    }
+
+    #[test]
+    fn who_leads_a_shard_takes_out_replicas_on_servers_that_were_removed() {
+        let mut moving = shard(3, b"", &[1, 2, 3]);
+        moving.leaving = moving.replicas.split_off(1);
+        let left = |gone: &[u64], status: &GroupStatus| {
+            let left = moving.without_removed(|id| gone.iter().any(|n| id == server(*n)), status)?;
+            let servers = |those: &[ReplicaConfig]| those.iter().map(|r| r.server).collect::<Vec<_>>();
+            Some((left.primary, servers(&left.replicas), servers(&left.leaving)))
+        };
+        let (one, two, three) = (server(1), server(2), server(3));
+        let status = led(&[2, 3], &[3]);
+        assert_eq!(left(&[], &status), None);
+        assert_eq!(left(&[1], &status), Some((two, vec![two], vec![three])), "it had no rows");
+        assert_eq!(left(&[1], &led(&[2, 3], &[])), None, "it has no majority");
+        let voted = led(&[2, 3, 1], &[1]);
+        assert_eq!(left(&[3], &voted), Some((one, vec![one], vec![two])));
+        let mut forced = led(&[2], &[]);
+        forced.members.removed = vec![peer(3, 1), peer(3, 3)];
+        assert_eq!(left(&[1, 3], &forced), None, "a repair takes them out");
     }
 
     #[test]

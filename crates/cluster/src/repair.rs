@@ -167,7 +167,7 @@ impl Core {
         self.check_given_up(given_up, begins_anew.flat_map(|(shard, _)| everyone(shard)))?;
         self.change(|catalog, draft| {
             let present = &table_by_id(catalog, config.id)?.config;
-            if present.shards != config.shards {
+            if !are_as_judged(&present.shards, &config.shards, &fates) {
                 return Err(AdminError::Refused("the table was reconfigured meanwhile".to_owned()));
             }
             let after = self.repaired(catalog, present, &fates, given_up, draft)?;
@@ -358,6 +358,14 @@ impl Core {
         };
         had_it.chain([self.identity.server]).chain(others).find(can_have)
     }
+}
+
+/// Whether shards are still those whose fates these are. One that keeps what it has may be moved meanwhile.
+fn are_as_judged(present: &[ShardConfig], judged: &[ShardConfig], fates: &[Fate]) -> bool {
+    let is_as_judged = |((now, then), fate): ((&ShardConfig, &ShardConfig), &Fate)| {
+        now == then || *fate == Fate::Keeps && now.group == then.group
+    };
+    present.len() == judged.len() && present.iter().zip(judged).zip(fates).all(is_as_judged)
 }
 
 /// The shard without the replicas that are lost; if no voter is left, all others vote. What was added may be all that

@@ -138,7 +138,7 @@ pub(crate) fn waits_for(status: &GroupStatus, wanted: &Wanted) -> BTreeSet<PeerI
 }
 
 /// Whether most who vote answer. One more that answers leaves it so.
-fn has_majority(status: &GroupStatus) -> bool {
+pub(crate) fn has_majority(status: &GroupStatus) -> bool {
     let answers = |voter: &&PeerId| {
         **voter == status.own || status.peers.iter().any(|known| known.peer == **voter && known.active)
     };

@@ -91,7 +91,7 @@ impl Core {
             self.seal_repaired(&table.config);
             let shards = table.config.shards.iter().zip(table.shards());
             due.extend(shards.filter_map(|(shard, handle)| {
-                self.due(version, &table.config, shard, handle.near(), settled)
+                self.due(&catalog, &table.config, shard, handle.near(), settled)
             }));
         }
         let mut answers = Answers::default();
@@ -103,7 +103,7 @@ impl Core {
     /// What is to be looked at of a shard, if it is led from here and not as it should be, or not for long.
     fn due<'a>(
         &self,
-        version: u64,
+        catalog: &Catalog,
         table: &'a TableConfig,
         shard: &'a ShardConfig,
         near: Option<&Arc<Shard>>,
@@ -123,8 +123,9 @@ impl Core {
             return None;
         }
         self.tend_added(table, shard, settled);
+        self.tend_removed(catalog, table.id, shard);
         let since = *settled.led_since.entry(shard.group).or_insert_with(task::now);
-        if settled.is(shard.group, version) {
+        if settled.is(shard.group, catalog.version) {
             return None;
         }
         let has_settled = task::now() - since > SETTLE;
@@ -133,7 +134,7 @@ impl Core {
         let wanted = Wanted {
             group: shard.group,
             table: Some(table.id),
-            version,
+            version: catalog.version,
             replicas: shard.replicas.clone(),
             away: away.map(|replica| replica.peer).collect(),
             // Whoever has just handed over, to stop, is not asked to lead again at once.

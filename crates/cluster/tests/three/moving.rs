@@ -7,6 +7,7 @@ use rekindle_cluster::{RepairMode, RepairScope, ServerId, ShardConfig, ShardPlac
 
 use crate::division::{create, on, table};
 use crate::hub::{Hub, Machine, Running, change, missing, three, wait_until, write_until_done};
+use crate::repair::RESET;
 
 /// Servers that all vote on the catalog.
 fn voting<const N: usize>(hub: &Arc<Hub>, more: [&'static str; N]) -> ([Running; 3], [Running; N]) {
@@ -21,6 +22,59 @@ fn voting<const N: usize>(hub: &Arc<Hub>, more: [&'static str; N]) -> ([Running;
 /// Where the replicas of a shard are to be, and where those are that are on their way out.
 fn places(shard: &ShardConfig) -> [Vec<ServerId>; 2] {
     [&shard.replicas, &shard.leaving].map(|those| those.iter().map(|replica| replica.server).collect())
+}
+
+#[test]
+fn a_shard_on_its_way_to_a_server_that_a_repair_removes_stays_with_those_who_have_it() {
+    for stays in [true, false] {
+        let hub = Arc::new(Hub::default());
+        let ([a, b, c], [d]) = voting(&hub, ["d"]);
+        create(&a, on(&[&[&a, &b]]));
+        a.wait_ready("t");
+        (0..20).for_each(|n| write_until_done(&[&a, &b], n));
+        let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
+        // It learns nothing.
+        hub.deafen(c.server(), group);
+        change(&a, id, if stays { on(&[&[&a, &c]]) } else { on(&[&[&c]]) }).unwrap();
+        wait_until("the news on b", || !table(&b).config.shards[0].leaving.is_empty());
+        let gone = [c.server(), d.server()];
+        [c, d].into_iter().for_each(Running::kill);
+        assert_eq!(b.node.repair_catalog().unwrap(), gone);
+        wait_until("the end of the move", || {
+            places(&table(&a).config.shards[0]) == [vec![a.server()], vec![]]
+        });
+        (20..30).for_each(|n| write_until_done(&[&a, &b], n));
+        assert_eq!(missing(&a, 30), []);
+    }
+}
+
+#[test]
+fn a_move_that_ends_for_want_of_its_server_does_not_end_the_repair_of_another_shard() {
+    let hub = Arc::new(Hub::default());
+    let ([a, b, c], [d]) = voting(&hub, ["d"]);
+    create(&a, on(&[&[&a, &b], &[&a, &c, &d]]));
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b], n));
+    let (id, groups) = (table(&a).config.id, [0, 1].map(|nth| table(&a).shards()[nth].group()));
+    hub.deafen(c.server(), groups[0]);
+    change(&a, id, on(&[&[&a, &c], &[&a, &c, &d]])).unwrap();
+    wait_until("the news on b", || !table(&b).config.shards[0].leaving.is_empty());
+    [c, d].into_iter().for_each(Running::kill);
+    let node = Arc::clone(&a.node);
+    hub.meddle(move |answer| {
+        if answer.kind == Some(RESET) && answer.group == Some(groups[1]) {
+            let first = || node.catalog().table("test", "t").unwrap().config.shards[0].replicas.len();
+            wait_until("the end of the move", || first() == 1);
+        }
+        Some(answer.bytes)
+    });
+    let repaired = b.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
+    hub.meddle(|answer| Some(answer.bytes));
+    for shard in &repaired.shards {
+        assert_eq!(places(shard)[0], [a.server()]);
+    }
+    (20..30).for_each(|n| write_until_done(&[&a, &b], n));
+    assert_eq!(missing(&a, 30), []);
 }
 
 #[test]
