@@ -2,19 +2,15 @@
 //! living server has, and the servers that are not connected are removed from the cluster. Decision 0015.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::ends::Ends;
 use crate::forced::Forced;
 use crate::given_up::GivenUp;
-use crate::most_complete::PATIENCE;
+use crate::most_complete::{PATIENCE, SHORT_PATIENCE};
 use crate::node::{CATALOG_GROUP, Core};
 use crate::servers::fill_voters;
 use crate::{AdminError, Catalog, ReplicaConfig, ServerId, ShardConfig, TableConfig, words};
-
-/// How long servers may take to say how far the logs of shards reach that the lost ones had replicas of.
-const PATIENCE_FOR_TABLES: Duration = Duration::from_secs(2);
 
 /// The catalog without a majority, and what is to become of it.
 pub(crate) struct Loss {
@@ -89,7 +85,7 @@ impl Core {
     fn ends_beside(&self, catalog: &Catalog, lost: &[ServerId]) -> Ends {
         let names_lost = |shard: &&ShardConfig| lost.iter().any(|server| shard.replica_on(*server).is_some());
         let shards = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
-        self.ask_ends(shards.filter(names_lost), PATIENCE_FOR_TABLES)
+        self.ask_ends(shards.filter(names_lost), SHORT_PATIENCE)
     }
 
     /// Makes of a table what it would be when the catalog has gone on without those who are lost.

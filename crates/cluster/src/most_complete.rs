@@ -11,6 +11,8 @@ use crate::{ReplicaConfig, ServerId, ShardConfig};
 
 /// How long a replica may take to say how far its log reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The same where nothing is set by force because of what it says: who is silent has said nothing.
+pub(crate) const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The replica of a group whose log reaches farthest, of those that answer and have rows.
 pub(crate) struct MostComplete {

@@ -18,16 +18,13 @@ use crate::catalog_row::CatalogRow;
 use crate::change::Draft;
 use crate::forced::Forced;
 use crate::given_up::GivenUp;
-use crate::most_complete::{MostComplete, PATIENCE, everyone};
+use crate::most_complete::{MostComplete, PATIENCE, SHORT_PATIENCE, everyone};
 use crate::node::Core;
 use crate::question::Question;
 use crate::{
     AdminError, Catalog, ReplicaConfig, SealedShard, ServerId, ShardConfig, ShardPlaces, TableConfig,
     TableHandle, words,
 };
-
-/// How long who leads a shard may take to say who is a member.
-const PATIENCE_FOR_LEADER: Duration = Duration::from_secs(2);
 
 /// How far an emergency repair goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -309,7 +306,7 @@ impl Core {
         if let Some(leader) = leader {
             // It has just answered, and knows who was given up.
             let led = living.iter().filter(|replica| replica.server == leader && !away.is_empty());
-            let found = self.most_complete(shard.group, led, PATIENCE_FOR_LEADER);
+            let found = self.most_complete(shard.group, led, SHORT_PATIENCE);
             return found.as_ref().map_or(Fate::Keeps, went_on);
         }
         match self.most_complete(shard.group, living.iter(), PATIENCE) {

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::answer::decode_servers;
 use crate::node::Core;
 use crate::question::Question;
@@ -99,9 +101,18 @@ impl Core {
 
     /// Asks every server that is connected whom it sees, all at the same time.
     pub(crate) fn sights(&self) -> Sights {
+        self.sights_and(None).0
+    }
+
+    /// The same, and what those servers answer to another question, which is asked at the same time.
+    pub(crate) fn sights_and(&self, question: Option<Bytes>) -> (Sights, Vec<(ServerId, Option<Bytes>)>) {
         let (own, others) = (self.identity.server, self.sees());
-        let questions = others.iter().map(|server| (*server, Question::Sees.encode())).collect();
-        let answers = self.ask_all(questions, PATIENCE);
+        let kinds = [Some(Question::Sees.encode()), question];
+        let to_all = |question: Bytes| others.iter().map(move |server| (*server, question.clone()));
+        let questions = kinds.into_iter().flatten().flat_map(to_all).collect();
+        let mut answers = self.ask_all(questions, PATIENCE);
+        let also = answers.split_off(others.len());
+        let also = others.iter().copied().zip(also).collect();
         let said = others.iter().zip(answers).filter_map(|(server, answer)| {
             let sees = decode_servers(&answer?)?;
             Some((*server, sees.into_iter().collect()))
@@ -112,7 +123,7 @@ impl Core {
         // The catalog here may not know all of them yet.
         let named: BTreeSet<ServerId> = seen.values().flatten().chain(&others).copied().collect();
         seen.insert(own, named.into_iter().filter(|id| *id != own && self.is_connected(*id)).collect());
-        Sights { own, seen, silent }
+        (Sights { own, seen, silent }, also)
     }
 }
 

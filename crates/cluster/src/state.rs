@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use log::{GroupId, GroupStatus, Role};
 use shard::{IndexDef, Shard};
 
@@ -150,8 +151,9 @@ impl Core {
         if is_well {
             return None;
         }
-        let sights = self.sights();
-        let leader = match self.catalog_leader() {
+        let question = Question::States { groups: vec![CATALOG_GROUP] }.encode();
+        let (sights, states) = self.sights_and(Some(question));
+        let leader = match self.catalog_leader(states) {
             Some(leader) if self.is_connected(leader) => return None,
             leader => leader.filter(|leader| sights.is_seen(*leader)),
         };
@@ -161,15 +163,11 @@ impl Core {
         Some(CatalogTrouble { voters: voters.len(), gone, leader, is_lost })
     }
 
-    /// Who leads the catalog: one that says so itself, or else one of whom others do.
-    fn catalog_leader(&self) -> Option<ServerId> {
-        let question = Question::States { groups: vec![CATALOG_GROUP] }.encode();
-        let others = self.sees();
-        let questions = others.iter().map(|server| (*server, question.clone())).collect();
-        let answers = self.ask_all(questions, LEADER_PATIENCE);
-        let states = others.iter().zip(answers).filter_map(|(server, answer)| {
+    /// Who leads the catalog, as others answered: one that says so itself, or else one of whom others do.
+    fn catalog_leader(&self, answers: Vec<(ServerId, Option<Bytes>)>) -> Option<ServerId> {
+        let states = answers.into_iter().filter_map(|(server, answer)| {
             let state = decode_states(answer?)?.pop()?;
-            Some((*server, state))
+            Some((server, state))
         });
         let (led, elsewhere): (Vec<_>, Vec<_>) =
             states.partition(|(_, state)| matches!(state, StateAnswer::Led(_)));

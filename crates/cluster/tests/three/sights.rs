@@ -2,13 +2,17 @@
 //! for whoever is away.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use log::{GroupId, Members, Role};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
 use crate::division::{create, on, table};
-use crate::hub::{ENDS, Hub, Machine, PATIENCE, Running, missing, three, wait_until, write_until_done};
+use crate::hub::{
+    ENDS, Hub, Machine, PATIENCE, Running, STATES, missing, three, wait_until, write_until_done,
+};
 
 /// The kind of the question whom a server sees.
 const SEES: u8 = 10;
@@ -241,4 +245,31 @@ fn no_trouble_is_told_of_a_catalog_whose_leader_answers() {
     cut(&hub, asked, &[leader]);
     let trouble = asked.node.catalog_trouble().unwrap();
     assert_eq!((trouble.leader, trouble.is_lost), (Some(leader.server()), false));
+}
+
+#[test]
+fn whoever_tells_of_trouble_asks_everything_at_once() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, _b, c]) = three(&hub);
+    let d = Machine::new("d").start(&hub, Some(&a));
+    wait_until("four who vote", || members(&a, GroupId(0)).voters.len() == 4);
+    [c, d].into_iter().for_each(Running::kill);
+    let (asker, told, waits) = (a.server(), Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let (states, waited) = (Arc::clone(&told), Arc::clone(&waits));
+    hub.meddle(move |answer| {
+        if answer.asked_by == asker && answer.kind == Some(STATES) {
+            states.store(true, Ordering::Release);
+        }
+        if answer.asked_by == asker && answer.kind == Some(SEES) {
+            let until = Instant::now() + Duration::from_secs(5);
+            while !states.load(Ordering::Acquire) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            waited.fetch_or(!states.load(Ordering::Acquire), Ordering::AcqRel);
+        }
+        Some(answer.bytes)
+    });
+    // Who leads it has perhaps not noticed yet.
+    wait_until("the trouble", || a.node.catalog_trouble().is_some());
+    assert!(told.load(Ordering::Acquire) && !waits.load(Ordering::Acquire), "who leads is asked later");
 }
