@@ -31,8 +31,33 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    fn count(&self, now: Instant) -> bool {
-        self.asked_at.is_some_and(|at| now < at + COUNTS)
+    /// Whether what was answered counts for a group.
+    fn count(&self, group: GroupId, now: Instant) -> bool {
+        // Its turn to change votes may have come with a step before, after the others were asked.
+        self.asked_at.is_some_and(|at| now < at + COUNTS) && self.groups.contains(&group)
+    }
+
+    /// Begins anew, at `now`: whom to ask about which of those groups whose votes would change.
+    fn begin<'a>(
+        &mut self,
+        due: impl Iterator<Item = (&'a Wanted, GroupStatus)>,
+        server_of: impl Fn(PeerId) -> Option<ServerId>,
+        now: Instant,
+    ) -> BTreeMap<ServerId, Vec<GroupId>> {
+        let mut asked: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
+        (self.asked_at, self.groups) = (Some(now), BTreeSet::new());
+        for (wanted, status) in due {
+            if !next_step(&status, wanted).changes_votes(&status.members) {
+                continue;
+            }
+            self.groups.insert(wanted.group);
+            let counted = status.peers.iter().filter(|known| known.active);
+            let servers = counted.filter_map(|known| server_of(known.peer));
+            for server in servers.filter(|server| !self.silent.contains(server)) {
+                asked.entry(server).or_default().push(wanted.group);
+            }
+        }
+        asked
     }
 }
 
@@ -57,8 +82,7 @@ impl Core {
         others: impl Iterator<Item = &'a Wanted>,
         answers: &mut Answers,
     ) -> GroupStatus {
-        // Its turn may have come with a step before.
-        if !answers.count(task::now()) || !answers.groups.contains(&wanted.group) {
+        if !answers.count(wanted.group, task::now()) {
             let due: Vec<&Wanted> = std::iter::once(wanted).chain(others).collect();
             self.ask_who_answers(&due, answers);
         }
@@ -75,21 +99,9 @@ impl Core {
     fn ask_who_answers(&self, due: &[&Wanted], answers: &mut Answers) {
         let groups: Vec<GroupId> = due.iter().map(|wanted| wanted.group).collect();
         let statuses = self.log.group_statuses(&groups).unwrap_or_default();
-        let mut asked: BTreeMap<ServerId, Vec<GroupId>> = BTreeMap::new();
-        answers.groups.clear();
-        for (wanted, status) in due.iter().zip(statuses) {
-            let Some(status) = status.map(|status| self.heard(status)) else { continue };
-            if !next_step(&status, wanted).changes_votes(&status.members) {
-                continue;
-            }
-            answers.groups.insert(wanted.group);
-            let counted = status.peers.iter().filter(|known| known.active);
-            let servers = counted.filter_map(|known| self.post.server_of(known.peer));
-            for server in servers.filter(|server| !answers.silent.contains(server)) {
-                asked.entry(server).or_default().push(wanted.group);
-            }
-        }
-        answers.asked_at = Some(task::now());
+        let known =
+            due.iter().zip(statuses).filter_map(|(wanted, status)| Some((*wanted, self.heard(status?))));
+        let asked = answers.begin(known, |peer| self.post.server_of(peer), task::now());
         answers.ends = self.ask_ends_of(asked, PATIENCE);
         answers.silent.extend(&answers.ends.silent);
     }
@@ -109,13 +121,31 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{LAST, known, led, server, wanted};
 
     #[test]
     fn an_answer_counts_for_a_moment() {
-        let now = task::now();
-        assert!(!Answers::default().count(now), "nobody was asked");
-        let answers = Answers { asked_at: Some(now), ..Answers::default() };
-        assert!(answers.count(now + PATIENCE), "as long as the answers take");
-        assert!(!answers.count(now + COUNTS));
+        let (now, group) = (task::now(), GroupId(3));
+        assert!(!Answers::default().count(group, now), "nobody was asked");
+        let answers = Answers { asked_at: Some(now), groups: [group].into(), ..Answers::default() };
+        assert!(answers.count(group, now + PATIENCE), "as long as the answers take");
+        assert!(!answers.count(group, now + COUNTS));
+    }
+
+    #[test]
+    fn what_was_answered_counts_for_the_groups_that_were_asked_about() {
+        // A learner of each may vote when it has everything; the second one's has not.
+        let due = [(3, LAST), (4, 17)].map(|(group, matched)| {
+            let mut status = led(&[1], &[known(2, matched, true)]);
+            status.members.learners = vec![PeerId(2)];
+            (Wanted { group: GroupId(group), ..wanted(&[1, 2]) }, status)
+        });
+        let (mut answers, now) = (Answers::default(), task::now());
+        let server_of = |peer: PeerId| Some(server(peer.0));
+        let asked =
+            answers.begin(due.iter().map(|(wanted, status)| (wanted, status.clone())), server_of, now);
+        assert_eq!(asked, [(server(2), vec![GroupId(3)])].into());
+        assert!(answers.count(GroupId(3), now));
+        assert!(!answers.count(GroupId(4), now), "its turn may come with the first one's step");
     }
 }

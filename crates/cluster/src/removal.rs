@@ -293,12 +293,12 @@ impl ShardConfig {
 
 #[cfg(test)]
 mod tests {
-    use log::{Lsn, Members, PeerStatus, Term};
+    use log::{Lsn, Members, Term};
 
     use super::*;
     use crate::Added;
     use crate::answer::EndAnswer;
-    use crate::fixture::{peer, server, shard, table};
+    use crate::fixture::{self, peer, server, shard, table};
 
     /// A shard on 1 and 2, where 2 has no vote, one is added on 3, and 4 is on its way out.
     fn moving() -> ShardConfig {
@@ -313,28 +313,11 @@ mod tests {
         Members::first(voters.iter().map(|n| peer(3, *n)).collect())
     }
 
-    /// How the group of the shard is for the first of those who vote, when those have everything and answer.
+    /// How the group of the shard is for the first of those who vote, where these answer.
     fn led(voters: &[u64], answer: &[u64]) -> GroupStatus {
-        let known = |n: &u64| PeerStatus {
-            peer: peer(3, *n),
-            matched: Lsn(9),
-            active: answer.contains(n),
-            needs_rows: false,
-        };
-        GroupStatus {
-            own: peer(3, voters[0]),
-            role: Role::Leader { term: Term(2) },
-            start: Lsn(1),
-            last: Lsn(9),
-            last_term: Term(2),
-            committed: Lsn(9),
-            durable: Lsn(9),
-            applied: Lsn(9),
-            needs_rows: false,
-            members: members(voters),
-            removed_may_go: true,
-            peers: voters[1..].iter().map(known).collect(),
-        }
+        let numbers: Vec<u64> = voters.iter().map(|n| peer(3, *n).0).collect();
+        let known = |n: &u64| fixture::known(peer(3, *n).0, fixture::LAST, answer.contains(n));
+        fixture::led(&numbers, &voters[1..].iter().map(known).collect::<Vec<_>>())
     }
 
     /// The shard without its first server, if those say that they vote and have rows.

@@ -147,54 +147,10 @@ pub(crate) fn has_majority(status: &GroupStatus) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use log::{Lsn, PeerStatus, Role, Term};
     use uuid::Uuid;
 
     use super::*;
-    use crate::ServerId;
-
-    const START: u64 = 900;
-    const LAST: u64 = 10_000;
-
-    /// The leader is the first.
-    fn led(voters: &[u64], peers: &[PeerStatus]) -> GroupStatus {
-        GroupStatus {
-            own: PeerId(voters[0]),
-            role: Role::Leader { term: Term(3) },
-            start: Lsn(START),
-            last: Lsn(LAST),
-            last_term: Term(3),
-            committed: Lsn(LAST),
-            durable: Lsn(LAST),
-            applied: Lsn(LAST),
-            needs_rows: false,
-            members: Members::first(voters.iter().map(|peer| PeerId(*peer)).collect()),
-            removed_may_go: true,
-            peers: peers.to_vec(),
-        }
-    }
-
-    fn peer(peer: u64, matched: u64, active: bool) -> PeerStatus {
-        PeerStatus { peer: PeerId(peer), matched: Lsn(matched), active, needs_rows: matched < START }
-    }
-
-    fn wanted(peers: &[u64]) -> Wanted {
-        let replica = |peer: &u64| ReplicaConfig {
-            server: ServerId(Uuid::from_u128(u128::from(*peer))),
-            peer: PeerId(*peer),
-            voting: true,
-        };
-        let replicas = peers.iter().map(replica).collect();
-        Wanted {
-            group: GroupId(3),
-            table: None,
-            version: 1,
-            replicas,
-            away: vec![],
-            primary: None,
-            is_leaving: true,
-        }
-    }
+    use crate::fixture::{LAST, known as peer, led, wanted};
 
     #[test]
     fn nobody_who_is_needed_for_a_majority_is_removed() {
