@@ -79,4 +79,23 @@ mod tests {
         assert!(runs.path().exists() && next.path() != runs.path());
         assert!(!data_in(next.path()).exists(), "nothing of another is in it");
     }
+
+    #[test]
+    fn a_folder_that_others_may_write_into_or_whose_mark_is_none_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let unmarked = |folder: &Path| std::fs::remove_file(folder.join(MARK)).unwrap();
+        let open = |folder: &Path| std::fs::set_permissions(folder, Permissions::from_mode(0o770)).unwrap();
+        let linked = |folder: &Path| {
+            unmarked(folder);
+            std::os::unix::fs::symlink(data_in(folder).join("metadata"), folder.join(MARK)).unwrap();
+        };
+        for spoil in [&unmarked as &dyn Fn(&Path), &open, &linked] {
+            let killed = new_folder(parent.path()).unwrap();
+            let opening = Opening::CreateOrOpen;
+            drop(DataDirectory::take(&data_in(killed.path()), opening, Box::new(RealFiles)).unwrap());
+            spoil(&killed.keep());
+        }
+        drop(new_folder(parent.path()).unwrap());
+        assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 3);
+    }
 }
