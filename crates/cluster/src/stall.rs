@@ -64,21 +64,28 @@ impl Core {
             now.since(stall.since) >= patience
         };
         let (before, stall) = self.stalls.own.lock().look(self.log.stall().filter(is_long));
-        match (before, stall) {
-            (None, None) => return,
-            (None, Some(stall)) => tracing::error!(
-                "The log does not get on: {}. What other servers hold, too, is led by those.",
-                in_words(stall.cause)
-            ),
-            (Some(_), None) => tracing::info!("The log gets on again."),
-            (Some(_), Some(_)) => {}
+        if before.is_none() && stall.is_none() {
+            return;
         }
         match stall {
             Some(_) => self.post.resign(&self.led_without_me()),
             None => self.post.resume(),
         }
-        let question = Question::Stalled { cause: stall.map(|stall| stall.cause) }.encode();
+        self.tell_others(stall.map(|stall| stall.cause));
+        // At the end: the log file may be on that disk.
+        match (before, stall) {
+            (None, None) | (Some(_), Some(_)) => {}
+            (None, Some(stall)) => tracing::error!(
+                "The log does not get on: {}. What other servers hold, too, is led by those.",
+                in_words(stall.cause)
+            ),
+            (Some(_), None) => tracing::info!("The log gets on again."),
+        }
+    }
+
+    fn tell_others(&self, cause: Option<StallCause>) {
         let Some(wire) = self.post.wire() else { return };
+        let question = Question::Stalled { cause }.encode();
         for server in self.sees() {
             wire.ask(server, question.clone(), PATIENCE, Box::new(|_| ()));
         }

@@ -5,6 +5,7 @@
 //! lines; their words are an interface.
 
 mod stamp;
+mod writer;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
@@ -12,13 +13,13 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use parking_lot::Mutex;
 use query::{LogBook, LogLevel, LogLine};
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt};
+use writer::Writer;
 
 /// So much of an older log file is shown in the table `logs`.
 const RECALLED_BYTES: u64 = 256 << 10;
@@ -29,7 +30,7 @@ pub struct LogLines(Arc<Places>);
 
 struct Places {
     started: Instant,
-    file: OnceLock<Mutex<File>>,
+    file: OnceLock<Writer>,
     book: LogBook,
 }
 
@@ -51,7 +52,7 @@ impl LogLines {
     pub fn open_file(&self, path: &Path) -> io::Result<()> {
         recall(path, &self.0.book)?;
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        self.0.file.set(Mutex::new(file)).map_err(|_| io::ErrorKind::AlreadyExists.into())
+        self.0.file.set(Writer::start(file)?).map_err(|_| io::ErrorKind::AlreadyExists.into())
     }
 
     /// The last messages, for the system table `logs`.
@@ -70,8 +71,7 @@ impl LogLines {
             message: message.into(),
         };
         if let Some(file) = self.0.file.get() {
-            let written = file.lock().write_all(stamp::line(&line).as_bytes());
-            self.0.book.note_trouble(written.err().map(|error| error.to_string()));
+            self.0.book.note_trouble(file.write(stamp::line(&line)));
         }
         self.0.book.add(line);
     }

@@ -1,0 +1,116 @@
+//! The file that lines go to, written by a thread of its own: a disk that hangs must not stop whoever has something
+//! to say.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+/// So many lines wait for the disk; those after them are not written.
+const WAITING_MAX: usize = 1024;
+/// So long a line is waited for, so that the last ones before the process ends are in the file.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes lines to a file, in their order.
+pub(super) struct Writer {
+    lines: SyncSender<String>,
+    progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    sent: u64,
+    written: u64,
+    /// A line was waited for in vain, and is not written yet: the next ones are not waited for.
+    is_late: bool,
+    /// What was wrong with the last line that was written.
+    trouble: Option<String>,
+}
+
+impl Writer {
+    /// Writes to the end of `file`. Fails when the system has no thread to give.
+    pub(super) fn start(file: File) -> io::Result<Writer> {
+        let (lines, to_write) = sync_channel(WAITING_MAX);
+        let progress = Arc::<Progress>::default();
+        let noted = progress.clone();
+        thread::Builder::new()
+            .name("log-file".to_owned())
+            .spawn(move || write_all(file, &to_write, &noted))?;
+        Ok(Writer { lines, progress })
+    }
+
+    /// Writes a line and waits until it is in the file, but not for a disk that hangs. What is wrong, if anything is.
+    pub(super) fn write(&self, line: String) -> Option<String> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut state = self.progress.state.lock();
+        if self.lines.try_send(line).is_err() {
+            return Some(hangs());
+        }
+        state.sent += 1;
+        let own = state.sent;
+        while state.written < own {
+            if state.is_late || self.progress.changed.wait_until(&mut state, deadline).timed_out() {
+                state.is_late = true;
+                return Some(hangs());
+            }
+        }
+        state.trouble.clone()
+    }
+}
+
+fn write_all(mut file: File, lines: &Receiver<String>, progress: &Progress) {
+    while let Ok(line) = lines.recv() {
+        let written = file.write_all(line.as_bytes());
+        let mut state = progress.state.lock();
+        state.written += 1;
+        state.is_late &= state.written < state.sent;
+        state.trouble = written.err().map(|error| error.to_string());
+        progress.changed.notify_all();
+    }
+}
+
+fn hangs() -> String {
+    "the disk does not answer".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_that_hangs_is_waited_for_once_and_gets_what_waited_when_it_answers() {
+        let (mut reader, pipe) = io::pipe().unwrap();
+        let writer = Writer::start(File::from(OwnedFd::from(pipe))).unwrap();
+        assert_eq!(writer.write("first\n".to_owned()), None);
+        // More than a pipe takes without a reader.
+        assert_eq!(writer.write("x".repeat(1 << 20)), Some(hangs()));
+        let began = Instant::now();
+        let told: Vec<_> = (0..100).map(|n| writer.write(format!("{n}\n"))).collect();
+        assert!(told.iter().all(Option::is_some) && began.elapsed() < PATIENCE, "nobody waits again");
+        let reading = thread::spawn(move || {
+            let mut all = String::new();
+            reader.read_to_string(&mut all).unwrap();
+            all
+        });
+        while writer.progress.state.lock().is_late {
+            thread::yield_now();
+        }
+        assert_eq!(writer.write("last\n".to_owned()), None);
+        drop(writer);
+        let all = reading.join().unwrap();
+        assert!(all.starts_with("first\nxx") && all.ends_with("98\n99\nlast\n"));
+    }
+}
