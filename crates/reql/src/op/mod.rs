@@ -11,6 +11,7 @@ mod bits;
 mod calendar;
 pub mod coerce;
 mod comparison;
+mod digits;
 pub mod field;
 mod format;
 pub mod geo;

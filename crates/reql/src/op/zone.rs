@@ -1,45 +1,36 @@
 //! Zone offsets as people write them: `Z`, `±hh`, `±hhmm`, `±hh:mm`.
 
-use datum::Time;
-
+use super::digits::Digits;
 use crate::EvalError;
 
-/// Minutes east of UTC, or the words for what is wrong with `text`.
+/// Minutes east of UTC. Source: `sanitize::tz` in pseudo_time.cc of RethinkDB 2.4.
 pub fn parse(text: &str) -> Result<i16, EvalError> {
-    match Time::parse_offset(text) {
-        Some(offset_minutes) => Ok(offset_minutes),
-        None => Err(EvalError::logic(fault(text))),
+    let mut digits = Digits::of(text);
+    let sign = match text {
+        "Z" => return Ok(0),
+        "-00" | "-00:00" | "-0000" => {
+            return Err(EvalError::logic(format!("`{text}` is not a valid time offset.")));
+        }
+        _ if digits.skip('-') => -1,
+        _ if digits.skip('+') => 1,
+        _ => {
+            return Err(EvalError::logic(format!("Timezone `{text}` does not start with `-` or `+`.")));
+        }
+    };
+    let hours = digits.number(2)?;
+    let mut minutes = 0;
+    if !digits.at_end() {
+        digits.skip(':');
+        minutes = digits.number(2)?;
+        digits.end("timezone")?;
     }
-}
-
-/// Why `text` is not an offset.
-fn fault(text: &str) -> String {
-    if !text.starts_with(['-', '+']) {
-        return format!("Timezone `{text}` does not start with `-` or `+`.");
+    if hours > 24 {
+        return Err(EvalError::logic(format!("Hours out of range in `{text}`.")));
     }
-    match digits(&text.as_bytes()[1..]) {
-        Some((hours, _)) if hours > 24 => format!("Hours out of range in `{text}`."),
-        Some((_, minutes)) if minutes > 59 => format!("Minutes out of range in `{text}`."),
-        Some(_) => format!("`{text}` is not a valid time offset."),
-        None => format!(
-            "Invalid time zone string `{text}`. Valid time zones are `+hh:mm`, `-hh:mm`, \
-             `+hhmm`, `-hhmm`, `+hh`, `-hh` and `Z`."
-        ),
+    if minutes > 59 {
+        return Err(EvalError::logic(format!("Minutes out of range in `{text}`.")));
     }
-}
-
-/// Hours and minutes of `hh`, `hhmm` or `hh:mm`.
-fn digits(text: &[u8]) -> Option<(u8, u8)> {
-    match *text {
-        [a, b] => Some((pair(a, b)?, 0)),
-        [a, b, c, d] | [a, b, b':', c, d] => Some((pair(a, b)?, pair(c, d)?)),
-        _ => None,
-    }
-}
-
-fn pair(tens: u8, ones: u8) -> Option<u8> {
-    let both = tens.is_ascii_digit() && ones.is_ascii_digit();
-    both.then(|| (tens - b'0') * 10 + (ones - b'0'))
+    Ok(sign * (hours * 60 + minutes))
 }
 
 #[cfg(test)]
@@ -59,9 +50,17 @@ mod tests {
         ] {
             assert_eq!(parse(text).expect_err(text).to_string(), message);
         }
-        for text in ["-7", "-07:-1", "+07+01", "+07:0", "+é1"] {
+        for text in ["-7", "+", "+07:0"] {
             let message = parse(text).expect_err(text).to_string();
-            assert!(message.starts_with("Invalid time zone string `"), "{message}");
+            assert!(message.starts_with(&format!("Invalid time zone string `{text}`. Valid")), "{message}");
+        }
+        for (text, found) in [("-07:-1", '-'), ("+07+01", '+'), ("+é1", 'é'), ("+ab", 'a')] {
+            let message = format!("Invalid date string `{text}` (got `{found}` but expected a digit).");
+            assert_eq!(parse(text).expect_err(text).to_string(), message);
+        }
+        for (text, more) in [("+00:000", "0"), ("+0000x", "x"), ("+00:00Z", "Z")] {
+            let message = format!("Garbage characters `{more}` at end of timezone string `{text}`.");
+            assert_eq!(parse(text).expect_err(text).to_string(), message);
         }
     }
 }
