@@ -2,14 +2,14 @@
 
 use datum::{Datum, ObjectBuilder, Text};
 
-use super::{Place, arg_at, not_here, optargs_at, value_at};
+use super::{Place, arg_at, datum_at, not_here, optargs_at, value_at};
 use crate::args::{Arg, Args};
 use crate::error::EvalError;
-use crate::op::{self, Leaf};
+use crate::op::{self, Leaf, coerce};
 use crate::operation;
 use crate::print;
 use crate::signature::Op;
-use crate::stream::{self, ArrayItems};
+use crate::stream;
 use crate::term::{Call, Term};
 use crate::value::{Grouped, GroupedKind, Value};
 
@@ -27,9 +27,6 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
             Source::Value(value) => return Ok(value),
         },
     };
-    if is_to_stream(call, &first) {
-        return to_stream(first);
-    }
     // Few arguments live on the stack.
     let arg = |i: usize, term: &Term| arg_at(term, place).map_err(|error| error.at(i));
     match rest {
@@ -102,16 +99,33 @@ fn other_source(leaf: Leaf, call: &Call, value: Value, place: Place<'_>) -> Resu
             Ok(Source::Value(Value::Datum(Datum::String(name))))
         }
         (Op::Info, value) => Ok(Source::Value(Value::Datum(info(&value)))),
-        (Op::CoerceTo, Value::Stream(items)) if is_stream_name(call.args.get(1)) => {
-            Ok(Source::Value(Value::Stream(items)))
-        }
-        (Op::CoerceTo, Value::Stream(mut items)) => {
-            let items = stream::collect(&mut *items, place.env)?;
-            Ok(Source::Arg(Arg::Datum(Datum::Array(items))))
-        }
+        (Op::CoerceTo, value @ (Value::Stream(_) | Value::Func(_))) => coerced(value, call, place),
         (_, Value::Grouped(grouped)) => on_groups(leaf, call, *grouped, place).map(Source::Value),
         (_, Value::Func(closure)) => Ok(Source::Arg(Arg::Func(closure))),
         (_, other) => other.into_datum().map(|datum| Source::Arg(Arg::Datum(datum))).map_err(|e| e.at(0)),
+    }
+}
+
+/// `coerce_to` of what is no datum. Source: `coerce_term_t` in terms/type_manip.cc of RethinkDB 2.4.
+fn coerced(value: Value, call: &Call, place: Place<'_>) -> Result<Source, EvalError> {
+    let name = match call.args.get(1).map(|term| datum_at(term, place).map_err(|error| error.at(1))) {
+        Some(name) => [Arg::Datum(Datum::Null), Arg::Datum(name?)],
+        None => return Err(EvalError::internal("coerce_to without a type")),
+    };
+    let target = coerce::target(Args::new(&name, &[], place.env).string(1)?)?;
+    match (value, target) {
+        (value @ Value::Stream(_), "STREAM") | (value @ Value::Func(_), "FUNCTION") => {
+            Ok(Source::Value(value))
+        }
+        (_, "BOOL") => Ok(Source::Value(Value::Datum(Datum::Bool(true)))),
+        (Value::Stream(mut items), "ARRAY" | "DATUM" | "OBJECT") => {
+            let items = stream::collect(&mut *items, place.env)?;
+            Ok(Source::Arg(Arg::Datum(Datum::Array(items))))
+        }
+        (value, _) => {
+            let source = value.type_name();
+            Err(EvalError::logic(format!("Cannot coerce {source} to {target}.")).at(0))
+        }
     }
 }
 
@@ -144,21 +158,4 @@ fn info(value: &Value) -> Datum {
         info.insert(Text::from_static("source_code"), Datum::from(source));
     }
     Datum::Object(info.build())
-}
-
-fn is_to_stream(call: &Call, first: &Arg) -> bool {
-    call.op == Op::CoerceTo
-        && matches!(first, Arg::Datum(Datum::Array(_)))
-        && is_stream_name(call.args.get(1))
-}
-
-fn is_stream_name(term: Option<&Term>) -> bool {
-    matches!(term, Some(Term::Datum(Datum::String(name))) if name.eq_ignore_ascii_case("STREAM"))
-}
-
-fn to_stream(array: Arg) -> Result<Value, EvalError> {
-    match array {
-        Arg::Datum(Datum::Array(items)) => Ok(Value::Stream(Box::new(ArrayItems::new(items)))),
-        _ => Err(EvalError::internal("only arrays become streams")),
-    }
 }

@@ -49,7 +49,8 @@ fn coerce(value: &Datum, target: &'static str, args: &Args<'_>) -> Result<Datum,
     let source = source_name(value);
     match (value, target) {
         _ if source == target => Ok(value.clone()),
-        (_, "DATUM") => Ok(value.clone()),
+        // Every datum may stand where a sequence is wanted, whatever comes of it.
+        (_, "DATUM" | "STREAM") => Ok(value.clone()),
         (_, "BOOL") => Ok(Datum::Bool(value.is_truthy())),
         (_, "STRING") => to_text(value).map(Datum::String),
         (Datum::String(text), "BINARY") => Ok(bytes_of(text)),
@@ -81,7 +82,9 @@ pub fn to_text(value: &Datum) -> Result<Text, EvalError> {
     }
 }
 
-fn to_number(text: &Text) -> Result<Datum, EvalError> {
+/// Reads up to a NUL, where a text of C ends. Source: `coerce_term_t` in terms/type_manip.cc of RethinkDB 2.4.
+fn to_number(text: &str) -> Result<Datum, EvalError> {
+    let text = text.split_once('\0').map_or(text, |(before, _)| before);
     match strtod(text) {
         Some(number) => finite(number),
         None => Err(EvalError::logic(format!("Could not coerce `{text}` to NUMBER."))),
