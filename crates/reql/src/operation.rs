@@ -5,7 +5,7 @@
 
 mod build;
 
-use datum::{Array, Datum};
+use datum::{Array, Datum, pseudo};
 
 use crate::args::Arg;
 use crate::env::Env;
@@ -21,8 +21,8 @@ use crate::terminal::{Partial, Taken, Terminal};
 use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Grouping, Value};
 
-pub(crate) use build::wants_table;
 pub use build::{Extras, build, is_operation};
+pub(crate) use build::{is_open, wants_table};
 
 /// A sequence term with its arguments but for the first.
 #[derive(Clone, Debug)]
@@ -141,6 +141,9 @@ impl Operation {
                     Datum::String(text) => code_points(text),
                     Datum::Binary(bytes) => bytes.len(),
                     Datum::Object(object) => object.len(),
+                    Datum::Time(_) | Datum::Geometry(_) => {
+                        pseudo::to_object(single).unwrap_or_default().len()
+                    }
                     _ => return Err(EvalError::not_a_sequence(single)),
                 };
                 Ok(Datum::Number(count as f64))
@@ -179,8 +182,8 @@ impl Operation {
 
     /// The values for each group.
     fn on_groups(&self, grouped: Grouped, env: &Env<'_>) -> Result<Value, EvalError> {
-        if let Operation::Group(_) = self {
-            return Err(regrouped());
+        if grouped.kind == GroupedKind::Stream {
+            self.check_groups()?;
         }
         let keeps_stream = grouped.kind == GroupedKind::Stream && matches!(self, Operation::Step(_));
         let mut groups = Vec::with_capacity(grouped.groups.len());
@@ -208,8 +211,8 @@ impl Operation {
 
     /// The values for the groups of a stream, which are gathered only when they have to be.
     fn on_grouping(&self, mut grouping: Grouping, env: &Env<'_>) -> Result<Value, EvalError> {
+        self.check_groups()?;
         match self {
-            Operation::Group(_) => Err(regrouped()),
             Operation::Step(step) => {
                 grouping.steps.push(step.clone());
                 Ok(Value::Grouping(Box::new(grouping)))
@@ -222,6 +225,18 @@ impl Operation {
                 let gathered = run_groups(grouping, Vec::new(), Terminal::Collect, env)?;
                 self.apply(gathered, env)
             }
+        }
+    }
+
+    /// Fails where groups of a stream cannot be taken apart. Source: the terms that are `grouped_seq_op_term_t` in
+    /// terms/seq.cc of RethinkDB 2.4 and ask for the items.
+    fn check_groups(&self) -> Result<(), EvalError> {
+        match self {
+            Operation::Group(_) => Err(EvalError::logic(
+                "Cannot call `group` on the output of `group` (did you mean to `ungroup`?).",
+            )),
+            Operation::Fold(fold) => fold.check_arity().and(Err(EvalError::grouped_stream().at(0))),
+            _ => Ok(()),
         }
     }
 
@@ -367,10 +382,6 @@ fn run_groups(
         pipeline.push(&mut tally, item, env)?;
     }
     pipeline.finish(tally)
-}
-
-fn regrouped() -> EvalError {
-    EvalError::logic("Cannot call `group` on the output of `group` (did you mean to `ungroup`?).")
 }
 
 fn nth_of_array(items: &Array, position: i32) -> Result<Datum, EvalError> {

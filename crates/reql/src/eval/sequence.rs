@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datum::{Datum, ObjectBuilder, Text};
 
 use super::{Answer, Place, answer, arg_at, datum_at, late, value_at};
-use crate::args::{Arg, Args};
+use crate::args::{Arg, Args, integer};
 use crate::backtrace::{Frame, Way};
 use crate::error::EvalError;
 use crate::op::field::object_of;
@@ -14,7 +14,7 @@ use crate::order::{Direction, Order};
 use crate::purity::{self, Determinism};
 use crate::select::{OnMissing, Selector};
 use crate::signature::Op;
-use crate::stream;
+use crate::stream::{self, Slice};
 use crate::term::{Call, Term};
 use crate::transform;
 use crate::value::Value;
@@ -54,9 +54,22 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if each && transform::is_over_objects(call.op) {
         return late::operation(call, place)?.apply(source, place.env);
     }
-    match operation(call, place, IndexOption::Refuse)? {
+    let index =
+        if is_sorted_already(call, &source, place)? { IndexOption::Ignore } else { IndexOption::Refuse };
+    match operation(call, place, index)? {
         Some(operation) => operation.apply(source, place.env),
         None => Err(super::not_here(call.op)),
+    }
+}
+
+/// Whether an order by an index is asked of nothing, which has any. Source: `orderby_term_t` in terms/sort.cc of
+/// RethinkDB 2.4.
+fn is_sorted_already(call: &Call, source: &Value, place: Place<'_>) -> Result<bool, EvalError> {
+    match (call.op, source, call.optarg("index")) {
+        (Op::OrderBy, Value::Datum(Datum::Array(items)), Some(index)) if items.is_empty() => {
+            value_at(direction(index).1, place).map(|_| true).map_err(|error| error.at("index"))
+        }
+        _ => Ok(false),
     }
 }
 
@@ -139,6 +152,9 @@ pub(super) fn operation(
     if !operation::is_operation(call.op) {
         return Ok(None);
     }
+    if call.op == Op::Slice {
+        return slice(call, place).map(Some);
+    }
     let mut values = Vec::with_capacity(call.args.len());
     values.push(Arg::Datum(Datum::Null));
     // Whoever ignores the index has one, of the term or of the whole query.
@@ -170,6 +186,30 @@ pub(super) fn operation(
     }
     let args = Args::new(&values, &optargs, place.env);
     operation::build(call.op, &args, extras)
+}
+
+/// `slice` looks at each of its bounds before the position it is about, and at the right one only if there is a right
+/// position. Source: `slice_term_t` in terms/arr.cc of RethinkDB 2.4.
+fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
+    let is_open = |name: &'static str| {
+        let given = call.optarg(name).map(|term| datum_at(term, place)).transpose();
+        let given = given.map_err(|error| error.at(name))?.map(|given| (Text::from_static(name), given));
+        operation::is_open(&Args::new(&[], given.as_slice(), place.env), name)
+    };
+    let position = |i: usize| match call.args.get(i).map(|term| datum_at(term, place)).transpose() {
+        Ok(Some(Datum::Number(number))) => integer(number).map_err(|error| error.at(i)),
+        Ok(Some(other)) => Err(EvalError::type_error("NUMBER", &other).at(i)),
+        Ok(None) => Err(EvalError::internal("slice without a position")),
+        Err(error) => Err(error.at(i)),
+    };
+    let left_open = is_open("left_bound")?.unwrap_or(false);
+    let left = position(1)?;
+    let (mut right_closed, mut right) = (true, -1);
+    if call.args.len() > 2 {
+        right_closed = is_open("right_bound")? == Some(false);
+        right = position(2)?;
+    }
+    Ok(Operation::Slice(Slice { left, right, left_open, right_closed }))
 }
 
 /// One argument: literals are legal in what is merged or matched, and some terms take sequences.

@@ -222,10 +222,9 @@ fn position(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
         _ => {
             let first = args.integer(1)?;
             let left_open = is_open(args, "left_bound")?.unwrap_or(false);
-            let right_open = is_open(args, "right_bound")?;
             let (right, right_open) = match args.len() {
                 2 => (-1, false),
-                _ => (args.integer(2)?, right_open.unwrap_or(true)),
+                _ => (args.integer(2)?, is_open(args, "right_bound")?.unwrap_or(true)),
             };
             let right_closed = !right_open;
             Ok(Operation::Slice(Slice { left: first, right, left_open, right_closed }))
@@ -234,7 +233,7 @@ fn position(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
 }
 
 /// Whether a bound is open, if it was given.
-fn is_open(args: &Args<'_>, name: &str) -> Result<Option<bool>, EvalError> {
+pub(crate) fn is_open(args: &Args<'_>, name: &str) -> Result<Option<bool>, EvalError> {
     match args.optional_string(name)?.map(|text| text.as_ref()) {
         None => Ok(None),
         Some("open") => Ok(Some(true)),
