@@ -67,6 +67,7 @@ struct Inner {
 enum Message {
     Text(Cow<'static, str>),
     NoAttribute { field: Text, object: Object },
+    AttributeOfPattern(Text),
     ExpectedType { expected: &'static str, found: Kind },
     OutOfBounds(i64),
 }
@@ -162,6 +163,12 @@ impl EvalError {
         Self::with_message(ErrorClass::NonExistence, message)
     }
 
+    /// `No attribute <field> in object.`, without the object: what a pattern of a filter says.
+    #[must_use]
+    pub fn no_attribute_of_pattern(field: &Text) -> Self {
+        Self::with_message(ErrorClass::NonExistence, Message::AttributeOfPattern(field.clone()))
+    }
+
     /// `Index out of bounds: <index>`
     #[must_use]
     pub fn out_of_bounds(index: i64) -> Self {
@@ -251,6 +258,7 @@ impl EvalError {
                 let printed = Datum::Object(object.clone()).pretty();
                 format!("No attribute `{field}` in object:\n{printed}")
             }
+            Message::AttributeOfPattern(field) => format!("No attribute `{field}` in object."),
             Message::ExpectedType { expected, found } => {
                 format!("Expected type {expected} but found {}.", found.name())
             }

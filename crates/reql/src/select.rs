@@ -1,11 +1,13 @@
 //! How sequence terms look into an item: a value of it, or a yes or no about it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use datum::{Array, Datum, Object, Text, pseudo};
 
 use crate::args::Arg;
 use crate::closure::Closure;
+use crate::deep;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::op::field::{field_of, object_of};
@@ -221,13 +223,9 @@ impl Filter {
 
     fn holds(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
         match &self.test {
-            FilterTest::Value(Datum::Object(pattern)) => matches(pattern, item),
-            FilterTest::Value(value) => Ok(value.is_truthy()),
+            FilterTest::Value(pattern) => matches(pattern, item, 0),
             FilterTest::Truth(closure) => closure.test(std::slice::from_ref(item), env),
-            FilterTest::Pattern(closure) => match closure.call(std::slice::from_ref(item), env)? {
-                Datum::Object(pattern) => matches(&pattern, item),
-                other => Ok(other.is_truthy()),
-            },
+            FilterTest::Pattern(closure) => matches(&closure.call(std::slice::from_ref(item), env)?, item, 0),
             FilterTest::NotIn(unwanted) => Ok(unwanted.binary_search(item).is_err()),
         }
     }
@@ -235,25 +233,41 @@ impl Filter {
 
 fn is_object(body: &Term) -> bool {
     match body {
-        Term::Datum(value) => matches!(value, Datum::Object(_)),
+        Term::Datum(value) => has_members(value),
         Term::Call(call) => call.op == crate::signature::Op::MakeObj,
         _ => false,
     }
 }
 
-/// Whether `item` has every member of `pattern`: objects recursively, anything else by equality,
-/// and what a literal stands for by equality too.
-fn matches(pattern: &Object, item: &Datum) -> Result<bool, EvalError> {
-    if pseudo::is_literal(pattern) {
+fn has_members(value: &Datum) -> bool {
+    matches!(value, Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))
+}
+
+/// The members of an object that is `depth` levels deep in another; times and shapes have some, too.
+fn members_of(value: &Datum, depth: usize) -> Option<Cow<'_, Object>> {
+    match value {
+        Datum::Object(object) => Some(deep::read(object, depth)),
+        _ if has_members(value) => pseudo::to_object(value).map(Cow::Owned),
+        _ => None,
+    }
+}
+
+/// Whether `item` has every member of `pattern`: what has members recursively, anything else by equality, and what a
+/// literal stands for by equality too. A pattern without members is a yes or no for all.
+/// Source: `filter_match` in func.cc of RethinkDB 2.4.
+fn matches(pattern: &Datum, item: &Datum, depth: usize) -> Result<bool, EvalError> {
+    let Some(pattern) = members_of(pattern, depth) else { return Ok(pattern.is_truthy()) };
+    if pseudo::is_literal(&pattern) {
         return Ok(pattern.get(pseudo::LITERAL_VALUE).is_some_and(|value| value == *item));
     }
+    let members = members_of(item, depth);
     for (field, wanted) in pattern.iter() {
         // Asked only now: an empty pattern fits everything.
-        let Datum::Object(item) = item else { return Err(EvalError::type_error("OBJECT", item)) };
-        let found = item.get(&field).ok_or_else(|| EvalError::no_attribute(&field, item))?;
-        let holds = match (&wanted, &found) {
-            (Datum::Object(inner), Datum::Object(_)) => crate::deep::level(|| matches(inner, &found))?,
-            _ => wanted == found,
+        let Some(item) = &members else { return Err(EvalError::type_error("OBJECT", item)) };
+        let found = item.get(&field).ok_or_else(|| EvalError::no_attribute_of_pattern(&field))?;
+        let holds = match has_members(&wanted) && has_members(&found) {
+            true => deep::level(|| matches(&wanted, &found, depth + 1))?,
+            false => wanted == found,
         };
         if !holds {
             return Ok(false);

@@ -1,6 +1,8 @@
 //! Terms and values nested tens of thousands of levels deep are read, evaluated, printed, copied
 //! and dropped on a small stack; whatever the bytes, reading them does not panic.
 
+use std::time::{Duration, Instant};
+
 use datum::{Datum, Time};
 use rekindle_reql::{self as reql, Cancel, Env, EvalError, Scope, SeededChance, Term, wire};
 
@@ -87,6 +89,28 @@ fn a_chain_is_printed_to_its_end_and_what_is_nested_is_cut() {
         assert_eq!(reql::print::term(&chain).matches(".upcase()").count(), DEPTH);
         let sum = wire::parse_term(&nested("[24,[1,", "1", "]]")).expect("a legal term");
         assert_eq!(reql::print::term(&sum).matches("r.add(").count(), 15);
+    });
+}
+
+/// Each level of a text is not looked through again for every level above it: that took minutes.
+#[test]
+fn objects_in_deep_texts_are_merged_matched_and_plucked_in_one_walk() {
+    on_a_small_stack(|| {
+        let (depth, begun) = (100_000, Instant::now());
+        let text = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        let json = format!("[98,[{}]]", Datum::from(text.as_str()).to_json_string());
+        let answer = |term: &str| {
+            let term = wire::parse_term(term.replace("J", &json).as_bytes()).expect("a legal term");
+            evaluated(&term).expect("a value").to_json_string()
+        };
+        let path = format!("{}true{}", "{\"a\":".repeat(depth), "}".repeat(depth));
+        let path = format!("[98,[{}]]", Datum::from(path.as_str()).to_json_string());
+        assert_eq!(answer("[35,[J,J]]"), text);
+        assert_eq!(answer("[43,[[39,[[2,[J]],J]]]]"), "1");
+        assert_eq!(answer(&format!("[33,[J,{path}]]")), text);
+        assert_eq!(answer(&format!("[32,[J,{path}]]")), "true");
+        assert_eq!(answer(&format!("[34,[J,{path}]]")).len(), text.len() - "\"a\":1".len());
+        assert!(begun.elapsed() < Duration::from_secs(60), "it took {:?}", begun.elapsed());
     });
 }
 

@@ -93,7 +93,7 @@ pub fn stray_literal() -> EvalError {
 pub fn merge_datums(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
     match over {
         Datum::Object(over) if pseudo::is_literal(over) => Err(stray_literal()),
-        over if has_members(over) && has_members(under) => merge_members(under, over),
+        over if has_members(over) && has_members(under) => merge_members(under, over, 0),
         over => Ok(without_literals(over.clone())?.unwrap_or(Datum::Null)),
     }
 }
@@ -102,29 +102,34 @@ fn has_members(value: &Datum) -> bool {
     matches!(value, Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))
 }
 
-/// Merges two values that have members.
-fn merge_members(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
+/// Merges two values that have members, which are so many levels deep.
+fn merge_members(under: &Datum, over: &Datum, depth: usize) -> Result<Datum, EvalError> {
     match (under, over) {
-        (Datum::Object(under), Datum::Object(over)) => merge_objects(under, over).map(Datum::Object),
+        (Datum::Object(under), Datum::Object(over)) => {
+            let (under, over) = (deep::read(under, depth), deep::read(over, depth));
+            merge_objects(&under, &over, depth).map(Datum::Object)
+        }
         // Nothing of the first is left.
         (Datum::Time(_), Datum::Time(_)) => Ok(over.clone()),
         _ => {
             let (Some(under), Some(over)) = (pseudo::to_object(under), pseudo::to_object(over)) else {
                 return Err(EvalError::internal("there are no members to merge"));
             };
-            typed(merge_objects(&under.to_tree(), &over)?)
+            typed(merge_objects(&under.to_tree(), &over, depth)?)
         }
     }
 }
 
-fn merge_objects(under: &Object, over: &Object) -> Result<Object, EvalError> {
+fn merge_objects(under: &Object, over: &Object, depth: usize) -> Result<Object, EvalError> {
     // What stays is not looked at: a stored row is changed by copying its text.
     let mut changes = Vec::with_capacity(over.len());
     for (field, layer) in over.iter() {
         let value = match &layer {
             Datum::Object(literal) if pseudo::is_literal(literal) => literal_value(literal)?,
             inner if has_members(inner) => match under.get(&field) {
-                Some(below) if has_members(&below) => Some(deep::level(|| merge_members(&below, inner))?),
+                Some(below) if has_members(&below) => {
+                    Some(deep::level(|| merge_members(&below, inner, depth + 1))?)
+                }
                 _ => without_literals(layer)?,
             },
             _ => without_literals(layer)?,

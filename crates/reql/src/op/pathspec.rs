@@ -25,9 +25,6 @@ enum Node {
     Inside(Vec<(Text, PathSpec)>),
 }
 
-/// A walk came to a value that has no fields.
-struct NotAnObject;
-
 /// Whether a walk may pass from an array to its elements; it does so for one level at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrays {
@@ -61,7 +58,7 @@ impl PathSpec {
             Datum::Array(specs) => {
                 deep::level(|| specs.iter().map(PathSpec::of).collect::<Result<_, _>>().map(PathSpec::union))
             }
-            Datum::Object(members) => deep::level(|| Self::inside(members)),
+            Datum::Object(members) => deep::level(|| Self::inside(&members.to_tree())),
             Datum::Time(_) | Datum::Geometry(_) => match pseudo::to_object(value) {
                 Some(members) => Self::inside(&members),
                 None => Err(invalid(value)),
@@ -114,31 +111,49 @@ impl PathSpec {
         PathSpec(Arc::new(Node::Union(specs)))
     }
 
-    /// Only the parts of `object` that are named.
+    /// Only the parts of `object` that are named. Of two specs in a row that name parts of one field, the later
+    /// decides about it. Source: `project` in pathspec.cc of RethinkDB 2.4.
     #[must_use]
     pub fn pluck(&self, object: &Object) -> Object {
+        self.pluck_at(object, 0)
+    }
+
+    fn pluck_at(&self, object: &Object, depth: usize) -> Object {
         let mut kept = ObjectBuilder::new();
-        self.pluck_into(object, &mut kept);
+        self.pluck_into(&deep::read(object, depth), &mut kept, depth);
         kept.build()
     }
 
     /// `object` without the parts that are named.
     #[must_use]
     pub fn without(&self, object: &Object) -> Object {
+        self.without_at(object, 0)
+    }
+
+    fn without_at(&self, object: &Object, depth: usize) -> Object {
+        let object = deep::read(object, depth);
         let mut changes = Vec::new();
-        self.remove_from(object, &mut changes);
+        self.remove_from(&object, &mut changes, depth);
         object.with_changes(changes)
     }
 
     /// Whether `object` has every part that is named, and not as null.
     #[must_use]
     pub fn is_in(&self, object: &Object) -> bool {
+        self.is_in_at(object, 0)
+    }
+
+    fn is_in_at(&self, object: &Object, depth: usize) -> bool {
+        let object = &*deep::read(object, depth);
         match &*self.0 {
             Node::Field(field) => object.get(field).is_some_and(|v| !matches!(v, Datum::Null)),
-            Node::Union(specs) => deep::level(|| specs.iter().all(|spec| spec.is_in(object))),
+            Node::Union(specs) => deep::level(|| specs.iter().all(|spec| spec.is_in_at(object, depth))),
             Node::Inside(members) => members.iter().all(|(field, spec)| {
                 deep::level(|| match object.get(field) {
-                    Some(Datum::Object(inner)) => spec.is_in(&inner),
+                    Some(Datum::Object(inner)) => spec.is_in_at(&inner, depth + 1),
+                    Some(value @ (Datum::Time(_) | Datum::Geometry(_))) => {
+                        pseudo::to_object(&value).is_some_and(|inner| spec.is_in(&inner))
+                    }
                     // Something without fields has all of no fields.
                     Some(_) => spec.is_empty(),
                     None => false,
@@ -156,7 +171,7 @@ impl PathSpec {
         }
     }
 
-    fn pluck_into(&self, object: &Object, kept: &mut ObjectBuilder) {
+    fn pluck_into(&self, object: &Object, kept: &mut ObjectBuilder, depth: usize) {
         match &*self.0 {
             Node::Field(field) => {
                 if let Some(value) = object.get(field) {
@@ -165,17 +180,20 @@ impl PathSpec {
             }
             Node::Union(specs) => deep::level(|| {
                 for spec in specs {
-                    spec.pluck_into(object, kept);
+                    spec.pluck_into(object, kept, depth);
                 }
             }),
             Node::Inside(members) => {
                 for (field, spec) in members {
                     let Some(value) = object.get(field) else { continue };
-                    if let Ok(part) = deep::level(|| spec.pluck_value(&value, Arrays::Enter)) {
-                        let part = match kept.remove(field) {
-                            Some(before) => both_parts(before, part),
-                            None => part,
-                        };
+                    let part = |inner: Option<&Object>| match inner {
+                        // Each field is an object of its own at first: what says to be a time is none.
+                        Some(inner) => Some(spec.pluck_at(inner, depth + 1))
+                            .filter(|part| !part.contains_key(pseudo::KEY)),
+                        // Nobody looks for a field where nothing is named.
+                        None => spec.is_empty().then(Object::default),
+                    };
+                    if let Some(part) = deep::level(|| part_of(&value, Arrays::Enter, &part)) {
                         kept.insert(field.clone(), part);
                     }
                 }
@@ -183,24 +201,13 @@ impl PathSpec {
         }
     }
 
-    fn pluck_value(&self, value: &Datum, arrays: Arrays) -> Result<Datum, NotAnObject> {
-        match value {
-            Datum::Object(object) => Ok(Datum::Object(self.pluck(object))),
-            Datum::Array(items) if arrays == Arrays::Enter => {
-                let parts = items.iter().map(|item| self.pluck_value(item, Arrays::Refuse));
-                Ok(Datum::Array(parts.collect::<Result<Vec<_>, _>>()?.into()))
-            }
-            _ => Err(NotAnObject),
-        }
-    }
-
     /// Adds what has to change in `object` to the changes that are known already.
-    fn remove_from(&self, object: &Object, changes: &mut Vec<(Text, Option<Datum>)>) {
+    fn remove_from(&self, object: &Object, changes: &mut Vec<(Text, Option<Datum>)>, depth: usize) {
         match &*self.0 {
             Node::Field(field) => changes.push((field.clone(), None)),
             Node::Union(specs) => deep::level(|| {
                 for spec in specs {
-                    spec.remove_from(object, changes);
+                    spec.remove_from(object, changes, depth);
                 }
             }),
             Node::Inside(members) => {
@@ -211,23 +218,29 @@ impl PathSpec {
                         None => object.get(field),
                     };
                     let Some(value) = value else { continue };
-                    if let Ok(part) = deep::level(|| spec.without_value(&value, Arrays::Enter)) {
+                    let part = |inner: Option<&Object>| inner.map(|inner| spec.without_at(inner, depth + 1));
+                    if let Some(part) = deep::level(|| part_of(&value, Arrays::Enter, &part)) {
                         changes.push((field.clone(), Some(part)));
                     }
                 }
             }
         }
     }
+}
 
-    fn without_value(&self, value: &Datum, arrays: Arrays) -> Result<Datum, NotAnObject> {
-        match value {
-            Datum::Object(object) => Ok(Datum::Object(self.without(object))),
-            Datum::Array(items) if arrays == Arrays::Enter => {
-                let parts = items.iter().map(|item| self.without_value(item, Arrays::Refuse));
-                Ok(Datum::Array(parts.collect::<Result<Vec<_>, _>>()?.into()))
-            }
-            _ => Err(NotAnObject),
+/// What `part` makes of a value, or of each item of an array: nothing if one of them has no members, or a time or a
+/// shape would lack something of one. `part` is asked about values without members, too.
+fn part_of(value: &Datum, arrays: Arrays, part: &dyn Fn(Option<&Object>) -> Option<Object>) -> Option<Datum> {
+    match value {
+        Datum::Object(object) => part(Some(object)).map(Datum::Object),
+        Datum::Time(_) | Datum::Geometry(_) => {
+            pseudo::from_object(part(pseudo::to_object(value).as_ref())?).ok()
         }
+        Datum::Array(items) if arrays == Arrays::Enter => {
+            let parts = items.iter().map(|item| part_of(item, Arrays::Refuse, part));
+            parts.collect::<Option<Vec<_>>>().map(Datum::from)
+        }
+        _ => part(None).map(Datum::Object),
     }
 }
 
@@ -258,24 +271,6 @@ impl Drop for Node {
 
 fn invalid(value: &Datum) -> EvalError {
     EvalError::logic(format!("Invalid path argument `{}`.", value.truncated()))
-}
-
-/// Parts of one value that two specs named, together.
-fn both_parts(before: Datum, more: Datum) -> Datum {
-    match (before, more) {
-        (Datum::Object(before), Datum::Object(more)) => deep::level(|| {
-            let mut both = before.to_builder();
-            for (field, value) in more.iter() {
-                let value = match both.remove(&field) {
-                    Some(known) => both_parts(known, value),
-                    None => value,
-                };
-                both.insert(field, value);
-            }
-            Datum::Object(both.build())
-        }),
-        (_, more) => more,
-    }
 }
 
 #[cfg(test)]
