@@ -25,7 +25,7 @@ pub(crate) fn merge_results(sum: Object, more: &Object, array_limit: usize) -> R
                 items.into()
             }
             (Some(left @ Datum::String(_)), Datum::String(_)) => left.clone(),
-            (Some(left), right) => return Err(cannot_merge(&key, left, &right)),
+            (Some(left), right) => return Err(cannot_merge(left, &right)),
         };
         out.insert(key, merged);
     }
@@ -46,7 +46,8 @@ fn add_warning(out: &mut datum::ObjectBuilder, warning: Datum) {
     out.insert(Text::from_static("warnings"), warnings.into());
 }
 
-fn cannot_merge(key: &Text, left: &Datum, right: &Datum) -> EvalError {
-    let (left, right) = (left.kind().name(), right.kind().name());
-    EvalError::logic(format!("Cannot merge statistics `{key}` of type {left}/{right}."))
+/// Source: `stats_merge` in datum.cc of RethinkDB 2.4.
+fn cannot_merge(left: &Datum, right: &Datum) -> EvalError {
+    let shown = |value: &Datum| format!("`{}` (type {})", value.truncated(), value.kind().name());
+    EvalError::logic(format!("Cannot merge statistics {} and {}.", shown(left), shown(right)))
 }
