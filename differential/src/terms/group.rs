@@ -139,7 +139,7 @@ fn fewer<T>(machine: &Machine, before: usize, groups: Out<Vec<T>>) -> Out<Vec<T>
 pub(super) fn each(args: &Args<'_>, groups: Groups) -> Out<Thing> {
     let is_text = |i: usize| matches!(args.datum(i), Ok(Val::Text(_)));
     match (args.id, groups) {
-        (144, _) => Err(Fault::logic("group of groups")),
+        (144, Groups::Lazy(_)) => Err(Fault::logic("group of groups")),
         (48..=50 | 187 | 72, _) => Err(Fault::unsaid("rare over groups")),
         // Several sequences are read, and groups are none.
         (38, Groups::Lazy(_)) if args.len() > 2 => Err(Fault::logic("groups are no stream")),

@@ -128,7 +128,7 @@ fn of_object(args: &Args<'_>, id: u64, object: &Val) -> Out<Val> {
             Ok(match id {
                 32 => Val::Bool(paths.has(object)),
                 33 => paths.pluck(object, false).unwrap_or_else(|| Val::Object(BTreeMap::new())),
-                _ => paths.without(object, false),
+                _ => paths.without(object, false).unwrap_or_else(|| object.clone()),
             })
         }
     }
@@ -184,7 +184,7 @@ pub(super) fn merge(left: &Val, right: &Val) -> Out<Val> {
 }
 
 /// The members of what counts as an object.
-fn members(value: &Val) -> Option<BTreeMap<String, Val>> {
+pub(super) fn members(value: &Val) -> Option<BTreeMap<String, Val>> {
     let named = |kind: &str, more: [(&str, Val); 2]| {
         let all = [("$reql_type$", Val::Text(kind.to_owned()))].into_iter().chain(more);
         Some(all.map(|(name, value)| (name.to_owned(), value)).collect())
@@ -202,7 +202,7 @@ fn members(value: &Val) -> Option<BTreeMap<String, Val>> {
 }
 
 /// What members are: an object, unless one of them says something else.
-fn of_members(mut members: BTreeMap<String, Val>) -> Out<Val> {
+pub(super) fn of_members(mut members: BTreeMap<String, Val>) -> Out<Val> {
     match members.get("$reql_type$").cloned() {
         None => Ok(Val::Object(members)),
         Some(Val::Text(kind)) if kind == "TIME" => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::object::{members, of_members};
 use crate::fault::{Fault, Out};
 use crate::value::Val;
 
@@ -47,7 +48,7 @@ impl Paths {
         if let (Val::Array(items), true) = (value, inside) {
             return items.iter().map(|item| self.pluck(item, false)).collect::<Option<_>>().map(Val::Array);
         }
-        let Val::Object(members) = value else {
+        let Some(members) = members(value) else {
             return self.is_nothing().then(|| Val::Object(BTreeMap::new()));
         };
         let mut out = BTreeMap::new();
@@ -55,7 +56,7 @@ impl Paths {
             Paths::Field(name) => out.extend(members.get(name).map(|value| (name.clone(), value.clone()))),
             Paths::All(paths) => {
                 for path in paths {
-                    if let Some(Val::Object(part)) = path.pluck(value, inside) {
+                    if let Val::Object(part) = path.pluck(value, inside)? {
                         out.extend(part);
                     }
                 }
@@ -67,7 +68,7 @@ impl Paths {
                 }
             }
         }
-        Some(Val::Object(out))
+        of_members(out).ok()
     }
 
     fn is_nothing(&self) -> bool {
@@ -78,19 +79,15 @@ impl Paths {
         }
     }
 
-    /// Everything but what is named.
-    pub(super) fn without(&self, value: &Val, inside: bool) -> Val {
-        match value {
-            Val::Array(items) if inside => {
-                Val::Array(items.iter().map(|item| self.without(item, false)).collect())
-            }
-            Val::Object(members) => {
-                let mut members = members.clone();
-                self.remove_from(&mut members);
-                Val::Object(members)
-            }
-            other => other.clone(),
+    /// Everything but what is named; of an array inside an object, of each item. `None` where there is no object, or
+    /// would be no time or shape any more.
+    pub(super) fn without(&self, value: &Val, inside: bool) -> Option<Val> {
+        if let (Val::Array(items), true) = (value, inside) {
+            return items.iter().map(|item| self.without(item, false)).collect::<Option<_>>().map(Val::Array);
         }
+        let mut members = members(value)?;
+        self.remove_from(&mut members);
+        of_members(members).ok()
     }
 
     fn remove_from(&self, members: &mut BTreeMap<String, Val>) {
@@ -101,8 +98,10 @@ impl Paths {
             Paths::All(paths) => paths.iter().for_each(|path| path.remove_from(members)),
             Paths::Inside(paths) => {
                 for (name, path) in paths {
-                    if let Some(value) = members.get_mut(name) {
-                        *value = path.without(value, true);
+                    if let Some(value) = members.get_mut(name)
+                        && let Some(left) = path.without(value, true)
+                    {
+                        *value = left;
                     }
                 }
             }
@@ -111,16 +110,16 @@ impl Paths {
 
     /// Whether everything that is named is there and not null.
     pub(super) fn has(&self, value: &Val) -> bool {
-        match (self, value) {
+        match (self, members(value)) {
             (Paths::All(paths), _) => paths.iter().all(|path| path.has(value)),
-            (Paths::Field(name), Val::Object(members)) => {
+            (Paths::Field(name), Some(members)) => {
                 members.get(name).is_some_and(|value| !matches!(value, Val::Null))
             }
-            (Paths::Inside(paths), Val::Object(members)) => {
+            (Paths::Inside(paths), Some(members)) => {
                 paths.iter().all(|(name, path)| members.get(name).is_some_and(|value| path.has(value)))
             }
-            (Paths::Inside(paths), _) => paths.is_empty(),
-            (Paths::Field(_), _) => false,
+            (Paths::Inside(paths), None) => paths.is_empty(),
+            (Paths::Field(_), None) => false,
         }
     }
 }

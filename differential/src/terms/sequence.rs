@@ -199,21 +199,24 @@ impl Test {
 
     pub(super) fn holds(&self, args: &Args<'_>, item: &Val) -> Out<bool> {
         match args.machine.call_datum(&self.func, std::slice::from_ref(item))? {
-            pattern @ Val::Object(_) if self.is_pattern => matches_pattern(&pattern, item),
+            pattern if self.is_pattern && object::members(&pattern).is_some() => {
+                matches_pattern(&pattern, item)
+            }
             answer => Ok(answer.truth()),
         }
     }
 }
 
 fn matches_pattern(pattern: &Val, item: &Val) -> Out<bool> {
-    let Val::Object(members) = pattern else { return Ok(pattern == item) };
+    let Some(members) = object::members(pattern) else { return Ok(pattern == item) };
     for (name, wanted) in members {
-        let Val::Object(found) = item else { return Err(Fault::expected("OBJECT", item)) };
-        let found = found.get(name).ok_or_else(|| Fault::missing("no such field"))?;
-        let holds = match (wanted, found) {
-            (Val::Literal(value), _) => value.as_deref() == Some(found),
-            (Val::Object(_), Val::Object(_)) => matches_pattern(wanted, found)?,
-            _ => wanted == found,
+        let Some(found) = object::members(item) else { return Err(Fault::expected("OBJECT", item)) };
+        let found = found.get(&name).ok_or_else(|| Fault::missing("no such field"))?;
+        let both = object::members(&wanted).is_some() && object::members(found).is_some();
+        let holds = match wanted {
+            Val::Literal(value) => value.as_deref() == Some(found),
+            wanted if both => matches_pattern(&wanted, found)?,
+            wanted => wanted == *found,
         };
         if !holds {
             return Ok(false);

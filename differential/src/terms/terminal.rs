@@ -1,6 +1,6 @@
 //! One value of all items: `reduce`, `count`, `sum`, `avg`, `min`, `max`.
 
-use super::{datum, sequence};
+use super::{datum, object, sequence};
 use crate::args::{self, Args};
 use crate::fault::{Fault, Out};
 use crate::machine::into_datum;
@@ -17,9 +17,8 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         let count = match single {
             Some(Val::Text(text)) => Some(text.chars().count()),
             Some(Val::Binary(bytes)) => Some(bytes.len()),
-            Some(Val::Object(members)) => Some(members.len()),
-            Some(Val::Time(..)) => return Err(Fault::unsaid("the size of a time")),
-            _ => None,
+            Some(single) => object::members(single).map(|members| members.len()),
+            None => None,
         };
         if let Some(count) = count {
             return datum(Val::Number(count as f64));
