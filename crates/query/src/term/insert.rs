@@ -1,6 +1,6 @@
 //! `insert`: puts new rows into a table.
 
-use datum::{Datum, Object, PrimaryKey, Text};
+use datum::{Datum, Object, PrimaryKey, Text, pseudo};
 use reql::purity::{self, Determinism};
 use reql::{Answer, Call, EvalError, Scope, Term};
 
@@ -50,7 +50,8 @@ enum Rows {
 /// What the second argument says to insert.
 fn rows_of(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
     match value {
-        Value::Datum(row @ Datum::Object(_)) => Ok(Rows::One(row)),
+        // Times and shapes are objects, too, though no rows.
+        Value::Datum(row @ (Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))) => Ok(Rows::One(row)),
         Value::Row(row) => match row.into_datum(cx).map_err(|error| error.at(1))? {
             row @ Datum::Object(_) => Ok(Rows::One(row)),
             none => Err(no_selection(&none, "SEQUENCE").at(1)),
@@ -147,8 +148,13 @@ impl Inserter<'_> {
 
     fn plan(&self, row: Datum) -> Result<Ready, RowReport> {
         let refused = |error: EvalError| RowReport::failed(error, Datum::Null);
-        let Datum::Object(row) = row else {
-            return Err(refused(EvalError::type_error("OBJECT", &row)));
+        let row = match row {
+            Datum::Object(row) => row,
+            Datum::Time(_) | Datum::Geometry(_) => {
+                let members = pseudo::to_object(&row).unwrap_or_default();
+                return Err(refused(key_missing(&self.field, &members)));
+            }
+            other => return Err(refused(EvalError::type_error("OBJECT", &other))),
         };
         let (row, generated) = match row.contains_key(&self.field) {
             true => (row, false),
