@@ -90,7 +90,8 @@ pub(super) fn add(machine: &Machine, a: Val, b: Val) -> Out<Val> {
 
 fn subtract(a: Val, b: Val) -> Out<Val> {
     match (a, b) {
-        (Val::Time(a, _), Val::Time(b, _)) => finite(a - b),
+        // To the millisecond. Source: `time_sub` in pseudo_time.cc of RethinkDB 2.4.
+        (Val::Time(a, _), Val::Time(b, _)) => finite(((a - b) * 1000.0).round() / 1000.0),
         (Val::Time(a, zone), b) => super::times::moved(a, zone, -args::number(&b)?),
         (a, b) => finite(args::number(&a)? - args::number(&b)?),
     }
