@@ -5,6 +5,7 @@
 //! database is not part of everything: it must be granted itself.
 
 use cluster::{Catalog, Database, DbId, Permissions, Scope};
+use parking_lot::Mutex;
 use reql::EvalError;
 use storage::TableId;
 
@@ -40,7 +41,7 @@ impl Need {
 }
 
 /// Where it is about to be done.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// The whole cluster.
     Cluster,
@@ -76,6 +77,48 @@ pub(crate) fn check_read(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
     match table {
         TableRef::System(system) if system.table.is_hidden() => check_admin(cx),
         _ => check(cx, Need::Read, Place::of_table(table)),
+    }
+}
+
+/// Fails if whoever asks may not read the rows of `table`, which an answer may still be made of when that changes.
+pub(crate) fn check_streamed(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
+    check_read(cx, table)?;
+    cx.streamed.add(Place::of_table(table));
+    Ok(())
+}
+
+/// Fails if whoever asks may by now not read what the answer is made of. Nothing is looked at before the catalog
+/// has changed. Source: every batch is a read of its own in RethinkDB (clustering/query_routing/table_query_client.cc).
+pub(crate) fn check_again(cx: &Cx) -> Result<(), EvalError> {
+    let version = cx.node().catalog_guard().version();
+    let places = cx.streamed.to_check(version);
+    places.into_iter().try_for_each(|place| check(cx, Need::Read, place))
+}
+
+/// The tables that an answer is made of while it is fetched.
+#[derive(Default)]
+pub(crate) struct Streamed(Mutex<Looked>);
+
+#[derive(Default)]
+struct Looked {
+    places: Vec<Place>,
+    /// Which catalog allowed to read them.
+    version: u64,
+}
+
+impl Streamed {
+    fn add(&self, place: Place) {
+        let mut looked = self.0.lock();
+        if !looked.places.contains(&place) {
+            looked.places.push(place);
+        }
+    }
+
+    /// Those that must be looked at now that the catalog has this version.
+    fn to_check(&self, version: u64) -> Vec<Place> {
+        let mut looked = self.0.lock();
+        let is_known = std::mem::replace(&mut looked.version, version) == version;
+        if is_known { Vec::new() } else { looked.places.clone() }
     }
 }
 

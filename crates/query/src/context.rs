@@ -11,10 +11,12 @@ use io::Nanos;
 use reql::{Cancel, Chance, Env, EvalError, SeededChance};
 use shard::Activity;
 
+use crate::access::Streamed;
 use crate::asker::Asker;
 use crate::explain::Trace;
 use crate::script::ScriptRunner;
 use crate::service::Service;
+use crate::table::DB_DEFAULT;
 
 /// The surroundings of one query. Shared by its evaluation, its cursor and its scan threads.
 pub(crate) struct Cx {
@@ -24,8 +26,8 @@ pub(crate) struct Cx {
     pub asker: Asker,
     /// The options of the whole query, evaluated; `db` is kept apart.
     pub globals: Vec<(Text, Datum)>,
-    /// The name of the database that one-argument `table` means.
-    pub default_db: Option<Text>,
+    /// The name of the database that one-argument `table` means; that it is none, if the query says something else.
+    pub default_db: Result<Text, EvalError>,
     /// What `now` answers all through the query.
     pub now: Time,
     /// The most items an array may hold.
@@ -40,6 +42,8 @@ pub(crate) struct Cx {
     pub trace: Option<Arc<Trace>>,
     /// How many rows it has looked at, when somebody wants to know.
     pub looked_at: Option<Arc<AtomicU64>>,
+    /// The tables that its answer is made of while it is fetched.
+    pub streamed: Streamed,
     /// Its scripts in JavaScript.
     pub scripts: Arc<ScriptRunner>,
     /// This very context, for streams and threads that live on.
@@ -112,7 +116,7 @@ impl Cx {
             service,
             asker: Asker::User(user),
             globals: around.globals,
-            default_db: None,
+            default_db: Ok(Text::from_static(DB_DEFAULT)),
             now: around.now,
             array_limit: around.array_limit,
             cancel,
@@ -120,6 +124,7 @@ impl Cx {
             served: true,
             trace: None,
             looked_at: Some(Arc::default()),
+            streamed: Streamed::default(),
             scripts: Arc::default(),
             me: me.clone(),
         })

@@ -9,6 +9,7 @@ use io::memory::Account;
 use reql::stream::Items;
 use reql::{BatchLimits, EvalError};
 
+use crate::access;
 use crate::context::Cx;
 use crate::jobs::JobEntry;
 use crate::profile::Profile;
@@ -62,6 +63,7 @@ impl Cursor {
     }
 
     fn fill(&mut self) -> Result<Batch, EvalError> {
+        access::check_again(&self.cx)?;
         let limits = match std::mem::replace(&mut self.is_first, false) {
             true => self.limits.first(),
             false => self.limits,

@@ -7,6 +7,7 @@ use datum::{Datum, Text, Time, patience};
 use reql::wire::Query;
 use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededChance, Term};
 
+use crate::access::Streamed;
 use crate::answer::{Answer, Answered};
 use crate::asker::Asker;
 use crate::client::Client;
@@ -19,6 +20,7 @@ use crate::limits;
 use crate::profile::Profile;
 use crate::seq::Seq;
 use crate::service::Service;
+use crate::table::DB_DEFAULT;
 use crate::value::{DbRef, Value};
 
 /// Runs the queries of one client. Cheap to make; used from many threads at once.
@@ -106,6 +108,7 @@ impl Session {
             served: false,
             looked_at: trace.as_ref().map(|trace| trace.looked_at.clone()),
             trace: trace.clone(),
+            streamed: Streamed::default(),
             scripts: Arc::default(),
             me: me.clone(),
         })
@@ -127,13 +130,14 @@ impl Session {
 /// What the options of the whole query come to.
 struct Settings {
     globals: Vec<(Text, Datum)>,
-    default_db: Option<Text>,
+    default_db: Result<Text, EvalError>,
     array_limit: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { globals: Vec::new(), default_db: None, array_limit: reql::ARRAY_LIMIT_DEFAULT }
+        let default_db = Ok(Text::from_static(DB_DEFAULT));
+        Settings { globals: Vec::new(), default_db, array_limit: reql::ARRAY_LIMIT_DEFAULT }
     }
 }
 
@@ -146,21 +150,25 @@ type Globals = Vec<(Text, Datum)>;
 
 /// The options of the whole query as datums, and the database one-argument `table` means. Those
 /// that are not written out are evaluated as `user` where `bare` says, as if there were no options.
+/// What stands for a database and is none is found out by who needs it.
 fn globals(
     query: &Query,
     user: &Text,
     bare: impl Fn(Asker) -> Arc<Cx>,
-) -> Result<(Globals, Option<Text>), QueryError> {
+) -> Result<(Globals, Result<Text, EvalError>), QueryError> {
     let mut globals = Vec::with_capacity(query.optargs.len());
-    let mut default_db = None;
+    let mut default_db = Ok(Text::from_static(DB_DEFAULT));
     for (name, term) in &query.optargs {
         if let ("db", Some(db)) = (name.as_ref(), db_name(term)) {
-            default_db = Some(db);
+            default_db = Ok(db);
             continue;
         }
         let asker = if LIMITS.contains(&name.as_ref()) { Asker::Nobody } else { Asker::User(user.clone()) };
         match global(term, || bare(asker)).map_err(|error| error.at(name))? {
-            Global::Db(db) if name == "db" => default_db = Some(db.name),
+            Global::Db(db) if name == "db" => default_db = Ok(db.name),
+            Global::Datum(value) if name == "db" => {
+                default_db = Err(Value::Datum(value).mismatch("DATABASE"))
+            }
             Global::Db(db) => return Err(Value::Db(db).mismatch("DATUM").at(name).into()),
             Global::Datum(value) => globals.push((name.clone(), value)),
         }
@@ -171,7 +179,6 @@ fn globals(
 /// The name in `r.db(name)`.
 fn db_name(term: &Term) -> Option<Text> {
     match term {
-        Term::Datum(Datum::String(name)) => Some(name.clone()),
         Term::Call(call) => match (call.op, call.args.as_slice()) {
             (Op::Db, [Term::Datum(Datum::String(name))]) => Some(name.clone()),
             _ => None,

@@ -13,8 +13,9 @@ mod support;
 #[path = "../../reql/tests/data/syntax.rs"]
 mod syntax;
 
-use datum::Datum;
-use rekindle_query::QueryError;
+use std::sync::Arc;
+
+use rekindle_query::{Answer, Cursor, QueryError};
 use serde_json::Map;
 use support::{House, Outcome};
 
@@ -293,11 +294,6 @@ fn denial(outcome: Result<Outcome, QueryError>) -> Option<String> {
             Some(error.message().to_owned())
         }
         Err(QueryError::Compile(error)) => panic!("not a legal term: {error}"),
-        // Writes of system tables tell it as the error of the row.
-        Ok(Outcome::Atom(Datum::Object(summary))) => match summary.get("first_error") {
-            Some(Datum::String(text)) if text.starts_with("User `") => Some(text.to_string()),
-            _ => None,
-        },
         _ => None,
     }
 }
@@ -367,6 +363,47 @@ fn a_rule_that_is_not_kept_is_found_out() {
     ];
     for (term, needs) in wrong {
         assert!(!try_term(term, needs, &combinations).wrong.is_empty(), "{term}");
+    }
+}
+
+/// A cursor of `bob` that has given its first batch.
+fn begun(house: &House, text: &str) -> Cursor {
+    let text = text.replace("T.", "r.db(\"d\").table(\"t\").");
+    let options = Map::from_iter([("max_batch_rows".to_owned(), 2.into())]);
+    let query = support::query(syntax::to_wire(&text).unwrap(), options).unwrap();
+    match house.session("bob").run(&query, Arc::default()).unwrap().answer {
+        Answer::Stream(mut cursor) => {
+            assert!(!cursor.next_batch().unwrap().done, "{text}");
+            *cursor
+        }
+        Answer::Atom(datum) => panic!("{text}: no stream but {datum:?}"),
+    }
+}
+
+#[test]
+fn who_may_read_no_more_gets_no_further_batch() {
+    for house in [House::new(), House::far(None)] {
+        furnish(&house);
+        as_admin(&house, "T.insert(r.range(100).map(i => ({id: i, n: i})), conflict: \"replace\")");
+        as_admin(&house, "T.index_create(\"n\")");
+        as_admin(&house, "T.index_wait()");
+        for text in [
+            "T.filter(x => true)",
+            "T.get_all(1, 2, 3, 4, 5, 6, 7, 8, 9)",
+            "T.order_by(index: \"n\")",
+            "T.between(3, 90, index: \"n\").map(x => x[\"n\"])",
+            "r.expr([1, 2, 3, 4, 5]).union(T.limit(50))",
+            "r.range(3).concat_map(x => T.limit(30))",
+        ] {
+            as_admin(&house, "T.grant(\"bob\", {read: true})");
+            let mut cursor = begun(&house, text);
+            // Something else has changed.
+            as_admin(&house, "T.grant(\"carol\", {read: true})");
+            assert_eq!(cursor.next_batch().unwrap().items.len(), 2, "{text}");
+            as_admin(&house, "T.grant(\"bob\", {read: false})");
+            let error = cursor.next_batch().expect_err(text);
+            assert_eq!(error.class().name(), "PERMISSION_ERROR", "{text}: {error}");
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use datum::{Datum, PrimaryKey};
 use reql::stream::Items;
 use reql::{Env, EvalError};
 
-use crate::access::{self, Need, Place};
+use crate::access;
 use crate::context::Cx;
 use crate::read;
 use crate::table::{StoredTable, TableRef};
@@ -28,7 +28,7 @@ const AHEAD_MAX: usize = 256;
 impl KeySource {
     /// The rows of `table` under `keys`, in their order. Fails if whoever asks may not read them.
     pub fn new(cx: &Cx, table: StoredTable, keys: Vec<(PrimaryKey, usize)>) -> Result<KeySource, EvalError> {
-        access::check(cx, Need::Read, Place::of_table(&TableRef::Stored(table.clone())))?;
+        access::check_streamed(cx, &TableRef::Stored(table.clone()))?;
         let waiting = keys.into_iter();
         Ok(KeySource { cx: cx.shared()?, table, waiting, ready: VecDeque::new(), ahead: 1 })
     }

@@ -61,7 +61,7 @@ impl RowSource {
         patience: &mut Patience,
         near: impl Fn(&StoredTable, &Shard, KeyRange) -> Result<T, EvalError>,
     ) -> Result<Vec<Found<T>>, EvalError> {
-        access::check_read(cx, &TableRef::Stored(self.table.clone()))?;
+        access::check_streamed(cx, &TableRef::Stored(self.table.clone()))?;
         let mut table = self.table.clone();
         loop {
             match self.look(cx, &table, &near)? {

@@ -46,7 +46,7 @@ pub(crate) fn look_again<T>(cx: &Cx, found: impl Fn() -> Option<T>) -> Option<T>
 
 /// The database the query works in when a term does not say.
 pub(crate) fn default_db(cx: &Cx) -> Result<DbRef, EvalError> {
-    let name = cx.default_db.as_deref().unwrap_or("test");
+    let name = cx.default_db.as_ref().map_err(Clone::clone)?;
     find_db(cx, name)
 }
 

@@ -10,7 +10,7 @@ use crate::edit::{Conflict, Edit, RowReport, key_missing};
 use crate::failure::key_error;
 use crate::stream::Pipe;
 use crate::value::{Value, no_selection};
-use crate::write::{Driver, Planned, WriteOptions, WriteResult};
+use crate::write::{Driver, Planned, WriteOptions, WriteResult, return_changes};
 
 /// `insert`: an object, or a sequence of objects. Rows without a key get one.
 pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
@@ -23,8 +23,10 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         other => return Err(other.mismatch("TABLE").at(0)),
     };
     let args = Args::new(cx, call, scope, Vec::new());
-    let options = WriteOptions::of(&args)?;
+    let shown = return_changes(&args)?;
     let conflict = conflict(&args)?;
+    let options = WriteOptions::showing(shown, &args)?;
+    check_conflict(&conflict)?;
     let rows = cx.eval(rows, scope).map_err(|error| error.at(1))?;
     let mut inserter = Inserter {
         cx,
@@ -64,16 +66,6 @@ fn rows_of(cx: &Cx, value: Value) -> Result<Rows, EvalError> {
 fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
     let term = match args.call.optarg("conflict") {
         Some(Term::Func(func)) => {
-            if !matches!(func.params.len(), 0 | 3) {
-                return Err(EvalError::logic(
-                    "The conflict function passed to `insert` should expect 3 arguments.",
-                ));
-            }
-            if purity::of_func(func) > Determinism::WithinQuery {
-                return Err(EvalError::logic(
-                    "The conflict function passed to `insert` must be deterministic.",
-                ));
-            }
             return reql::closure(func, args.scope, Answer::Datum).map(Conflict::Func);
         }
         // Of the whole query, if not of the term.
@@ -87,6 +79,17 @@ fn conflict(args: &Args<'_>) -> Result<Conflict, EvalError> {
             "Conflict option `{other}` unrecognized (options are \"error\", \"replace\" and \"update\")."
         ))
         .at("conflict")),
+    }
+}
+
+fn check_conflict(conflict: &Conflict) -> Result<(), EvalError> {
+    let Conflict::Func(closure) = conflict else { return Ok(()) };
+    if purity::of_func(&closure.func) > Determinism::WithinQuery {
+        return Err(EvalError::logic("The conflict function passed to `insert` must be deterministic."));
+    }
+    match closure.arity() {
+        0 | 3 => Ok(()),
+        _ => Err(EvalError::logic("The conflict function passed to `insert` should expect 3 arguments.")),
     }
 }
 

@@ -6,21 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cluster::{ServerId, ShardHandle, TableHandle};
-use datum::{Datum, Object, PrimaryKey, Text, patience};
+use datum::{Datum, Object, PrimaryKey, Text};
 use log::Refusal;
 use reql::EvalError;
 use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 
 use super::options::WriteOptions;
+use super::system;
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::edit::{Edit, Fate, ReturnChanges, RowReport, Target};
-use crate::everywhere;
 use crate::failure::write_failed;
 use crate::far::{Edits, FarWrite, Patience, Rules, Site, WriteTo, fresh, lost_write, unwritable};
 use crate::ids::system_table_id;
 use crate::links::Trouble;
-use crate::table::{ReadMode, RowEdit, StoredTable, SystemRef, TableRef};
+use crate::table::{ReadMode, StoredTable, TableRef};
 
 /// Entries on their way at once; beyond that the oldest is waited for.
 const IN_FLIGHT_MAX: usize = 32;
@@ -132,7 +132,7 @@ impl<'a> Driver<'a> {
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
         match &self.table {
             TableRef::Stored(_) => self.write_stored(planned),
-            TableRef::System(system) => self.write_system(system, planned),
+            TableRef::System(system) => system::write(self.cx, system, self.options.return_changes, planned),
         }
     }
 
@@ -203,82 +203,6 @@ impl<'a> Driver<'a> {
         }
         self.refused.iter().for_each(|i| reports[*i] = None);
         Ok(())
-    }
-
-    fn write_system(&self, system: &SystemRef, planned: &Planned<'_>) -> Result<Vec<RowReport>, EvalError> {
-        let env = self.cx.env();
-        let mut reports = Vec::with_capacity(planned.keys.len());
-        for (i, key) in planned.keys.iter().enumerate() {
-            let found = self.system_row(system, everywhere::rows(self.cx, system)?, key);
-            let (own_key, old) = found.map_or((key.clone(), None), |(key, row)| (key, Some(row)));
-            let target = Target { field: &self.field, key: &own_key, hook: None };
-            let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
-            self.cx.unless_stopped()?;
-            let _to_the_end = patience::keep(None);
-            let new = match &report.new {
-                Datum::Object(row) => Some(row),
-                _ => None,
-            };
-            let (id, identifiers) = (key.decode(), system.identifiers);
-            let generated_key = (planned.generated)(i);
-            let edit = RowEdit { old: old.as_ref(), new, generated_key, identifiers };
-            let wrote = match report.fate {
-                Fate::Failed(_) => Ok(()),
-                Fate::Skipped => system.table.write_none(self.cx, &id, identifiers),
-                _ => system.table.write(self.cx, edit),
-            };
-            match wrote {
-                Err(error) => report = RowReport::failed(error, report.old),
-                Ok(()) if !matches!(report.fate, Fate::Inserted | Fate::Replaced) => {}
-                // Nothing may be left of what was put.
-                Ok(()) if system.table.is_void(self.cx, &id) => report = report.removed(),
-                Ok(()) => self.show_as_written(system, key, &mut report)?,
-            }
-            reports.push(report);
-        }
-        Ok(reports)
-    }
-
-    /// Makes the report of a row that was written show it as the table has it now: with what was left to the
-    /// server, and as the server spells it.
-    fn show_as_written(
-        &self,
-        system: &SystemRef,
-        key: &PrimaryKey,
-        report: &mut RowReport,
-    ) -> Result<(), EvalError> {
-        if !self.options.return_changes.shows(report) || report.new == Datum::Null {
-            return Ok(());
-        }
-        // Somebody else may have removed it since.
-        let rows = system.table.rows(self.cx, system.identifiers)?;
-        if let Some((_, row)) = self.system_row(system, rows, key) {
-            report.new = row.into();
-        }
-        Ok(())
-    }
-
-    /// The row of a system table under `key`, however it is spelt, and the key it has itself.
-    fn system_row(
-        &self,
-        system: &SystemRef,
-        mut rows: Vec<Object>,
-        key: &PrimaryKey,
-    ) -> Option<(PrimaryKey, Object)> {
-        let place = |key: &PrimaryKey| {
-            let is_it = |id: Datum| PrimaryKey::encode(&id).is_ok_and(|id| id == *key);
-            rows.iter().position(|row| row.get(&self.field).is_some_and(is_it))
-        };
-        let respelt = || PrimaryKey::encode(&system.table.respelt(&key.decode())?).ok();
-        let (key, i) = match place(key) {
-            Some(i) => (key.clone(), i),
-            None => {
-                let key = respelt()?;
-                let i = place(&key)?;
-                (key, i)
-            }
-        };
-        Some((key, rows.swap_remove(i)))
     }
 
     fn stored(&self) -> Result<&StoredTable, EvalError> {

@@ -5,8 +5,9 @@ mod drive;
 mod merge;
 mod options;
 mod report;
+mod system;
 
 pub(crate) use drive::{Driver, Planned, decision, has_moved, is_refused};
 pub(crate) use merge::merge_results;
-pub(crate) use options::{WriteOptions, durability_of};
+pub(crate) use options::{WriteOptions, durability_of, return_changes};
 pub(crate) use report::WriteResult;

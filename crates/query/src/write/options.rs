@@ -19,18 +19,15 @@ pub(crate) struct WriteOptions {
 }
 
 impl WriteOptions {
-    /// The options given to a write term.
+    /// The options given to a write term, in the order in which RethinkDB finds fault with them (terms/writes.cc).
     pub fn of(args: &Args<'_>) -> Result<WriteOptions, EvalError> {
-        if args.has_optarg("return_vals") {
-            return Err(EvalError::logic(
-                "Error: encountered obsolete optarg `return_vals`.  Use `return_changes` instead.",
-            ));
-        }
-        Ok(WriteOptions {
-            durability: durability_of(args)?,
-            return_changes: return_changes(args)?,
-            ignore_hook: args.flag("ignore_write_hook")?,
-        })
+        WriteOptions::showing(return_changes(args)?, args)
+    }
+
+    /// The options given to a write term beside what it is to show, which was asked before.
+    pub fn showing(return_changes: ReturnChanges, args: &Args<'_>) -> Result<WriteOptions, EvalError> {
+        let durability = durability_of(args)?;
+        Ok(WriteOptions { durability, return_changes, ignore_hook: args.flag("ignore_write_hook")? })
     }
 }
 
@@ -53,20 +50,19 @@ pub(crate) fn durability_named(name: &str) -> Result<Durability, EvalError> {
     }
 }
 
-fn return_changes(args: &Args<'_>) -> Result<ReturnChanges, EvalError> {
+/// What a write term is asked to show of the rows.
+pub(crate) fn return_changes(args: &Args<'_>) -> Result<ReturnChanges, EvalError> {
+    if args.has_optarg("return_vals") {
+        return Err(EvalError::logic(
+            "Error: encountered obsolete optarg `return_vals`.  Use `return_changes` instead.",
+        ));
+    }
     match args.optional_datum("return_changes")? {
-        None | Some(Datum::Bool(false)) => Ok(ReturnChanges::No),
-        Some(Datum::Bool(true)) => Ok(ReturnChanges::Changed),
         Some(Datum::String(text)) if text == "always" => Ok(ReturnChanges::Always),
-        Some(other) => {
-            let shown = match &other {
-                Datum::String(text) => text.to_string(),
-                other => other.pretty(),
-            };
-            let why = format!(
-                "Invalid return_changes value `{shown}` (options are `true`, `false`, and `'always'`.)"
-            );
-            Err(EvalError::logic(why))
-        }
+        Some(Datum::String(text)) => Err(EvalError::logic(format!(
+            "Invalid return_changes value `{text}` (options are `true`, `false`, and `'always'`.)"
+        ))),
+        Some(other) if other.is_truthy() => Ok(ReturnChanges::Changed),
+        _ => Ok(ReturnChanges::No),
     }
 }
