@@ -64,7 +64,7 @@ impl Env<'_> {
 ///
 /// The closed evaluator hands over every call that has such a term anywhere below it.
 pub trait OpenTerms: Send + Sync {
-    /// What `call` answers where the variables of `scope` are bound: a datum or a function.
+    /// What `call` answers where the variables of `scope` are bound: a datum, a function, or what is neither.
     fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<OpenValue, EvalError>;
 }
 
@@ -74,6 +74,13 @@ pub enum OpenValue {
     Datum(Datum),
     /// A function in another language.
     Func(Arc<dyn Foreign>),
+    /// Neither: what messages call it, and how they show it.
+    Other {
+        /// As in `Expected type DATUM but found TABLE`.
+        kind: &'static str,
+        /// What stands below that.
+        printed: String,
+    },
 }
 
 /// A function in another language, run by whoever made it.

@@ -72,6 +72,17 @@ pub fn closure(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> Resul
     answer::close(func, scope, answer)
 }
 
+/// `term`, which is no function, as one that evaluates it anew with every call; literals are legal in what it answers.
+pub fn closure_of_argument(term: &Term, scope: &Scope<'_>) -> Result<Closure, EvalError> {
+    late::later(term, scope, Answer::Argument)
+}
+
+/// The right side of a join as a function that evaluates it anew with every call. That it is the second argument of its
+/// term, as the body of a function is, makes the way to what goes wrong in it right.
+pub fn closure_of_right_side(term: &Term, scope: &Scope<'_>) -> Result<Closure, EvalError> {
+    late::later(term, scope, Answer::Sequence)
+}
+
 /// The operation that a sequence term is once its arguments but for the first are evaluated;
 /// `None` when it is not a term over one sequence.
 pub fn operation(
@@ -154,7 +165,7 @@ fn datum_at(term: &Term, place: Place<'_>) -> Result<Datum, EvalError> {
 
 fn call_at(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if call.traits.open && !(place.literals && is_shell(call.op)) {
-        return open(call, place);
+        return open(call, place, "DATUM");
     }
     if call.traits.splices {
         let spliced = splice::splice_at(call, place)?;
@@ -184,11 +195,13 @@ fn is_shell(op: Op) -> bool {
     matches!(op, Op::MakeObj | Op::MakeArray | Op::Branch | Op::Default | Op::Literal | Op::Args)
 }
 
-fn open(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+/// A term of the open language, where a value of the type `expected` is.
+fn open(call: &Call, place: Place<'_>, expected: &str) -> Result<Value, EvalError> {
     match place.env.open {
         Some(world) => match world.eval_open(call, place.scope)? {
             OpenValue::Datum(datum) => Ok(Value::Datum(datum)),
             OpenValue::Func(code) => Ok(Value::Func(Closure::foreign(call.clone(), code))),
+            OpenValue::Other { kind, printed } => Err(EvalError::value_type_error(expected, kind, &printed)),
         },
         None => Err(not_here(call.op)),
     }
@@ -204,6 +217,19 @@ fn arg_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
         Value::Datum(datum) => Ok(Arg::Datum(datum)),
         Value::Func(closure) => Ok(Arg::Func(closure)),
         other => other.into_datum().map(Arg::Datum),
+    }
+}
+
+/// An argument where a function is expected, or a datum that stands for one.
+fn func_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
+    match term {
+        Term::Call(call) if call.traits.open && !(place.literals && is_shell(call.op)) => {
+            match deep::level(|| open(call, place, "FUNCTION"))? {
+                Value::Func(closure) => Ok(Arg::Func(closure)),
+                other => other.into_datum().map(Arg::Datum),
+            }
+        }
+        _ => arg_at(term, place),
     }
 }
 

@@ -53,7 +53,8 @@ pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
-    IndexOption, apply, closure, eval, eval_value, eval_with_literals, failed, interleave, operation, splice,
+    IndexOption, apply, closure, closure_of_argument, closure_of_right_side, eval, eval_value,
+    eval_with_literals, failed, interleave, operation, splice,
 };
 pub use group::GroupBy;
 pub use operation::{

@@ -273,7 +273,7 @@ impl Operation {
             Operation::Contains(predicates) => predicates.iter().all(Predicate::is_closed),
             Operation::OffsetsOf(predicate) => predicate.is_closed(),
             Operation::Fold(fold) => fold.is_closed(),
-            Operation::Join(join) => join.predicate.func.closed,
+            Operation::Join(join) => join.is_closed(),
             Operation::Slice(_)
             | Operation::Limit(_)
             | Operation::Nth(_)

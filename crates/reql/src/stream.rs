@@ -18,7 +18,7 @@ use crate::error::EvalError;
 
 pub use crate::items::Items;
 pub use fold::{Emit, Fold, Folded};
-pub use join::{Join, Joined, pair};
+pub use join::{Join, Joined, Right, pair};
 pub use merge::{Chained, Merged};
 pub use slice::{Slice, Sliced, nth};
 pub use source::{ArrayItems, RangeItems};

@@ -89,17 +89,17 @@ impl Decoy {
 pub struct Challenge {
     user: String,
     client_nonce: String,
+    /// What the last message repeats of the first.
+    binding: String,
     client_first_bare: String,
 }
 
 impl Challenge {
-    /// Reads `n,,n=<user>,r=<client nonce>`.
+    /// Reads `n,,n=<user>,r=<client nonce>`. Whom the client wants to act for may stand between the commas; it acts for
+    /// the user that it is, as in RethinkDB.
     pub fn parse(client_first: &str) -> Result<Challenge, AuthError> {
         let header_and_rest = client_first.strip_prefix("n,").ok_or(AuthError::ChannelBindingNotSupported)?;
         let (authorisation, bare) = header_and_rest.split_once(',').ok_or(AuthError::InvalidEncoding)?;
-        if !authorisation.is_empty() {
-            return Err(AuthError::Other);
-        }
         let attributes = split(bare).ok_or(AuthError::InvalidEncoding)?;
         if value(&attributes, b'm').is_some() {
             return Err(AuthError::ExtensionsNotSupported);
@@ -110,6 +110,7 @@ impl Challenge {
         Ok(Challenge {
             user: user_name(escaped)?,
             client_nonce: client_nonce.to_owned(),
+            binding: BASE64.encode(format!("n,{authorisation},")),
             client_first_bare: bare.to_owned(),
         })
     }
@@ -158,13 +159,13 @@ impl ServerExchange {
         &self.server_first
     }
 
-    /// Checks `c=biws,r=<nonce>,p=<proof>`. Returns the user and `v=<server signature>`.
+    /// Checks `c=<binding>,r=<nonce>,p=<proof>`. Returns the user and `v=<server signature>`.
     pub fn finish(&self, client_final: &str) -> Result<(String, String), AuthError> {
         let (without_proof, proof) = client_final.rsplit_once(",p=").ok_or(AuthError::InvalidEncoding)?;
         let attributes = split(without_proof).ok_or(AuthError::InvalidEncoding)?;
         let binding = value(&attributes, b'c').ok_or(AuthError::InvalidEncoding)?;
         let nonce = value(&attributes, b'r').ok_or(AuthError::InvalidEncoding)?;
-        if binding != "biws" || nonce != self.nonce {
+        if binding != self.challenge.binding || nonce != self.nonce {
             return Err(AuthError::Other);
         }
         let proof = BASE64.decode(proof).map_err(|_| AuthError::InvalidEncoding)?;
@@ -247,6 +248,16 @@ mod tests {
     }
 
     #[test]
+    fn whom_a_client_wants_to_act_for_is_passed_over() {
+        let challenge = Challenge::parse("n,a=other,n=user,r=nonce").unwrap();
+        assert_eq!(challenge.user(), "user");
+        let exchange = challenge.answer(Some(rfc_record()), &decoy(), "server");
+        let last = |header: &str| format!("c={},r=nonceserver,p=AAAA", BASE64.encode(header));
+        assert_eq!(exchange.finish(&last("n,a=other,")), Err(AuthError::WrongPassword));
+        assert_eq!(exchange.finish(&last("n,,")), Err(AuthError::Other));
+    }
+
+    #[test]
     fn each_bad_first_message_has_its_error() {
         let cases = [
             ("y,,n=user,r=x", AuthError::ChannelBindingNotSupported),
@@ -257,7 +268,6 @@ mod tests {
             ("n,,n=user", AuthError::InvalidEncoding),
             ("n,,r=x", AuthError::InvalidEncoding),
             ("n,,n=user,r=", AuthError::InvalidEncoding),
-            ("n,a=other,n=user,r=x", AuthError::Other),
             ("n,,m=ext,n=user,r=x", AuthError::ExtensionsNotSupported),
             ("n,,n=us=er,r=x", AuthError::InvalidUsernameEncoding),
             ("n,,n=us\u{7}er,r=x", AuthError::InvalidUsernameEncoding),

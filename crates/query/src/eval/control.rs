@@ -23,15 +23,23 @@ fn datum_or_groups(
     }
 }
 
-/// `do`: calls a function with the values of the other arguments. What is no function is the answer.
+/// `do`: calls a function with the values of the other arguments. A datum stands for a function that answers it.
 pub(super) fn funcall(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    let mut values = cx.eval_args(call, scope)?.into_iter();
-    let func = match values.next() {
-        Some(Value::Func(closure)) => closure,
-        Some(other) => return Ok(other),
-        None => return Err(EvalError::internal("FUNCALL without a function")),
+    let Some((func, terms)) = call.args.split_first() else {
+        return Err(EvalError::internal("FUNCALL without a function"));
     };
-    let mut rest: Vec<Value> = values.collect();
+    let func = match cx.eval(func, scope).map_err(|error| error.at(0))? {
+        Value::Func(closure) => closure,
+        constant @ (Value::Datum(_) | Value::Row(_)) => {
+            let answer = constant.into_datum(cx).map_err(|error| error.at(0))?;
+            reql::closure_of_argument(&Term::Datum(answer), scope)?
+        }
+        other => return Err(other.mismatch("FUNCTION").at(0)),
+    };
+    let mut rest = Vec::with_capacity(terms.len());
+    for (i, term) in terms.iter().enumerate() {
+        rest.push(cx.eval(term, scope).map_err(|error| error.at(i + 1))?);
+    }
     match rest.first() {
         Some(Value::Grouped(_)) => match rest.remove(0) {
             Value::Grouped(groups) => grouped::call(cx, groups, &func, rest),

@@ -6,7 +6,7 @@ use crate::args::Args;
 use crate::context::Cx;
 use crate::term::sequence::Over;
 use crate::term::{
-    between, by_index, coerce, config, db, db_admin, get, get_all, grant, http, index, info, join, js, map,
+    between, by_index, coerce, config, db, db_admin, get, get_all, grant, http, index, info, js, map,
     order_by, range, reconfigure, sequence, shapes, sync, table, table_admin, union, update, wait,
     write_hook,
 };
@@ -51,8 +51,6 @@ pub(super) fn apply(args: Args<'_>) -> Result<Value, EvalError> {
         Op::Union => union::union(args),
         Op::Range => range::range(args),
         Op::Error => raise(args),
-        Op::InnerJoin | Op::OuterJoin => join::join(args),
-        Op::EqJoin => join::eq_join(args),
         Op::CoerceTo => coerce::coerce_to(args),
         Op::Ungroup => coerce::ungroup(args),
         Op::TypeOf => info::type_of(args),

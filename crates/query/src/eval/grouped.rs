@@ -19,7 +19,7 @@ use crate::value::{Value, datums};
 pub(super) fn is_per_group(op: Op, groups: &Grouped) -> bool {
     match op {
         Op::TypeOf | Op::Info | Op::Ungroup | Op::Literal | Op::Default => false,
-        Op::Map | Op::EqJoin => !groups.is_stream(),
+        Op::Map => !groups.is_stream(),
         _ => true,
     }
 }
@@ -57,13 +57,7 @@ pub(super) fn each(cx: &Cx, call: &Call, scope: &Scope<'_>, values: Vec<Value>) 
         for (i, term) in call.args.iter().enumerate().skip(1) {
             values.push(cx.eval(term, scope).map_err(|error| error.at(i))?);
         }
-        let answer = dispatch::apply(Args::new(cx, call, scope, values))?;
-        let answer = match call.op {
-            // In RethinkDB these are steps of a sequence, and of an array they make an array.
-            Op::InnerJoin | Op::OuterJoin | Op::EqJoin => sequence::to_array(cx, answer)?,
-            _ => answer.into_datum(cx)?,
-        };
-        groups.push((key, answer));
+        groups.push((key, dispatch::apply(Args::new(cx, call, scope, values))?.into_datum(cx)?));
     }
     Ok(ready_value(groups))
 }
@@ -77,7 +71,13 @@ pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -
         if let Some(first) = call.args.first_mut() {
             *first = Term::Datum(value);
         }
-        groups.push((key, cx.plain_call(&call, scope)?.into_datum(cx)?));
+        let answer = cx.plain_call(&call, scope)?;
+        let answer = match call.op {
+            // In RethinkDB these are steps of a sequence, and of an array they make an array.
+            Op::InnerJoin | Op::OuterJoin => sequence::to_array(cx, answer)?,
+            _ => answer.into_datum(cx)?,
+        };
+        groups.push((key, answer));
     }
     Ok(ready_value(groups))
 }

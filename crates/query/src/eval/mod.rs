@@ -13,7 +13,7 @@ use reql::{Call, Closure, EvalError, Op, OpenTerms, OpenValue, Scope, Term};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::group::Grouped;
-use crate::term::{insert, order_by, sequence, update};
+use crate::term::{eq_join, insert, join, order_by, sequence, update};
 use crate::value::Value;
 
 /// Stack that must be left before another level is entered.
@@ -54,7 +54,7 @@ impl Cx {
         self.check_cancel()?;
         if call.traits.splices {
             if matches!(call.op, Op::Update | Op::Replace) {
-                update::check_deterministic(self, call, scope)?;
+                update::check_before_splicing(self, call, scope)?;
             }
             let spliced = reql::splice(call, scope, &self.env())?;
             return self.plain_call(&spliced, scope);
@@ -75,6 +75,8 @@ impl Cx {
             Op::ForEach => each::for_each(self, call, scope),
             Op::Update | Op::Replace => update::update(self, call, scope),
             Op::Insert => insert::insert(self, call, scope),
+            Op::InnerJoin | Op::OuterJoin => join::join(self, call, scope),
+            Op::EqJoin => eq_join::eq_join(self, call, scope),
             op if dispatch::is_over_sequence(call) => {
                 if op == Op::Limit
                     && let Some(first) = order_by::first_of_ordered(self, call, scope)
@@ -138,9 +140,13 @@ impl Cx {
 impl OpenTerms for Cx {
     fn eval_open(&self, call: &Call, scope: &Scope<'_>) -> Result<OpenValue, EvalError> {
         let value = stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, || self.open_call(call, scope))?;
-        match value.as_foreign() {
-            Some(code) => Ok(OpenValue::Func(code)),
-            None => value.into_datum(self).map(OpenValue::Datum),
+        match value {
+            Value::Datum(datum) => Ok(OpenValue::Datum(datum)),
+            Value::Row(row) => row.into_datum(self).map(OpenValue::Datum),
+            other => Ok(match other.as_foreign() {
+                Some(code) => OpenValue::Func(code),
+                None => OpenValue::Other { kind: other.kind(), printed: other.print() },
+            }),
         }
     }
 }

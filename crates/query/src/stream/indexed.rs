@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use datum::{Datum, Object, Text};
 use reql::stream::Items;
 use reql::{Env, EvalError, Order};
-use shard::{IndexDef, IndexPlace, IndexQuery, IndexRows, RowOrder, Shard};
+use shard::{IndexPlace, IndexQuery, IndexRows, RowOrder, Shard};
 
 use super::shapes::{MeetingRows, NearestRows};
 use crate::context::{Cx, Seen};
@@ -223,35 +223,6 @@ impl Items for Distinct {
             if self.last.as_ref() != Some(&item) {
                 self.last = Some(item.clone());
                 return Ok(Some(item));
-            }
-        }
-    }
-}
-
-/// The values an index has for rows that were not found by it.
-pub(crate) struct ValuesOf {
-    rows: Box<dyn Items>,
-    index: IndexDef,
-    ready: VecDeque<Datum>,
-}
-
-impl ValuesOf {
-    /// The values that `index` has for `rows`.
-    pub fn new(rows: Box<dyn Items>, index: IndexDef) -> ValuesOf {
-        ValuesOf { rows, index, ready: VecDeque::new() }
-    }
-}
-
-impl Items for ValuesOf {
-    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
-        loop {
-            if let Some(value) = self.ready.pop_front() {
-                return Ok(Some(value));
-            }
-            env.check_cancel()?;
-            let Some(row) = self.rows.next(env)? else { return Ok(None) };
-            if let Datum::Object(row) = row {
-                self.ready.extend(self.index.values(&row).into_iter().map(|(_, value)| value));
             }
         }
     }

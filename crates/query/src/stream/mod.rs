@@ -10,7 +10,7 @@ mod shapes;
 mod steps;
 
 pub(crate) use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
-pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties, ValuesOf};
+pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties};
 pub(crate) use keys::KeySource;
 pub(crate) use open::Found;
 pub(crate) use pipe::{Pipe, Source};

@@ -6,27 +6,24 @@ use datum::{Datum, Text};
 use reql::IndexOption;
 use reql::Operation;
 use reql::Selector;
-use reql::Terminal;
 use reql::Transform;
-use reql::stream::Items;
 use reql::{Answer, Call, Closure, EvalError, FuncTerm, Op, Scope, StoredFunc, Term, VarId};
-use shard::{IndexDef, IndexKind};
+use shard::IndexKind;
 
-use crate::context::Cx;
 use crate::group::Grouped;
 use crate::row::Row;
 use crate::seq::Seq;
 use crate::slice::Slice;
-use crate::stream::{Distinct, IndexItems, KeyOrder, Pipe, Source, ValuesOf};
+use crate::stream::{Distinct, IndexItems, KeyOrder, Pipe};
 use crate::table::Index;
-use crate::term::order_by::ordered_otherwise;
 use crate::term::sequence::{self, Over};
 use crate::value::Value;
 
 /// `min`, `max`: by an index, or by the primary key when nothing else is said of a table.
 pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
     let name = own_index(&over)?;
-    let bare_table = over.call.args.len() == 1 && matches!(over.first, Value::Table(_));
+    let bare_table =
+        over.call.args.len() == 1 && matches!(&over.first, Value::Table(slice) if slice.is_whole());
     if name.is_none() && !bare_table {
         return sequence::apply(over);
     }
@@ -36,12 +33,8 @@ pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
         let why = format!("Cannot provide both a function and an index to {term}.");
         return Err(EvalError::logic(why));
     }
-    let mut slice = table_slice(over.first)?;
-    let index = use_index(&slice, name)?;
-    if is_bounded_otherwise(&slice, &index) {
-        return Err(ordered_otherwise(&index, &slice.index_name()));
-    }
-    slice.index = Some(index);
+    let mut slice = whole_table(over.first)?;
+    slice.index = Some(use_index(&slice, name)?);
     slice.order = if call.op == Op::Min { KeyOrder::Ascending } else { KeyOrder::Descending };
     let table = slice.table.clone();
     let first = slice.into_seq(cx)?.pipe.open(cx)?.next(&cx.env())?;
@@ -69,49 +62,25 @@ pub(crate) fn distinct(over: Over<'_>) -> Result<Value, EvalError> {
             _ => sequence::apply(over),
         };
     };
-    let Value::Table(mut slice) = over.first else {
-        return Err(EvalError::logic("Can only perform an indexed distinct on a TABLE."));
-    };
-    let index = use_index(&slice, Some(name))?;
-    if is_bounded_otherwise(&slice, &index) {
-        return distinct_of_part(over.cx, slice, &index);
+    let refused = || EvalError::logic("Can only perform an indexed distinct on a TABLE.");
+    let Value::Table(mut slice) = over.first else { return Err(refused()) };
+    if name == slice.table.primary_key() {
+        if slice.is_whole() {
+            slice.order = KeyOrder::Ascending;
+        }
+        // Values of the primary key differ anyway, whatever the rows are ordered by.
+        let values = Transform::Field { name, term: "distinct" };
+        return Ok(Value::Seq(Seq::stream(slice.into_seq(over.cx)?.pipe.then(values))));
     }
-    slice.index = Some(index.clone());
+    if slice.index.as_ref().is_some_and(|present| *present != name) {
+        return Err(refused());
+    }
+    slice.index = Some(use_index(&slice, Some(name))?);
     if slice.order == KeyOrder::Any {
         slice.order = KeyOrder::Ascending;
     }
-    if let Index::Secondary(_) = slice.table.index(&index)? {
-        let values = Pipe::of_source(slice.source(over.cx, IndexItems::Values)?).open(over.cx)?;
-        return Ok(Value::Seq(Seq::stream(Pipe::of_items(Distinct::new(values)))));
-    }
-    // Values of the primary key differ anyway.
-    let values = Transform::Field { name: index, term: "distinct" };
-    let seq = slice.into_seq(over.cx)?;
-    Ok(Value::Seq(Seq::stream(seq.pipe.then(values))))
-}
-
-/// Whether the slice is a range of another index.
-fn is_bounded_otherwise(slice: &Slice, index: &Text) -> bool {
-    slice.bounds.is_some() && slice.index_name() != *index
-}
-
-/// The different values that an index has for the rows of a range of another index.
-fn distinct_of_part(cx: &Cx, slice: Slice, index: &Text) -> Result<Value, EvalError> {
-    let values: Box<dyn Items> = match slice.table.index(index)? {
-        Index::Primary => {
-            let field = Transform::Field { name: index.clone(), term: "distinct" };
-            slice.into_seq(cx)?.pipe.then(field).open(cx)?
-        }
-        Index::Secondary(config) => {
-            let def = IndexDef::new(config.id, config.kind, &config.function);
-            Box::new(ValuesOf::new(slice.into_seq(cx)?.pipe.open(cx)?, def))
-        }
-    };
-    let distinct = sequence::end(cx, Pipe::of_source(Source::Items(values)), Vec::new(), Terminal::Distinct)?;
-    match distinct {
-        reql::Value::Datum(Datum::Array(items)) => Ok(Value::Seq(Seq::stream(Pipe::of_array(items)))),
-        _ => Err(EvalError::internal("values were lost")),
-    }
+    let values = Pipe::of_source(slice.source(over.cx, IndexItems::Values)?).open(over.cx)?;
+    Ok(Value::Seq(Seq::stream(Pipe::of_items(Distinct::new(values)))))
 }
 
 /// `group`: by fields, functions and the value of an index, which comes last.
@@ -122,16 +91,13 @@ pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
     let Operation::Group(mut by) = over.operation(IndexOption::Ignore)? else {
         return Err(EvalError::internal("GROUP is no group"));
     };
-    let mut slice = table_slice(over.first)?;
+    let mut slice = whole_table(over.first)?;
     let index = use_index(&slice, Some(name))?;
-    let is_part = is_bounded_otherwise(&slice, &index);
-    if !is_part {
-        slice.index = Some(index.clone());
-    }
+    slice.index = Some(index.clone());
     let (mut items, mut steps) = (IndexItems::Rows, Vec::new());
     match slice.table.index(&index)? {
         Index::Primary => by.selectors.push(Selector::Field(Datum::String(index))),
-        Index::Secondary(config) if is_part || config.kind == IndexKind::One => {
+        Index::Secondary(config) if config.kind == IndexKind::One => {
             by.selectors.push(Selector::Func(closed(&config.function)?));
         }
         // Which of its values a row was found under is only known beside it.
@@ -209,10 +175,10 @@ fn own_index(over: &Over<'_>) -> Result<Option<Text>, EvalError> {
     }
 }
 
-fn table_slice(value: Value) -> Result<Slice, EvalError> {
+fn whole_table(value: Value) -> Result<Slice, EvalError> {
     match value {
-        Value::Table(slice) => Ok(slice),
-        other => Err(other.mismatch("TABLE_SLICE").at(0)),
+        Value::Table(slice) if slice.is_whole() => Ok(slice),
+        other => Err(other.mismatch("TABLE").at(0)),
     }
 }
 

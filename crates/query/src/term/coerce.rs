@@ -5,28 +5,51 @@ use reql::{Arg, EvalError, Op};
 
 use crate::args::Args;
 use crate::context::Cx;
+use crate::seq::Seq;
 use crate::term::sequence;
 use crate::value::Value;
 
-/// `coerce_to`: a sequence becomes an array or an object, a row its datum.
+/// `coerce_to`: what is of the type already stays what it is; a sequence becomes an array or an object, a row its datum.
 pub(crate) fn coerce_to(mut args: Args<'_>) -> Result<Value, EvalError> {
     let cx = args.cx;
     let target = reql::op::coerce::target(&args.string(1)?)?;
-    match args.take(0)? {
-        value if value.type_of() == target => Ok(value),
+    let value = args.take(0)?;
+    if is_one(&value, target) {
+        return Ok(value);
+    }
+    match value {
         Value::Datum(datum) => coerce(cx, datum, target),
-        Value::Row(row) => coerce(cx, row.into_datum(cx)?, target),
+        Value::Row(row) => match row.datum(cx)? {
+            datum if datum.kind().name() == target => Ok(Value::Row(row)),
+            datum => coerce(cx, datum, target),
+        },
+        _ if target == "BOOL" => Ok(Value::Datum(Datum::Bool(true))),
         lazy @ (Value::Table(_) | Value::Seq(_)) => match target {
             "ARRAY" | "DATUM" => sequence::to_array(cx, lazy).map(Value::Datum),
             "OBJECT" => {
                 let items = sequence::to_array(cx, lazy)?;
                 coerce(cx, items, target)
             }
-            "BOOL" => Ok(Value::Datum(Datum::Bool(true))),
-            "STREAM" | "SELECTION<STREAM>" | "TABLE_SLICE" => lazy.into_seq(cx).map(Value::Seq),
             _ => Err(refused(&lazy, target)),
         },
         other => Err(refused(&other, target)),
+    }
+}
+
+/// Whether a value is of a type that is none of datums, or may be used as one. Source: `raw_type_is_convertible` in val.cc
+/// of RethinkDB, where a datum may be used as a sequence.
+fn is_one(value: &Value, target: &str) -> bool {
+    match target {
+        "DB" => matches!(value, Value::Db(_)),
+        "TABLE" => matches!(value, Value::Table(slice) if slice.is_whole()),
+        "TABLE_SLICE" => matches!(value, Value::Table(_)),
+        "SELECTION<STREAM>" => matches!(value, Value::Table(_) | Value::Seq(Seq { table: Some(_), .. })),
+        "STREAM" => matches!(value, Value::Table(_) | Value::Seq(_) | Value::Datum(_)),
+        "SELECTION<OBJECT>" => matches!(value, Value::Row(_)),
+        "DATUM" => matches!(value, Value::Datum(_) | Value::Row(_)),
+        "FUNCTION" => matches!(value, Value::Func(_)),
+        "GROUPED_DATA" => matches!(value, Value::Grouped(_)),
+        _ => false,
     }
 }
 
@@ -36,7 +59,11 @@ fn coerce(cx: &Cx, datum: Datum, target: &'static str) -> Result<Value, EvalErro
 }
 
 fn refused(value: &Value, target: &str) -> EvalError {
-    EvalError::logic(format!("Cannot coerce {} to {target}.", value.type_of())).at(0)
+    let kind = match value {
+        Value::Seq(Seq { table: Some(_), .. }) => "SELECTION<STREAM>",
+        other => other.type_of(),
+    };
+    EvalError::logic(format!("Cannot coerce {kind} to {target}.")).at(0)
 }
 
 /// `ungroup`: an array of `{group, reduction}` in the order of the keys.

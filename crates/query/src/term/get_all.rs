@@ -18,15 +18,16 @@ use crate::value::Value;
 /// `get_all`: the rows whose index value is one of the keys, in the order of the keys.
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
-    if let Some(index) = args.optional_string("index")?
+    let index = args.optional_string("index")?;
+    let keys: Vec<Datum> = (1..args.len()).map(|i| wanted_key(&mut args, i)).collect::<Result<_, _>>()?;
+    if let Some(index) = index
         && let Index::Secondary(index) = table.index(&index)?
     {
-        return by_index(args, table, index);
+        return by_index(table, &index, keys);
     }
     let mut wanted: BTreeMap<PrimaryKey, usize> = BTreeMap::new();
     let mut wrong = None;
-    for i in 1..args.len() {
-        let key = wanted_key(&mut args, i)?;
+    for key in keys {
         match PrimaryKey::encode(&key) {
             Ok(key) => *wanted.entry(key).or_default() += 1,
             // The bounds are legal, and no row has them.
@@ -42,10 +43,10 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
 }
 
 /// The rows under values of a secondary index.
-fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<Value, EvalError> {
+fn by_index(table: TableRef, index: &IndexConfig, keys: Vec<Datum>) -> Result<Value, EvalError> {
     let mut wanted: BTreeMap<Datum, u32> = BTreeMap::new();
-    for i in 1..args.len() {
-        match wanted_key(&mut args, i)? {
+    for key in keys {
+        match key {
             // The bounds are legal, and no row has them.
             Datum::MinVal | Datum::MaxVal => {}
             key => match secondary::encode(&key) {
@@ -54,7 +55,7 @@ fn by_index(mut args: Args<'_>, table: TableRef, index: IndexConfig) -> Result<V
             },
         }
     }
-    let source = RowSource::of_values(&table, &index, wanted.into_iter().collect())?;
+    let source = RowSource::of_values(&table, index, wanted.into_iter().collect())?;
     Ok(Value::Seq(Seq::selection(table, Pipe::of_source(Source::Rows(source)))))
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod coerce;
 pub(crate) mod config;
 pub(crate) mod db;
 pub(crate) mod db_admin;
+pub(crate) mod eq_join;
 pub(crate) mod get;
 pub(crate) mod get_all;
 pub(crate) mod grant;

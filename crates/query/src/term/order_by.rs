@@ -18,6 +18,10 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
     let Some((index, direction)) = index(&over)? else {
         return sequence::apply(over);
     };
+    if matches!(&over.first, Value::Datum(Datum::Array(items)) if items.is_empty()) {
+        over.operation(IndexOption::Ignore)?;
+        return Ok(over.first);
+    }
     let Value::Table(slice) = &over.first else {
         return Err(EvalError::logic(
             "Indexed order_by can only be performed on a TABLE or TABLE_SLICE. Make sure order_by comes before any \

@@ -13,17 +13,14 @@ use crate::table::TableRef;
 use crate::value::Value;
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
 
-/// Fails unless the change that `update` or `replace` asks for is the same wherever it is worked
-/// out, or need not be. Arguments of `r.args` count as they are written.
-pub(crate) fn check_deterministic(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<(), EvalError> {
-    if call.args.iter().skip(1).all(is_deterministic) {
-        return Ok(());
-    }
-    let non_atomic = match call.optarg("non_atomic") {
-        Some(term) => cx.eval_datum(term, scope).map_err(|error| error.at("non_atomic"))?.is_truthy(),
-        None => cx.global("non_atomic").is_some_and(Datum::is_truthy),
-    };
-    if non_atomic {
+/// Fails unless the change that `update` or `replace` asks for with `r.args` is the same wherever it is worked
+/// out, or need not be. Its arguments count as they are written.
+pub(crate) fn check_before_splicing(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<(), EvalError> {
+    check_deterministic(call, Args::new(cx, call, scope, Vec::new()).flag("non_atomic")?)
+}
+
+fn check_deterministic(call: &Call, non_atomic: bool) -> Result<(), EvalError> {
+    if non_atomic || call.args.iter().skip(1).all(is_deterministic) {
         return Ok(());
     }
     Err(EvalError::logic(
@@ -44,9 +41,10 @@ pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
         target => target,
     };
-    check_deterministic(cx, call, scope)?;
     let args = Args::new(cx, call, scope, Vec::new());
+    let non_atomic = args.flag("non_atomic")?;
     let options = WriteOptions::of(&args)?;
+    check_deterministic(call, non_atomic)?;
     let patch = patch(cx, call.op, change, scope).map_err(|error| error.at(1))?;
     let edit = match call.op {
         Op::Update => Edit::Update(patch),
@@ -73,6 +71,10 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
             closure.check_arity(1)?;
             Ok(Patch::Func(closure))
         }
+        // RethinkDB makes a function of the row of it. Source: `update_term_t` in terms/rewrites.cc.
+        change if literals && !is_script(change) && purity::of_term(change) == Determinism::Never => {
+            reql::closure_of_argument(change, scope).map(Patch::Func)
+        }
         // What goes wrong in it goes wrong for each row.
         change if literals && !is_script(change) => {
             match reql::eval_with_literals(change, scope, &cx.env()) {
@@ -82,7 +84,8 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
         }
         change => match cx.eval(change, scope)? {
             Value::Func(closure) => Ok(Patch::Func(closure)),
-            other => other.into_datum(cx).map(Patch::Constant),
+            constant @ (Value::Datum(_) | Value::Row(_)) => constant.into_datum(cx).map(Patch::Constant),
+            other => Err(other.mismatch("FUNCTION")),
         },
     }
 }

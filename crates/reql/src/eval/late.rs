@@ -12,6 +12,7 @@ use crate::deep;
 use crate::error::EvalError;
 use crate::operation::Operation;
 use crate::purity;
+use crate::scope::Scope;
 use crate::signature::Op;
 use crate::term::{Call, FuncTerm, Term, VarId};
 use crate::transform::{self, Late, Transform};
@@ -24,7 +25,7 @@ pub(super) fn operation(call: &Call, place: Place<'_>) -> Result<Operation, Eval
         _ => match at_once(call, place) {
             Some(step) => step,
             None => {
-                let args = call.args.iter().skip(1).map(|term| later(term, place));
+                let args = call.args.iter().skip(1).map(|term| later(term, place.scope, Answer::Argument));
                 Transform::Late(Late { op: call.op, args: args.collect::<Result<_, _>>()? })
             }
         },
@@ -42,7 +43,7 @@ fn layers(call: &Call, place: Place<'_>) -> Result<Vec<Arg>, EvalError> {
         };
         values.push(match known {
             Some(known) => known,
-            None => Arg::Func(later(term, place)?),
+            None => Arg::Func(later(term, place.scope, Answer::Argument)?),
         });
     }
     Ok(values)
@@ -61,13 +62,13 @@ fn at_once(call: &Call, place: Place<'_>) -> Option<Transform> {
 }
 
 /// A term as a function that looks at nothing but what is around it.
-fn later(term: &Term, place: Place<'_>) -> Result<Closure, EvalError> {
+pub(super) fn later(term: &Term, scope: &Scope<'_>, answer: Answer) -> Result<Closure, EvalError> {
     let mut captures = Vec::new();
     collect_used(term, &mut captures);
-    captures.retain(|id| place.scope.get(*id).is_some());
+    captures.retain(|id| scope.get(*id).is_some());
     let (body, closed) = (term.clone(), !term.is_open());
     let func = FuncTerm { params: Vec::new(), body, captures, closed, way: None };
-    answer::close(&Arc::new(func), place.scope, Answer::Argument)
+    answer::close(&Arc::new(func), scope, answer)
 }
 
 /// The variables that stand in a term, each once.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datum::Datum;
 
-use super::{Place, control, datum_at, sequence, value_at};
+use super::{Place, control, func_at, sequence, value_at};
 use crate::args::{Arg, integer};
 use crate::backtrace::Frame;
 use crate::error::EvalError;
@@ -105,9 +105,10 @@ pub(super) fn interleave(call: &Call, place: Place<'_>) -> Result<Option<Vec<Ord
         }
         Term::Call(array) if array.op == Op::MakeArray => sequence::orders(&array.args, place, in_array),
         Term::Call(other) if !matches!(other.op, Op::Asc | Op::Desc) => {
-            match datum_at(term, place).map_err(|error| error.at(option()))? {
-                Datum::Bool(_) => return Ok(None),
-                field => sequence::orders(&[Term::Datum(field)], place, alone),
+            match func_at(term, place).map_err(|error| error.at(option()))? {
+                Arg::Datum(Datum::Bool(_)) => return Ok(None),
+                Arg::Datum(field) => sequence::orders(&[Term::Datum(field)], place, alone),
+                Arg::Func(_) => sequence::orders(std::slice::from_ref(term), place, alone),
             }
         }
         one => sequence::orders(std::slice::from_ref(one), place, alone),

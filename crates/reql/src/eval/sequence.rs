@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datum::{Datum, ObjectBuilder, Text};
 
-use super::{Answer, Place, answer, arg_at, datum_at, late, value_at};
+use super::{Answer, Place, answer, arg_at, closure_of_right_side, datum_at, func_at, late, value_at};
 use crate::args::{Arg, Args, integer};
 use crate::backtrace::{Frame, Way};
 use crate::error::EvalError;
@@ -49,7 +49,7 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
         Value::Datum(_) | Value::Func(_) => false,
     };
     if operation::wants_table(call) {
-        return Err(source.mismatch("TABLE_SLICE").at(0));
+        return Err(source.mismatch("TABLE").at(0));
     }
     if each && transform::is_over_objects(call.op) {
         return late::operation(call, place)?.apply(source, place.env);
@@ -215,23 +215,32 @@ fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
 /// One argument: literals are legal in what is merged or matched, and some terms take sequences.
 fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     match (op, i, term) {
-        (Op::Merge | Op::Filter, _, _) => arg_at(term, place.with_literals()),
+        (Op::Merge, _, _) => arg_at(term, place.with_literals()),
+        (Op::Filter, _, _) => func_at(term, place.with_literals()),
         (Op::ConcatMap, 1, Term::Func(func)) => {
             answer::close(func, place.scope, Answer::Sequence).map(Arg::Func)
         }
-        (Op::InnerJoin | Op::OuterJoin | Op::Difference, 1, _) => match value_at(term, place)? {
-            Value::Stream(mut items) => {
-                let items = stream::hold(&mut *items, place.env)?;
-                Ok(Arg::Datum(Datum::Array(items)))
-            }
-            other => other.into_datum().map(Arg::Datum),
+        (Op::Difference, 1, _) => held(term, place).map(Arg::Datum),
+        (Op::InnerJoin | Op::OuterJoin, 1, _) => match held(term, place) {
+            Ok(items @ Datum::Array(_)) if !purity::is_by_chance(term) => Ok(Arg::Datum(items)),
+            _ => closure_of_right_side(term, place.scope).map(Arg::Func),
         },
+        (Op::Map | Op::ConcatMap | Op::Reduce | Op::Group | Op::Sum | Op::Avg | Op::Min | Op::Max, _, _)
+        | (Op::Fold, 2, _) => func_at(term, place),
         _ => arg_at(term, place),
     }
 }
 
+/// A datum, or the items of a stream.
+fn held(term: &Term, place: Place<'_>) -> Result<Datum, EvalError> {
+    match value_at(term, place)? {
+        Value::Stream(mut items) => stream::hold(&mut *items, place.env).map(Datum::Array),
+        other => other.into_datum(),
+    }
+}
+
 fn function(name: &Text, term: &Term, place: Place<'_>) -> Result<crate::closure::Closure, EvalError> {
-    match arg_at(term, place).map_err(|error| error.at(name))? {
+    match func_at(term, place).map_err(|error| error.at(name))? {
         Arg::Func(closure) => Ok(closure),
         Arg::Datum(datum) => Err(EvalError::not_a_function(&datum).at(name)),
     }
@@ -275,7 +284,7 @@ pub(super) fn orders(
         if matches!(inner, Term::Func(_)) && purity::of_term(inner) == Determinism::Never {
             return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
         }
-        let arg = arg_at(inner, place).map_err(|error| error.at_end_of(&way))?;
+        let arg = func_at(inner, place).map_err(|error| error.at_end_of(&way))?;
         Ok(Order { selector: Selector::from(arg), direction, way })
     };
     terms.iter().enumerate().map(order).collect()

@@ -10,7 +10,7 @@ use crate::group::GroupBy;
 use crate::order::Order;
 use crate::select::{Filter, OnMissing, Predicate, Selector};
 use crate::signature::Op;
-use crate::stream::{Fold, Join, Slice, check_map_arity};
+use crate::stream::{Fold, Join, Right, Slice, check_map_arity};
 use crate::term::Call;
 use crate::terminal::Terminal;
 use crate::transform::{Transform, is_over_objects, step_of};
@@ -171,7 +171,7 @@ fn index_refused(op: Op, with_function: bool) -> EvalError {
             EvalError::logic(format!("Cannot provide both a function and an index to {term}."))
         }
         Op::Distinct => EvalError::logic("Can only perform an indexed distinct on a TABLE."),
-        _ => EvalError::value_type_error("TABLE_SLICE", "SEQUENCE", "VALUE SEQUENCE").at(0),
+        _ => EvalError::value_type_error("TABLE", "SEQUENCE", "VALUE SEQUENCE").at(0),
     }
 }
 
@@ -256,9 +256,10 @@ fn sample(args: &Args<'_>) -> Result<Operation, EvalError> {
 }
 
 fn join(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
-    let right = match args.datum(1)? {
-        Datum::Array(items) => items.clone(),
-        other => return Err(EvalError::not_a_sequence(other)),
+    let right = match taken(args.values, 1)? {
+        Arg::Func(closure) => Right::Anew(closure),
+        Arg::Datum(Datum::Array(items)) => Right::Kept(items),
+        Arg::Datum(other) => return Err(EvalError::not_a_sequence(&other)),
     };
     let predicate = match taken(args.values, 2)? {
         Arg::Func(closure) => closure,

@@ -1,17 +1,17 @@
-//! `inner_join` and `outer_join` with a right side that is at hand, and the rows joins are made of.
+//! `inner_join` and `outer_join`, and the rows joins are made of.
 
 use datum::{Array, Datum, ObjectBuilder, Text};
 
-use super::Items;
-use crate::closure::Closure;
+use super::{Items, hold};
+use crate::closure::{Answered, Closure};
 use crate::env::Env;
 use crate::error::EvalError;
 
 /// Which pairs a join makes.
 #[derive(Clone)]
 pub struct Join {
-    /// The items of the right side.
-    pub right: Array,
+    /// The right side.
+    pub right: Right,
     /// Whether a left and a right item belong together.
     pub predicate: Closure,
     /// Whether a left item without a partner stands alone.
@@ -20,8 +20,47 @@ pub struct Join {
 
 impl std::fmt::Debug for Join {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let right = self.right.len();
+        let right = match &self.right {
+            Right::Kept(items) => Some(items.len()),
+            Right::Anew(_) => None,
+        };
         f.debug_struct("Join").field("right", &right).field("outer", &self.outer).finish_non_exhaustive()
+    }
+}
+
+impl Join {
+    /// Whether everything it calls can run inside a shard.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let is_closed = |closure: &Closure| closure.func.closed;
+        let right = match &self.right {
+            Right::Kept(_) => true,
+            Right::Anew(closure) => is_closed(closure),
+        };
+        right && is_closed(&self.predicate)
+    }
+}
+
+/// The right side of a join. RethinkDB evaluates it for each left item; that makes a difference where it depends on
+/// chance or fails.
+#[derive(Clone)]
+pub enum Right {
+    /// Items that are at hand.
+    Kept(Array),
+    /// What a function of nothing answers for each left item.
+    Anew(Closure),
+}
+
+impl Right {
+    fn items(&self, env: &Env<'_>) -> Result<Array, EvalError> {
+        match self {
+            Right::Kept(items) => Ok(items.clone()),
+            Right::Anew(closure) => match closure.call_for_items(&[], env)? {
+                Answered::Datum(Datum::Array(items)) => Ok(items),
+                Answered::Datum(other) => Err(EvalError::not_a_sequence(&other)),
+                Answered::Items(mut items) => hold(&mut *items, env),
+            },
+        }
     }
 }
 
@@ -40,8 +79,8 @@ pub fn pair(left: Datum, right: Option<Datum>) -> Datum {
 pub struct Joined<I> {
     items: I,
     join: Join,
-    /// The left item that is being paired, and the position it has reached on the right.
-    current: Option<(Datum, usize)>,
+    /// The left item that is being paired, the right side, and the position it has reached there.
+    current: Option<(Datum, Array, usize)>,
     /// Whether the left item found a partner.
     matched: bool,
 }
@@ -57,13 +96,13 @@ impl<I: Items> Items for Joined<I> {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
             env.check_cancel()?;
-            let Some((left, at)) = &mut self.current else {
+            let Some((left, rights, at)) = &mut self.current else {
                 let Some(left) = self.items.next(env)? else { return Ok(None) };
-                self.current = Some((left, 0));
+                self.current = Some((left, self.join.right.items(env)?, 0));
                 self.matched = false;
                 continue;
             };
-            if let Some(right) = self.join.right.get(*at) {
+            if let Some(right) = rights.get(*at) {
                 *at += 1;
                 let values = [left.clone(), right.clone()];
                 if self.join.predicate.test(&values, env).map_err(|error| error.at(2))? {
@@ -74,7 +113,7 @@ impl<I: Items> Items for Joined<I> {
                 continue;
             }
             let alone = self.current.take().filter(|_| self.join.outer && !self.matched);
-            if let Some((left, _)) = alone {
+            if let Some((left, ..)) = alone {
                 return Ok(Some(pair(left, None)));
             }
         }

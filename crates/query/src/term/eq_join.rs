@@ -1,0 +1,133 @@
+//! `eq_join`: each left item with the rows whose key a value of it is.
+
+use std::sync::Arc;
+
+use datum::key::secondary;
+use datum::{Datum, KeyError, PrimaryKey, Text};
+use reql::Selector;
+use reql::stream::{Items, pair};
+use reql::{Arg, Call, Env, EvalError, Scope, Term};
+
+use crate::args::Args;
+use crate::context::Cx;
+use crate::failure::key_error;
+use crate::read;
+use crate::stream::RowSource;
+use crate::table::{Index, TableRef};
+use crate::term::join::joined_value;
+use crate::value::Value;
+
+/// `eq_join`: in the order of the left. Source of the order in which its arguments are looked at: terms/seq.cc of RethinkDB.
+pub(crate) fn eq_join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let [left, by, table] = call.args.as_slice() else {
+        return Err(EvalError::internal("EQ_JOIN without arguments"));
+    };
+    let left = match cx.eval(left, scope).map_err(|error| error.at(0))? {
+        // Groups that are sequences are no values yet.
+        Value::Grouped(groups) if !groups.is_stream() => return cx.call_per_group(call, scope, groups),
+        left => left,
+    };
+    let is_eager = left.is_eager();
+    let left = left.seq_of_argument(0, cx)?;
+    let table = match cx.eval(table, scope).map_err(|error| error.at(2))? {
+        Value::Table(slice) if slice.is_whole() => slice.table,
+        other => return Err(other.mismatch("TABLE").at(2)),
+    };
+    let selector = selector(cx, by, scope).map_err(|error| error.at(1))?;
+    let args = Args::new(cx, call, scope, Vec::new());
+    args.flag("ordered")?;
+    let name = match args.optional_datum("index")? {
+        None => table.primary_key(),
+        Some(Datum::String(name)) => name,
+        Some(other) => return Err(EvalError::type_error("STRING", &other)),
+    };
+    let (left, shared) = (left.pipe.open(cx)?, cx.shared()?);
+    let joined = EqJoined { cx: shared, left, selector, table, name, index: None, current: None };
+    joined_value(cx, Box::new(joined), is_eager)
+}
+
+fn selector(cx: &Cx, by: &Term, scope: &Scope<'_>) -> Result<Selector, EvalError> {
+    Ok(Selector::from(match cx.eval(by, scope)? {
+        Value::Func(closure) => Arg::Func(closure),
+        field @ (Value::Datum(_) | Value::Row(_)) => Arg::Datum(field.into_datum(cx)?),
+        other => return Err(other.mismatch("FUNCTION")),
+    }))
+}
+
+struct EqJoined {
+    cx: Arc<Cx>,
+    left: Box<dyn Items>,
+    selector: Selector,
+    table: TableRef,
+    /// What the index is called, and the index once there is a key to look for.
+    name: Text,
+    index: Option<Index>,
+    /// A left item and the rows of a secondary index it is paired with.
+    current: Option<(Datum, Box<dyn Items>)>,
+}
+
+impl EqJoined {
+    /// What `left` is paired with under `key`, if that is one row; more are paired one by one.
+    fn look_up(&mut self, left: Datum, key: Datum) -> Result<Option<Datum>, EvalError> {
+        let index = match &self.index {
+            Some(index) => index,
+            None => self.index.insert(self.table.index(&self.name)?),
+        };
+        let legal = match index {
+            Index::Primary => PrimaryKey::encode(&key).map(drop),
+            Index::Secondary(_) => secondary::encode(&key).map(drop),
+        };
+        match (legal, index) {
+            // The bounds are legal, and no row has them.
+            (Err(error), _) if is_of_bound(&error) => Ok(None),
+            (Err(error), Index::Secondary(_)) => Err(key_error(&error)),
+            (Err(error), _) if matches!(self.table, TableRef::Stored(_)) => Err(key_error(&error)),
+            (_, Index::Primary) => {
+                let right = read::row(&self.cx, &self.table, &key)?;
+                Ok((right != Datum::Null).then(|| pair(left, Some(right))))
+            }
+            (Ok(()), Index::Secondary(index)) => {
+                let source = RowSource::of_values(&self.table, index, vec![(key, 1)])?;
+                self.current = Some((left, source.open(&self.cx)?));
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whether a value cannot be a key because of `r.minval` or `r.maxval`, which are above and below all keys.
+fn is_of_bound(error: &KeyError) -> bool {
+    use KeyError::{ItemKind, PrimaryKind, SecondaryKind};
+    matches!(
+        error,
+        PrimaryKind(Datum::MinVal | Datum::MaxVal)
+            | SecondaryKind(Datum::MinVal | Datum::MaxVal)
+            | ItemKind(Datum::MinVal | Datum::MaxVal)
+    )
+}
+
+impl Items for EqJoined {
+    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+        loop {
+            env.check_cancel()?;
+            if let Some((left, rights)) = &mut self.current {
+                match rights.next(env)? {
+                    Some(right) => return Ok(Some(pair(left.clone(), Some(right)))),
+                    None => self.current = None,
+                }
+            }
+            let Some(left) = self.left.next(env)? else { return Ok(None) };
+            match self.selector.present(&left, env).map_err(|error| error.at(1))? {
+                None | Some(Datum::Null) => {}
+                Some(key) => match self.look_up(left, key)? {
+                    None => {}
+                    joined => return Ok(joined),
+                },
+            }
+        }
+    }
+
+    fn is_infinite(&self) -> bool {
+        self.left.is_infinite()
+    }
+}
