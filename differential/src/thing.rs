@@ -39,6 +39,12 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Whether nothing was asked of the table yet.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.index.is_none() && self.bounds.is_none() && self.descends.is_none()
+    }
+
     /// Whether no value can be within the bounds: nobody looks at the index then.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -41,6 +41,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         Thing::Table(_) | Thing::Seq(_) => return of_sequence(args, first, &wanted),
         Thing::Func(_) | Thing::Db | Thing::Groups(_) => return Err(Fault::unsaid("coercion of no datum")),
         Thing::Row(table, row) if wanted == "SELECTION<OBJECT>" => return Ok(Thing::Row(table, row)),
+        Thing::Row(table, row @ Val::Object(_)) if wanted == "OBJECT" => return Ok(Thing::Row(table, row)),
         other => into_datum(other)?,
     };
     if !matches!(wanted.as_str(), "NULL" | "BINARY" | "BOOL" | "NUMBER" | "STRING" | "ARRAY" | "OBJECT") {

@@ -38,7 +38,10 @@ fn group(args: &Args<'_>) -> Out<Thing> {
         None => (sequence::of_thing(args.machine, args.thing(0)?)?, None),
         Some(name) => {
             let name = crate::args::text(name)?;
-            let Thing::Table(slice) = args.thing(0)? else { return Err(Fault::logic("not a table")) };
+            let slice = match args.thing(0)? {
+                Thing::Table(slice) if slice.is_whole() => slice,
+                _ => return Err(Fault::logic("not a table")),
+            };
             let (values, rows) = super::index::entries_of(args.machine, &slice, &name)?.into_iter().unzip();
             (Seq::stream(rows), Some::<Vec<Val>>(values))
         }

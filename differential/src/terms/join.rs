@@ -50,6 +50,12 @@ fn join(args: &Args<'_>) -> Out<Thing> {
     {
         return Err(Fault::unsaid("whether the right sequence of a join is read"));
     }
+    if let (Ok(left), Err(_)) = (&left, &right)
+        && left.items.is_empty()
+    {
+        args.func(2)?;
+        return sequence::settled(args.machine, Seq::stream(Vec::new()), left.eager);
+    }
     let ((left, right), func) = Fault::both(Fault::both(left, right), args.func(2))?;
     let eager = left.eager && right.eager;
     let items = sequence::spread_parts(left.items, |item| {
@@ -81,7 +87,7 @@ fn eq_join(args: &Args<'_>) -> Out<Thing> {
         Some(name) => crate::args::text(name)?,
         None => key,
     };
-    index::wanted(args.machine, &table, &name, &[])?;
+    // The index is looked for when there is a key. Source: datum_stream.cc of RethinkDB 2.4.
     let items = sequence::spread(left.items, |item| {
         let value = match args
             .machine

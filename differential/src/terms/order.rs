@@ -151,7 +151,15 @@ fn distinct(args: &Args<'_>) -> Out<Thing> {
     let is_table = index.is_some();
     let mut items = match (index, first) {
         (Some(name), Thing::Table(slice)) => {
-            let entries = index::entries_of(args.machine, &slice, &crate::args::text(name)?)?;
+            let name = crate::args::text(name)?;
+            match &slice.index {
+                Some(present) if *present != name && key(&slice.table).as_ref() == Some(&name) => {
+                    return Err(Fault::unsaid("primary keys in the order of another index"));
+                }
+                Some(present) if *present != name => return Err(Fault::logic("not a table")),
+                _ => {}
+            }
+            let entries = index::entries_of(args.machine, &slice, &name)?;
             entries.into_iter().map(|(value, _)| value).collect()
         }
         (Some(_), _) => return Err(Fault::logic("not a table")),

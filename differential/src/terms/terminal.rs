@@ -26,8 +26,11 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
     }
     if matches!(args.id, 147 | 148) {
         let index = args.option("index")?;
-        let bare = args.len() == 1 && matches!(first, Thing::Table(_));
-        if index.is_some() || bare {
+        let is_whole = matches!(&first, Thing::Table(slice) if slice.is_whole());
+        if index.is_some() && args.len() == 1 && !is_whole {
+            return Err(Fault::logic("not a table"));
+        }
+        if index.is_some() || (args.len() == 1 && is_whole) {
             return super::index::extreme(args, first, index);
         }
     }
