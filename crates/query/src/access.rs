@@ -5,7 +5,6 @@
 //! database is not part of everything: it must be granted itself.
 
 use cluster::{Catalog, Database, DbId, Permissions, Scope};
-use parking_lot::Mutex;
 use reql::EvalError;
 use storage::TableId;
 
@@ -41,7 +40,7 @@ impl Need {
 }
 
 /// Where it is about to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     /// The whole cluster.
     Cluster,
@@ -83,7 +82,9 @@ pub(crate) fn check_read(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
 /// Fails if whoever asks may not read the rows of `table`, which an answer may still be made of when that changes.
 pub(crate) fn check_streamed(cx: &Cx, table: &TableRef) -> Result<(), EvalError> {
     check_read(cx, table)?;
-    cx.streamed.add(Place::of_table(table));
+    if let TableRef::Stored(stored) = table {
+        cx.streamed.add(stored.handle.db.id, stored.handle.config.id);
+    }
     Ok(())
 }
 
@@ -91,35 +92,8 @@ pub(crate) fn check_streamed(cx: &Cx, table: &TableRef) -> Result<(), EvalError>
 /// has changed. Source: every batch is a read of its own in RethinkDB (clustering/query_routing/table_query_client.cc).
 pub(crate) fn check_again(cx: &Cx) -> Result<(), EvalError> {
     let version = cx.node().catalog_guard().version();
-    let places = cx.streamed.to_check(version);
-    places.into_iter().try_for_each(|place| check(cx, Need::Read, place))
-}
-
-/// The tables that an answer is made of while it is fetched.
-#[derive(Default)]
-pub(crate) struct Streamed(Mutex<Looked>);
-
-#[derive(Default)]
-struct Looked {
-    places: Vec<Place>,
-    /// Which catalog allowed to read them.
-    version: u64,
-}
-
-impl Streamed {
-    fn add(&self, place: Place) {
-        let mut looked = self.0.lock();
-        if !looked.places.contains(&place) {
-            looked.places.push(place);
-        }
-    }
-
-    /// Those that must be looked at now that the catalog has this version.
-    fn to_check(&self, version: u64) -> Vec<Place> {
-        let mut looked = self.0.lock();
-        let is_known = std::mem::replace(&mut looked.version, version) == version;
-        if is_known { Vec::new() } else { looked.places.clone() }
-    }
+    let tables = cx.streamed.to_check(version).into_iter();
+    tables.map(|(db, table)| Place::Table(db, table)).try_for_each(|place| check(cx, Need::Read, place))
 }
 
 /// Fails if whoever asks may not configure a database and every table in it.

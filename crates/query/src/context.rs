@@ -11,12 +11,14 @@ use io::Nanos;
 use reql::{Cancel, Chance, Env, EvalError, SeededChance};
 use shard::Activity;
 
-use crate::access::Streamed;
 use crate::asker::Asker;
 use crate::explain::Trace;
 use crate::script::ScriptRunner;
 use crate::service::Service;
-use crate::table::DB_DEFAULT;
+use crate::streamed::Streamed;
+
+/// The database of a query that does not say another.
+pub(crate) const DB_DEFAULT: &str = "test";
 
 /// The surroundings of one query. Shared by its evaluation, its cursor and its scan threads.
 pub(crate) struct Cx {

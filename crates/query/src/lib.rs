@@ -56,6 +56,7 @@ mod service;
 mod session;
 mod slice;
 mod stream;
+mod streamed;
 mod system;
 mod table;
 mod term;

@@ -7,11 +7,10 @@ use datum::{Datum, Text, Time, patience};
 use reql::wire::Query;
 use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededChance, Term};
 
-use crate::access::Streamed;
 use crate::answer::{Answer, Answered};
 use crate::asker::Asker;
 use crate::client::Client;
-use crate::context::Cx;
+use crate::context::{Cx, DB_DEFAULT};
 use crate::cursor::{Cursor, check_json};
 use crate::error::QueryError;
 use crate::explain::{self, Trace};
@@ -20,7 +19,7 @@ use crate::limits;
 use crate::profile::Profile;
 use crate::seq::Seq;
 use crate::service::Service;
-use crate::table::DB_DEFAULT;
+use crate::streamed::Streamed;
 use crate::value::{DbRef, Value};
 
 /// Runs the queries of one client. Cheap to make; used from many threads at once.

@@ -148,8 +148,6 @@ pub(crate) struct RowEdit<'a> {
 
 /// The field that holds the primary key of every system table.
 pub(crate) const SYSTEM_PRIMARY_KEY: &str = "id";
-/// The database of a query that does not say another.
-pub(crate) const DB_DEFAULT: &str = "test";
 /// The database of the system tables.
 pub(crate) const SYSTEM_DB: &str = "rethinkdb";
 

@@ -12,6 +12,7 @@ use reql::EvalError;
 use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 
 use super::options::WriteOptions;
+use super::planned::Planned;
 use super::system;
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
@@ -63,16 +64,6 @@ fn check_read_mode(table: &TableRef) -> Result<(), EvalError> {
         )),
         _ => Ok(()),
     }
-}
-
-/// Rows to be written, each with its key and what is to become of it.
-pub(crate) struct Planned<'a> {
-    /// The keys, in the order of the reports.
-    pub keys: &'a [PrimaryKey],
-    /// What is to become of the row at an index.
-    pub edit: &'a dyn Fn(usize) -> &'a Edit,
-    /// Whether the key at an index was made up.
-    pub generated: &'a dyn Fn(usize) -> bool,
 }
 
 /// Writes rows of one table.

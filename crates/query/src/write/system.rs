@@ -3,7 +3,7 @@
 use datum::{Datum, Object, PrimaryKey, Text, patience};
 use reql::{ErrorClass, EvalError};
 
-use super::drive::Planned;
+use super::planned::Planned;
 use crate::context::Cx;
 use crate::edit::{Fate, ReturnChanges, RowReport, Target};
 use crate::everywhere;
