@@ -64,6 +64,7 @@ mod serve;
 mod servers;
 mod sights;
 mod stall;
+mod stalls;
 mod starts;
 mod state;
 mod step;

@@ -25,7 +25,7 @@ use crate::hosted::{Gate, Hosted};
 use crate::news::News;
 use crate::pending::Pending;
 use crate::post::{Event, Post};
-use crate::stall::Stalls;
+use crate::stalls::Stalls;
 use crate::{AdminError, Catalog, Identity, OpenError, Serve, ServerId};
 
 pub(crate) use crate::catalog_replica::{CATALOG_GROUP, CATALOG_TABLE};

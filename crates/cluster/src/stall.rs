@@ -4,12 +4,10 @@
 //! It says so to the others, whose groups elect another leader where they have a majority without it, and gives up
 //! here what another can lead, until its log gets on. Decision 0037.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Duration;
 
-use io::task;
 use log::{GroupId, Stall, StallCause};
-use parking_lot::Mutex;
 
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::Question;
@@ -19,41 +17,8 @@ use crate::{ReplicaConfig, ServerId};
 const FULL: Duration = Duration::from_secs(1);
 /// A turn of the log, or an fsync, that takes so long may never end.
 const SLOW: Duration = Duration::from_secs(4);
-/// So often nothing is wrong before a stall is over.
-const LOOKS_WELL: u32 = 3;
-/// Who does not say again for so long that its log does not get on has another trouble, or none.
-const HEARSAY: Duration = Duration::from_secs(3);
 /// How long the others may take to hear of it.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Whose logs do not get on.
-#[derive(Default)]
-pub(crate) struct Stalls {
-    own: Mutex<Own>,
-    /// Those of others, and when they said so last.
-    others: Mutex<BTreeMap<ServerId, (StallCause, Instant)>>,
-}
-
-/// The log of this server, when it was last looked.
-#[derive(Default)]
-struct Own {
-    stall: Option<Stall>,
-    /// How often nothing was wrong since.
-    well: u32,
-}
-
-impl Own {
-    /// What is wrong now, and what was before. What is over is so only after some looks: the log has to hear first
-    /// who leads now.
-    fn look(&mut self, found: Option<Stall>) -> (Option<Stall>, Option<Stall>) {
-        let before = self.stall;
-        self.well = if found.is_some() { 0 } else { self.well.saturating_add(1) };
-        if found.is_some() || self.well >= LOOKS_WELL {
-            self.stall = found;
-        }
-        (before, self.stall)
-    }
-}
 
 impl Core {
     /// Looks whether the log of this node gets on. To be called about twice a second; does not wait.
@@ -93,17 +58,12 @@ impl Core {
 
     /// The log of `server` does not get on, or gets on again. Does not wait.
     pub(crate) fn heard_of_stall(&self, server: ServerId, cause: Option<StallCause>) {
+        self.stalls.heard(server, cause);
         let peers = self.post.peers_on(server);
         match cause {
-            Some(cause) => {
-                self.stalls.others.lock().insert(server, (cause, task::now()));
-                // Those who sleep under it would not notice.
-                self.log.peers_silent(peers);
-            }
-            None => {
-                self.stalls.others.lock().remove(&server);
-                self.log.peers_back(peers);
-            }
+            // Those who sleep under it would not notice.
+            Some(_) => self.log.peers_silent(peers),
+            None => self.log.peers_back(peers),
         }
         self.post.news().tell();
     }
@@ -118,8 +78,7 @@ impl Core {
     /// Whether `server` has said lately that its log does not get on.
     #[must_use]
     pub fn is_stalled(&self, server: ServerId) -> bool {
-        let others = self.stalls.others.lock();
-        others.get(&server).is_some_and(|(_, said)| said.elapsed() < HEARSAY)
+        self.stalls.of(server)
     }
 
     /// The groups with a majority of voters that can lead them without this server.
