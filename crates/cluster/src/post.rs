@@ -179,25 +179,26 @@ impl Post {
         self.offices.lock().told.remove(&group);
     }
 
-    /// The log does not get on: of `groups` nothing is led here any more, and who leads them is not heard from it.
+    /// The log does not get on: of `groups`, and of those of before, nothing is led here any more, and who leads them
+    /// is not heard from it.
     pub(crate) fn resign(&self, groups: &BTreeSet<GroupId>) {
         self.is_deaf.store(true, Ordering::Release);
         let mut offices = self.offices.lock();
-        let before = std::mem::replace(&mut offices.resigned, groups.clone());
-        for group in groups.symmetric_difference(&before) {
-            if matches!(offices.told.get(group), Some(Role::Leader { .. })) {
+        for group in groups {
+            let is_new = offices.resigned.insert(*group);
+            if is_new && matches!(offices.told.get(group), Some(Role::Leader { .. })) {
                 self.enter(*group, &offices);
             }
         }
     }
 
-    /// The log gets on: what it says holds again.
+    /// The log gets on: what it says holds again, also of groups that it only follows, whose leaders were asked for.
     pub(crate) fn resume(&self) {
         self.is_deaf.store(false, Ordering::Release);
         let mut offices = self.offices.lock();
-        for group in std::mem::take(&mut offices.resigned) {
-            self.enter(group, &offices);
-        }
+        offices.resigned.clear();
+        let groups: BTreeSet<GroupId> = offices.told.keys().copied().collect();
+        groups.into_iter().for_each(|group| self.enter(group, &offices));
     }
 
     /// The part of a group's replica is in force. Under the lock, so that none is overtaken by an older one.

@@ -133,9 +133,7 @@ impl Core {
         fill_voters(catalog, draft, &[id], None);
         Ok(Outcome::Removed)
     }
-}
 
-impl Core {
     /// Takes replicas on servers that were removed for good out of a shard that is led from here: a repair of the catalog
     /// leaves them in one that is being moved, and only who leads it knows who votes. The move could wait for them for ever.
     pub(crate) fn tend_removed(&self, catalog: &Catalog, table: TableId, shard: &ShardConfig) {

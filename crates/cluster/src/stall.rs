@@ -11,6 +11,7 @@ use log::{GroupId, Stall, StallCause};
 
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::Question;
+use crate::stalls::Look;
 use crate::{ReplicaConfig, ServerId};
 
 /// A disk that is full for so long is not full for a moment only.
@@ -28,23 +29,24 @@ impl Core {
             let patience = if stall.cause == StallCause::Full { FULL } else { SLOW };
             now.since(stall.since) >= patience
         };
-        let (before, stall) = self.stalls.own.lock().look(self.log.stall().filter(is_long));
-        if before.is_none() && stall.is_none() {
+        let Look { before, stall, is_told } = self.stalls.look(self.log.stall().filter(is_long));
+        if !is_told {
             return;
         }
-        match stall {
-            Some(_) => self.post.resign(&self.led_without_me()),
-            None => self.post.resume(),
+        match (before, stall) {
+            (_, Some(_)) => self.post.resign(&self.led_without_me()),
+            (Some(_), None) => self.post.resume(),
+            (None, None) => {}
         }
         self.tell_others(stall.map(|stall| stall.cause));
         // At the end: the log file may be on that disk.
         match (before, stall) {
-            (None, None) | (Some(_), Some(_)) => {}
             (None, Some(stall)) => tracing::error!(
                 "The log does not get on: {}. What other servers hold, too, is led by those.",
                 in_words(stall.cause)
             ),
             (Some(_), None) => tracing::info!("The log gets on again."),
+            (None, None) | (Some(_), Some(_)) => {}
         }
     }
 
@@ -71,7 +73,7 @@ impl Core {
     /// Why the log of this server does not get on, and for how long already.
     #[must_use]
     pub fn own_stall(&self) -> Option<(&'static str, Duration)> {
-        let stall = self.stalls.own.lock().stall?;
+        let stall = self.stalls.own()?;
         Some((in_words(stall.cause), self.clock().now().since(stall.since)))
     }
 
@@ -96,7 +98,11 @@ impl Core {
             others * 2 > voters
         };
         let shards = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
-        let led = shards.filter(|shard| has_majority(&mut shard.replicas.iter()));
+        // Of those on their way in or out it is not known here whether they vote yet, or still.
+        let led = shards.filter(|shard| {
+            has_majority(&mut shard.replicas.iter())
+                || has_majority(&mut shard.replicas.iter().chain(&shard.leaving))
+        });
         let mut led: BTreeSet<GroupId> = led.map(|shard| shard.group).collect();
         if has_majority(&mut catalog.servers().iter().map(|server| &server.catalog)) {
             led.insert(CATALOG_GROUP);

@@ -13,7 +13,7 @@ use crate::news::News;
 use crate::node::{CATALOG_GROUP, Core};
 use crate::question::Question;
 use crate::reach::{Reach, reaches};
-use crate::{ServerId, ShardConfig, ShardHandle, TableHandle};
+use crate::{Route, ServerId, ShardConfig, ShardHandle, TableHandle};
 
 /// How long a server may take to say whether it leads and how its replicas are, when a query waits for that.
 const LEADER_PATIENCE: Duration = Duration::from_secs(1);
@@ -181,11 +181,15 @@ impl Core {
     /// Asks who leads those of the shards that have no replica here which hears of it: nobody tells this node when that
     /// changes. Takes a few round trips, and `LEADER_PATIENCE` for each at most.
     pub fn find_leaders(&self, shards: &[&ShardHandle]) {
-        let is_far = |handle: &&ShardHandle| !handle.hears();
+        let is_far =
+            |handle: &&ShardHandle| !handle.hears() && !matches!(handle.leader(), Some(Route::Near(_)));
         let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
         for (handle, led) in far.iter().zip(self.ask_leaders_for(&far, LEADER_PATIENCE)) {
             // Where a replica has come meanwhile, its log says who leads.
-            if led.is_none() && (handle.near().is_some() || self.shard_of(handle.group()).is_none()) {
+            if led.is_none()
+                && !handle.hears()
+                && (handle.near().is_some() || self.shard_of(handle.group()).is_none())
+            {
                 handle.lead().set(None);
             }
         }

@@ -95,7 +95,8 @@ pub struct Stall {
 pub enum StallCause {
     /// The disk is full. It is tried again and again.
     Full,
-    /// A turn, or an fsync, is under way. One of a moment is nothing; one of seconds is a disk, or an engine, that hangs.
+    /// A turn is under way. One of a moment is nothing; one of seconds is a disk, or an engine, that hangs. An fsync that
+    /// hangs by itself is none: the log goes on, and others have what it appends.
     Slow,
 }
 

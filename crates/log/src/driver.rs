@@ -476,13 +476,6 @@ impl Driver {
         }
     }
 
-    /// Tells those who wait for the disk that it keeps them waiting.
-    pub fn tell_waiting(&mut self, doubt: &Doubt) {
-        let mut groups: Vec<_> = self.groups.iter_mut().collect();
-        groups.sort_by_key(|(id, _)| **id);
-        groups.into_iter().for_each(|(_, group)| group.tell_waiting(doubt));
-    }
-
     /// Tells everybody who waits that their fate is unknown.
     pub fn abandon(&mut self, doubt: &Doubt) {
         for (done, _) in self.effects.answers.done.drain(..) {

@@ -70,9 +70,6 @@ pub enum Doubt {
     /// The leader lost its office while the entry was on its way; the next may have it or not.
     #[error("leader was replaced while the entry was on its way")]
     Deposed,
-    /// The disk is full, with the entry on its way: it is written once there is space.
-    #[error("disk is full; the entry is kept until there is space")]
-    Full,
     /// The log was closed while the entry was on its way.
     #[error("log was closed")]
     Closed,

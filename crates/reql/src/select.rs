@@ -11,6 +11,7 @@ use crate::deep;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::op::field::{field_of, object_of};
+use crate::op::merge::has_members;
 use crate::sorting;
 use crate::term::Term;
 
@@ -237,10 +238,6 @@ fn is_object(body: &Term) -> bool {
         Term::Call(call) => call.op == crate::signature::Op::MakeObj,
         _ => false,
     }
-}
-
-fn has_members(value: &Datum) -> bool {
-    matches!(value, Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))
 }
 
 /// The members of an object that is `depth` levels deep in another; times and shapes have some, too.

@@ -157,12 +157,12 @@ async fn mind_log(node: Weak<Node>) {
     }
 }
 
-/// A new one is not even made if it would be open to everybody; one that is to join others has their users.
+/// A new one is not even made if it would be open to everybody.
 fn take_directory(config: &Config, opening: Opening) -> Result<DataDirectory, StartError> {
     for note in &config.notes {
         tracing::warn!("{note}");
     }
-    if DataDirectory::is_new(&config.directory, &RealFiles) && config.peers.join.is_empty() {
+    if DataDirectory::is_new(&config.directory, &RealFiles) {
         password::check_exposure(config, config.initial_password.is_some())?;
     }
     Ok(DataDirectory::take(&config.directory, opening, Box::new(RealFiles))?)

@@ -9,9 +9,8 @@ import threading
 import unittest
 
 from rethinkdb import r
-from rethinkdb.errors import ReqlAuthError
 
-from node import Node, node
+from node import Node
 from test_cluster import PATIENCE_SECONDS, Cluster, ask, wait_until
 
 
@@ -200,16 +199,6 @@ class TwoServers(unittest.TestCase):
         third_hears = lambda: [line for line in third.lines if "isconnected from server \"s1\"" in line]
         wait_until("the end of the link", third_hears)
         self.assertEqual(len(third_hears()), 1)
-
-    def test_a_server_that_joins_needs_no_password_of_its_own(self):
-        with node("--initial-password", "secret") as first:
-            join = f"127.0.0.1:{first.cluster_port}"
-            with node("--bind", "all", "--join", join) as second:
-                with r.connect(port=second.driver_port, password="secret") as connection:
-                    names = r.db("rethinkdb").table("server_status").count()
-                    self.assertEqual(names.run(connection), 2)
-                with self.assertRaises(ReqlAuthError):
-                    r.connect(port=second.driver_port)
 
 
 if __name__ == "__main__":

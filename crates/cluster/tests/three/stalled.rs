@@ -2,19 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use io::Files;
 use io::sim::SimFiles;
-use log::GroupId;
+use log::{Durability, GroupId};
 use rekindle_cluster::Route;
+use shard::Decision;
 
 use crate::division::{create, on};
-use crate::hub::{Hub, Machine, Running, missing, wait_until, write, write_until_done};
+use crate::hub::{Hub, Machine, Running, missing, row, wait_until, write_until_done};
 
 fn look(nodes: &[&Running]) {
     nodes.iter().for_each(|node| node.node.mind_log());
-    std::thread::sleep(Duration::from_millis(50));
 }
 
 #[test]
@@ -34,8 +33,11 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     wait_until("a leads", || matches!(handle(&a).leader(), Some(Route::Near(_))));
 
     files.fill(true);
+    let shard = handle(&a).near().unwrap().clone();
+    let (key, object) = row(1);
+    // It waits until there is space.
+    let late = shard.write_rows(vec![(key, Decision::Put(object))], Durability::Hard);
     wait_until("it is noticed", || {
-        write(&[&a], 1);
         look(&nodes);
         a.node.own_stall().is_some()
     });
@@ -51,8 +53,10 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     let there = handle(&a);
     assert!(!matches!(there.leader(), Some(Route::Near(_))), "what a holds is old");
     assert!(!there.hears(), "its log hears nothing");
-    a.node.find_leaders(&[&there]);
-    assert!(matches!(there.leader(), Some(Route::Far(_))), "others say who leads");
+    wait_until("others say who leads", || {
+        a.node.find_leaders(&[&there]);
+        matches!(there.leader(), Some(Route::Far(_)))
+    });
     // The catalog was led there, too.
     b.node.create_db("meanwhile").unwrap();
 
@@ -66,5 +70,9 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     });
     a.wait_ready("t");
     wait_until("a has the news", || a.node.catalog().database("meanwhile").is_some());
-    assert_eq!(missing(&b, 1), Vec::<u32>::new());
+    drop(late);
+    write_until_done(&nodes, 1);
+    for node in nodes {
+        assert_eq!(missing(node, 3), [], "an acknowledged row is lost");
+    }
 }

@@ -11,14 +11,13 @@ const NOTHING: u64 = u64::MAX;
 /// Since when what is under way has been so.
 pub(super) struct Pulse {
     turn: AtomicU64,
-    sync: AtomicU64,
     full: AtomicU64,
 }
 
 impl Default for Pulse {
     fn default() -> Pulse {
         let nothing = || AtomicU64::new(NOTHING);
-        Pulse { turn: nothing(), sync: nothing(), full: nothing() }
+        Pulse { turn: nothing(), full: nothing() }
     }
 }
 
@@ -26,11 +25,6 @@ impl Pulse {
     /// Somebody has a turn since then, or nobody has one.
     pub fn turn(&self, since: Option<Nanos>) {
         set(&self.turn, since);
-    }
-
-    /// An fsync is under way since then, or none is.
-    pub fn sync(&self, since: Option<Nanos>) {
-        set(&self.sync, since);
     }
 
     /// The disk is full since then, or is not.
@@ -43,7 +37,7 @@ impl Pulse {
         if let Some(since) = get(&self.full) {
             return Some(Stall { since, cause: StallCause::Full });
         }
-        let since = [get(&self.turn), get(&self.sync)].into_iter().flatten().min()?;
+        let since = get(&self.turn)?;
         Some(Stall { since, cause: StallCause::Slow })
     }
 }

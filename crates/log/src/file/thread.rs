@@ -5,10 +5,9 @@
 
 use std::sync::Arc;
 
-use io::Clock;
 use io::task::{self, Receiver, Sender, Thread};
 
-use super::inbox::{Arrived, Change, Command};
+use super::inbox::{Arrived, Change, Command, Inbox};
 use super::runner::{Flushing, Syncing};
 use super::turns::{State, Turns};
 use crate::error::LogError;
@@ -18,20 +17,16 @@ use crate::lsn::GroupId;
 pub(super) fn start(turns: &Arc<Turns>) -> Result<Thread, LogError> {
     let (to_sync, from_log) = task::channel();
     let sync_turns = Arc::clone(turns);
-    let clock = turns.lock().as_ref().map(|state| Arc::clone(&state.clock));
-    let sync_thread =
-        task::spawn("log-sync", move || sync_until_hung_up(&from_log, &sync_turns, clock.as_deref()))?;
+    let sync_thread = task::spawn("log-sync", move || sync_until_hung_up(&from_log, &sync_turns.inbox))?;
     let thread = LogThread { turns: Arc::clone(turns), to_sync, sync_thread: Some(sync_thread) };
     Ok(task::spawn("log", move || thread.run())?)
 }
 
 /// Runs one fsync after the other until the log thread is gone.
-fn sync_until_hung_up(from_log: &Receiver<Syncing>, turns: &Turns, clock: Option<&dyn Clock>) {
+fn sync_until_hung_up(from_log: &Receiver<Syncing>, inbox: &Inbox) {
     while let Ok(syncing) = from_log.recv() {
-        turns.pulse.sync(clock.map(Clock::now));
         let result = syncing.run();
-        turns.pulse.sync(None);
-        turns.inbox.post(|arrived| arrived.synced = Some((syncing, result)));
+        inbox.post(|arrived| arrived.synced = Some((syncing, result)));
     }
 }
 

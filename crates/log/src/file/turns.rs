@@ -160,7 +160,7 @@ impl State {
     /// The turn has ended well.
     pub fn end_turn(&mut self) {
         self.pulse.turn(None);
-        self.pulse.full(self.runner.full_from());
+        self.pulse.full(self.runner.full_since());
         self.in_turn = false;
     }
 

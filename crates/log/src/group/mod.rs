@@ -426,21 +426,16 @@ impl Group {
         for done in self.incoming.drain(..).filter_map(|waiting| waiting.done) {
             done(Err(Refusal::Stopped.into()));
         }
-        self.tell_waiting(doubt);
+        let limbo = self.limbo.drain(..).map(|limbo| limbo.done);
+        let syncs = self.syncs.drain(..).chain(self.changing.drain(..)).map(|(_, done)| done);
+        for done in self.tail.take_done().chain(limbo).chain(syncs) {
+            done(Err(doubt.clone().into()));
+        }
         for done in self.reading.drain() {
             done(Err(Refusal::Stopped.into()));
         }
         for (_, done) in self.origins.drain(..) {
             done(Err(Refusal::Stopped.into()));
-        }
-    }
-
-    /// Tells those who wait for the disk that it keeps them waiting. What they proposed goes its way.
-    pub fn tell_waiting(&mut self, doubt: &Doubt) {
-        let limbo = self.limbo.drain(..).map(|limbo| limbo.done);
-        let syncs = self.syncs.drain(..).chain(self.changing.drain(..)).map(|(_, done)| done);
-        for done in self.tail.take_done().chain(limbo).chain(syncs) {
-            done(Err(doubt.clone().into()));
         }
     }
 

@@ -98,7 +98,8 @@ pub fn merge_datums(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
     }
 }
 
-fn has_members(value: &Datum) -> bool {
+/// Whether a value counts as an object: times and shapes do.
+pub(crate) fn has_members(value: &Datum) -> bool {
     matches!(value, Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))
 }
 

@@ -72,9 +72,8 @@ pub(crate) struct Runner<S> {
     flush_running: bool,
     // The size at which the engine is flushed next.
     flush_at_bytes: u64,
-    // When an append, or a new segment, last found no space on the disk, and since when there is none.
     full_since: Option<Nanos>,
-    full_from: Option<Nanos>,
+    full_tried_at: Option<Nanos>,
     failed: Option<Doubt>,
     // Groups that were left here, and the append that says so.
     leaving: Vec<(GroupId, u64)>,
@@ -101,7 +100,7 @@ impl<S: Store> Runner<S> {
             flush_running: false,
             flush_at_bytes: pace.log_bytes_max,
             full_since: None,
-            full_from: None,
+            full_tried_at: None,
             failed: None,
             leaving: Vec::new(),
         }
@@ -353,7 +352,7 @@ impl<S: Store> Runner<S> {
     /// Does what has fallen due without anybody asking.
     pub fn tick(&mut self) {
         let now = self.outside.clock.now();
-        if self.full_since.is_some_and(|since| since.after(self.pace.soft_wait) <= now) {
+        if self.full_tried_at.is_some_and(|tried| tried.after(self.pace.soft_wait) <= now) {
             self.try_again();
         }
         if self.mark_due().is_some_and(|due| due <= now) {
@@ -371,7 +370,7 @@ impl<S: Store> Runner<S> {
     /// When to look again although nothing arrives.
     pub fn due(&self) -> Option<Nanos> {
         let sync = self.driver.sync_due().filter(|_| !self.sync_running);
-        let full = self.full_since.map(|since| since.after(self.pace.soft_wait));
+        let full = self.full_tried_at.map(|tried| tried.after(self.pace.soft_wait));
         let tick = self.driver.tick_due().filter(|_| self.full_since.is_none());
         let due = [sync, full, self.mark_due(), tick].into_iter().flatten().min();
         due.filter(|_| self.failed.is_none())

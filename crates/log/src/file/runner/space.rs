@@ -1,15 +1,10 @@
 //! A disk that is full: since when, and whether it still is.
 
-use std::time::Duration;
-
 use io::Nanos;
 
 use super::Runner;
 use crate::error::{Doubt, Refusal};
 use crate::store::{Store, StoreError};
-
-/// Whoever waits for an append is told, when it has waited so long for space.
-const HELD_MAX: Duration = Duration::from_secs(1);
 
 impl<S: Store> Runner<S> {
     /// Begins a new segment, if the last one has grown enough.
@@ -34,29 +29,26 @@ impl<S: Store> Runner<S> {
 
     pub(super) fn found_full(&mut self) {
         let now = self.outside.clock.now();
-        self.full_since = Some(now);
-        self.full_from.get_or_insert(now);
+        self.full_tried_at = Some(now);
+        self.full_since.get_or_insert(now);
     }
 
     pub(super) fn found_space(&mut self) {
-        (self.full_since, self.full_from) = (None, None);
+        (self.full_since, self.full_tried_at) = (None, None);
     }
 
     /// Since when the disk is full, if it is.
-    pub fn full_from(&self) -> Option<Nanos> {
-        self.full_from
+    pub fn full_since(&self) -> Option<Nanos> {
+        self.full_since
     }
 
     /// Looks whether there is space again.
     pub(super) fn try_again(&mut self) {
-        let now = self.outside.clock.now();
-        if self.full_from.is_some_and(|since| since.after(HELD_MAX) <= now) {
-            self.driver.tell_waiting(&Doubt::Full);
-        }
+        self.full_tried_at = Some(self.outside.clock.now());
         if self.store.pushed_bytes() > 0 {
-            return self.append();
-        }
-        if self.make_room().is_ok() {
+            self.append();
+        // While an fsync is under way no segment can be begun, so that nothing is found out.
+        } else if !self.sync_running && self.make_room().is_ok() {
             self.found_space();
         }
     }
