@@ -148,10 +148,7 @@ impl Serve for Desk {
                     reply(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
                 }
                 // The disk must not keep this waiting.
-                Some(Question::Stalled { cause }) => {
-                    core.heard_of_stall(from, cause);
-                    reply(Ok(Bytes::new()));
-                }
+                Some(question @ Question::Stalled { .. }) => reply(core.answer(from, question)),
                 Some(question) => answer_aside(core, from, question, reply),
                 None => reply(Err("the question makes no sense".to_owned())),
             },

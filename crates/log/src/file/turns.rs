@@ -33,7 +33,7 @@ const LEFT_ALONE: Duration = Duration::from_millis(250);
 pub(super) struct Turns {
     /// What waits for a turn.
     pub inbox: Inbox,
-    /// Whether turns, and fsyncs, come to an end.
+    /// Whether turns come to an end, and the disk has space.
     pub pulse: Arc<Pulse>,
     // Held for a turn; `None` when the log thread has ended.
     state: Mutex<Option<State>>,

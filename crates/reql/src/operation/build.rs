@@ -68,43 +68,36 @@ pub fn build(op: Op, args: &Args<'_>, extras: Extras) -> Result<Option<Operation
 /// Whether `op` is a term over sequences that [`build`] knows.
 #[must_use]
 pub fn is_operation(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Map
-            | Op::ConcatMap
-            | Op::Filter
-            | Op::Zip
-            | Op::GetField
-            | Op::Bracket
-            | Op::Pluck
-            | Op::Without
-            | Op::HasFields
-            | Op::WithFields
-            | Op::Merge
-            | Op::Intersects
-            | Op::Includes
-            | Op::Difference
-            | Op::Count
-            | Op::Sum
-            | Op::Avg
-            | Op::Min
-            | Op::Max
-            | Op::Reduce
-            | Op::Distinct
-            | Op::Group
-            | Op::OrderBy
-            | Op::Limit
-            | Op::Skip
-            | Op::Slice
-            | Op::Nth
-            | Op::Sample
-            | Op::IsEmpty
-            | Op::Contains
-            | Op::OffsetsOf
-            | Op::Fold
-            | Op::InnerJoin
-            | Op::OuterJoin
-    )
+    is_over_objects(op)
+        || matches!(
+            op,
+            Op::Map
+                | Op::ConcatMap
+                | Op::Filter
+                | Op::Zip
+                | Op::Bracket
+                | Op::Difference
+                | Op::Count
+                | Op::Sum
+                | Op::Avg
+                | Op::Min
+                | Op::Max
+                | Op::Reduce
+                | Op::Distinct
+                | Op::Group
+                | Op::OrderBy
+                | Op::Limit
+                | Op::Skip
+                | Op::Slice
+                | Op::Nth
+                | Op::Sample
+                | Op::IsEmpty
+                | Op::Contains
+                | Op::OffsetsOf
+                | Op::Fold
+                | Op::InnerJoin
+                | Op::OuterJoin
+        )
 }
 
 fn step(op: Op, args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError> {

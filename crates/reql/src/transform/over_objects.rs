@@ -4,7 +4,7 @@
 //! item anew. It shows where one of them depends on chance, or fails. Source: `make_obj_or_seq_func` in
 //! terms/obj_or_seq.cc of RethinkDB 2.4.
 
-use datum::Datum;
+use datum::{Datum, pseudo};
 
 use super::Transform;
 use crate::args::{Arg, Args};
@@ -13,6 +13,7 @@ use crate::env::Env;
 use crate::error::EvalError;
 use crate::op::field::object_of;
 use crate::op::geo::{Relation, ShapeTest};
+use crate::op::merge::stray_literal;
 use crate::op::pathspec::PathSpec;
 use crate::signature::Op;
 
@@ -80,7 +81,11 @@ impl Late {
         check_object(self.op, item)?;
         let mut values = vec![Arg::Datum(Datum::Null)];
         for (i, arg) in self.args.iter().enumerate() {
-            values.push(Arg::Datum(arg.call(&[], env).map_err(|error| error.at(i + 1))?));
+            let value = arg.call(&[], env).map_err(|error| error.at(i + 1))?;
+            if pseudo::holds_literal(&value) {
+                return Err(stray_literal().at(i + 1));
+            }
+            values.push(Arg::Datum(value));
         }
         step_of(self.op, &Args::new(&values, &[], env))
     }
