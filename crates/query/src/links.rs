@@ -131,6 +131,20 @@ impl Links {
         slot
     }
 
+    /// The same for whoever is told the answer, on a thread of the links.
+    pub(crate) fn ask_aside_telling(
+        &self,
+        server: ServerId,
+        question: Bytes,
+        patience: Duration,
+        answered: Answered,
+    ) {
+        match self.ask.get() {
+            Some(ask) => ask.ask_aside(server, question, patience, answered),
+            None => answered(Err(AskError::NotConnected(server))),
+        }
+    }
+
     /// What was asked aside leaves.
     pub(crate) fn turn(&self) {
         self.ask.get().into_iter().for_each(|ask| ask.turn());

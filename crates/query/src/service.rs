@@ -13,6 +13,7 @@ use io::memory::Budget;
 use parking_lot::Mutex;
 
 use crate::cursors::Cursors;
+use crate::gets::Gets;
 use crate::http::Web;
 use crate::jobs::Jobs;
 use crate::links::Links;
@@ -108,6 +109,8 @@ pub struct Service {
     pub(crate) jobs: Jobs,
     /// The way to other nodes.
     pub(crate) links: Arc<Links>,
+    /// Reads that are asked of other nodes together.
+    pub(crate) gets: Gets,
     /// Who waits for servers that may hang.
     pub(crate) watches: Arc<Watches>,
     /// What other nodes read here.
@@ -142,6 +145,7 @@ impl Service {
             seekers: ScanPool::new("seek", SEEKERS),
             seeks,
             links,
+            gets: Gets::default(),
             cursors: Cursors::default(),
             passwords: options.passwords,
             facts: options.facts,
@@ -168,8 +172,14 @@ impl Service {
     /// the moment: questions leave for other nodes ([`cluster::Ask::turn`]), writes come to the log ([`log::Log::turn`]).
     /// May be held up by the disk now and then.
     pub fn turn(&self) {
-        self.links.turn();
+        self.turn_links();
         self.node.log().turn();
+    }
+
+    /// Questions leave for other nodes.
+    pub(crate) fn turn_links(&self) {
+        self.gets.leave(&self.links);
+        self.links.turn();
     }
 
     /// The way to other nodes.

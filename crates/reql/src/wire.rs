@@ -43,6 +43,8 @@ pub struct Query {
     pub term: Option<Term>,
     /// Options of the whole query, each a term.
     pub optargs: Vec<(Text, Term)>,
+    /// The text it was read from.
+    pub source: Text,
 }
 
 impl Query {
@@ -114,7 +116,7 @@ pub fn parse_shared_query(bytes: Bytes) -> Result<Query, CompileError> {
         if kind == QueryKind::Start {
             return Err(envelope("Expected a term in a START query, but found nothing."));
         }
-        return Ok(Query { kind, term: None, optargs: Vec::new() });
+        return Ok(Query { kind, term: None, optargs: Vec::new(), source });
     };
     // An array that is known before anything runs would miss a limit of the query's own.
     let limited = options.and_then(|options| options.members());
@@ -123,7 +125,7 @@ pub fn parse_shared_query(bytes: Bytes) -> Result<Query, CompileError> {
         .root(term)
         .map_err(|error| compile::walk::check(term).err().unwrap_or(error))?;
     let optargs = options.map(|options| global_options(options, &source, fold)).transpose()?;
-    Ok(Query { kind, term: Some(term), optargs: optargs.unwrap_or_default() })
+    Ok(Query { kind, term: Some(term), optargs: optargs.unwrap_or_default(), source })
 }
 
 fn query_kind(element: Option<Value<'_, '_>>) -> Result<QueryKind, CompileError> {

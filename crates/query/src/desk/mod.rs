@@ -23,15 +23,15 @@ use storage::TableId;
 use self::running::{Entered, Key, Running};
 use crate::context::{Cx, Surroundings};
 use crate::far::{Fitness, Outcome, Part, Question, Site};
+use crate::gets::TOGETHER_MAX;
 use crate::order::KeyOrder;
+use crate::read_mode::ReadMode;
 use crate::service::Service;
 use crate::system;
-use crate::table::{Identifiers, ReadMode, StoredTable};
+use crate::table::{Identifiers, StoredTable};
 
 /// A longer question is read on a thread of its own.
 const INLINE_BYTES: usize = 32 << 10;
-/// More keys are looked up on a thread of their own.
-const INLINE_KEYS: usize = 16;
 /// Answers what other nodes ask. Made for one service, given to the links.
 #[derive(Clone)]
 pub struct QuestionDesk(Arc<Inner>);
@@ -80,7 +80,7 @@ impl Inner {
         match question {
             // To confirm who leads may take a while.
             Question::Get { table, mode, keys }
-                if keys.len() <= INLINE_KEYS && mode != ReadMode::Majority =>
+                if keys.len() <= TOGETHER_MAX && mode != ReadMode::Majority =>
             {
                 reply(Ok(self.get(table, mode, &keys)));
             }

@@ -17,8 +17,8 @@ use crate::failure::read_failed;
 use crate::far::{self, Fitness, Outcome, Part, Site};
 use crate::gather::Local;
 use crate::order::IndexRead;
+use crate::read_mode::ReadMode;
 use crate::stream::{IndexPart, RowPart, names_few};
-use crate::table::ReadMode;
 
 impl Inner {
     pub(super) fn rows(&self, part: &Part) -> Outcome<Vec<RowPart>> {

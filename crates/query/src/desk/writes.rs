@@ -15,7 +15,8 @@ use crate::edit::{Target, adds_little};
 use crate::failure::write_failed;
 use crate::far::{Outcome, Rules, Site, WriteQuestion, pack_reports};
 use crate::links::Errand;
-use crate::table::{ReadMode, StoredTable, TableRef};
+use crate::read_mode::ReadMode;
+use crate::table::{StoredTable, TableRef};
 use crate::write::{Driver, Planned, WriteOptions, decision, has_moved, is_refused};
 
 /// A write of one row that is brief is over before anybody could stop it.

@@ -15,7 +15,7 @@ use super::question::Question;
 use super::waiting::{shards_in, wait, wanted_by};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot, Trouble};
-use crate::table::ReadMode;
+use crate::read_mode::ReadMode;
 
 /// A partial result another node is asked for.
 pub(crate) struct FarTally {

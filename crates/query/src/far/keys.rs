@@ -14,7 +14,8 @@ use super::question::Question;
 use super::waiting::{shards_of, wait, wanted_by};
 use crate::context::Cx;
 use crate::links::{SHORT, Slot};
-use crate::table::{ReadMode, StoredTable};
+use crate::read_mode::ReadMode;
+use crate::table::StoredTable;
 
 /// Rows another node was asked for.
 pub(crate) struct FarKeys {

@@ -10,7 +10,7 @@ use storage::TableId;
 use uuid::Uuid;
 
 use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
-use crate::table::ReadMode;
+use crate::read_mode::ReadMode;
 
 /// Some ranges of a table, and how they are to be read.
 #[derive(Clone)]

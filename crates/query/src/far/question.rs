@@ -13,7 +13,8 @@ use super::part::{Part, mode_number, pack_ranges, pack_table, unpack_mode, unpac
 use super::rules::Rules;
 use crate::context::Surroundings;
 use crate::edit::{Edit, ReturnChanges};
-use crate::table::{Identifiers, ReadMode};
+use crate::read_mode::ReadMode;
+use crate::table::Identifiers;
 
 /// The version all questions begin with.
 pub const QUESTION_VERSION: u8 = 6;

@@ -10,9 +10,10 @@ use shard::Shard;
 
 use crate::context::Cx;
 use crate::lost::SEARCH;
+use crate::read_mode::ReadMode;
 use crate::seek::pause_after;
 use crate::service::Service;
-use crate::table::{ReadMode, StoredTable};
+use crate::table::StoredTable;
 
 /// A look counts as if it had taken so long, at least.
 const LOOK_MIN: Duration = Duration::from_millis(5);

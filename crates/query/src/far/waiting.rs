@@ -11,8 +11,8 @@ use storage::TableId;
 use super::question::Question;
 use crate::context::Cx;
 use crate::links::{Slot, Trouble};
+use crate::read_mode::ReadMode;
 use crate::service::Service;
-use crate::table::ReadMode;
 use crate::watch::Wants;
 
 /// Blocks until the answer of `server` is in `slot`; if it hangs, no longer than until somebody else has what is

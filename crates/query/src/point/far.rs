@@ -10,18 +10,20 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cluster::{AskError, ServerId, ShardHandle};
-use datum::Datum;
+use datum::{Datum, PrimaryKey, Text};
 use reql::travel::Travel;
-use reql::wire::Query;
+use reql::wire::{Query, parse_shared_query};
 use reql::{Cancel, EvalError};
+use storage::TableId;
 
 use super::PointAnswer;
 use crate::answer::Answer;
 use crate::error::QueryError;
 use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwritable, wanted_by, watch};
-use crate::links::{OneShot, SHORT, Slot, Trouble, Unanswered};
+use crate::gets::{Errand, Manner, NoRow, RowSlot};
+use crate::links::{OneShot, SHORT, Slot, Trouble, Unanswered, Written};
+use crate::read_mode::ReadMode;
 use crate::session::Session;
-use crate::table::ReadMode;
 use crate::watch::Wants;
 use crate::write::WriteResult;
 
@@ -41,6 +43,8 @@ pub struct FarPoint {
 enum State {
     /// The other node was asked; a write has the result it is added to.
     Asked(ServerId, Arc<Slot>, Option<WriteResult>),
+    /// The other node was asked for this row among others.
+    AskedAmong(ServerId, Arc<RowSlot>),
     /// The row was not where it was looked for, or nobody is known to lead its shard.
     Lost,
     /// Soon it is worth another try.
@@ -63,7 +67,8 @@ pub(super) enum Anew {
 /// What is needed to begin anew.
 pub(super) struct Again {
     session: Session,
-    query: Option<Arc<Query>>,
+    /// Its text: what was read of it is more, and is seldom needed again.
+    query: Option<Text>,
     shard: ShardHandle,
     /// How a read wants its row; none for a write.
     mode: Option<ReadMode>,
@@ -79,12 +84,14 @@ pub(super) struct Tries {
     asking: Asking,
 }
 
-/// How long the answer to a read is waited for.
+/// With whom a read is asked, and how long its answer is waited for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Asking {
-    /// Not for long.
+    /// Together with what others ask of the same server at the moment, and not for long.
     #[default]
     First,
+    /// Alone, and not for long.
+    Alone,
     /// It took long already: for as long as the server does not hang.
     Again,
 }
@@ -107,7 +114,8 @@ impl Again {
     /// The query once more. It is about a row of `shard`, and reads it in `mode` or writes it.
     pub fn new(session: &Session, query: &Arc<Query>, shard: &ShardHandle, mode: Option<ReadMode>) -> Again {
         let session = Session::new(session.service.clone(), session.client.clone());
-        Again { session, query: Some(query.clone()), shard: shard.clone(), mode, tries: Tries::default() }
+        let query = Some(query.source.clone());
+        Again { session, query, shard: shard.clone(), mode, tries: Tries::default() }
     }
 
     /// Goes on counting where an earlier try was.
@@ -132,20 +140,40 @@ impl Again {
     /// Becomes that of `point`, whose question leaves now: nobody comes back for the links' turn.
     fn leaves_as(&mut self, point: FarPoint) -> State {
         let state = self.become_of(point);
-        self.session.service.links().turn();
+        self.session.service.turn_links();
         state
     }
 
-    /// The answer to a read takes long: it is begun anew, and looked after.
-    fn insist(&mut self) -> Result<State, Result<Datum, EvalError>> {
-        self.tries.asking = Asking::Again;
+    /// A read is begun anew, and asked otherwise.
+    fn ask(&mut self, asking: Asking) -> Result<State, Result<Datum, EvalError>> {
+        self.tries.asking = asking;
         self.begin()
+    }
+
+    /// What comes next, now that the answer of `server` is here; the end of the query if that is all.
+    fn settle(
+        &mut self,
+        server: ServerId,
+        answer: Result<Bytes, Unanswered>,
+        result: Option<WriteResult>,
+    ) -> Result<State, Result<Datum, EvalError>> {
+        if self.was_short(server, &answer) {
+            // It is looked after from now on.
+            return self.ask(Asking::Again);
+        }
+        match finished(answer, result) {
+            Ok(answer) => Err(answer),
+            Err(Lost { leader }) => {
+                self.not_at(server, leader);
+                Ok(State::Lost)
+            }
+        }
     }
 
     /// Whether there was no answer only because the first try of a read is a short one.
     fn was_short(&self, server: ServerId, answer: &Result<Bytes, Unanswered>) -> bool {
         matches!(answer, Err(Unanswered::Lost(AskError::NoAnswer(_) | AskError::NotConnected(_))))
-            && self.tries.asking == Asking::First
+            && self.tries.asking != Asking::Again
             && self.mode.and_then(wanted_by).is_some()
             && self.session.service.links().is_connected(server)
     }
@@ -163,7 +191,8 @@ impl Again {
     /// Begins anew, unless it has been tried for long enough.
     fn begin(&mut self) -> Result<State, Result<Datum, EvalError>> {
         self.tries.check(&self.session, &self.shard, self.mode).map_err(Err)?;
-        match self.query.as_ref().and_then(|query| self.session.begin_point(query, self.tries.asking)) {
+        let query = self.query.as_ref().map(read_again).transpose().map_err(Err)?;
+        match query.and_then(|query| self.session.begin_point(&query, self.tries.asking)) {
             Some(PointAnswer::Read(answer)) => Err(answer),
             Some(PointAnswer::FarRead(point)) => Ok(self.leaves_as(point)),
             Some(PointAnswer::Write(write)) => match write.anew(self.tries) {
@@ -186,12 +215,19 @@ impl Again {
         let (tries, shard, mode) = (self.tries, self.shard.clone(), self.mode);
         self.session.service.seekers.run(move || {
             let query = query.ok_or_else(|| EvalError::internal("a query was looked for twice"));
+            let query = query.and_then(|query| read_again(&query));
             // Others may have kept the threads for so long that it is not worth another search.
             let query = query.and_then(|query| tries.check(&session, &shard, mode).map(|()| query));
             found.tell(query.and_then(|query| run_long(&session, &query)));
         });
         sought
     }
+}
+
+/// The query whose text is `source`, which was legal.
+fn read_again(source: &Text) -> Result<Arc<Query>, EvalError> {
+    let query = parse_shared_query(source.clone().into_bytes());
+    query.map(Arc::new).map_err(|error| EvalError::internal(error.to_string()))
 }
 
 fn run_long(session: &Session, query: &Query) -> Result<Datum, EvalError> {
@@ -211,12 +247,17 @@ impl FarPoint {
         FarPoint { state: State::Lost, again }
     }
 
-    /// Asks `server` for a row. The question leaves with [`crate::Service::turn`] at the latest.
-    pub(super) fn ask_read(again: Again, server: ServerId, question: &Question, asking: Asking) -> FarPoint {
-        let service = &again.session.service;
-        let wants = again.mode.and_then(wanted_by);
-        let patience = if wants.is_some() && asking == Asking::First { FIRST } else { SHORT };
-        let slot = service.links().ask_aside(server, question.to_bytes(), patience);
+    /// Asks for the row under `key`. The question leaves with [`crate::Service::turn`] at the latest.
+    pub(super) fn ask_read(again: Again, errand: Errand, key: PrimaryKey, asking: Asking) -> FarPoint {
+        let (service, server) = (&again.session.service, errand.server);
+        let wants = wanted_by(errand.mode);
+        if wants.is_some() && asking == Asking::First {
+            let slot = service.gets.add(service.links(), errand, MANNER, key);
+            return FarPoint { state: State::AskedAmong(server, slot), again };
+        }
+        let patience = if wants.is_some() && asking == Asking::Alone { FIRST } else { SHORT };
+        let question = question_for(errand.table, errand.mode, vec![key]);
+        let slot = service.links().ask_aside(server, question, patience);
         if let (Some(wants), Asking::Again) = (wants, asking) {
             watch(service, &slot, server, &again.shard, wants);
         }
@@ -257,21 +298,39 @@ impl Future for FarPoint {
                 },
                 State::Asked(server, slot, result) => match slot.poll(context) {
                     Poll::Pending => return Poll::Pending,
-                    Poll::Ready(answer) if again.was_short(*server, &answer) => match again.insist() {
+                    Poll::Ready(answer) => match again.settle(*server, answer, result.take()) {
                         Ok(state) => state,
                         Err(answer) => return Poll::Ready(answer),
                     },
-                    Poll::Ready(answer) => match finished(answer, result.take()) {
-                        Ok(answer) => return Poll::Ready(answer),
-                        Err(Lost { leader }) => {
-                            again.not_at(*server, leader);
-                            State::Lost
-                        }
-                    },
                 },
+                State::AskedAmong(server, slot) => {
+                    let next = match slot.poll(context) {
+                        Poll::Pending => return Poll::Pending,
+                        Poll::Ready(Ok(row)) => return Poll::Ready(Ok(row)),
+                        Poll::Ready(Err(NoRow::AskAlone)) => again.ask(Asking::Alone),
+                        Poll::Ready(Err(NoRow::Lost(error))) => {
+                            again.settle(*server, Err(Unanswered::Lost(error)), None)
+                        }
+                    };
+                    match next {
+                        Ok(state) => state,
+                        Err(answer) => return Poll::Ready(answer),
+                    }
+                }
             };
         }
     }
+}
+
+/// How a row is asked for among others.
+const MANNER: Manner = Manner { question: question_for, rows: rows_in, patience: FIRST };
+
+fn question_for(table: TableId, mode: ReadMode, keys: Vec<PrimaryKey>) -> Written {
+    Question::Get { table, mode, keys }.to_bytes()
+}
+
+fn rows_in(answer: Bytes) -> Result<Vec<Datum>, Trouble> {
+    read(answer, Vec::<Datum>::unpack)
 }
 
 /// The row was not where it was looked for; nothing was done.
@@ -286,7 +345,7 @@ fn finished(
 ) -> Result<Result<Datum, EvalError>, Lost> {
     let is_write = result.is_some();
     let read = answer.map_err(Trouble::from).and_then(|bytes| match result {
-        None => read(bytes, Vec::<Datum>::unpack).map(|mut rows| rows.pop()),
+        None => rows_in(bytes).map(|mut rows| rows.pop()),
         Some(mut result) => {
             let report = read(bytes, unpack_reports)?.pop().flatten();
             Ok(report.map(|report| {

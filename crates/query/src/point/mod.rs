@@ -25,9 +25,10 @@ pub use write::PointWrite;
 
 use crate::access::{self, Need, Place};
 use crate::failure::read_failed;
-use crate::far::{Question, Site};
+use crate::far::Site;
+use crate::gets::Errand;
+use crate::read_mode::ReadMode;
 use crate::session::Session;
-use crate::table::ReadMode;
 use far::{Again, Asking};
 use shape::{Options, Row, TableName};
 
@@ -158,9 +159,9 @@ impl Session {
                 }
             }
             Site::Far(server) => {
-                let question = Question::Get { table: table.config.id, mode, keys: vec![key] };
+                let errand = Errand { server, table: table.config.id, mode };
                 let again = Again::new(self, query, handle, Some(mode));
-                Some(PointAnswer::FarRead(FarPoint::ask_read(again, server, &question, asking)))
+                Some(PointAnswer::FarRead(FarPoint::ask_read(again, errand, key, asking)))
             }
         }
     }

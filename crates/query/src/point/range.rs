@@ -13,8 +13,8 @@ use storage::{Direction, RowTexts};
 use super::shape::{Options, TableName};
 use crate::far::Site;
 use crate::order::primary_range;
+use crate::read_mode::ReadMode;
 use crate::session::Session;
-use crate::table::ReadMode;
 
 /// Most rows that are read here: no connection should wait long for another.
 const ROWS_MAX: f64 = 128.0;

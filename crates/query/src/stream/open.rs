@@ -16,7 +16,8 @@ use crate::context::Cx;
 use crate::failure::read_failed;
 use crate::far::{FarRows, FarSource, Fitness, Patience, Rest, Site, fresh, joined, unreadable};
 use crate::order::{KeyOrder, PlacedItems};
-use crate::table::{ReadMode, StoredTable, TableRef};
+use crate::read_mode::ReadMode;
+use crate::table::{StoredTable, TableRef};
 
 /// A part of a range, and who has it.
 pub(crate) enum Found<T> {

@@ -4,9 +4,10 @@ use reql::EvalError;
 
 use crate::args::Args;
 use crate::context::Cx;
+use crate::read_mode::ReadMode;
 use crate::slice::Slice;
 use crate::system;
-use crate::table::{Identifiers, ReadMode, StoredTable, SystemRef, TableRef};
+use crate::table::{Identifiers, StoredTable, SystemRef, TableRef};
 use crate::term::db::{db_and_table, look_again};
 use crate::value::{DbRef, Value};
 

@@ -21,7 +21,8 @@ use crate::failure::write_failed;
 use crate::far::{Edits, FarWrite, Patience, Rules, Site, WriteTo, fresh, lost_write, unwritable};
 use crate::ids::system_table_id;
 use crate::links::Trouble;
-use crate::table::{ReadMode, StoredTable, TableRef};
+use crate::read_mode::ReadMode;
+use crate::table::{StoredTable, TableRef};
 
 /// Entries on their way at once; beyond that the oldest is waited for.
 const IN_FLIGHT_MAX: usize = 32;

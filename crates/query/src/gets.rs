@@ -1,0 +1,119 @@
+//! Reads of rows that the queries of one turn ask of the same server: they travel as one question.
+//!
+//! A question costs each server on its way a frame, a checksum, a place among those that wait and an answer of its own,
+//! whatever number of rows it is about. Where many connections are ready together, many of their reads go the same way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::{AskError, ServerId};
+use datum::{Datum, PrimaryKey};
+use parking_lot::Mutex;
+use storage::TableId;
+
+use crate::links::{Links, OneShot, Trouble, Written};
+use crate::read_mode::ReadMode;
+
+/// Most rows that one question asks for: so many are looked up on the thread that brings the question.
+pub(crate) const TOGETHER_MAX: usize = 16;
+
+/// Whom reads are asked of together, and what of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errand {
+    /// The server that has the rows.
+    pub server: ServerId,
+    /// Whose rows.
+    pub table: TableId,
+    /// How fresh they have to be.
+    pub mode: ReadMode,
+}
+
+/// The row that one of the reads gets, null if there is none.
+pub(crate) type RowSlot = OneShot<Result<Datum, NoRow>>;
+
+/// Why a read that was asked together with others has no row.
+#[derive(Debug)]
+pub(crate) enum NoRow {
+    /// There was no answer.
+    Lost(AskError),
+    /// There was none for all of them, perhaps because of one: it is to be asked for alone.
+    AskAlone,
+}
+
+/// How rows are asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    /// The question for the rows under some keys of a table.
+    pub question: fn(TableId, ReadMode, Vec<PrimaryKey>) -> Written,
+    /// The rows in an answer, in the order of the keys.
+    pub rows: fn(Bytes) -> Result<Vec<Datum>, Trouble>,
+    /// How long the answer is waited for.
+    pub patience: Duration,
+}
+
+/// The reads that wait for the turn.
+#[derive(Default)]
+pub(crate) struct Gets(Mutex<Vec<Batch>>);
+
+/// The reads of one errand.
+struct Batch {
+    errand: Errand,
+    manner: Manner,
+    keys: Vec<PrimaryKey>,
+    slots: Vec<Arc<RowSlot>>,
+}
+
+impl Gets {
+    /// Asks for the row under `key` with the next [`Gets::leave`], or before if many are asked for.
+    pub fn add(&self, links: &Links, errand: Errand, manner: Manner, key: PrimaryKey) -> Arc<RowSlot> {
+        let slot = Arc::<RowSlot>::default();
+        let full = {
+            let mut waiting = self.0.lock();
+            // They are few: one for each server and table.
+            let place = waiting.iter().position(|batch| batch.errand == errand).unwrap_or_else(|| {
+                waiting.push(Batch { errand, manner, keys: Vec::new(), slots: Vec::new() });
+                waiting.len() - 1
+            });
+            let batch = &mut waiting[place];
+            batch.keys.push(key);
+            batch.slots.push(slot.clone());
+            (batch.keys.len() == TOGETHER_MAX).then(|| waiting.swap_remove(place))
+        };
+        full.into_iter().for_each(|batch| batch.ask(links));
+        slot
+    }
+
+    /// Asks for all that wait. The questions leave with [`Links::turn`].
+    pub fn leave(&self, links: &Links) {
+        let waiting = std::mem::take(&mut *self.0.lock());
+        waiting.into_iter().for_each(|batch| batch.ask(links));
+    }
+}
+
+impl Batch {
+    fn ask(self, links: &Links) {
+        let Batch { errand: Errand { server, table, mode }, manner, keys, slots } = self;
+        match (manner.question)(table, mode, keys) {
+            Ok(question) => {
+                let told = move |answer: Result<Bytes, AskError>| {
+                    tell(slots, answer.map(|answer| (manner.rows)(answer).ok()));
+                };
+                links.ask_aside_telling(server, question, manner.patience, Box::new(told));
+            }
+            // There is no memory for it, or a limit: alone each is told so.
+            Err(_) => tell(slots, Ok(None)),
+        }
+    }
+}
+
+/// Tells each what came of the question: its row, or that it is to ask alone.
+fn tell(slots: Vec<Arc<RowSlot>>, answer: Result<Option<Vec<Datum>>, AskError>) {
+    match answer {
+        Ok(Some(rows)) if rows.len() == slots.len() => {
+            slots.iter().zip(rows).for_each(|(slot, row)| slot.tell(Ok(row)));
+        }
+        Ok(_) => slots.iter().for_each(|slot| slot.tell(Err(NoRow::AskAlone))),
+        Err(error) => slots.iter().for_each(|slot| slot.tell(Err(NoRow::Lost(error.clone())))),
+    }
+}

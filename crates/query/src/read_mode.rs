@@ -1,0 +1,31 @@
+//! How fresh what is read has to be.
+
+use reql::EvalError;
+
+/// How fresh a read must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReadMode {
+    /// The leader's applied state.
+    Single,
+    /// Linearizable.
+    Majority,
+    /// Any replica.
+    Outdated,
+    /// This node's own replica.
+    DebugDirect,
+}
+
+impl ReadMode {
+    /// The mode of that name.
+    pub fn parse(name: &str) -> Result<ReadMode, EvalError> {
+        match name {
+            "single" => Ok(ReadMode::Single),
+            "majority" => Ok(ReadMode::Majority),
+            "outdated" => Ok(ReadMode::Outdated),
+            "_debug_direct" => Ok(ReadMode::DebugDirect),
+            other => Err(EvalError::logic(format!(
+                "Read mode `{other}` unrecognized (options are \"majority\", \"single\", and \"outdated\")."
+            ))),
+        }
+    }
+}
