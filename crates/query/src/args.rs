@@ -104,7 +104,7 @@ impl<'a> Args<'a> {
     pub fn table(&mut self, i: usize) -> Result<TableRef, EvalError> {
         match self.take(i)? {
             Value::Table(slice) if slice.is_whole() => Ok(slice.table),
-            other => Err(other.mismatch("TABLE").at(i)),
+            other => Err(other.not_a(self.cx, "TABLE").at(i)),
         }
     }
 
@@ -112,7 +112,7 @@ impl<'a> Args<'a> {
     pub fn slice(&mut self, i: usize) -> Result<Slice, EvalError> {
         match self.take(i)? {
             Value::Table(slice) => Ok(slice),
-            other => Err(other.mismatch("TABLE_SLICE").at(i)),
+            other => Err(other.not_a(self.cx, "TABLE_SLICE").at(i)),
         }
     }
 
@@ -120,7 +120,7 @@ impl<'a> Args<'a> {
     pub fn db(&mut self, i: usize) -> Result<DbRef, EvalError> {
         match self.take(i)? {
             Value::Db(db) => Ok(db),
-            other => Err(other.mismatch("DATABASE").at(i)),
+            other => Err(other.not_a(self.cx, "DATABASE").at(i)),
         }
     }
 

@@ -93,7 +93,8 @@ impl Value {
         match self {
             Value::Datum(datum) => datum.pretty(),
             Value::Db(db) => format!("db(\"{}\")", db.name),
-            Value::Table(slice) => format!("table(\"{}\")", slice.table.name()),
+            Value::Table(slice) if slice.is_whole() => format!("table(\"{}\")", slice.table.name()),
+            Value::Table(slice) => format!("SELECTION ON table({})", slice.table.name()),
             Value::Row(row) => format!("SELECTION ON table({})", row.table.name()),
             Value::Seq(Seq { table: Some(table), .. }) => format!("SELECTION ON table({})", table.name()),
             Value::Seq(_) | Value::Grouped(_) | Value::Func(_) => format!("VALUE {}", self.kind()),
@@ -106,6 +107,16 @@ impl Value {
         match self {
             Value::Datum(null @ Datum::Null) => EvalError::typed(null, error.message().to_owned()),
             _ => error,
+        }
+    }
+
+    /// The same of a value that may be a row, which is read to be shown.
+    pub fn not_a(self, cx: &Cx, expected: &str) -> EvalError {
+        match self {
+            Value::Row(row) => {
+                row.into_datum(cx).map_or_else(|error| error, |row| no_selection(&row, expected))
+            }
+            other => other.mismatch(expected),
         }
     }
 
@@ -123,8 +134,7 @@ impl Value {
     pub fn into_func(self, cx: &Cx) -> Result<Closure, EvalError> {
         match self {
             Value::Func(closure) => Ok(closure),
-            Value::Row(row) => Err(Value::Datum(row.into_datum(cx)?).mismatch("FUNCTION")),
-            other => Err(other.mismatch("FUNCTION")),
+            other => Err(other.not_a(cx, "FUNCTION")),
         }
     }
 
@@ -157,9 +167,8 @@ impl Value {
             Value::Seq(seq) => Ok(seq),
             Value::Datum(Datum::Array(array)) => Ok(Seq::stream(Pipe::of_array(array))),
             Value::Datum(other) => Err(reql::not_a_sequence(&other)),
-            Value::Row(row) => Err(no_selection(&row.into_datum(cx)?, "SEQUENCE")),
             Value::Grouped(groups) if groups.is_stream() => Err(EvalError::grouped_stream()),
-            other => Err(other.mismatch("SEQUENCE")),
+            other => Err(other.not_a(cx, "SEQUENCE")),
         }
     }
 }

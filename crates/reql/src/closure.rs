@@ -39,6 +39,8 @@ pub enum Answer {
     /// What [`Answer::Literals`] says, of an argument that is evaluated for each item: no function stands there in the
     /// query.
     Argument,
+    /// What [`Answer::Argument`] says, where a function may stand, which is called then.
+    Constant,
 }
 
 /// A function that can be called with datums.

@@ -7,6 +7,7 @@ mod answer;
 mod control;
 mod late;
 mod leaf;
+mod order_by;
 mod plural;
 mod sequence;
 mod splice;
@@ -61,9 +62,10 @@ pub fn eval_value(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Value
     value_at(term, Place { scope, env, literals: false })
 }
 
-/// The datum that `term` answers where literals are legal: in what will be merged into something.
-pub fn eval_with_literals(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Datum, EvalError> {
-    value_at(term, Place { scope, env, literals: true })?.into_datum()
+/// The function that `term` answers, or the datum that stands for one, where literals are legal: in what will be merged
+/// into something.
+pub fn eval_patch(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Arg, EvalError> {
+    func_at(term, Place { scope, env, literals: true })
 }
 
 /// The function with the variables it uses, ready to be called; `answer` says what its body
@@ -74,7 +76,12 @@ pub fn closure(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> Resul
 
 /// `term`, which is no function, as one that evaluates it anew with every call; literals are legal in what it answers.
 pub fn closure_of_argument(term: &Term, scope: &Scope<'_>) -> Result<Closure, EvalError> {
-    late::later(term, scope, Answer::Argument)
+    late::later(term, scope, Answer::Constant)
+}
+
+/// The predicate of a join, which is looked at when there is a pair: a function, or a datum that stands for one.
+pub fn closure_of_predicate(term: &Term, scope: &Scope<'_>, env: &Env<'_>) -> Result<Closure, EvalError> {
+    late::constant(term, Place { scope, env, literals: false })
 }
 
 /// The right side of a join as a function that evaluates it anew with every call. That it is the second argument of its
@@ -229,7 +236,11 @@ fn func_at(term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
                 other => other.into_datum().map(Arg::Datum),
             }
         }
-        _ => arg_at(term, place),
+        _ => match value_at(term, place)? {
+            Value::Datum(datum) => Ok(Arg::Datum(datum)),
+            Value::Func(closure) => Ok(Arg::Func(closure)),
+            other => Err(other.mismatch("FUNCTION")),
+        },
     }
 }
 

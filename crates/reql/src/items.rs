@@ -14,6 +14,12 @@ pub trait Items: Send {
     fn is_infinite(&self) -> bool {
         false
     }
+
+    /// Whether it can be seen without reading that there is nothing. Source: `is_exhausted` in datum_stream.cc of
+    /// RethinkDB 2.4.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
 }
 
 impl Items for Box<dyn Items> {
@@ -23,5 +29,9 @@ impl Items for Box<dyn Items> {
 
     fn is_infinite(&self) -> bool {
         (**self).is_infinite()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        (**self).is_exhausted()
     }
 }

@@ -53,14 +53,14 @@ pub use direct::{Direct, Pushed};
 pub use env::{ARRAY_LIMIT_DEFAULT, Cancel, Chance, Env, Foreign, OpenTerms, OpenValue, SeededChance};
 pub use error::{CompileError, ErrorClass, EvalError, infinite, not_a_sequence};
 pub use eval::{
-    IndexOption, apply, closure, closure_of_argument, closure_of_right_side, eval, eval_value,
-    eval_with_literals, failed, interleave, operation, splice,
+    IndexOption, apply, closure, closure_of_argument, closure_of_predicate, closure_of_right_side, eval,
+    eval_patch, eval_value, failed, interleave, operation, splice,
 };
 pub use group::GroupBy;
 pub use operation::{
     Extras, Operation, build, check_source, gathered, is_of_sequences, is_operation, looks_first,
 };
-pub use order::{Direction, Order, SortKey, compare, sort, sort_key};
+pub use order::{Direction, Order, SortKey, by_nothing, compare, needs_table, sort, sort_key};
 pub use pipeline::{Pipeline, Tally};
 pub use printf::g20;
 pub use scope::Scope;

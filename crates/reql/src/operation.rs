@@ -22,7 +22,7 @@ use crate::transform::{self, Flow, Transform};
 use crate::value::{Grouped, GroupedKind, Grouping, Value};
 
 pub use build::{Extras, build, is_operation};
-pub(crate) use build::{is_open, wants_table};
+pub(crate) use build::{is_open, slice, wants_table};
 
 /// A sequence term with its arguments but for the first.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub enum Operation {
     Nth(i32),
     /// `is_empty`.
     IsEmpty,
-    /// `contains`: each predicate holds for an item of its own.
+    /// `contains`: each value and each function has an item of its own.
     Contains(Vec<Predicate>),
     /// `offsets_of`.
     OffsetsOf(Predicate),
@@ -64,8 +64,26 @@ impl Operation {
             Value::Stream(items) => self.on_stream(items, env),
             Value::Grouped(grouped) => self.on_groups(*grouped, env),
             Value::Grouping(grouping) => self.on_grouping(*grouping, env),
-            Value::Func(_) => Err(EvalError::value_type_error("DATUM", "FUNCTION", "VALUE FUNCTION").at(0)),
+            Value::Func(_) => Err(self.refused("FUNCTION", "VALUE FUNCTION")),
         }
+    }
+
+    /// That the first argument, a value of this kind, is neither a datum nor a sequence. Source: terms/arr.cc and
+    /// terms/obj_or_seq.cc of RethinkDB 2.4.
+    #[must_use]
+    pub fn refused(&self, kind: &str, printed: &str) -> EvalError {
+        let error = match self {
+            Operation::Slice(_) => EvalError::logic("Cannot slice non-sequences."),
+            Operation::Step(step) => match step.over_objects() {
+                Some(term) => {
+                    let why = format!("Cannot perform {term} on a non-object non-sequence `{printed}`.");
+                    EvalError::logic(why)
+                }
+                None => EvalError::value_type_error("SEQUENCE", kind, printed),
+            },
+            _ => EvalError::value_type_error("SEQUENCE", kind, printed),
+        };
+        error.at(0)
     }
 
     /// The value for an array in memory; sequences of items are arrays again.
@@ -185,7 +203,9 @@ impl Operation {
         if grouped.kind == GroupedKind::Stream {
             self.check_groups()?;
         }
-        let keeps_stream = grouped.kind == GroupedKind::Stream && matches!(self, Operation::Step(_));
+        // A join is a step of the stream in RethinkDB, too.
+        let is_step = matches!(self, Operation::Step(_) | Operation::Join(_));
+        let keeps_stream = grouped.kind == GroupedKind::Stream && is_step;
         let mut groups = Vec::with_capacity(grouped.groups.len());
         for (key, value) in grouped.groups {
             let value = match (self, &value) {
@@ -289,7 +309,7 @@ impl Operation {
 pub fn check_source(op: Op, single: &Datum) -> Result<(), EvalError> {
     match single {
         Datum::Array(_) => Ok(()),
-        single if looks_first(op) => Err(EvalError::not_a_sequence(single)),
+        single if looks_first(op) || op == Op::Nth => Err(EvalError::not_a_sequence(single)),
         single => transform::check_object(op, single).map_err(|error| error.at(0)),
     }
 }
@@ -392,24 +412,41 @@ fn nth_of_array(items: &Array, position: i32) -> Result<Datum, EvalError> {
     found.cloned().ok_or_else(|| EvalError::out_of_bounds(position))
 }
 
-/// Whether each predicate holds for an item that no earlier predicate used up.
+/// Whether each of the values and each of the functions has an item of its own; an item may be that of a value and of a
+/// function. Without items nothing is contained, not even nothing. Source: `contains_term_t` in terms/arr.cc of RethinkDB
+/// 2.4.
 fn contains(predicates: &[Predicate], items: &mut dyn Items, env: &Env<'_>) -> Result<bool, EvalError> {
-    let mut wanted: Vec<(usize, &Predicate)> = predicates.iter().enumerate().collect();
-    while !wanted.is_empty() {
+    let is_value = |(_, predicate): &(usize, &Predicate)| matches!(predicate, Predicate::Equals(_));
+    let (mut values, mut functions): (Vec<_>, Vec<_>) = predicates.iter().enumerate().partition(is_value);
+    while let Some(item) = items.next(env)? {
         env.check_cancel()?;
-        let Some(item) = items.next(env)? else { return Ok(false) };
-        for position in 0..wanted.len() {
-            let (argument, predicate) = wanted[position];
-            if predicate.test(&item, env).map_err(|error| error.at(argument + 1))? {
-                wanted.remove(position);
-                break;
-            }
+        for wanted in [&mut values, &mut functions] {
+            leave_out_first(wanted, &item, env)?;
+        }
+        if values.is_empty() && functions.is_empty() {
+            return Ok(true);
         }
     }
-    Ok(true)
+    Ok(false)
 }
 
-/// `count` items, each as likely as any other (reservoir sampling).
+/// Leaves out the first of some predicates, each with the position of its argument, that holds for an item.
+fn leave_out_first(
+    wanted: &mut Vec<(usize, &Predicate)>,
+    item: &Datum,
+    env: &Env<'_>,
+) -> Result<(), EvalError> {
+    for position in 0..wanted.len() {
+        let (argument, predicate) = wanted[position];
+        if predicate.test(item, env).map_err(|error| error.at(argument + 1))? {
+            wanted.swap_remove(position);
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// `count` items, each as likely as any other (reservoir sampling), in any order.
 fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datum>, EvalError> {
     if items.is_infinite() {
         return Err(EvalError::infinite());
@@ -428,6 +465,10 @@ fn sample(count: usize, items: &mut dyn Items, env: &Env<'_>) -> Result<Vec<Datu
         {
             *place = item;
         }
+    }
+    for end in (2..=chosen.len()).rev() {
+        let place = env.chance.next_u64() % end as u64;
+        chosen.swap(end - 1, usize::try_from(place).unwrap_or(0));
     }
     Ok(chosen)
 }

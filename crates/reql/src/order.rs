@@ -30,6 +30,21 @@ pub enum Direction {
     Descending,
 }
 
+/// An index is named, and what is to be ordered is no table.
+#[must_use]
+pub fn needs_table() -> EvalError {
+    EvalError::logic(
+        "Indexed order_by can only be performed on a TABLE or TABLE_SLICE. Make sure order_by comes before any \
+         transformations (such as map) or filters.",
+    )
+}
+
+/// Nothing is named to order by.
+#[must_use]
+pub fn by_nothing() -> EvalError {
+    EvalError::logic("Must specify something to order by.")
+}
+
 /// What an item is ordered by: one part for each order, `None` where it is missing.
 pub type SortKey = Vec<Option<Datum>>;
 

@@ -5,7 +5,7 @@
 
 use crate::deep;
 use crate::signature::{self, Nature, Op};
-use crate::term::{FuncTerm, Term};
+use crate::term::{Call, FuncTerm, Term};
 
 /// How far the answer of a term depends on its arguments alone, most predictable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,11 +28,16 @@ pub fn is_by_chance(term: &Term) -> bool {
         Term::Func(func) => deep::level(|| is_by_chance(&func.body)),
         Term::Call(call) => deep::level(|| {
             let optargs = call.optargs.iter().map(|(_, term)| term);
-            let named = call.op == Op::Uuid && !call.args.is_empty();
-            (signature::of(call.op).nature == Nature::Chance && !named)
+            (signature::of(call.op).nature == Nature::Chance && !is_named_uuid(call))
                 || call.args.iter().chain(optargs).any(is_by_chance)
         }),
     }
+}
+
+/// Whether an identifier is made of its argument alone. How many there are is not known of `r.args`.
+fn is_named_uuid(call: &Call) -> bool {
+    let is_name = |term: &Term| term.as_call().is_none_or(|arg| arg.op != Op::Args);
+    call.op == Op::Uuid && matches!(call.args.as_slice(), [name] if is_name(name))
 }
 
 /// How predictable a function is.
@@ -50,8 +55,7 @@ pub fn of_term(term: &Term) -> Determinism {
         Term::Call(call) => call,
     };
     let own = match signature::of(call.op).nature {
-        // A name-based identifier is made of its argument alone.
-        Nature::Chance if call.op == Op::Uuid && !call.args.is_empty() => Determinism::Always,
+        Nature::Chance if is_named_uuid(call) => Determinism::Always,
         Nature::Closed => Determinism::Always,
         Nature::Constant => Determinism::WithinQuery,
         Nature::Shape => Determinism::OnServer,

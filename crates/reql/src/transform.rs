@@ -188,6 +188,18 @@ impl Transform {
         checked.map_err(|error| error.at(0))
     }
 
+    /// What messages call the step as a term over objects, if it is one.
+    pub(crate) fn over_objects(&self) -> Option<&'static str> {
+        match self {
+            Transform::Field { term, .. } => Some(term),
+            Transform::HasFields(_) | Transform::WithFields(_) => Some("has_fields"),
+            Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) => Some(self.name()),
+            Transform::Shape(test) => Some(test.relation().term()),
+            Transform::Late(late) => over_objects::name_of(late.op),
+            _ => None,
+        }
+    }
+
     /// The term, for people.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -72,20 +72,26 @@ pub(super) fn branch(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     cx.eval(&call.args[chosen], scope).map_err(|error| error.at(chosen))
 }
 
-/// `and`, `or`: the value that decides.
+/// `and`, `or`: the value that decides, which may be a row of a table.
 pub(super) fn and_or(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let decides = call.op == Op::Or;
-    let mut last = Datum::Bool(!decides);
+    let mut last = Value::Datum(Datum::Bool(!decides));
     for i in 0..call.args.len() {
-        last = match datum_or_groups(cx, call, i, scope)? {
-            ControlFlow::Continue(value) => value,
-            ControlFlow::Break(groups) => return Ok(groups),
+        let at = |error: EvalError| error.at(i);
+        last = match cx.eval(&call.args[i], scope).map_err(at)? {
+            Value::Grouped(groups) if i == 0 => return grouped::again(cx, call, scope, groups),
+            value => value,
         };
-        if last.is_truthy() == decides {
+        let holds = match &last {
+            Value::Datum(datum) => datum.is_truthy(),
+            Value::Row(row) => row.datum(cx).map_err(at)?.is_truthy(),
+            other => return Err(at(other.mismatch("DATUM"))),
+        };
+        if holds == decides {
             break;
         }
     }
-    Ok(Value::Datum(last))
+    Ok(last)
 }
 
 /// `eq`, `lt` and the like of more than two: what stands behind the two that decide is not evaluated.
@@ -149,6 +155,15 @@ fn settle(cx: &Cx, value: Value) -> Result<Value, EvalError> {
     match row.into_datum(cx)? {
         Datum::Null => Ok(Value::Datum(Datum::Null)),
         datum => Row::of_selection(table, datum).map(Value::Row),
+    }
+}
+
+/// `args` where there is nothing to splice into: the array itself.
+pub(super) fn args(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
+    let Some(term) = call.args.first() else { return Err(EvalError::internal("args without an argument")) };
+    match cx.eval_datum(term, scope).map_err(|error| error.at(0))? {
+        items @ Datum::Array(_) => Ok(Value::Datum(items)),
+        other => Err(EvalError::type_error("ARRAY", &other)),
     }
 }
 

@@ -19,9 +19,9 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
         Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
         sequence => sequence,
     };
+    let seq = sequence.seq_of_argument(0, cx)?;
     let func = cx.eval(func, scope).map_err(|error| error.at(1))?;
     let writes = Writes::of(cx, func).map_err(|error| error.at(1))?;
-    let seq = sequence.seq_of_argument(0, cx)?;
     let env = cx.env();
     env.check_batches()?;
     let mut items = seq.pipe.open(cx)?;
@@ -52,10 +52,8 @@ impl Writes {
     fn of(cx: &Cx, value: Value) -> Result<Writes, EvalError> {
         match value {
             Value::Func(closure) => Ok(Writes::Each(closure)),
-            other => match other.into_datum(cx) {
-                Ok(answer) => Ok(Writes::Once(answer)),
-                Err(_) => Err(EvalError::logic(EXPECTED)),
-            },
+            answer @ (Value::Datum(_) | Value::Row(_)) => answer.into_datum(cx).map(Writes::Once),
+            other => Err(other.mismatch("FUNCTION")),
         }
     }
 

@@ -65,6 +65,8 @@ pub(super) fn each(cx: &Cx, call: &Call, scope: &Scope<'_>, values: Vec<Value>) 
 /// A term that evaluates its arguments itself, for each group that its first argument was found to be.
 pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -> Result<Value, EvalError> {
     let ready = grouped.into_ready(cx)?;
+    let is_step = matches!(call.op, Op::InnerJoin | Op::OuterJoin);
+    let kind = if is_step { ready.kind } else { GroupedKind::Data };
     let mut call = call.clone();
     let mut groups = Vec::with_capacity(ready.groups.len());
     for (key, value) in ready.groups {
@@ -72,14 +74,17 @@ pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -
             *first = Term::Datum(value);
         }
         let answer = cx.plain_call(&call, scope)?;
-        let answer = match call.op {
-            // In RethinkDB these are steps of a sequence, and of an array they make an array.
-            Op::InnerJoin | Op::OuterJoin => sequence::to_array(cx, answer)?,
-            _ => answer.into_datum(cx)?,
+        let answer = match is_step {
+            // In RethinkDB these are steps of a sequence: a group that becomes empty is none.
+            true => sequence::to_array(cx, answer)?,
+            false => answer.into_datum(cx)?,
         };
-        groups.push((key, answer));
+        let emptied = matches!(&answer, Datum::Array(items) if items.is_empty());
+        if kind == GroupedKind::Data || !emptied {
+            groups.push((key, answer));
+        }
     }
-    Ok(ready_value(groups))
+    Ok(Value::Grouped(Grouped::Ready(Groups { kind, groups })))
 }
 
 /// A function called with the value of each group.

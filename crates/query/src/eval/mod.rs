@@ -70,6 +70,9 @@ impl Cx {
             Op::And | Op::Or => control::and_or(self, call, scope),
             Op::Default => control::default(self, call, scope),
             op if reql::op::is_comparison(op) => control::compare(self, call, scope),
+            Op::Args => control::args(self, call, scope),
+            // Where it is legal `reql` evaluates it.
+            Op::Literal => Err(reql::op::merge::stray_literal()),
             Op::MakeArray => control::make_array(self, call, scope),
             Op::MakeObj => control::make_obj(self, call, scope),
             Op::ForEach => each::for_each(self, call, scope),

@@ -63,4 +63,8 @@ impl Items for KeySource {
             }
         }
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.ready.is_empty() && self.waiting.len() == 0
+    }
 }

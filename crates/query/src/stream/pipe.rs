@@ -50,6 +50,14 @@ impl Pipe {
         Pipe::of_source(Source::of_array(items))
     }
 
+    /// Whether it can be seen without reading that there is nothing.
+    pub fn is_exhausted(&self) -> bool {
+        match &self.source {
+            Source::Rows(rows) => rows.names_nothing(),
+            Source::Items(items) => items.is_exhausted(),
+        }
+    }
+
     /// One step more.
     pub fn then(mut self, step: Transform) -> Pipe {
         self.steps.push(step);

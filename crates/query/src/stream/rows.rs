@@ -64,6 +64,12 @@ impl RowSource {
         Ok(RowSource::of_index(table, index, Wanted::Values(wanted), IndexItems::Rows))
     }
 
+    /// Whether no value is named under which rows are looked for.
+    pub fn names_nothing(&self) -> bool {
+        let wanted = self.index.as_ref().map(|index| &index.wanted);
+        matches!(wanted, Some(Wanted::Values(values)) if values.is_empty())
+    }
+
     /// What an index finds in `table`, in no particular order.
     pub fn of_index(
         table: &StoredTable,

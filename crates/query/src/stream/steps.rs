@@ -40,4 +40,8 @@ impl Items for Piped {
     fn is_infinite(&self) -> bool {
         self.items.is_infinite()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.ready.is_empty() && self.items.is_exhausted()
+    }
 }

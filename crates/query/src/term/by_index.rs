@@ -10,6 +10,7 @@ use reql::Transform;
 use reql::{Answer, Call, Closure, EvalError, FuncTerm, Op, Scope, StoredFunc, Term, VarId};
 use shard::IndexKind;
 
+use crate::context::Cx;
 use crate::group::Grouped;
 use crate::row::Row;
 use crate::seq::Seq;
@@ -33,7 +34,7 @@ pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
         let why = format!("Cannot provide both a function and an index to {term}.");
         return Err(EvalError::logic(why));
     }
-    let mut slice = whole_table(over.first)?;
+    let mut slice = whole_table(cx, over.first)?;
     slice.index = Some(use_index(&slice, name)?);
     slice.order = if call.op == Op::Min { KeyOrder::Ascending } else { KeyOrder::Descending };
     let table = slice.table.clone();
@@ -91,7 +92,7 @@ pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
     let Operation::Group(mut by) = over.operation(IndexOption::Ignore)? else {
         return Err(EvalError::internal("GROUP is no group"));
     };
-    let mut slice = whole_table(over.first)?;
+    let mut slice = whole_table(over.cx, over.first)?;
     let index = use_index(&slice, Some(name))?;
     slice.index = Some(index.clone());
     let (mut items, mut steps) = (IndexItems::Rows, Vec::new());
@@ -175,10 +176,10 @@ fn own_index(over: &Over<'_>) -> Result<Option<Text>, EvalError> {
     }
 }
 
-fn whole_table(value: Value) -> Result<Slice, EvalError> {
+fn whole_table(cx: &Cx, value: Value) -> Result<Slice, EvalError> {
     match value {
         Value::Table(slice) if slice.is_whole() => Ok(slice),
-        other => Err(other.mismatch("TABLE").at(0)),
+        other => Err(other.not_a(cx, "TABLE").at(0)),
     }
 }
 

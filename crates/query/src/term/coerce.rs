@@ -70,7 +70,7 @@ fn refused(value: &Value, target: &str) -> EvalError {
 pub(crate) fn ungroup(mut args: Args<'_>) -> Result<Value, EvalError> {
     let grouped = match args.take(0)? {
         Value::Grouped(grouped) => grouped.into_ready(args.cx)?,
-        other => return Err(other.mismatch("GROUPED_DATA").at(0)),
+        other => return Err(other.not_a(args.cx, "GROUPED_DATA").at(0)),
     };
     let pair = |(key, value): (Datum, Datum)| {
         let mut out = ObjectBuilder::new();

@@ -34,7 +34,7 @@ pub(crate) fn config(mut args: Args<'_>) -> Result<Value, EvalError> {
             }
             TableRef::System(_) => Err(special("configure the tables in it")),
         },
-        other => Err(other.mismatch("TABLE").at(0)),
+        other => Err(other.not_a(cx, "TABLE").at(0)),
     }
 }
 

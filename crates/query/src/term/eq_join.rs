@@ -31,7 +31,7 @@ pub(crate) fn eq_join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
     let left = left.seq_of_argument(0, cx)?;
     let table = match cx.eval(table, scope).map_err(|error| error.at(2))? {
         Value::Table(slice) if slice.is_whole() => slice.table,
-        other => return Err(other.mismatch("TABLE").at(2)),
+        other => return Err(other.not_a(cx, "TABLE").at(2)),
     };
     let selector = selector(cx, by, scope).map_err(|error| error.at(1))?;
     let args = Args::new(cx, call, scope, Vec::new());
@@ -129,5 +129,9 @@ impl Items for EqJoined {
 
     fn is_infinite(&self) -> bool {
         self.left.is_infinite()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.current.is_none() && self.left.is_exhausted()
     }
 }

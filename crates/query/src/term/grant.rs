@@ -6,6 +6,7 @@ use reql::EvalError;
 
 use crate::access;
 use crate::args::Args;
+use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::ids::{system_db_id, system_table_id};
 use crate::names::user_name;
@@ -19,7 +20,7 @@ use crate::value::Value;
 pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
     let scope = match args.len() {
         2 => Scope::Global,
-        _ => scope(args.take(0)?)?,
+        _ => scope(args.cx, args.take(0)?)?,
     };
     let last = args.len() - 1;
     let (user, rights) = (user_name(&args.string(last - 1)?)?, args.datum(last)?);
@@ -39,13 +40,13 @@ pub(crate) fn grant(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(Value::Datum(Datum::Object(object.collect())))
 }
 
-fn scope(value: Value) -> Result<Scope, EvalError> {
+fn scope(cx: &Cx, value: Value) -> Result<Scope, EvalError> {
     match value {
         Value::Db(db) => Ok(Scope::Database(db.id.unwrap_or_else(system_db_id))),
         Value::Table(slice) if slice.is_whole() => Ok(match &slice.table {
             TableRef::Stored(table) => Scope::Table(table.handle.db.id, table.handle.config.id),
             TableRef::System(system) => Scope::Table(system_db_id(), system_table_id(system.table.name())),
         }),
-        other => Err(other.mismatch("TABLE").at(0)),
+        other => Err(other.not_a(cx, "TABLE").at(0)),
     }
 }

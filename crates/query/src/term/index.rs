@@ -97,7 +97,7 @@ pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
     check_name(&table, &to)?;
     let overwrite = if args.flag("overwrite")? { Overwrite::Yes } else { Overwrite::No };
     let table = configurable(&args, &table)?;
-    if from == to {
+    if from == to && has_index(args.cx, table, &from) {
         return Ok(answer("renamed", 0));
     }
     args.cx.node().rename_index(table.handle.config.id, &from, &to, overwrite).map_err(admin_failed)?;
@@ -162,6 +162,11 @@ fn present(cx: &Cx, table: &TableRef) -> Result<TableRef, EvalError> {
         return Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist.")));
     };
     Ok(TableRef::Stored(StoredTable { handle, read_mode: stored.read_mode }))
+}
+
+fn has_index(cx: &Cx, table: &StoredTable, name: &Text) -> bool {
+    let catalog = cx.catalog();
+    catalog.table_by_id(table.handle.config.id).is_some_and(|table| table.config.indexes.find(name).is_some())
 }
 
 /// What is known of the named indexes, or of all, by name; and whether all are ready.

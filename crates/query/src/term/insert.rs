@@ -20,7 +20,7 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
     let table = match cx.eval(table, scope).map_err(|error| error.at(0))? {
         Value::Table(slice) if slice.is_whole() => slice.table,
         Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
-        other => return Err(other.mismatch("TABLE").at(0)),
+        other => return Err(other.not_a(cx, "TABLE").at(0)),
     };
     let args = Args::new(cx, call, scope, Vec::new());
     let shown = return_changes(&args)?;

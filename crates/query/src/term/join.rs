@@ -26,11 +26,11 @@ pub(crate) fn join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, Eva
         Value::Grouped(groups) => return cx.call_per_group(call, scope, groups),
         left => left,
     };
-    let is_eager = left.is_eager();
+    let is_array = left.is_eager();
     let left = left.seq_of_argument(0, cx)?.pipe.open(cx)?;
-    let (right, is_array) = right_side(cx, right, scope)?;
-    let predicate = cx.eval(predicate, scope).and_then(|value| value.into_func(cx));
-    let predicate = predicate.map_err(|error| error.at(2))?;
+    let right = right_side(cx, right, scope)?;
+    let predicate = reql::closure_of_predicate(predicate, scope, &cx.env())?;
+    cx.unless_stopped()?;
     let joined: Box<dyn Items> = match right {
         RightSide::Kept(right) => {
             Box::new(Joined::new(left, Join { right: Right::Kept(right), predicate, outer }))
@@ -40,10 +40,11 @@ pub(crate) fn join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, Eva
             Box::new(AgainJoined { cx, left, right, predicate, outer, current })
         }
     };
-    joined_value(cx, joined, is_eager && is_array)
+    joined_value(cx, joined, is_array)
 }
 
-/// The value of a join: an array, or a stream.
+/// The value of a join: an array if the left side is one, whatever the right side is, or a stream. Source: terms/rewrites.cc
+/// and datum_stream.cc of RethinkDB 2.4.
 pub(super) fn joined_value(cx: &Cx, mut joined: Box<dyn Items>, is_array: bool) -> Result<Value, EvalError> {
     if !is_array {
         return Ok(Value::Seq(Seq::stream(Pipe::of_source(Source::Items(joined)))));
@@ -79,19 +80,16 @@ impl Again {
     }
 }
 
-/// The right side, and whether it is an array. What fails does so when there is a left item.
-fn right_side(cx: &Cx, term: &Term, scope: &Scope<'_>) -> Result<(RightSide, bool), EvalError> {
+/// The right side. What fails does so when there is a left item.
+fn right_side(cx: &Cx, term: &Term, scope: &Scope<'_>) -> Result<RightSide, EvalError> {
     if !purity::is_by_chance(term)
         && let Ok(value) = cx.eval(term, scope)
+        && let Ok(right) = kept_or_again(cx, value)
     {
-        let is_array = value.is_eager();
-        if let Ok(right) = kept_or_again(cx, value) {
-            return Ok((right, is_array));
-        }
+        return Ok(right);
     }
     cx.unless_stopped()?;
-    let closure = reql::closure_of_right_side(term, scope)?;
-    Ok((RightSide::Again(Again::Answer(closure)), true))
+    reql::closure_of_right_side(term, scope).map(|closure| RightSide::Again(Again::Answer(closure)))
 }
 
 fn kept_or_again(cx: &Cx, value: Value) -> Result<RightSide, EvalError> {
@@ -166,5 +164,9 @@ impl Items for AgainJoined {
 
     fn is_infinite(&self) -> bool {
         self.left.is_infinite()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.current.is_none() && self.left.is_exhausted()
     }
 }

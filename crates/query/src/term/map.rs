@@ -84,4 +84,8 @@ impl Items for FlatMap {
     fn is_infinite(&self) -> bool {
         self.items.is_infinite()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.current.is_none() && self.items.is_exhausted()
+    }
 }

@@ -15,19 +15,27 @@ use crate::value::Value;
 /// `order_by`: the rows of a table in the order of an index, or items sorted by fields and functions.
 pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
     check_deterministic(&over)?;
-    let Some((index, direction)) = index(&over)? else {
-        return sequence::apply(over);
+    let operation = over.operation(IndexOption::Ignore)?;
+    let Operation::OrderBy(orders) = &operation else { return Err(not_an_order()) };
+    let nothing_there = match &over.first {
+        Value::Table(_) => false,
+        Value::Seq(seq) => seq.pipe.is_exhausted(),
+        Value::Datum(Datum::Array(items)) => items.is_empty(),
+        Value::Datum(single) => return Err(reql::not_a_sequence(single)),
+        _ => return Err(sequence::no_sequence(over.cx, over.first)),
     };
-    if matches!(&over.first, Value::Datum(Datum::Array(items)) if items.is_empty()) {
-        over.operation(IndexOption::Ignore)?;
+    let index = index(&over)?;
+    if orders.is_empty() && index.is_none() {
+        return Err(reql::by_nothing());
+    }
+    if nothing_there {
         return Ok(over.first);
     }
-    let Value::Table(slice) = &over.first else {
-        return Err(EvalError::logic(
-            "Indexed order_by can only be performed on a TABLE or TABLE_SLICE. Make sure order_by comes before any \
-             transformations (such as map) or filters.",
-        ));
+    let Some((index, direction)) = index else {
+        return sequence::applied(over.cx, over.call.op, over.first, operation);
     };
+    let Value::Table(slice) = &over.first else { return Err(reql::needs_table()) };
+    let Datum::String(index) = index else { return Err(EvalError::type_error("STRING", &index).at("index")) };
     if slice.order != KeyOrder::Any {
         return Err(EvalError::logic("Cannot perform multiple indexed ORDER_BYs on the same table."));
     }
@@ -40,14 +48,9 @@ pub(crate) fn order_by(over: Over<'_>) -> Result<Value, EvalError> {
         Direction::Ascending => KeyOrder::Ascending,
         Direction::Descending => KeyOrder::Descending,
     };
-    match over.call.args.len() {
-        1 => Ok(Value::Table(slice)),
-        _ => {
-            let Operation::OrderBy(rest) = over.operation(IndexOption::Ignore)? else {
-                return Err(EvalError::internal("ORDER_BY is no order"));
-            };
-            with_ties(over.cx, slice, rest)
-        }
+    match operation {
+        Operation::OrderBy(rest) if !rest.is_empty() => with_ties(over.cx, slice, rest),
+        _ => Ok(Value::Table(slice)),
     }
 }
 
@@ -67,15 +70,19 @@ const MOST: f64 = 100_000.0;
 fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
     let Some(first) = ordered.args.first() else { return Err(EvalError::internal("ORDER_BY of nothing")) };
     let first = cx.eval(first, scope).map_err(|error| error.at(0).at(0))?;
-    let lazy = matches!(&first, Value::Table(_) | Value::Seq(Seq { eager: false, .. }));
-    if !lazy {
+    let read_here = match &first {
+        Value::Table(_) => true,
+        Value::Seq(seq) => !seq.eager && !seq.pipe.is_exhausted(),
+        _ => false,
+    };
+    if !read_here {
         let sorted = cx.apply_to(ordered, scope, first).map_err(|error| error.at(0))?;
         return cx.apply_to(limit, scope, sorted);
     }
     let over = Over { cx, call: ordered, scope, first };
     check_deterministic(&over).map_err(|error| error.at(0))?;
     let Operation::OrderBy(orders) = over.operation(IndexOption::Refuse).map_err(|error| error.at(0))? else {
-        return Err(EvalError::internal("ORDER_BY is no order"));
+        return Err(not_an_order());
     };
     let seq = over.first.into_seq(cx).map_err(|error| error.at(0).at(0))?;
     let top = sequence::end(cx, seq.pipe, Vec::new(), Terminal::Top { orders, most })
@@ -98,18 +105,15 @@ fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError
     Ok(Value::Seq(Seq::selection(slice.table, Pipe::of_items(Ties::new(pairs, rest)))))
 }
 
-/// The index an order goes by, and which way.
-fn index(over: &Over<'_>) -> Result<Option<(Text, Direction)>, EvalError> {
-    let (named, direction) = match (over.call.optarg("index").map(directed), over.cx.global("index")) {
+/// What names the index an order goes by, and which way.
+fn index(over: &Over<'_>) -> Result<Option<(Datum, Direction)>, EvalError> {
+    match (over.call.optarg("index").map(directed), over.cx.global("index")) {
         (Some((term, direction)), _) => {
-            (over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?, direction)
+            let named = over.cx.eval_datum(term, over.scope).map_err(|error| error.at("index"))?;
+            Ok(Some((named, direction)))
         }
-        (None, Some(datum)) => (datum.clone(), Direction::Ascending),
-        (None, None) => return Ok(None),
-    };
-    match named {
-        Datum::String(name) => Ok(Some((name, direction))),
-        other => Err(EvalError::type_error("STRING", &other).at("index")),
+        (None, Some(named)) => Ok(Some((named.clone(), Direction::Ascending))),
+        (None, None) => Ok(None),
     }
 }
 
@@ -130,4 +134,8 @@ fn check_deterministic(over: &Over<'_>) -> Result<(), EvalError> {
         None => Ok(()),
         Some(_) => Err(EvalError::logic("Sorting by a non-deterministic function is not supported.")),
     }
+}
+
+fn not_an_order() -> EvalError {
+    EvalError::internal("ORDER_BY is no order")
 }

@@ -23,7 +23,8 @@ use crate::value::Value;
 /// With `emergency_repair`, table or database `rethinkdb` is repaired, which is the configuration of the cluster. Where
 /// that has to be repaired before a table, whoever asks needs the right to both.
 pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let value = first(&mut args, "reconfigure")?;
+    let value = target(&mut args, "reconfigure")?;
+    let dry_run = args.flag("dry_run")?;
     let repair = match args.optional_datum("emergency_repair")? {
         None | Some(Datum::Null) => None,
         Some(mode) => Some(mode),
@@ -33,18 +34,16 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
     {
         may_repair_catalog(args.cx)?;
         repair_mode_of(&args, mode)?;
-        return repair_catalog(args.cx, args.flag("dry_run")?);
+        return repair_catalog(args.cx, dry_run);
     }
-    let target = Target::of(&args, value, "you can't configure the tables in it")?;
+    let why = "you can't configure the tables in it";
     if let Some(mode) = repair {
         let mode = repair_mode_of(&args, &mode)?;
-        return emergency_repair(&args, &target, mode);
+        return emergency_repair(args.cx, value, why, mode, dry_run);
     }
-    let placement = Placement::of_reconfigure(&args)?;
-    let dry_run = args.flag("dry_run")?;
-    let wanted = placement.wanted();
+    let wanted = Placement::of_reconfigure(&args)?.wanted();
     let mut report = Report::default();
-    for table in target.tables {
+    for table in configurable(args.cx, value, why)? {
         reconfigure_table(args.cx, &table, &wanted, dry_run, &mut report)?;
     }
     Ok(report.into_value("reconfigured", !dry_run, true))
@@ -52,10 +51,9 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
 
 /// `rebalance`: divides tables anew so that their shards hold about as many rows each.
 pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
-    let value = first(&mut args, "rebalance")?;
-    let target = Target::of(&args, value, "you can't rebalance the tables in it")?;
+    let value = target(&mut args, "rebalance")?;
     let mut report = Report::default();
-    for table in target.tables {
+    for table in configurable(args.cx, value, "you can't rebalance the tables in it")? {
         let before = status_row(args.cx, &table, Identifiers::Name);
         if make_equal(args.cx, table.config.id)? {
             report.count += 1;
@@ -65,55 +63,42 @@ pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     Ok(report.into_value("rebalanced", true, false))
 }
 
-/// The tables an administrative term is called on.
-struct Target {
-    tables: Vec<Arc<TableHandle>>,
-    is_db: bool,
-}
-
-impl Target {
-    fn of(args: &Args<'_>, value: Value, why: &str) -> Result<Target, EvalError> {
-        let tables = tables_of(args.cx, value, why)?;
-        for table in &tables.0 {
-            access::check(args.cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
-        }
-        Ok(Target { tables: tables.0, is_db: tables.1 })
+/// The table or database that `op` is called on, before its options are looked at.
+pub(crate) fn target(args: &mut Args<'_>, op: &str) -> Result<Value, EvalError> {
+    if args.len() == 0 {
+        return Err(EvalError::logic(format!("`{op}` can only be called on a table or database.")));
+    }
+    match args.take(0)? {
+        target @ Value::Db(_) => Ok(target),
+        Value::Table(slice) if slice.is_whole() => Ok(Value::Table(slice)),
+        other => Err(other.not_a(args.cx, "TABLE").at(0)),
     }
 }
 
-/// What `op` is called on.
-fn first(args: &mut Args<'_>, op: &str) -> Result<Value, EvalError> {
-    match args.len() {
-        0 => Err(EvalError::logic(format!("`{op}` can only be called on a table or database."))),
-        _ => args.take(0),
-    }
-}
-
-/// The tables of the table or database that argument 0 is, and whether it is a database. Of the database of the
-/// system tables it says `why` not.
-pub(crate) fn target_tables(
-    args: &mut Args<'_>,
-    op: &str,
-    why: &str,
-) -> Result<(Vec<Arc<TableHandle>>, bool), EvalError> {
-    let value = first(args, op)?;
-    tables_of(args.cx, value, why)
-}
-
-fn tables_of(cx: &Cx, value: Value, why: &str) -> Result<(Vec<Arc<TableHandle>>, bool), EvalError> {
-    match value {
-        Value::Table(slice) if slice.is_whole() => match slice.table {
-            TableRef::Stored(table) => Ok((vec![table.handle], false)),
+/// The tables of a table or database. Of the database of the system tables it says `why` not.
+pub(crate) fn tables_of(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<TableHandle>>, EvalError> {
+    match target {
+        Value::Table(slice) => match slice.table {
+            TableRef::Stored(table) => Ok(vec![table.handle]),
             TableRef::System(_) => Err(special_because(why)),
         },
         Value::Db(db) if db.id.is_none() => Err(special_because(why)),
         Value::Db(db) => {
             let catalog = cx.catalog();
             let tables = catalog.database(&db.name).into_iter().flat_map(|db| db.tables());
-            Ok((tables.cloned().collect(), true))
+            Ok(tables.cloned().collect())
         }
         other => Err(other.mismatch("TABLE").at(0)),
     }
+}
+
+/// Those tables, if the user may configure all of them.
+fn configurable(cx: &Cx, target: Value, why: &str) -> Result<Vec<Arc<TableHandle>>, EvalError> {
+    let tables = tables_of(cx, target, why)?;
+    for table in &tables {
+        access::check(cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
+    }
+    Ok(tables)
 }
 
 /// The mode of an emergency repair, for which nothing else may be said but `dry_run`.
@@ -134,14 +119,22 @@ fn repair_mode_of(args: &Args<'_>, mode: &Datum) -> Result<RepairMode, EvalError
     Ok(mode)
 }
 
-fn emergency_repair(args: &Args<'_>, target: &Target, mode: RepairMode) -> Result<Value, EvalError> {
-    let dry_run = args.flag("dry_run")?;
-    match &target.tables[..] {
-        [table] if !target.is_db => repair_table(args.cx, table, mode, dry_run),
-        _ => Err(EvalError::logic(
+fn emergency_repair(
+    cx: &Cx,
+    target: Value,
+    why: &str,
+    mode: RepairMode,
+    dry_run: bool,
+) -> Result<Value, EvalError> {
+    if matches!(target, Value::Db(_)) {
+        return Err(EvalError::logic(
             "Can't emergency repair an entire database at once; instead you should run `reconfigure()` on each \
              table individually.",
-        )),
+        ));
+    }
+    match &configurable(cx, target, why)?[..] {
+        [table] => repair_table(cx, table, mode, dry_run),
+        _ => Err(EvalError::internal("a table is not one")),
     }
 }
 

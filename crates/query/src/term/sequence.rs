@@ -8,7 +8,7 @@ use reql::Pipeline;
 use reql::Term;
 use reql::Terminal;
 use reql::Transform;
-use reql::{Call, EvalError, Scope};
+use reql::{Call, EvalError, Op, Scope};
 
 use crate::context::Cx;
 use crate::gather::gather;
@@ -49,11 +49,22 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
         _ => {}
     }
     let operation = over.operation(IndexOption::Refuse)?;
-    let seq = match over.first {
+    applied(cx, op, over.first, operation)
+}
+
+/// What `operation`, the term `op`, makes of its first argument.
+pub(crate) fn applied(cx: &Cx, op: Op, first: Value, operation: Operation) -> Result<Value, EvalError> {
+    let seq = match first {
         Value::Table(slice) => slice.into_seq(cx).map_err(|error| error.at(0))?,
         Value::Seq(seq) => seq,
         other if reql::is_of_sequences(op) && !matches!(other, Value::Datum(_)) => {
             return Err(no_sequence(cx, other));
+        }
+        other @ (Value::Db(_) | Value::Func(_)) => {
+            return Err(operation.refused(other.kind(), &other.print()));
+        }
+        Value::Row(row) if matches!(operation, Operation::Nth(_)) => {
+            return Err(EvalError::type_error("ARRAY", &row.into_datum(cx)?));
         }
         other => {
             let single = other.into_datum(cx).map_err(|error| error.at(0))?;
@@ -87,7 +98,7 @@ pub(crate) fn apply(over: Over<'_>) -> Result<Value, EvalError> {
 }
 
 /// That the first argument of a term is not what it must be.
-fn no_sequence(cx: &Cx, first: Value) -> EvalError {
+pub(crate) fn no_sequence(cx: &Cx, first: Value) -> EvalError {
     match first.into_seq(cx) {
         Err(error) => error.at(0),
         Ok(_) => EvalError::internal("a sequence was taken for none"),

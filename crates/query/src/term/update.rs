@@ -2,7 +2,7 @@
 
 use datum::{Datum, PrimaryKey};
 use reql::purity::{self, Determinism};
-use reql::{Answer, Call, EvalError, Op, Scope, Term};
+use reql::{Answer, Arg, Call, EvalError, Op, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
@@ -67,21 +67,18 @@ fn patch(cx: &Cx, op: Op, change: &Term, scope: &Scope<'_>) -> Result<Patch, Eva
     match change {
         Term::Func(func) => {
             let answer = if literals { Answer::Literals } else { Answer::Datum };
-            let closure = reql::closure(func, scope, answer)?;
-            closure.check_arity(1)?;
-            Ok(Patch::Func(closure))
+            reql::closure(func, scope, answer).map(Patch::Func)
         }
         // RethinkDB makes a function of the row of it. Source: `update_term_t` in terms/rewrites.cc.
         change if literals && !is_script(change) && purity::of_term(change) == Determinism::Never => {
             reql::closure_of_argument(change, scope).map(Patch::Func)
         }
         // What goes wrong in it goes wrong for each row.
-        change if literals && !is_script(change) => {
-            match reql::eval_with_literals(change, scope, &cx.env()) {
-                Ok(value) => Ok(Patch::Constant(value)),
-                Err(error) => Ok(Patch::Fails(error)),
-            }
-        }
+        change if literals && !is_script(change) => match reql::eval_patch(change, scope, &cx.env()) {
+            Ok(Arg::Datum(value)) => Ok(Patch::Constant(value)),
+            Ok(Arg::Func(closure)) => Ok(Patch::Func(closure)),
+            Err(error) => Ok(Patch::Fails(error)),
+        },
         change => match cx.eval(change, scope)? {
             Value::Func(closure) => Ok(Patch::Func(closure)),
             constant @ (Value::Datum(_) | Value::Row(_)) => constant.into_datum(cx).map(Patch::Constant),

@@ -8,7 +8,7 @@ use reql::EvalError;
 
 use crate::args::Args;
 use crate::context::Cx;
-use crate::term::reconfigure::target_tables;
+use crate::term::reconfigure::{tables_of, target};
 use crate::value::Value;
 
 /// A table that is not ready is looked at again when there is news, and without any after a while that
@@ -18,6 +18,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// `wait`: the number of tables that are ready.
 pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
+    let value = target(&mut args, "wait")?;
     let wanted = match args.optional_string("wait_for")? {
         Some(state) => wanted(&state).map_err(|error| error.at("wait_for"))?,
         None => |ready: &Readiness| ready.all_replicas,
@@ -27,7 +28,7 @@ pub(crate) fn wait(mut args: Args<'_>) -> Result<Value, EvalError> {
         Instant::now().checked_add(Duration::try_from_secs_f64(seconds.max(0) as f64).ok()?)
     });
     let why = "the system tables in it are always available and don't need to be waited on";
-    let (tables, _) = target_tables(&mut args, "wait", why)?;
+    let tables = tables_of(args.cx, value, why)?;
     for table in &tables {
         until_ready(args.cx, table, wanted, deadline)?;
     }

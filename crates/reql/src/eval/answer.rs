@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use datum::Datum;
 
-use super::{Place, value_at};
+use super::{Place, func_at, value_at};
+use crate::args::Arg;
 use crate::closure::{Answer, Answered, Closure, Run};
 use crate::env::Env;
 use crate::error::EvalError;
@@ -27,6 +28,7 @@ pub(super) fn close(func: &Arc<FuncTerm>, scope: &Scope<'_>, answer: Answer) -> 
         Answer::Literals => Run::ToDatum(run_to_literals),
         Answer::Sequence => Run::ToSequence(run_to_sequence),
         Answer::Argument => Run::ToDatum(run_argument),
+        Answer::Constant => Run::ToDatum(run_constant),
     };
     Ok(Closure::new(func.clone(), captured, answer, run))
 }
@@ -42,6 +44,14 @@ fn run_to_literals(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result
 fn run_argument(closure: &Closure, _values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
     let scope = Scope::of_call(&[], &[], &closure.captured);
     value_at(&closure.func.body, Place { scope: &scope, env, literals: true })?.into_datum()
+}
+
+fn run_constant(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Datum, EvalError> {
+    let scope = Scope::of_call(&[], &[], &closure.captured);
+    match func_at(&closure.func.body, Place { scope: &scope, env, literals: true })? {
+        Arg::Datum(datum) => Ok(datum),
+        Arg::Func(func) => func.call(values, env),
+    }
 }
 
 fn run_to_sequence(closure: &Closure, values: &[Datum], env: &Env<'_>) -> Result<Answered, EvalError> {

@@ -4,14 +4,14 @@ use std::ops::ControlFlow;
 
 use datum::{Datum, ObjectBuilder};
 
-use super::{Place, call_at, datum_at, value_at};
+use super::{Place, call_at, datum_at, func_at, value_at};
 use crate::args::{Arg, Args};
 use crate::closure;
 use crate::error::EvalError;
 use crate::op::{made_of, merge};
 use crate::operation;
 use crate::signature::Op;
-use crate::term::{Call, Term};
+use crate::term::{Call, FuncTerm, Term};
 use crate::value::{Grouped, GroupedKind, Value};
 
 /// What a term means whose first argument is grouped: itself for each group, whose other arguments are
@@ -164,42 +164,59 @@ pub(super) fn literal(call: &Call, place: Place<'_>) -> Result<Value, EvalError>
 
 /// `args` where there is nothing to splice into: the array itself.
 pub(super) fn args(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
-    match call.args.first() {
-        Some(term) => value_at(term, place).map_err(|error| error.at(0)),
-        None => Err(EvalError::internal("args without an argument")),
+    let Some(term) = call.args.first() else { return Err(EvalError::internal("args without an argument")) };
+    match value_at(term, place).and_then(Value::into_datum).map_err(|error| error.at(0))? {
+        items @ Datum::Array(_) => Ok(Value::Datum(items)),
+        other => Err(EvalError::type_error("ARRAY", &other)),
     }
 }
 
 /// `do`: calls a function, whose answer may be anything; a value is answered as it is.
 pub(super) fn funcall(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
+    let called = match call.args.first() {
+        Some(Term::Func(func)) => Called::Here(func),
+        Some(term) => Called::Found(func_at(term, place).map_err(|error| error.at(0))?),
+        None => return Err(EvalError::internal("do without a function")),
+    };
     let mut values = Vec::with_capacity(call.args.len().saturating_sub(1));
     for (i, term) in call.args.iter().enumerate().skip(1) {
         let value = value_at(term, place.plain()).map_err(|error| error.at(i))?;
         match operation::gathered(value, place.env)? {
-            Value::Grouped(grouped) if i == 1 => return funcall_groups(call, *grouped, place),
+            Value::Grouped(grouped) if i == 1 => return funcall_groups(call, &called, *grouped, place),
             other => values.push(other.into_datum().map_err(|error| error.at(i))?),
         }
     }
-    funcall_with(call, &values, place).map_err(|error| error.at(0))
+    called.with(&values, place).map_err(|error| error.at(0))
 }
 
-/// The body runs in the scope around it: nothing needs to be captured.
-fn funcall_with(call: &Call, values: &[Datum], place: Place<'_>) -> Result<Value, EvalError> {
-    match call.args.first() {
-        Some(Term::Func(func)) => {
-            closure::check_arity(func.params.len(), values.len())?;
-            let scope = place.scope.inner(&func.params, values);
-            value_at(&func.body, Place { scope: &scope, ..place }).map_err(|error| error.at(1))
+/// What `do` calls.
+enum Called<'a> {
+    /// A function that stands there. Its body runs in the scope around it: nothing needs to be captured.
+    Here(&'a FuncTerm),
+    /// What another term answered: a function, or a datum that stands for one.
+    Found(Arg),
+}
+
+impl Called<'_> {
+    fn with(&self, values: &[Datum], place: Place<'_>) -> Result<Value, EvalError> {
+        match self {
+            Called::Here(func) => {
+                closure::check_arity(func.params.len(), values.len())?;
+                let scope = place.scope.inner(&func.params, values);
+                value_at(&func.body, Place { scope: &scope, ..place }).map_err(|error| error.at(1))
+            }
+            Called::Found(Arg::Func(closure)) => closure.call(values, place.env).map(Value::Datum),
+            Called::Found(Arg::Datum(datum)) => Ok(Value::Datum(datum.clone())),
         }
-        Some(term) => match value_at(term, place)? {
-            Value::Func(closure) => closure.call(values, place.env).map(Value::Datum),
-            constant => Ok(constant),
-        },
-        None => Err(EvalError::internal("do without a function")),
     }
 }
 
-fn funcall_groups(call: &Call, grouped: Grouped, place: Place<'_>) -> Result<Value, EvalError> {
+fn funcall_groups(
+    call: &Call,
+    called: &Called<'_>,
+    grouped: Grouped,
+    place: Place<'_>,
+) -> Result<Value, EvalError> {
     let mut later = Vec::new();
     for (i, term) in call.args.iter().enumerate().skip(2) {
         later.push(datum_at(term, place.plain()).map_err(|error| error.at(i))?);
@@ -208,7 +225,7 @@ fn funcall_groups(call: &Call, grouped: Grouped, place: Place<'_>) -> Result<Val
     for (key, value) in grouped.groups {
         let mut values = vec![value];
         values.extend(later.iter().cloned());
-        groups.push((key, funcall_with(call, &values, place)?.into_datum()?));
+        groups.push((key, called.with(&values, place)?.into_datum()?));
     }
     Ok(Value::Grouped(Box::new(Grouped { kind: GroupedKind::Data, groups })))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datum::Datum;
 
-use super::{Answer, Place, answer, arg_at};
+use super::{Answer, Place, answer, arg_at, func_at};
 use crate::args::{Arg, Args};
 use crate::closure::Closure;
 use crate::deep;
@@ -39,11 +39,11 @@ fn layers(call: &Call, place: Place<'_>) -> Result<Vec<Arg>, EvalError> {
     for term in call.args.iter().skip(1) {
         let known = match term {
             Term::Call(_) if purity::is_by_chance(term) => None,
-            term => arg_at(term, place.with_literals()).ok(),
+            term => func_at(term, place.with_literals()).ok(),
         };
         values.push(match known {
             Some(known) => known,
-            None => Arg::Func(later(term, place.scope, Answer::Argument)?),
+            None => Arg::Func(later(term, place.scope, Answer::Constant)?),
         });
     }
     Ok(values)
@@ -59,6 +59,20 @@ fn at_once(call: &Call, place: Place<'_>) -> Option<Transform> {
         values.push(arg_at(term, place).ok()?);
     }
     transform::step_of(call.op, &Args::new(&values, &[], place.env)).ok()
+}
+
+/// What stands where a function is called: that function, or one that answers the datum, which is evaluated with every
+/// call where that can be told from evaluating it once. Source: `CONSTANT_SHORTCUT` in val.cc of RethinkDB 2.4.
+pub(super) fn constant(term: &Term, place: Place<'_>) -> Result<Closure, EvalError> {
+    let known = match purity::is_by_chance(term) && !matches!(term, Term::Func(_)) {
+        true => None,
+        false => func_at(term, place).ok(),
+    };
+    match known {
+        Some(Arg::Func(closure)) => Ok(closure),
+        Some(Arg::Datum(datum)) => later(&Term::Datum(datum), place.scope, Answer::Constant),
+        None => later(term, place.scope, Answer::Constant),
+    }
 }
 
 /// A term as a function that looks at nothing but what is around it.

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use datum::Datum;
 
-use super::{Place, control, func_at, sequence, value_at};
+use super::{Place, control, func_at, order_by, value_at};
 use crate::args::{Arg, integer};
 use crate::backtrace::Frame;
 use crate::error::EvalError;
@@ -101,17 +101,17 @@ pub(super) fn interleave(call: &Call, place: Place<'_>) -> Result<Option<Vec<Ord
         Term::Datum(Datum::Bool(_)) => return Ok(None),
         Term::Datum(Datum::Array(fields)) => {
             let fields: Vec<Term> = fields.iter().cloned().map(Term::Datum).collect();
-            sequence::orders(&fields, place, in_array)
+            order_by::orders(&fields, place, in_array)
         }
-        Term::Call(array) if array.op == Op::MakeArray => sequence::orders(&array.args, place, in_array),
+        Term::Call(array) if array.op == Op::MakeArray => order_by::orders(&array.args, place, in_array),
         Term::Call(other) if !matches!(other.op, Op::Asc | Op::Desc) => {
             match func_at(term, place).map_err(|error| error.at(option()))? {
                 Arg::Datum(Datum::Bool(_)) => return Ok(None),
-                Arg::Datum(field) => sequence::orders(&[Term::Datum(field)], place, alone),
-                Arg::Func(_) => sequence::orders(std::slice::from_ref(term), place, alone),
+                Arg::Datum(field) => order_by::orders(&[Term::Datum(field)], place, alone),
+                Arg::Func(_) => order_by::orders(std::slice::from_ref(term), place, alone),
             }
         }
-        one => sequence::orders(std::slice::from_ref(one), place, alone),
+        one => order_by::orders(std::slice::from_ref(one), place, alone),
     };
     orders.map(Some)
 }

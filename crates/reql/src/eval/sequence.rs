@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use datum::{Datum, ObjectBuilder, Text};
 
-use super::{Answer, Place, answer, arg_at, closure_of_right_side, datum_at, func_at, late, value_at};
+use super::{
+    Answer, Place, answer, arg_at, closure_of_right_side, datum_at, func_at, late, order_by, value_at,
+};
 use crate::args::{Arg, Args, integer};
 use crate::backtrace::{Frame, Way};
 use crate::error::EvalError;
 use crate::op::field::object_of;
 use crate::operation::{self, Extras, Operation};
-use crate::order::{Direction, Order};
-use crate::purity::{self, Determinism};
-use crate::select::{OnMissing, Selector};
+use crate::purity;
+use crate::select::OnMissing;
 use crate::signature::Op;
-use crate::stream::{self, Slice};
+use crate::stream;
 use crate::term::{Call, Term};
 use crate::transform;
 use crate::value::Value;
@@ -44,6 +45,9 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if let Value::Datum(single) = &source {
         operation::check_source(call.op, single)?;
     }
+    if call.op == Op::OrderBy {
+        return order_by::order_by(call, source, place);
+    }
     let each = match &source {
         Value::Datum(Datum::Array(_)) | Value::Stream(_) | Value::Grouped(_) | Value::Grouping(_) => true,
         Value::Datum(_) | Value::Func(_) => false,
@@ -54,22 +58,9 @@ pub(super) fn value(call: &Call, place: Place<'_>) -> Result<Value, EvalError> {
     if each && transform::is_over_objects(call.op) {
         return late::operation(call, place)?.apply(source, place.env);
     }
-    let index =
-        if is_sorted_already(call, &source, place)? { IndexOption::Ignore } else { IndexOption::Refuse };
-    match operation(call, place, index)? {
+    match operation(call, place, IndexOption::Refuse)? {
         Some(operation) => operation.apply(source, place.env),
         None => Err(super::not_here(call.op)),
-    }
-}
-
-/// Whether an order by an index is asked of nothing, which has any. Source: `orderby_term_t` in terms/sort.cc of
-/// RethinkDB 2.4.
-fn is_sorted_already(call: &Call, source: &Value, place: Place<'_>) -> Result<bool, EvalError> {
-    match (call.op, source, call.optarg("index")) {
-        (Op::OrderBy, Value::Datum(Datum::Array(items)), Some(index)) if items.is_empty() => {
-            value_at(direction(index).1, place).map(|_| true).map_err(|error| error.at("index"))
-        }
-        _ => Ok(false),
     }
 }
 
@@ -160,7 +151,7 @@ pub(super) fn operation(
     // Whoever ignores the index has one, of the term or of the whole query.
     let mut extras = Extras { indexed: index == IndexOption::Ignore, ..Extras::default() };
     if call.op == Op::OrderBy {
-        extras.orders = orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
+        extras.orders = order_by::orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
     } else {
         for (i, term) in call.args.iter().enumerate().skip(1) {
             values.push(argument(call.op, i, term, place).map_err(|error| error.at(i))?);
@@ -188,8 +179,7 @@ pub(super) fn operation(
     operation::build(call.op, &args, extras)
 }
 
-/// `slice` looks at each of its bounds before the position it is about, and at the right one only if there is a right
-/// position. Source: `slice_term_t` in terms/arr.cc of RethinkDB 2.4.
+/// `slice`, whose arguments are evaluated when they are looked at.
 fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
     let is_open = |name: &'static str| {
         let given = call.optarg(name).map(|term| datum_at(term, place)).transpose();
@@ -202,21 +192,13 @@ fn slice(call: &Call, place: Place<'_>) -> Result<Operation, EvalError> {
         Ok(None) => Err(EvalError::internal("slice without a position")),
         Err(error) => Err(error.at(i)),
     };
-    let left_open = is_open("left_bound")?.unwrap_or(false);
-    let left = position(1)?;
-    let (mut right_closed, mut right) = (true, -1);
-    if call.args.len() > 2 {
-        right_closed = is_open("right_bound")? == Some(false);
-        right = position(2)?;
-    }
-    Ok(Operation::Slice(Slice { left, right, left_open, right_closed }))
+    operation::slice(call.args.len(), is_open, position).map(Operation::Slice)
 }
 
 /// One argument: literals are legal in what is merged or matched, and some terms take sequences.
 fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, EvalError> {
     match (op, i, term) {
-        (Op::Merge, _, _) => arg_at(term, place.with_literals()),
-        (Op::Filter, _, _) => func_at(term, place.with_literals()),
+        (Op::Merge | Op::Filter, _, _) => func_at(term, place.with_literals()),
         (Op::ConcatMap, 1, Term::Func(func)) => {
             answer::close(func, place.scope, Answer::Sequence).map(Arg::Func)
         }
@@ -225,6 +207,7 @@ fn argument(op: Op, i: usize, term: &Term, place: Place<'_>) -> Result<Arg, Eval
             Ok(items @ Datum::Array(_)) if !purity::is_by_chance(term) => Ok(Arg::Datum(items)),
             _ => closure_of_right_side(term, place.scope).map(Arg::Func),
         },
+        (Op::InnerJoin | Op::OuterJoin, 2, _) => late::constant(term, place).map(Arg::Func),
         (Op::Map | Op::ConcatMap | Op::Reduce | Op::Group | Op::Sum | Op::Avg | Op::Min | Op::Max, _, _)
         | (Op::Fold, 2, _) => func_at(term, place),
         _ => arg_at(term, place),
@@ -265,37 +248,6 @@ fn way_of(filter: &Call) -> Option<Arc<Way>> {
     match filter.args.get(1) {
         Some(Term::Func(func)) => func.way.as_ref()?.outer().cloned(),
         _ => None,
-    }
-}
-
-/// What terms say to order by, each perhaps wrapped in ASC or DESC; `way` leads to each of them, the innermost
-/// frame first.
-pub(super) fn orders(
-    terms: &[Term],
-    place: Place<'_>,
-    way: impl Fn(usize) -> Vec<Frame>,
-) -> Result<Vec<Order>, EvalError> {
-    let order = |(i, term): (usize, &Term)| {
-        let mut way = way(i);
-        let (direction, inner) = direction(term);
-        if !std::ptr::eq(inner, term) {
-            way.insert(0, Frame::from(0));
-        }
-        if matches!(inner, Term::Func(_)) && purity::of_term(inner) == Determinism::Never {
-            return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
-        }
-        let arg = func_at(inner, place).map_err(|error| error.at_end_of(&way))?;
-        Ok(Order { selector: Selector::from(arg), direction, way })
-    };
-    terms.iter().enumerate().map(order).collect()
-}
-
-fn direction(term: &Term) -> (Direction, &Term) {
-    let Term::Call(call) = term else { return (Direction::Ascending, term) };
-    match (call.op, call.args.first()) {
-        (Op::Asc, Some(inner)) => (Direction::Ascending, inner),
-        (Op::Desc, Some(inner)) => (Direction::Descending, inner),
-        _ => (Direction::Ascending, term),
     }
 }
 

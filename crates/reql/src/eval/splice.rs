@@ -26,7 +26,7 @@ pub(super) fn splice_at(call: &Call, place: Place<'_>) -> Result<Call, EvalError
             Term::Call(splice) if splice.op == Op::Args => {
                 match spliced(splice, place).map_err(|error| error.at(i))? {
                     Datum::Array(items) => args.extend(items.into_vec().into_iter().map(Term::Datum)),
-                    other => return Err(EvalError::type_error("ARRAY", &other)),
+                    other => return Err(EvalError::type_error("ARRAY", &other).at(i)),
                 }
             }
             other => args.push(other.clone()),

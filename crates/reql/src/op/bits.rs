@@ -35,6 +35,9 @@ pub fn bit_sal(args: &Args<'_>) -> Result<Datum, EvalError> {
     if value == 0 {
         return Ok(Datum::Number(0.0));
     }
+    if places >= 4_096 {
+        return finite(f64::INFINITY);
+    }
     // 2^1024 is infinite already, so a longer shift says nothing more.
     let power = 2_f64.powi(i32::try_from(places.min(1_024)).unwrap_or(1_024));
     finite(value as f64 * power)

@@ -68,9 +68,10 @@ pub fn in_timezone(args: &Args<'_>) -> Result<Datum, EvalError> {
 pub fn during(args: &Args<'_>) -> Result<Datum, EvalError> {
     let (time, start, end) = (of(args, 0)?, of(args, 1)?, of(args, 2)?);
     let (time, start, end) = (time.epoch_seconds, start.epoch_seconds, end.epoch_seconds);
-    let after_start = if is_open(args, "left_bound", false)? { time > start } else { time >= start };
-    let before_end = if is_open(args, "right_bound", true)? { time < end } else { time <= end };
-    Ok(Datum::Bool(after_start && before_end))
+    // A bound is looked at where it matters. Source: `during_term_t` in terms/time.cc of RethinkDB 2.4.
+    let after_start = start < time || (start <= time && !is_open(args, "left_bound", false)?);
+    let before_end = after_start && (time < end || (time <= end && !is_open(args, "right_bound", true)?));
+    Ok(Datum::Bool(before_end))
 }
 
 fn is_open(args: &Args<'_>, bound: &'static str, default: bool) -> Result<bool, EvalError> {

@@ -7,7 +7,7 @@ use crate::args::{Arg, Args};
 use crate::closure::Closure;
 use crate::error::EvalError;
 use crate::group::GroupBy;
-use crate::order::Order;
+use crate::order::{self, Order};
 use crate::select::{Filter, OnMissing, Predicate, Selector};
 use crate::signature::Op;
 use crate::stream::{Fold, Join, Right, Slice, check_map_arity};
@@ -192,13 +192,10 @@ fn group(args: &Args<'_>, indexed: bool) -> Result<Operation, EvalError> {
 
 fn order_by(args: &Args<'_>, extras: Extras) -> Result<Operation, EvalError> {
     if own_optarg(args, "index").is_some() {
-        return Err(EvalError::logic(
-            "Indexed order_by can only be performed on a TABLE or TABLE_SLICE. Make sure order_by \
-             comes before any transformations (such as map) or filters.",
-        ));
+        return Err(order::needs_table());
     }
     if extras.orders.is_empty() && !extras.indexed {
-        return Err(EvalError::logic("Must specify something to order by."));
+        return Err(order::by_nothing());
     }
     Ok(Operation::OrderBy(extras.orders))
 }
@@ -212,17 +209,25 @@ fn position(op: Op, args: &Args<'_>) -> Result<Operation, EvalError> {
         }
         Op::Skip => Ok(Operation::Slice(Slice::skip(args.integer(1)?))),
         Op::Nth => args.narrow(1).map(Operation::Nth),
-        _ => {
-            let first = args.integer(1)?;
-            let left_open = is_open(args, "left_bound")?.unwrap_or(false);
-            let (right, right_open) = match args.len() {
-                2 => (-1, false),
-                _ => (args.integer(2)?, is_open(args, "right_bound")?.unwrap_or(true)),
-            };
-            let right_closed = !right_open;
-            Ok(Operation::Slice(Slice { left: first, right, left_open, right_closed }))
-        }
+        _ => slice(args.len(), |name| is_open(args, name), |i| args.integer(i)).map(Operation::Slice),
     }
+}
+
+/// A `slice` with so many arguments. It looks at each of its bounds before the position it is about, and at the right
+/// one only if there is a right position. Source: `slice_term_t` in terms/arr.cc of RethinkDB 2.4.
+pub(crate) fn slice(
+    count: usize,
+    is_open: impl Fn(&'static str) -> Result<Option<bool>, EvalError>,
+    position: impl Fn(usize) -> Result<i64, EvalError>,
+) -> Result<Slice, EvalError> {
+    let left_open = is_open("left_bound")?.unwrap_or(false);
+    let left = position(1)?;
+    let (mut right_closed, mut right) = (true, -1);
+    if count > 2 {
+        right_closed = is_open("right_bound")? == Some(false);
+        right = position(2)?;
+    }
+    Ok(Slice { left, right, left_open, right_closed })
 }
 
 /// Whether a bound is open, if it was given.

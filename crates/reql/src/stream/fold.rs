@@ -130,4 +130,8 @@ impl Items for Folded {
     fn is_infinite(&self) -> bool {
         self.items.is_infinite()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.many.1 >= self.many.0.len() && self.items.is_exhausted()
+    }
 }

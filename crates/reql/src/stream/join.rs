@@ -122,4 +122,8 @@ impl<I: Items> Items for Joined<I> {
     fn is_infinite(&self) -> bool {
         self.items.is_infinite()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.current.is_none() && self.items.is_exhausted()
+    }
 }

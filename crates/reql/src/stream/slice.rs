@@ -115,6 +115,10 @@ impl<I: Items> Items for Sliced<I> {
     fn is_infinite(&self) -> bool {
         self.left.is_none() && self.items.is_infinite()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.left == Some(0) || self.items.is_exhausted()
+    }
 }
 
 /// `nth`: the item at a position of a stream; -1 is the last.

@@ -26,6 +26,10 @@ impl Items for ArrayItems {
         self.at += 1;
         Ok(item)
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.at >= self.items.len()
+    }
 }
 
 /// `range`: integers that follow each other.
@@ -59,5 +63,9 @@ impl Items for RangeItems {
 
     fn is_infinite(&self) -> bool {
         self.end.is_none()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.end.is_some_and(|end| self.next >= end)
     }
 }

@@ -54,6 +54,10 @@ impl<I: Items> Items for Stepped<I> {
     fn is_infinite(&self) -> bool {
         self.items.is_infinite()
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.part.is_none() && self.many.1 >= self.many.0.len() && self.items.is_exhausted()
+    }
 }
 
 /// `map` over several streams at once, as long as the shortest.
@@ -100,6 +104,10 @@ impl Items for Zipped {
     fn is_infinite(&self) -> bool {
         self.inputs.iter().all(Items::is_infinite)
     }
+
+    fn is_exhausted(&self) -> bool {
+        self.inputs.iter().any(Items::is_exhausted)
+    }
 }
 
 /// `offsets_of`: the positions of the items a predicate holds for.
@@ -131,5 +139,9 @@ impl<I: Items> Items for Offsets<I> {
 
     fn is_infinite(&self) -> bool {
         self.items.is_infinite()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.items.is_exhausted()
     }
 }

@@ -35,16 +35,24 @@ pub fn is_over_objects(op: Op) -> bool {
 
 /// Fails if `op` is such a term, and `item` nothing that it has a meaning for.
 pub fn check_object(op: Op, item: &Datum) -> Result<(), EvalError> {
-    let name = match op {
+    match op {
+        Op::Intersects | Op::Includes => shape_test(op, &Datum::Null).check(item),
+        op => name_of(op).map_or(Ok(()), |name| object_of(item, name).map(drop)),
+    }
+}
+
+/// What messages call such a term.
+pub(super) fn name_of(op: Op) -> Option<&'static str> {
+    Some(match op {
         Op::GetField => "get_field",
         Op::Pluck => "pluck",
         Op::Without => "without",
         Op::HasFields | Op::WithFields => "has_fields",
         Op::Merge => "merge",
-        Op::Intersects | Op::Includes => return shape_test(op, &Datum::Null).check(item),
-        _ => return Ok(()),
-    };
-    object_of(item, name).map(drop)
+        Op::Intersects => Relation::Intersects.term(),
+        Op::Includes => Relation::Includes.term(),
+        _ => return None,
+    })
 }
 
 /// The step that such a term is with these arguments, of which the first is only a place for the item.

@@ -26,7 +26,8 @@ const FROM_ROOT: u8 = 1;
 const FROM_AROUND: u8 = 2;
 
 /// In the order of their numbers, which never change.
-const ANSWERS: [Answer; 4] = [Answer::Datum, Answer::Literals, Answer::Sequence, Answer::Argument];
+const ANSWERS: [Answer; 5] =
+    [Answer::Datum, Answer::Literals, Answer::Sequence, Answer::Argument, Answer::Constant];
 
 impl Travel for Closure {
     fn pack(&self, out: &mut Pack) {

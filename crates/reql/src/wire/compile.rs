@@ -361,13 +361,18 @@ fn read_op(node: &Node<'_>) -> Result<Op, CompileError> {
 }
 
 fn read_params(value: Value<'_, '_>) -> Result<Vec<VarId>, CompileError> {
-    let not_literal =
-        || CompileError::compile("CLIENT ERROR: FUNC variables must be a literal *array* of numbers.");
-    let raw = read_raw(value).map_err(|_| not_literal())?;
-    if raw.op != Op::MakeArray || raw.optargs.is_some() {
-        return Err(not_literal());
+    let wrong = |what: &str| CompileError::compile(format!("CLIENT ERROR: FUNC variables must be a {what}."));
+    let is_term = |value: Value<'_, '_>| value.items().is_some() || matches!(value.node(), Node::Object(_));
+    if !is_term(value) {
+        return Err(wrong("literal *array* of numbers"));
     }
-    raw.args().map(|param| var_id(param).ok_or_else(not_literal)).collect()
+    let raw = read_raw(value).ok().filter(|raw| raw.op == Op::MakeArray && raw.optargs.is_none());
+    let raw = raw.ok_or_else(|| wrong("*literal array of numbers*"))?;
+    let id = |param| match is_term(param) {
+        true => Err(wrong("*literal* array of numbers")),
+        false => var_id(param).ok_or_else(|| wrong("literal array of *numbers*")),
+    };
+    raw.args().map(id).collect()
 }
 
 fn var_id(value: Value<'_, '_>) -> Option<VarId> {

@@ -16,7 +16,9 @@ pub enum Relation {
 }
 
 impl Relation {
-    fn term(self) -> &'static str {
+    /// The term.
+    #[must_use]
+    pub fn term(self) -> &'static str {
         match self {
             Relation::Intersects => "intersects",
             Relation::Includes => "includes",

@@ -1,0 +1,67 @@
+//! `order_by` where there are no tables, and what any term names to order by.
+
+use datum::Datum;
+
+use super::{Place, func_at, value_at};
+use crate::backtrace::Frame;
+use crate::error::EvalError;
+use crate::operation::Operation;
+use crate::order::{self, Direction, Order};
+use crate::purity::{self, Determinism};
+use crate::select::Selector;
+use crate::signature::Op;
+use crate::term::{Call, Term};
+use crate::value::Value;
+
+/// `order_by` of `source`, its first argument. It looks at the others first, and asks for a table only if there is
+/// something to order. Source: `orderby_term_t` in terms/sort.cc of RethinkDB 2.4.
+pub(super) fn order_by(call: &Call, source: Value, place: Place<'_>) -> Result<Value, EvalError> {
+    let orders = orders(&call.args[1..], place, |i| vec![Frame::from(i + 1)])?;
+    let nothing_there = match &source {
+        Value::Grouped(_) | Value::Grouping(_) => false,
+        Value::Datum(Datum::Array(items)) => items.is_empty(),
+        Value::Stream(items) => items.is_exhausted(),
+        single @ Value::Datum(_) => return Err(single.no_sequence()),
+        other => return Err(other.no_sequence().at(0)),
+    };
+    let index = call.optarg("index").map(|index| value_at(direction(index).1, place));
+    let indexed = index.transpose().map_err(|error| error.at("index"))?.is_some();
+    if indexed && !nothing_there {
+        return Err(order::needs_table());
+    }
+    if orders.is_empty() && !indexed {
+        return Err(order::by_nothing());
+    }
+    if nothing_there { Ok(source) } else { Operation::OrderBy(orders).apply(source, place.env) }
+}
+
+/// What terms say to order by, each perhaps wrapped in ASC or DESC; `way` leads to each of them, the innermost
+/// frame first.
+pub(super) fn orders(
+    terms: &[Term],
+    place: Place<'_>,
+    way: impl Fn(usize) -> Vec<Frame>,
+) -> Result<Vec<Order>, EvalError> {
+    let order = |(i, term): (usize, &Term)| {
+        let mut way = way(i);
+        let (direction, inner) = direction(term);
+        if !std::ptr::eq(inner, term) {
+            way.insert(0, Frame::from(0));
+        }
+        if matches!(inner, Term::Func(_)) && purity::of_term(inner) == Determinism::Never {
+            return Err(EvalError::logic("Sorting by a non-deterministic function is not supported."));
+        }
+        let arg = func_at(inner, place).map_err(|error| error.at_end_of(&way))?;
+        Ok(Order { selector: Selector::from(arg), direction, way })
+    };
+    terms.iter().enumerate().map(order).collect()
+}
+
+fn direction(term: &Term) -> (Direction, &Term) {
+    let Term::Call(call) = term else { return (Direction::Ascending, term) };
+    match (call.op, call.args.first()) {
+        (Op::Asc, Some(inner)) => (Direction::Ascending, inner),
+        (Op::Desc, Some(inner)) => (Direction::Descending, inner),
+        _ => (Direction::Ascending, term),
+    }
+}
