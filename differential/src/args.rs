@@ -137,6 +137,15 @@ impl<'a> Args<'a> {
         }
     }
 
+    /// One as a function; a datum stands for one that answers it.
+    pub fn constant(&self, i: usize) -> Out<Func> {
+        match self.thing(i)? {
+            Thing::Func(func) => Ok(func),
+            Thing::Datum(value) | Thing::Row(_, value) => Ok(Func::Constant(value)),
+            other => Err(Fault::logic(format!("expected FUNCTION but found {}", other.type_of()))),
+        }
+    }
+
     /// One as a function; a datum names a field.
     pub fn selector(&self, i: usize) -> Out<Func> {
         match self.thing(i)? {

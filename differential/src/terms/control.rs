@@ -98,14 +98,14 @@ fn branch(args: &Args<'_>) -> Out<Thing> {
 
 /// The value that decides: the first true one for `or`, the first false one for `and`.
 fn and_or(args: &Args<'_>) -> Out<Thing> {
-    let mut last = Val::Bool(args.id == 67);
+    let mut last = Thing::Datum(Val::Bool(args.id == 67));
     for i in 0..args.len() {
-        last = args.datum(i)?;
-        if last.truth() == (args.id == 66) {
+        last = args.thing(i)?;
+        if into_datum(last.clone())?.truth() == (args.id == 66) {
             break;
         }
     }
-    datum(last)
+    Ok(last)
 }
 
 /// The value; the other one when it is null or something was missing.

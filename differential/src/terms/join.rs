@@ -55,7 +55,6 @@ fn join(args: &Args<'_>) -> Out<Thing> {
     }
     // What is wrong with the right side is told for a left item. Source: terms/rewrites.cc of RethinkDB 2.4.
     if let (Ok(left), Err(fault)) = (&left, &right) {
-        args.func(2)?;
         let items = left.items.iter().map(|item| item.clone().and_then(|_| Err(fault.clone()))).collect();
         return sequence::settled(
             args.machine,
@@ -63,11 +62,13 @@ fn join(args: &Args<'_>) -> Out<Thing> {
             left.eager,
         );
     }
-    let ((left, right), func) = Fault::both(Fault::both(left, right), args.func(2))?;
-    let eager = left.eager && right.eager;
+    let (left, right) = Fault::both(left, right)?;
+    // What is wrong with the predicate is told for a pair, and what is an array on the left is one. Source: as above.
+    let (func, eager) = (args.constant(2), left.eager);
     let items = sequence::spread_parts(left.items, |item| {
         let found = sequence::spread(right.items.clone(), |other| {
-            let holds = args.machine.test(&func, &[item.clone(), other.clone()])?;
+            let func = func.as_ref().map_err(Clone::clone)?;
+            let holds = args.machine.test(func, &[item.clone(), other.clone()])?;
             Ok(if holds { vec![pair(&item, Some(other))] } else { Vec::new() })
         });
         // RethinkDB writes a join as other terms, some of which make an array of what one item is joined with.

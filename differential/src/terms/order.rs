@@ -26,7 +26,17 @@ fn order_by(args: &Args<'_>) -> Out<Thing> {
         true => Vec::new(),
         false => Fault::both(sequence::of_thing(args.machine, first.clone()), orders)?.1,
     };
+    if let Thing::Seq(seq) = &first
+        && seq.items.is_empty()
+        && !seq.eager
+    {
+        return Err(Fault::unsaid("whether it can be seen that a stream holds nothing"));
+    }
     if let Some(term) = args.option_term("index") {
+        if matches!(&first, Thing::Datum(Val::Array(items)) if items.is_empty()) {
+            args.machine.datum(directed(term).0, args.scope)?;
+            return Ok(first);
+        }
         return by_index(args, first, term, &orders);
     }
     let nothing = if orders.is_empty() { Err(Fault::logic("ordered by nothing")) } else { Ok(()) };

@@ -64,8 +64,9 @@ fn during(args: &Args<'_>) -> Out<Thing> {
         Some(Val::Text(_)) => Err(Fault::logic("neither open nor closed")),
         Some(other) => Err(Fault::expected("STRING", &other)),
     };
-    let (left_open, right_open) = (open("left_bound", false)?, open("right_bound", true)?);
-    let inside = (at > left || (at == left && !left_open)) && (at < right || (at == right && !right_open));
+    // A bound is looked at where it matters. Source: terms/time.cc of RethinkDB 2.4.
+    let inside = (at > left || (at == left && !open("left_bound", false)?))
+        && (at < right || (at == right && !open("right_bound", true)?));
     datum(Val::Bool(inside))
 }
 
