@@ -1,5 +1,6 @@
 //! Which file evaluates which term.
 
+use datum::Datum;
 use reql::{Arg, Call, EvalError, Op, Scope};
 
 use crate::args::Args;
@@ -100,19 +101,58 @@ fn raise(mut args: Args<'_>) -> Result<Value, EvalError> {
     }
 }
 
-/// What a call fails with one of whose arguments failed with `error`, when those before it have `values`.
-pub(super) fn failed(cx: &Cx, call: &Call, values: Vec<Value>, error: EvalError) -> EvalError {
-    let known = |value| match value {
-        Value::Datum(value) => Some(Arg::Datum(value)),
-        _ => None,
+/// Argument `i` of a call, for terms that look at one before the next is evaluated. Source: `union`, `map` and `range` in
+/// terms/seq.cc of RethinkDB 2.4.
+pub(super) fn looked_at(cx: &Cx, call: &Call, i: usize, value: Value) -> Result<Value, EvalError> {
+    let wants_sequence = match call.op {
+        Op::Union => true,
+        Op::Map if i + 1 < call.args.len() => true,
+        Op::Range => false,
+        _ => return Ok(value),
     };
-    match values.into_iter().map(known).collect::<Option<Vec<_>>>() {
-        // The term's own options have no values here.
-        Some(values) if call.optargs.is_empty() => {
-            reql::failed(call.op, &values, call.args.len(), error, &[], &cx.env())
+    match value {
+        groups @ Value::Grouped(_) if i == 0 => Ok(groups),
+        items @ (Value::Table(_) | Value::Seq(_) | Value::Datum(Datum::Array(_))) if wants_sequence => {
+            Ok(items)
         }
-        _ => error,
+        other if wants_sequence => other.seq_of_argument(i, cx).map(Value::Seq),
+        other => match other.into_datum(cx).map_err(|error| error.at(i))? {
+            Datum::Number(number) => {
+                reql::args::integer(number).map_err(|error| error.at(i))?;
+                Ok(Value::Datum(Datum::Number(number)))
+            }
+            other => Err(EvalError::type_error("NUMBER", &other).at(i)),
+        },
     }
+}
+
+/// What a call fails with one of whose arguments failed with `error`, when those before it have `values`. The first is
+/// evaluated before anything is looked at.
+pub(super) fn failed(cx: &Cx, call: &Call, values: Vec<Value>, error: EvalError) -> EvalError {
+    // The term's own options have no values here.
+    if values.is_empty() || !call.optargs.is_empty() || reql::op::leaf(call.op).is_none() {
+        return error;
+    }
+    let (known, error) = match known(cx, values) {
+        (known, None) => (known, error),
+        (known, Some(wrong)) => (known, wrong),
+    };
+    reql::failed(call.op, &known, call.args.len(), error, &[], &cx.env())
+}
+
+/// Values as a closed term receives them, up to the first that is none for it, and what is wrong with that.
+fn known(cx: &Cx, values: Vec<Value>) -> (Vec<Arg>, Option<EvalError>) {
+    let mut known = Vec::with_capacity(values.len());
+    for (i, value) in values.into_iter().enumerate() {
+        match value {
+            Value::Func(closure) => known.push(Arg::Func(closure)),
+            other => match other.into_datum(cx) {
+                Ok(value) => known.push(Arg::Datum(value)),
+                Err(error) => return (known, Some(error.at(i))),
+            },
+        }
+    }
+    (known, None)
 }
 
 /// A term that uses only its arguments, which were found in tables.
@@ -123,15 +163,9 @@ fn leaf(mut args: Args<'_>) -> Result<Value, EvalError> {
         optargs.extend(args.optional_datum(name)?.map(|value| (name.clone(), value)));
     }
     let count = args.len();
-    let mut values = Vec::with_capacity(count);
-    for i in 0..count {
-        match args.take(i)? {
-            Value::Func(closure) => values.push(Arg::Func(closure)),
-            other => match other.into_datum(cx) {
-                Ok(value) => values.push(Arg::Datum(value)),
-                Err(error) => return Err(reql::failed(op, &values, count, error.at(i), &optargs, &cx.env())),
-            },
-        }
+    let values = (0..count).map(|i| args.take(i)).collect::<Result<_, _>>()?;
+    match known(cx, values) {
+        (known, None) => reql::apply(op, &known, &optargs, &cx.env()).map(Value::Datum),
+        (known, Some(error)) => Err(reql::failed(op, &known, count, error, &optargs, &cx.env())),
     }
-    reql::apply(op, &values, &optargs, &cx.env()).map(Value::Datum)
 }

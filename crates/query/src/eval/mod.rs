@@ -132,7 +132,7 @@ impl Cx {
         let mut values = Vec::with_capacity(call.args.len());
         for (i, arg) in call.args.iter().enumerate() {
             match self.eval(arg, scope) {
-                Ok(value) => values.push(value),
+                Ok(value) => values.push(dispatch::looked_at(self, call, i, value)?),
                 Err(error) => return Err(dispatch::failed(self, call, values, error.at(i))),
             }
         }

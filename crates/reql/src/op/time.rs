@@ -52,8 +52,11 @@ pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
         seconds = hours * 3_600.0 + minutes * 60.0 + args.number(5)?;
     }
     let last = args.len() - 1;
-    let zone = zone::parse(args.string(last)?)?;
-    let midnight = Date::new(year, month, day)?.days() * 86_400 - i64::from(zone) * 60;
+    let zone = args.string(last)?;
+    // The date is looked at before the zone. Source: `make_time` in pseudo_time.cc of RethinkDB 2.4.
+    let date = Date::new(year, month, day)?;
+    let zone = zone::parse(zone)?;
+    let midnight = date.days() * 86_400 - i64::from(zone) * 60;
     Ok(Datum::Time(Time::new(midnight as f64 + seconds, zone)))
 }
 
