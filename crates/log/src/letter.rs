@@ -23,6 +23,7 @@ const KIND_NEEDS_ROWS: u8 = 3;
 const KIND_GONE: u8 = 4;
 const KIND_REST: u8 = 5;
 const KIND_RESTING: u8 = 6;
+const KIND_LOST: u8 = 7;
 
 /// An entry's kind and what was proposed. Consensus does not see these.
 pub(crate) type Payload = (EntryKind, Bytes);
@@ -50,6 +51,8 @@ pub(crate) enum Content {
     Rest { term: u64, index: u64 },
     /// The answer to a rest: the follower will not miss the leader.
     Resting { term: u64, index: u64 },
+    /// The follower's log ends at `index`, although the leader of `term` counts on more.
+    Lost { term: u64, index: u64 },
 }
 
 /// Every type of message that replicas write to each other, with its number on the wire.
@@ -87,6 +90,7 @@ impl Content {
             Content::Gone => out.push(KIND_GONE),
             Content::Rest { term, index } => numbers(KIND_REST, &[*term, *index], &mut out),
             Content::Resting { term, index } => numbers(KIND_RESTING, &[*term, *index], &mut out),
+            Content::Lost { term, index } => numbers(KIND_LOST, &[*term, *index], &mut out),
         }
         Bytes::from(out)
     }
@@ -104,6 +108,7 @@ impl Content {
             KIND_GONE => Content::Gone,
             KIND_REST => Content::Rest { term: reader.number()?, index: reader.number()? },
             KIND_RESTING => Content::Resting { term: reader.number()?, index: reader.number()? },
+            KIND_LOST => Content::Lost { term: reader.number()?, index: reader.number()? },
             _ => return None,
         };
         (reader.at == body.len()).then_some(content)
@@ -254,6 +259,7 @@ mod tests {
             Content::Gone,
             Content::Rest { term: 4, index: 5 },
             Content::Resting { term: 4, index: 5 },
+            Content::Lost { term: 6, index: 7 },
         ]
     }
 

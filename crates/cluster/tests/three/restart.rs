@@ -1,9 +1,12 @@
 //! What a node does that starts again and knows less than it did.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use engine::Engine;
 use engine::memory::MemoryEngine;
+use io::Files;
+use io::sim::SimFiles;
 use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
 use crate::hub::{Hub, Machine, Running, missing, replicated, three, wait_until, write_until_done};
@@ -128,4 +131,49 @@ fn a_replica_that_left_for_good_and_is_named_all_the_same_is_replaced() {
     wait_until("another replica", || named() != peer);
     a.wait_ready("t");
     assert_eq!(missing(&c, 20), []);
+}
+
+/// Ends a node, and returns when its log has let go of the files.
+fn stop(node: Running) {
+    let log = Arc::downgrade(node.node.log());
+    node.kill();
+    wait_until("the end of its log", || log.strong_count() == 0);
+}
+
+#[test]
+fn a_server_whose_older_files_are_put_back_gets_what_it_lacks_although_nobody_writes() {
+    let hub = Arc::new(Hub::default());
+    let (a, b) = (Machine::new("a"), Machine::new("b"));
+    let (a, b) = {
+        let first = a.start(&hub, None);
+        let second = b.start(&hub, Some(&first));
+        (first, second)
+    };
+    let (files, memory) = (SimFiles::new(7), MemoryEngine::new());
+    files.create_dir_all(Path::new("data")).unwrap();
+    let third =
+        Machine { files: Arc::new(files.clone()), engine: Arc::new(memory.clone()), ..Machine::new("c") };
+    let c = third.start(&hub, Some(&a));
+    let options = TableOptions { shards: replicated(1, 3), ..TableOptions::default() };
+    a.node.create_table("test", "t", options).unwrap();
+    a.wait_ready("t");
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    a.wait_ready("t");
+    stop(c);
+    memory.flush().unwrap();
+    let before = Machine {
+        files: Arc::new(files.copy()),
+        engine: Arc::new(memory.after_crash()),
+        ..Machine::new("c")
+    };
+    let c = third.start(&hub, None);
+    (20..60).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    a.node.create_db("since_then").unwrap();
+    assert_eq!(missing(&c, 60), []);
+    stop(c);
+
+    let c = before.start(&hub, None);
+    assert_eq!(missing(&c, 60), [], "what was acknowledged since then");
+    a.wait_ready("t");
+    wait_until("the catalog of today", || c.node.catalog().database("since_then").is_some());
 }

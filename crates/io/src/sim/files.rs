@@ -9,12 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use super::SimRandom;
+use super::{SimRandom, tasks};
 use crate::{File, Files, Lock};
 
 /// What a disk writes at once.
 const SECTOR_BYTES: usize = 512;
+/// How often who waits for a disk that hangs looks whether it still does.
+const HANG_LOOK: Duration = Duration::from_millis(2);
 
 /// A disk that misbehaves when told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,15 @@ pub enum Fault {
     Append,
     /// The next append writes a random part and fails for want of space, as on a full disk.
     Full,
+}
+
+/// What a disk does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hang {
+    /// An append, or `sync_data`.
+    Everything,
+    /// `sync_data` alone: what is written is not made durable.
+    Syncs,
 }
 
 /// A simulated disk. Clones are the same disk.
@@ -46,6 +58,8 @@ struct Disk {
     fault: Option<Fault>,
     // Every append fails for want of space.
     is_full: bool,
+    // Who asks for this waits.
+    hangs: Option<Hang>,
 }
 
 #[derive(Default)]
@@ -93,6 +107,21 @@ impl SimFiles {
         }
     }
 
+    /// Another disk with all that is on this one at this moment, durably: a copy of the files, for later. Nobody holds
+    /// locks on it.
+    pub fn copy(&self) -> SimFiles {
+        let disk = self.disk();
+        let copied = |content: &Arc<Mutex<Content>>| {
+            let bytes = hold(content).bytes.clone();
+            Arc::new(Mutex::new(Content { durable_len: bytes.len(), bytes, cut: Vec::new() }))
+        };
+        let names: BTreeMap<PathBuf, _> =
+            disk.names.iter().map(|(path, content)| (path.clone(), copied(content))).collect();
+        let names_durable = names.clone();
+        let copy = Disk { names, names_durable, dirs: disk.dirs.clone(), ..Disk::default() };
+        SimFiles { disk: Arc::new(Mutex::new(copy)), random: self.random.clone() }
+    }
+
     /// Makes one coming operation fail.
     pub fn inject(&self, fault: Fault) {
         self.disk().fault = Some(fault);
@@ -101,6 +130,21 @@ impl SimFiles {
     /// From now on there is no space for any append, or there is again.
     pub fn fill(&self, is_full: bool) {
         self.disk().is_full = is_full;
+    }
+
+    /// From now on who appends, or syncs, waits, or does no more.
+    pub fn hang(&self, hang: Option<Hang>) {
+        self.disk().hangs = hang;
+    }
+
+    /// Waits for as long as one of `hangs` is so.
+    fn wait_while(&self, hangs: &[Hang]) {
+        while self.disk().hangs.is_some_and(|hang| hangs.contains(&hang)) {
+            match tasks::here() {
+                Some(here) => here.sleep(HANG_LOOK),
+                None => std::thread::sleep(HANG_LOOK),
+            }
+        }
     }
 
     /// Changes bytes of a file behind its owner's back: damage, as a test plants it. The new
@@ -273,6 +317,7 @@ impl SimFile {
 
 impl File for SimFile {
     fn append(&self, bytes: &[u8]) -> Result<()> {
+        self.files.wait_while(&[Hang::Everything]);
         let mut disk = self.alive()?;
         let mut content = hold(&self.content);
         match disk.fails(&[Fault::Append, Fault::Full]) {
@@ -292,6 +337,7 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> Result<()> {
+        self.files.wait_while(&[Hang::Everything, Hang::Syncs]);
         let mut disk = self.alive()?;
         if disk.fails(&[Fault::Sync]).is_some() {
             return Err(Error::other("simulated sync failure"));

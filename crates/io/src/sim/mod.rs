@@ -10,7 +10,7 @@ pub(crate) mod tasks;
 
 pub use chance::Chance;
 pub use clock::SimClock;
-pub use files::{Fault, SimFiles};
+pub use files::{Fault, Hang, SimFiles};
 pub use network::{Host, SimNetwork, Weather};
 pub use random::SimRandom;
 pub use tasks::{Entered, Process, Tasks, is_task, process};

@@ -223,10 +223,11 @@ impl Group {
         }
     }
 
-    /// Whether this replica may be elected: its rows are good, and its log is on the disk.
+    /// Whether this replica may be elected: its rows are good, its log is on the disk, and it has all that it
+    /// acknowledged.
     pub(super) fn may_stand(&self) -> bool {
         let log = &self.node.raft.raft_log;
-        !self.void && !self.removed && log.persisted == log.last_index()
+        !self.void && !self.removed && self.lost.is_none() && log.persisted == log.last_index()
     }
 
     /// Remembers that a replica needs a copy of the rows, now and then.

@@ -6,11 +6,13 @@
 //! applied from there, a hard one when it is committed, and neither overtakes the other.
 //!
 //! `replicate` writes letters and reads them, `apply` moves the watermarks, `lead` is about roles and
-//! what is asked of leaders, `change` about members, `rest` about groups in which nothing happens.
+//! what is asked of leaders, `change` about members, `rest` about groups in which nothing happens, `lost` about
+//! replicas whose node's files are older than what they acknowledged.
 
 mod apply;
 mod change;
 mod lead;
+mod lost;
 mod replicate;
 mod rest;
 
@@ -32,6 +34,7 @@ use crate::turn::{Effects, Turn, Waiting};
 
 use change::Untold;
 use lead::{Limbo, Reading};
+use lost::Promise;
 use replicate::Flight;
 use rest::Rest;
 
@@ -93,6 +96,8 @@ pub(crate) struct Group {
     void: bool,
     told_void: bool,
     removed: bool,
+    // What the replica had acknowledged and has no more.
+    lost: Option<Promise>,
     // A change that is in force and not durable, and who waits for that.
     untold: Option<Untold>,
     changing: Vec<(u64, Done)>,
@@ -103,9 +108,9 @@ pub(crate) struct Group {
     rest: Rest,
 }
 
-/// How consensus is set up for a replica that has applied everything up to `applied`.
-fn consensus_config(id: u64, applied: u64) -> Config {
-    Config {
+/// Consensus of a replica that has applied everything up to `applied`.
+fn consensus(id: u64, applied: u64, outline: Outline) -> raft::Result<RawNode<Outline>> {
+    let config = Config {
         id,
         election_tick: ELECTION_TICKS,
         heartbeat_tick: 1,
@@ -115,7 +120,8 @@ fn consensus_config(id: u64, applied: u64) -> Config {
         pre_vote: true,
         batch_append: true,
         ..Config::default()
-    }
+    };
+    RawNode::new(&config, outline, &slog::Logger::root(slog::Discard, slog::o!()))
 }
 
 impl Group {
@@ -138,10 +144,8 @@ impl Group {
         outline.hard.commit = if alone { last } else { known };
         // What has left the log after the last row that changed was not about rows: nothing is missing.
         let applied = if alone { last } else { applied.0.max(start) };
-        let config = consensus_config(stored.peer, applied.clamp(start, outline.hard.commit.max(start)));
-        let term = outline.hard.term;
-        let logger = slog::Logger::root(slog::Discard, slog::o!());
-        let node = RawNode::new(&config, outline, &logger).map_err(fault)?;
+        let (reached, term) = (applied.clamp(start, outline.hard.commit.max(start)), outline.hard.term);
+        let node = consensus(stored.peer, reached, outline).map_err(fault)?;
         let mut group = Group {
             id,
             own: stored.peer,
@@ -171,6 +175,7 @@ impl Group {
             void: stored.void,
             told_void: false,
             removed: false,
+            lost: None,
             untold: None,
             changing: Vec::new(),
             election_ticks: ELECTION_TICKS,
@@ -353,6 +358,7 @@ impl Group {
         while self.unsynced.front().is_some_and(|unsynced| unsynced.append <= turn.synced) {
             let Some(Unsynced { ready, messages, .. }) = self.unsynced.pop_front() else { break };
             self.node.on_persist_ready(ready);
+            self.regain(&messages);
             self.post(messages, turn)?;
         }
         let is_kept = self.untold.take_if(|untold| untold.append <= turn.synced).is_some();

@@ -205,6 +205,7 @@ impl Group {
             Content::Gone => self.removed |= self.members().contains(from),
             Content::Rest { term, index } => self.rest_with(from, term, index, turn.effects),
             Content::Resting { term, index } if leads_in(term) => self.rests(from, index),
+            Content::Lost { term, index } if leads_in(term) => self.lost_by(from, index),
             _ => {}
         }
         Ok(())
@@ -219,6 +220,7 @@ impl Group {
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
         (message.from, message.to) = (from.0, self.own);
+        self.notice_loss(&mut message);
         let (kind, term) = (message.get_msg_type(), message.term);
         if !self.is_acceptable(&message, &payloads)
             || (kind == MessageType::MsgTimeoutNow && !self.may_stand())
@@ -249,6 +251,7 @@ impl Group {
 
     /// What a follower tells a leader besides what consensus does.
     fn answer_heartbeat(&mut self, leader: PeerId, term: u64, effects: &mut Effects) {
+        self.confess(leader, term, effects);
         if self.void {
             self.mail(leader.0, &Content::NeedsRows { term }, effects);
         }
@@ -298,15 +301,7 @@ impl Group {
                 };
                 (behind || message.log_term >= base) && terms_grow && payloads.iter().all(whole)
             }
-            // Only this replica could have said that it had so much: it has lost what it had.
-            MessageType::MsgHeartbeat => {
-                let lost = message.commit > last && message.term >= self.node.raft.term;
-                if lost {
-                    let (group, commit) = (self.id.0, message.commit);
-                    tracing::error!(group, last, commit, "this replica has lost what it had acknowledged");
-                }
-                !lost
-            }
+            MessageType::MsgRequestVote | MessageType::MsgRequestPreVote => !self.is_owed_more(message),
             MessageType::MsgAppendResponse => message.reject || message.index <= last,
             _ => true,
         }

@@ -84,7 +84,7 @@ impl Group {
         let disturbs = match content {
             Content::Rest { .. } | Content::Resting { .. } | Content::Received { .. } => false,
             Content::Consensus { message, .. } => !is_answer(message.get_msg_type()),
-            Content::NeedsRows { .. } | Content::Gone => true,
+            Content::NeedsRows { .. } | Content::Lost { .. } | Content::Gone => true,
         };
         if disturbs {
             self.wake();

@@ -116,3 +116,65 @@ fn a_replica_whose_applied_entry_was_replaced_takes_a_copy_of_the_rows() {
     mutant::plant(Mutant::Nothing);
     assert!(kept.is_some(), "rows that should be void were kept, and nobody noticed");
 }
+
+/// A follower whose files are replaced by what they were before the last entries, while nothing is written.
+fn put_an_older_copy_back(seed: u64) -> Result<(), String> {
+    let mut world = World::of_three(seed)?;
+    let leader = world.wait_for_leader(&[0, 1, 2])?;
+    let follower = (leader + 1) % 3;
+    world.hard_entry(leader)?;
+    let backup = world.back_up(follower)?;
+    for _ in 0..5 {
+        world.hard_entry(leader)?;
+    }
+    for _ in 0..10 {
+        world.exchange()?;
+    }
+    world.put_back(follower, backup)?;
+    let last = |world: &World, nth| world.status(nth).map(|status| (status.last, status.applied));
+    let is_back = |world: &World| world.leads(leader) && last(world, follower) == last(world, leader);
+    for _ in 0..100 {
+        world.exchange()?;
+        if is_back(&world) {
+            return world.heal();
+        }
+    }
+    Err(format!("{:?} is all that the follower has of {:?}", last(&world, follower), last(&world, leader)))
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn who_gets_an_older_copy_of_its_files_back_gets_what_it_lacks_from_its_leader() {
+    (0..20).for_each(|seed| put_an_older_copy_back(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}")));
+}
+
+/// The one of three that had the last entry beside the leader loses it, and hears that from the leader, which goes before
+/// it could send it again. The third never had it.
+fn lose_an_entry_and_the_leader(seed: u64) -> Result<(), String> {
+    let mut world = World::of_three(seed)?;
+    let leader = world.wait_for_leader(&[0, 1, 2])?;
+    let (forgetful, without) = ((leader + 1) % 3, (leader + 2) % 3);
+    world.hard_entry(leader)?;
+    let backup = world.back_up(forgetful)?;
+    (0..4).try_for_each(|_| world.exchange())?;
+    world.cut_off(without);
+    world.hard_entry(leader)?;
+    (0..4).try_for_each(|_| world.exchange())?;
+    // It hears the leader, which does not hear it.
+    world.cut.insert((forgetful, leader));
+    world.put_back(forgetful, backup)?;
+    (0..4).try_for_each(|_| world.exchange())?;
+    world.cut_off(leader);
+    if let Ok(elected) = world.wait_for_leader(&[forgetful, without]) {
+        return Err(format!("{elected} is elected without what was acknowledged"));
+    }
+    world.heal()
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn who_knows_that_it_lost_an_entry_elects_nobody_who_never_had_it() {
+    (0..10).for_each(|seed| {
+        lose_an_entry_and_the_leader(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"))
+    });
+}

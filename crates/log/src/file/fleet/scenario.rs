@@ -1,8 +1,18 @@
 //! Histories that chance hardly finds, step by step.
 
-use super::node::hold;
+use std::sync::Arc;
+
+use io::sim::SimFiles;
+
+use super::node::{Engine, Rows, hold};
 use super::world::World;
 use crate::lsn::Durability;
+
+/// What was on a node's disk once.
+pub(super) struct Backup {
+    files: SimFiles,
+    rows: Rows,
+}
 
 impl World {
     /// A world of the three founders only.
@@ -52,5 +62,38 @@ impl World {
         (node.life, node.role) = (None, None);
         node.files.crash();
         self.start(nth)
+    }
+
+    /// A copy of what a node has, taken while it does not run; it is started again.
+    pub(super) fn back_up(&mut self, nth: usize) -> Result<Backup, String> {
+        let node = &mut self.nodes[nth];
+        (node.life, node.role) = (None, None);
+        node.files.end_process();
+        let backup = Backup { files: node.files.copy(), rows: hold(&node.engine.durable).clone() };
+        self.start(nth)?;
+        Ok(backup)
+    }
+
+    /// The node stops, gets what it had once, and starts.
+    pub(super) fn put_back(&mut self, nth: usize, backup: Backup) -> Result<(), String> {
+        let node = &mut self.nodes[nth];
+        (node.life, node.role) = (None, None);
+        node.files = backup.files;
+        let engine = Engine::default();
+        engine.replace(&backup.rows);
+        node.engine = Arc::new(engine);
+        self.start(nth)
+    }
+
+    /// A hard entry is acknowledged by `leader`.
+    pub(super) fn hard_entry(&mut self, leader: usize) -> Result<(), String> {
+        self.propose_on(leader, Durability::Hard);
+        for _ in 0..40 {
+            self.exchange()?;
+            if self.proposed.last().is_some_and(|proposed| matches!(*hold(&proposed.answer), Some(Ok(_)))) {
+                return Ok(());
+            }
+        }
+        Err("the entry is not acknowledged".to_owned())
     }
 }
