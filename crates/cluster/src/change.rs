@@ -15,9 +15,7 @@ use crate::node::Core;
 use crate::question::Question;
 use crate::{AdminError, AskError, Catalog, ServerId};
 
-/// How long a change looks for the leader of the catalog.
-const SEARCH: Duration = Duration::from_secs(10);
-/// How long one attempt may take on another server.
+/// How long a change looks for the leader of the catalog, and how long one attempt may take there.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -131,9 +129,18 @@ impl Core {
     /// As [`Core::change`], for whoever holds `changing`.
     pub(crate) fn change_held<T>(
         &self,
+        edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        self.change_within(PATIENCE, edit)
+    }
+
+    /// The same; the leader of the catalog is looked for, and then waited for, for no longer than `patience`.
+    pub(crate) fn change_within<T>(
+        &self,
+        patience: Duration,
         mut edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        let deadline = task::now() + SEARCH;
+        let deadline = task::now() + patience;
         loop {
             let catalog = self.catalog();
             let mut draft = Draft::of(&catalog);
@@ -144,9 +151,9 @@ impl Core {
             if let Some(server) = draft.stranger(&catalog, self.identity.server) {
                 return Err(AdminError::ServerMissing(server));
             }
-            match self.commit(catalog.version, &draft.into_rows()?) {
+            match self.commit(catalog.version, &draft.into_rows()?, patience) {
                 Ok(()) => {
-                    self.await_version(catalog.version + 1, SEARCH);
+                    self.await_version(catalog.version + 1, patience);
                     return Ok(answer);
                 }
                 Err(Attempt::Failed(error)) => return Err(error),
@@ -157,7 +164,12 @@ impl Core {
         }
     }
 
-    fn commit(&self, base: u64, rows: &[(PrimaryKey, Option<Object>)]) -> Result<(), Attempt> {
+    fn commit(
+        &self,
+        base: u64,
+        rows: &[(PrimaryKey, Option<Object>)],
+        patience: Duration,
+    ) -> Result<(), Attempt> {
         if self.catalog_shard.is_leader() {
             return match self.commit_here(base, rows) {
                 CommitAnswer::Done => Ok(()),
@@ -171,7 +183,7 @@ impl Core {
         let leader = lead.leader().filter(|leader| *leader != self.identity.server);
         let Some(leader) = leader else { return Err(Attempt::Elsewhere) };
         let question = Question::Commit { base, rows: rows.to_vec() }.encode();
-        match self.ask(leader, question, PATIENCE) {
+        match self.ask(leader, question, patience) {
             Ok(answer) => match CommitAnswer::decode(&answer) {
                 Some(CommitAnswer::Done) => Ok(()),
                 Some(CommitAnswer::Stale) => Err(Attempt::Stale),

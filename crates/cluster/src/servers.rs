@@ -1,6 +1,9 @@
 //! Changes to servers: their names and tags, and who of them votes on the catalog.
 
+use std::time::Duration;
+
 use datum::Text;
+use io::task;
 
 use crate::catalog_row::{CatalogRow, server_key};
 use crate::change::Draft;
@@ -9,6 +12,9 @@ use crate::{AdminError, Catalog, ServerId};
 
 /// The most voters of the catalog.
 pub(crate) const VOTERS_MAX: usize = 5;
+/// How long a proxy that goes looks for the leader of the catalog. The others forget one that is away by themselves.
+const LEAVE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Gives votes on the catalog to servers that have none, because those of `gone` are free; to `first` before others,
 /// who votes already in fact. None to a proxy.
@@ -59,18 +65,36 @@ impl Core {
         })
     }
 
-    /// Forgets this server, which is a proxy and goes now. Anything else does nothing.
+    /// Forgets this server, which is a proxy and goes now. Anything else does nothing. Fails at once where no majority of
+    /// those who vote is connected, and else within seconds.
     pub fn take_leave(&self) -> Result<(), AdminError> {
-        self.forget_proxy(self.identity.server)
+        if !self.catalog_has_majority(&self.catalog()) {
+            return Err(self.no_catalog());
+        }
+        let deadline = task::now() + LEAVE;
+        loop {
+            // Whoever changes the catalog from here may wait for longer.
+            if let Some(_one_at_a_time) = self.changing.try_lock() {
+                return self.change_within(LEAVE, |catalog, draft| {
+                    forget_proxy(self.identity.server, catalog, draft)
+                });
+            }
+            if task::now() > deadline {
+                return Err(self.no_catalog());
+            }
+            task::sleep(PAUSE);
+        }
     }
 
     /// Takes a proxy out of the catalog.
     pub(crate) fn forget_proxy(&self, id: ServerId) -> Result<(), AdminError> {
-        self.change(|catalog, draft| {
-            if catalog.server(id).is_some_and(|server| server.is_proxy) {
-                draft.delete(server_key(id));
-            }
-            Ok(())
-        })
+        self.change(|catalog, draft| forget_proxy(id, catalog, draft))
     }
+}
+
+fn forget_proxy(id: ServerId, catalog: &Catalog, draft: &mut Draft) -> Result<(), AdminError> {
+    if catalog.server(id).is_some_and(|server| server.is_proxy) {
+        draft.delete(server_key(id));
+    }
+    Ok(())
 }

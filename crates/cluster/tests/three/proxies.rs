@@ -1,6 +1,7 @@
 //! Proxies hold nothing and vote on nothing, also when they are all that is left beside one server.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use log::{GroupId, Members};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
@@ -85,4 +86,40 @@ fn a_proxy_gets_no_replica_and_no_vote_by_force() {
     let alone = Members::first(vec![peer]);
     let refused = reset(&proxy, asks, GroupId(0), &alone).unwrap_err();
     assert!(refused.contains("proxy"), "{refused}");
+}
+
+#[test]
+fn a_proxy_whose_cluster_is_out_of_reach_goes_at_once() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
+    let goes = |proxy: &Running| {
+        let begun = Instant::now();
+        assert!(proxy.node.take_leave().is_err());
+        begun.elapsed()
+    };
+    a.kill();
+    c.kill();
+    let took = goes(&proxy);
+    assert!(took < Duration::from_secs(1), "{took:?} with one of three");
+    b.kill();
+    let took = goes(&proxy);
+    assert!(took < Duration::from_secs(1), "{took:?} with nobody");
+}
+
+#[test]
+fn a_proxy_whose_cluster_has_no_leader_goes_within_seconds() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c, proxy]) = three_and_a_proxy(&hub);
+    // They are there, and hear nothing of each other.
+    [&a, &b, &c].iter().for_each(|node| hub.deafen(node.server(), GroupId(0)));
+    let leads = |node: &Running| {
+        node.node
+            .log()
+            .group_status(GroupId(0))
+            .is_ok_and(|status| matches!(status.role, log::Role::Leader { .. }))
+    };
+    wait_until("nobody leads", || ![&a, &b, &c].iter().any(|node| leads(node)));
+    let begun = Instant::now();
+    assert!(proxy.node.take_leave().is_err());
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
 }
