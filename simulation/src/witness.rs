@@ -72,6 +72,10 @@ impl Watch for Witness {
         self.post.role(id, role);
     }
 
+    fn voters(&self, id: GroupId, voters: &[PeerId]) {
+        self.post.voters(id, voters);
+    }
+
     fn wants_snapshot(&self, id: GroupId, to: PeerId) {
         self.post.wants_snapshot(id, to);
     }

@@ -55,6 +55,8 @@ pub(crate) enum Event {
 #[derive(Default)]
 struct Offices {
     told: HashMap<GroupId, Role>,
+    /// Those who vote.
+    voters: HashMap<GroupId, Vec<PeerId>>,
     /// Groups that are not led here, whatever the log says: it does not get on, and others can.
     resigned: BTreeSet<GroupId>,
 }
@@ -176,7 +178,18 @@ impl Post {
 
     pub(crate) fn forget(&self, group: GroupId) {
         self.leads.write().remove(&group);
-        self.offices.lock().told.remove(&group);
+        let mut offices = self.offices.lock();
+        offices.told.remove(&group);
+        offices.voters.remove(&group);
+    }
+
+    /// The groups of whose voters these servers have the majority: by the log, since the catalog names some who do not
+    /// vote yet, and others no more who still do.
+    pub(crate) fn with_majority_on(&self, voting: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
+        let (offices, servers) = (self.offices.lock(), self.servers.read());
+        let is_there = |voter: &&PeerId| servers.get(voter).is_some_and(|server| voting.contains(server));
+        let have = |voters: &Vec<PeerId>| voters.iter().filter(is_there).count() * 2 > voters.len();
+        offices.voters.iter().filter(|(_, voters)| have(voters)).map(|(group, _)| *group).collect()
     }
 
     /// The log does not get on: of `groups`, and of those of before, nothing is led here any more, and who leads them
@@ -258,6 +271,10 @@ impl Watch for Post {
         let mut offices = self.offices.lock();
         offices.told.insert(id, role);
         self.enter(id, &offices);
+    }
+
+    fn voters(&self, id: GroupId, voters: &[PeerId]) {
+        self.offices.lock().voters.insert(id, voters.to_vec());
     }
 
     fn wants_snapshot(&self, id: GroupId, to: PeerId) {

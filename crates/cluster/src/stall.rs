@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use io::Nanos;
 use log::{GroupId, Stall, StallCause};
 
-use crate::node::{CATALOG_GROUP, Core};
+use crate::ServerId;
+use crate::node::Core;
 use crate::question::Question;
 use crate::stalls::Look;
-use crate::{ReplicaConfig, ServerId};
 
 /// A disk that is full for so long is not full for a moment only.
 const FULL: Duration = Duration::from_secs(1);
@@ -25,6 +26,7 @@ impl Core {
     /// Looks whether the log of this node gets on. To be called about twice a second; does not wait.
     pub fn mind_log(&self) {
         let now = self.clock().now();
+        self.mind_sync(now);
         let is_long = |stall: &Stall| {
             let patience = if stall.cause == StallCause::Full { FULL } else { SLOW };
             now.since(stall.since) >= patience
@@ -46,6 +48,18 @@ impl Core {
                 in_words(stall.cause)
             ),
             (Some(_), None) => tracing::info!("The log gets on again."),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+
+    /// Looks whether an fsync hangs by itself. Others have what the log appends meanwhile, so nothing is given up.
+    fn mind_sync(&self, now: Nanos) {
+        let hangs = self.log.sync_since().filter(|since| now.since(*since) >= SLOW);
+        match (self.stalls.look_at_sync(hangs), hangs) {
+            (None, Some(_)) => tracing::error!(
+                "The disk does not finish what it was told to make durable. Hard writes that need this disk wait."
+            ),
+            (Some(_), None) => tracing::info!("The disk has made durable what it was told to."),
             (None, None) | (Some(_), Some(_)) => {}
         }
     }
@@ -77,6 +91,12 @@ impl Core {
         Some((in_words(stall.cause), self.clock().now().since(stall.since)))
     }
 
+    /// For how long already an fsync of this server has not returned, while its log goes on.
+    #[must_use]
+    pub fn hung_sync(&self) -> Option<Duration> {
+        Some(self.clock().now().since(self.stalls.sync()?))
+    }
+
     /// Whether `server` has said lately that its log does not get on.
     #[must_use]
     pub fn is_stalled(&self, server: ServerId) -> bool {
@@ -85,29 +105,8 @@ impl Core {
 
     /// The groups with a majority of voters that can lead them without this server.
     fn led_without_me(&self) -> BTreeSet<GroupId> {
-        let catalog = self.catalog();
-        let can_vote = |server: ServerId| {
-            server != self.identity.server && self.is_connected(server) && !self.is_stalled(server)
-        };
-        let has_majority = |replicas: &mut dyn Iterator<Item = &ReplicaConfig>| {
-            let (mut voters, mut others) = (0, 0);
-            for replica in replicas.filter(|replica| replica.voting) {
-                voters += 1;
-                others += usize::from(can_vote(replica.server));
-            }
-            others * 2 > voters
-        };
-        let shards = catalog.tables().into_iter().flat_map(|table| &table.config.shards);
-        // Of those on their way in or out it is not known here whether they vote yet, or still.
-        let led = shards.filter(|shard| {
-            has_majority(&mut shard.replicas.iter())
-                || has_majority(&mut shard.replicas.iter().chain(&shard.leaving))
-        });
-        let mut led: BTreeSet<GroupId> = led.map(|shard| shard.group).collect();
-        if has_majority(&mut catalog.servers().iter().map(|server| &server.catalog)) {
-            led.insert(CATALOG_GROUP);
-        }
-        led
+        let others = self.sees().into_iter().filter(|server| !self.is_stalled(*server));
+        self.post.with_majority_on(&others.collect())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use io::task;
+use io::{Nanos, task};
 use log::{Stall, StallCause};
 use parking_lot::Mutex;
 
@@ -22,6 +22,8 @@ pub(crate) struct Stalls {
     own: Mutex<Own>,
     /// Those of others, and when they said so last.
     others: Mutex<BTreeMap<ServerId, (StallCause, Instant)>>,
+    /// Since when an fsync of this server has not returned, while its log goes on.
+    sync: Mutex<Option<Nanos>>,
 }
 
 /// The log of this server, when it was last looked.
@@ -62,6 +64,16 @@ impl Stalls {
         self.own.lock().stall
     }
 
+    /// Takes note of since when an fsync beside the log's turns does not return. What was known before.
+    pub(crate) fn look_at_sync(&self, found: Option<Nanos>) -> Option<Nanos> {
+        std::mem::replace(&mut *self.sync.lock(), found)
+    }
+
+    /// Since when an fsync has not returned, while the log goes on.
+    pub(crate) fn sync(&self) -> Option<Nanos> {
+        *self.sync.lock()
+    }
+
     /// `server` says why its log does not get on, or that it does again.
     pub(crate) fn heard(&self, server: ServerId, cause: Option<StallCause>) {
         let mut others = self.others.lock();
@@ -79,8 +91,6 @@ impl Stalls {
 
 #[cfg(test)]
 mod tests {
-    use io::Nanos;
-
     use super::*;
 
     #[test]

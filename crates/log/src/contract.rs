@@ -52,6 +52,10 @@ pub trait Watch: Send + Sync {
     /// earlier terms is applied here; proposals are taken from then on.
     fn role(&self, id: GroupId, role: Role);
 
+    /// Those who vote in the group are others, as this node's replica knows: told when it is opened, and when a change
+    /// is in force here.
+    fn voters(&self, _id: GroupId, _voters: &[PeerId]) {}
+
     /// On the leader: replica `to` needs rows from a copy, since the log no longer has what it lacks,
     /// or its rows are void. Told again every few seconds until it is restored.
     fn wants_snapshot(&self, id: GroupId, to: PeerId);
@@ -245,6 +249,11 @@ pub trait Log: Send + Sync {
 
     /// What keeps the log from getting on at this moment, if anything does. Never waits, whatever the disk does.
     fn stall(&self) -> Option<Stall> {
+        None
+    }
+
+    /// Since when an fsync is under way while the log goes on, if one is. Never waits.
+    fn sync_since(&self) -> Option<Nanos> {
         None
     }
 

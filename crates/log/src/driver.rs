@@ -73,10 +73,12 @@ pub(crate) struct SyncWanted {
 }
 
 /// Something that happened to a group, for whoever watches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// The replica plays another part.
     Role(GroupId, Role),
+    /// Others vote.
+    Voters(GroupId, Vec<PeerId>),
     /// A follower needs a copy of the rows.
     WantsSnapshot(GroupId, PeerId),
     /// The rows here are void.
@@ -417,6 +419,9 @@ impl Driver {
         for id in self.moved.drain(..) {
             let Some(group) = self.groups.get_mut(&id) else { continue };
             group.take_applicable(store, self.synced, &mut self.batch, &mut self.effects.answers)?;
+            if let Some(voters) = group.changed_voters() {
+                self.news.push(News::Voters(id, voters));
+            }
             if let Some(role) = group.changed_role() {
                 self.news.push(News::Role(id, role));
             }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::real::RealRandom;
 use io::task::{self, Sender, Thread};
-use io::{Clock, Files, Random};
+use io::{Clock, Files, Nanos, Random};
 
 use super::inbox::{Change, Command};
 use super::runner::{Outside, Pace, Runner};
@@ -205,6 +205,10 @@ impl Log for FileLog {
 
     fn stall(&self) -> Option<Stall> {
         self.turns.pulse.stall()
+    }
+
+    fn sync_since(&self) -> Option<Nanos> {
+        self.turns.pulse.sync_since()
     }
 
     fn stats(&self) -> LogStats {

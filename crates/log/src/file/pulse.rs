@@ -12,12 +12,13 @@ const NOTHING: u64 = u64::MAX;
 pub(super) struct Pulse {
     turn: AtomicU64,
     full: AtomicU64,
+    sync: AtomicU64,
 }
 
 impl Default for Pulse {
     fn default() -> Pulse {
         let nothing = || AtomicU64::new(NOTHING);
-        Pulse { turn: nothing(), full: nothing() }
+        Pulse { turn: nothing(), full: nothing(), sync: nothing() }
     }
 }
 
@@ -30,6 +31,16 @@ impl Pulse {
     /// The disk is full since then, or is not.
     pub fn full(&self, since: Option<Nanos>) {
         set(&self.full, since);
+    }
+
+    /// An fsync beside the turns is under way since then, or none is.
+    pub fn sync(&self, since: Option<Nanos>) {
+        set(&self.sync, since);
+    }
+
+    /// Since when an fsync beside the turns is under way.
+    pub fn sync_since(&self) -> Option<Nanos> {
+        get(&self.sync)
     }
 
     /// What keeps the log from getting on.

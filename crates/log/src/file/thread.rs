@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use io::task::{self, Receiver, Sender, Thread};
 
-use super::inbox::{Arrived, Change, Command, Inbox};
+use super::inbox::{Arrived, Change, Command};
 use super::runner::{Flushing, Syncing};
 use super::turns::{State, Turns};
 use crate::error::LogError;
@@ -17,16 +17,18 @@ use crate::lsn::GroupId;
 pub(super) fn start(turns: &Arc<Turns>) -> Result<Thread, LogError> {
     let (to_sync, from_log) = task::channel();
     let sync_turns = Arc::clone(turns);
-    let sync_thread = task::spawn("log-sync", move || sync_until_hung_up(&from_log, &sync_turns.inbox))?;
+    let sync_thread = task::spawn("log-sync", move || sync_until_hung_up(&from_log, &sync_turns))?;
     let thread = LogThread { turns: Arc::clone(turns), to_sync, sync_thread: Some(sync_thread) };
     Ok(task::spawn("log", move || thread.run())?)
 }
 
 /// Runs one fsync after the other until the log thread is gone.
-fn sync_until_hung_up(from_log: &Receiver<Syncing>, inbox: &Inbox) {
+fn sync_until_hung_up(from_log: &Receiver<Syncing>, turns: &Turns) {
     while let Ok(syncing) = from_log.recv() {
+        turns.pulse.sync(Some(syncing.started()));
         let result = syncing.run();
-        inbox.post(|arrived| arrived.synced = Some((syncing, result)));
+        turns.pulse.sync(None);
+        turns.inbox.post(|arrived| arrived.synced = Some((syncing, result)));
     }
 }
 

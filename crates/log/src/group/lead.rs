@@ -105,6 +105,14 @@ impl Group {
         })
     }
 
+    /// Those who vote, if that has changed since it was asked, or was not asked yet.
+    pub fn changed_voters(&mut self) -> Option<Vec<PeerId>> {
+        let members = &self.node.store().members;
+        let is_new = self.told_members != Some(members.at);
+        self.told_members = Some(members.at);
+        is_new.then(|| members.voters.clone())
+    }
+
     /// The role that was last told.
     pub fn role(&self) -> Role {
         self.role

@@ -85,6 +85,8 @@ pub(crate) struct Group {
     // Leaders: what others have written in this term, and what is on its way to them.
     fellows: BTreeMap<u64, Flight>,
     role: Role,
+    // The change of members that was last told.
+    told_members: Option<Lsn>,
     acks: Acks,
     // The term, the state and the leader last seen.
     seen: (u64, StateRole, u64),
@@ -166,6 +168,7 @@ impl Group {
             told: (0, 0),
             fellows: BTreeMap::new(),
             role: Role::Follower { term: Term(term), leader: None },
+            told_members: None,
             acks: Acks::Majority,
             seen: (term, StateRole::Follower, 0),
             lead_from: 0,

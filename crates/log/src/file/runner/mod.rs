@@ -80,6 +80,11 @@ pub(crate) struct Runner<S> {
 }
 
 impl Syncing {
+    /// When it was wanted.
+    pub fn started(&self) -> Nanos {
+        self.started
+    }
+
     /// The fsync itself.
     pub fn run(&self) -> std::io::Result<()> {
         self.task.run()
@@ -261,6 +266,7 @@ impl<S: Store> Runner<S> {
             let watch = &self.outside.watch;
             match news {
                 News::Role(id, role) => watch.role(id, role),
+                News::Voters(id, voters) => watch.voters(id, &voters),
                 News::WantsSnapshot(id, to) => watch.wants_snapshot(id, to),
                 News::NeedsRows(id) => watch.needs_rows(id),
                 News::Removed(id, peer) => self.remove(id, peer),
