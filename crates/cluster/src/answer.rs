@@ -164,6 +164,8 @@ impl MarkAnswer {
 pub(crate) struct GroupState {
     /// The replicas that are ready.
     pub(crate) ready: Vec<PeerId>,
+    /// Whether writes get done: the leader's disk, where that is needed, is neither full nor hangs.
+    pub(crate) takes_writes: bool,
     /// How many rows there are.
     pub(crate) rows: u64,
     /// How far each index is built.
@@ -180,10 +182,11 @@ impl StateAnswer {
                     leader.map(|leader| leader.0.into_bytes()).as_ref().map_or(&[][..], |id| &id[..]),
                 );
             }
-            StateAnswer::Led(GroupState { ready, rows, builds }) => {
+            StateAnswer::Led(GroupState { ready, takes_writes, rows, builds }) => {
                 bytes.put_u8(1);
                 bytes.put_u32_le(ready.len() as u32);
                 ready.iter().for_each(|peer| bytes.put_u64_le(peer.0));
+                bytes.put_u8(u8::from(*takes_writes));
                 bytes.put_u64_le(*rows);
                 put_builds(&mut bytes, builds);
             }
@@ -200,8 +203,13 @@ impl StateAnswer {
                 for _ in 0..take_u32(&mut bytes)? {
                     ready.push(PeerId(take_u64(&mut bytes)?));
                 }
+                let takes_writes = match take_u8(&mut bytes)? {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                };
                 let (rows, builds) = (take_u64(&mut bytes)?, take_builds(bytes)?);
-                Some(StateAnswer::Led(GroupState { ready, rows, builds }))
+                Some(StateAnswer::Led(GroupState { ready, takes_writes, rows, builds }))
             }
             _ => None,
         }
@@ -323,6 +331,7 @@ mod tests {
             StateAnswer::Led(GroupState::default()),
             StateAnswer::Led(GroupState {
                 ready: vec![PeerId(3), PeerId(4)],
+                takes_writes: true,
                 rows: 5,
                 builds: vec![(IndexId(1), IndexBuild::Ready)],
             }),

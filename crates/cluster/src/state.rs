@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use log::{GroupId, GroupStatus, Role};
+use log::{GroupId, GroupStatus, PeerId, Role, StallCause};
 use shard::{IndexDef, Shard};
 
 use crate::answer::{GroupState, StateAnswer, decode_states};
@@ -55,6 +55,10 @@ impl ReplicaState {
 pub struct ShardState {
     /// The server that leads.
     pub leader: Option<ServerId>,
+    /// The server that is to lead when it can.
+    pub primary: ServerId,
+    /// Whether the leader gets writes done: its disk, where that is needed, is neither full nor hangs.
+    pub takes_writes: bool,
     /// Every replica.
     pub replicas: Vec<(ServerId, ReplicaState)>,
 }
@@ -79,9 +83,9 @@ pub struct Readiness {
     pub outdated_reads: bool,
     /// Each shard has a leader.
     pub reads: bool,
-    /// Each shard has a leader and enough replicas.
+    /// Each shard has a leader that gets writes done.
     pub writes: bool,
-    /// Every replica has everything.
+    /// Every replica has everything, and each shard is led by the server that is to lead it.
     pub all_replicas: bool,
 }
 
@@ -94,8 +98,10 @@ impl ShardState {
         Readiness {
             outdated_reads: self.replicas.iter().any(|replica| !gone(replica)),
             reads: leads,
-            writes: leads,
-            all_replicas: leads && self.replicas.iter().all(|(_, state)| *state == ReplicaState::Ready),
+            writes: leads && self.takes_writes,
+            all_replicas: self.leader == Some(self.primary)
+                && self.takes_writes
+                && self.replicas.iter().all(|(_, state)| *state == ReplicaState::Ready),
         }
     }
 }
@@ -202,9 +208,9 @@ impl Core {
     }
 
     fn shard_state(&self, config: &ShardConfig, led: Option<Led>) -> ShardState {
-        let (leader, ready) = match led {
-            Some((leader, state)) => (Some(leader), state.ready),
-            None => (None, Vec::new()),
+        let (leader, GroupState { ready, takes_writes, .. }) = match led {
+            Some((leader, state)) => (Some(leader), state),
+            None => (None, GroupState::default()),
         };
         let voters = || config.replicas.iter().filter(|replica| replica.voting);
         let connected = voters().filter(|replica| self.is_connected(replica.server)).count();
@@ -221,10 +227,11 @@ impl Core {
             let is_there = self.is_connected(replica.server);
             (replica.server, if is_there { ReplicaState::Transitioning } else { ReplicaState::Disconnected })
         });
-        ShardState { leader, replicas: staying.chain(leaving).collect() }
+        let replicas = staying.chain(leaving).collect();
+        ShardState { leader, primary: config.primary, takes_writes, replicas }
     }
 
-    /// What this node knows of the replicas of each of these groups. Takes one turn of the log.
+    /// What this node knows of the replicas of each of these groups. Takes one turn of the log, unless that hangs.
     pub(crate) fn states_here(&self, groups: &[GroupId]) -> Vec<StateAnswer> {
         let shard = |group: &GroupId| {
             let shard = self.shard_of(*group)?;
@@ -232,31 +239,60 @@ impl Core {
             Some((shard, leads))
         };
         let shards: Vec<Option<(Arc<Shard>, bool)>> = groups.iter().map(shard).collect();
+        let stall = self.stalls.own().map(|stall| stall.cause);
+        let syncs = self.stalls.sync().is_none();
         let led = shards.iter().flatten().filter(|(_, leads)| *leads);
         let led: Vec<GroupId> = led.map(|(shard, _)| shard.group()).collect();
         // A log that has ended leads nothing.
-        let statuses = if led.is_empty() { Ok(Vec::new()) } else { self.log.group_statuses(&led) };
+        let statuses = match stall {
+            _ if led.is_empty() => Ok(Vec::new()),
+            Some(StallCause::Slow) => Ok(Vec::new()),
+            Some(StallCause::Full) | None => self.log.group_statuses(&led),
+        };
         let mut statuses = statuses.unwrap_or_default().into_iter();
         let state = |(group, shard): (&GroupId, Option<(Arc<Shard>, bool)>)| {
             let Some((shard, leads)) = shard else { return StateAnswer::Elsewhere(None) };
             let status = if leads { statuses.next().flatten() } else { None };
-            match status.and_then(|status| group_state(&shard, &status)) {
-                Some(state) => StateAnswer::Led(state),
+            let state = match stall {
+                // Of who follows nothing is known.
+                Some(StallCause::Slow) if leads => {
+                    Some(state_of(&shard, self.own_peer(*group).into_iter().collect()))
+                }
+                _ => status.and_then(|status| group_state(&shard, &status, syncs)),
+            };
+            match state {
+                Some(state) => StateAnswer::Led(GroupState {
+                    takes_writes: state.takes_writes && stall.is_none(),
+                    ..state
+                }),
                 None => StateAnswer::Elsewhere(self.post.lead(*group).leader()),
             }
         };
         groups.iter().zip(shards).map(state).collect()
     }
+
+    /// The replica of a table's group that is open here.
+    fn own_peer(&self, group: GroupId) -> Option<PeerId> {
+        io::task::lock(&self.hosted).get(&group).map(|open| open.own)
+    }
 }
 
-/// How the group of a shard is, if its replica here leads.
-fn group_state(shard: &Shard, status: &GroupStatus) -> Option<GroupState> {
+/// How the group of a shard is, if its replica here leads. Where the disk here makes nothing durable, most of those who
+/// vote must be others.
+fn group_state(shard: &Shard, status: &GroupStatus, syncs: bool) -> Option<GroupState> {
     if !matches!(status.role, Role::Leader { .. }) {
         return None;
     }
     let everybody = std::iter::once(status.own).chain(status.peers.iter().map(|peer| peer.peer));
-    let ready = everybody.filter(|peer| reaches(status, *peer, Reach::Ready)).collect();
+    let state = state_of(shard, everybody.filter(|peer| reaches(status, *peer, Reach::Ready)).collect());
+    let voters = &status.members.voters;
+    let others = status.peers.iter().filter(|peer| peer.active && voters.contains(&peer.peer)).count();
+    Some(GroupState { takes_writes: syncs || others * 2 > voters.len(), ..state })
+}
+
+/// How the group of a shard is that is led here, if those are ready.
+fn state_of(shard: &Shard, ready: Vec<PeerId>) -> GroupState {
     let build = |index: &Arc<IndexDef>| (index.id(), shard.index_build(index.id()));
     let builds = shard.indexes().iter().map(build).collect();
-    Some(GroupState { ready, rows: shard.count(), builds })
+    GroupState { ready, takes_writes: true, rows: shard.count(), builds }
 }

@@ -325,9 +325,14 @@ impl Running {
 
     /// Cuts the node off and ends it; what it had proposed is not waited for.
     pub fn kill(self) {
-        let gone = self.hub.ends.write().remove(&self.server());
+        let server = self.server();
+        let gone = self.hub.ends.write().remove(&server);
         if let Some(end) = gone {
             *end.desk.write() = None;
+        }
+        // As links do when they end.
+        for end in self.hub.ends.read().values() {
+            end.log.peers_silent(end.post.peers_on(server));
         }
     }
 

@@ -15,6 +15,7 @@ mod life;
 mod majority;
 mod moving;
 mod proxies;
+mod ready;
 mod removal;
 mod repair;
 mod restart;

@@ -1,31 +1,50 @@
-//! A disk that is full, while its server lives.
+//! A disk that is full, or hangs, while its server lives.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use io::Files;
-use io::sim::SimFiles;
+use io::sim::{Hang, SimFiles};
 use log::{Durability, GroupId};
-use rekindle_cluster::Route;
-use shard::Decision;
+use rekindle_cluster::{Readiness, Route, TableOptions, readiness};
+use shard::{Decision, WriteTicket};
 
-use crate::division::{create, on};
-use crate::hub::{Hub, Machine, Running, missing, row, wait_until, write_until_done};
+use crate::division::{create, on, table};
+use crate::hub::{Hub, Machine, Running, change, missing, row, wait_until, write_until_done};
 
 fn look(nodes: &[&Running]) {
     nodes.iter().for_each(|node| node.node.mind_log());
 }
 
+/// Three that vote on the catalog, and the disk of the first.
+fn three_and_a_disk(hub: &Arc<Hub>) -> (SimFiles, [Running; 3]) {
+    let files = SimFiles::new(7);
+    files.create_dir_all(Path::new("data")).unwrap();
+    let first = Machine { files: Arc::new(files.clone()), ..Machine::new("a") };
+    let a = first.start(hub, None);
+    let (b, c) = (Machine::new("b").start(hub, Some(&a)), Machine::new("c").start(hub, Some(&a)));
+    wait_until("three voters", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3);
+    (files, [a, b, c])
+}
+
+/// What a node says that a table can be used for.
+fn ready(node: &Running, table: &str) -> Readiness {
+    readiness(&node.node.table_state(node.node.catalog().table("test", table).unwrap()))
+}
+
+/// A row on its way into the only shard of a table that is led by a node.
+fn write_on(node: &Running, table: &str, n: u32) -> WriteTicket {
+    let shard = node.node.catalog().table("test", table).unwrap().shards()[0].near().unwrap().clone();
+    let (key, object) = row(n);
+    shard.write_rows(vec![(key, Decision::Put(object))], Durability::Hard)
+}
+
 #[test]
 fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     let hub = Arc::new(Hub::default());
-    let files = SimFiles::new(7);
-    files.create_dir_all(Path::new("data")).unwrap();
-    let full = Machine { files: Arc::new(files.clone()), ..Machine::new("a") };
-    let a = full.start(&hub, None);
-    let (b, c) = (Machine::new("b").start(&hub, Some(&a)), Machine::new("c").start(&hub, Some(&a)));
+    let (files, [a, b, c]) = three_and_a_disk(&hub);
     let nodes = [&a, &b, &c];
-    wait_until("three voters", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3);
     create(&a, on(&[&[&a, &b, &c]]));
     a.wait_ready("t");
     write_until_done(&nodes, 0);
@@ -33,10 +52,8 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     wait_until("a leads", || matches!(handle(&a).leader(), Some(Route::Near(_))));
 
     files.fill(true);
-    let shard = handle(&a).near().unwrap().clone();
-    let (key, object) = row(1);
     // It waits until there is space.
-    let late = shard.write_rows(vec![(key, Decision::Put(object))], Durability::Hard);
+    let late = write_on(&a, "t", 1);
     wait_until("it is noticed", || {
         look(&nodes);
         a.node.own_stall().is_some()
@@ -75,4 +92,93 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     for node in nodes {
         assert_eq!(missing(node, 3), [], "an acknowledged row is lost");
     }
+}
+
+#[test]
+fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
+    let hub = Arc::new(Hub::default());
+    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    create(&a, on(&[&[&a]]));
+    a.wait_ready("t");
+    write_until_done(&[&a], 0);
+    for hangs in [false, true] {
+        let stop = |is_stopped: bool| match hangs {
+            true => files.hang(is_stopped.then_some(Hang::Everything)),
+            false => files.fill(is_stopped),
+        };
+        assert!(ready(&a, "t").writes && ready(&b, "t").all_replicas);
+        stop(true);
+        let late = write_on(&a, "t", 1);
+        wait_until("it is noticed", || {
+            look(&[&a, &b, &c]);
+            a.node.own_stall().is_some()
+        });
+        for node in [&a, &b] {
+            let begun = Instant::now();
+            let told = ready(node, "t");
+            let what = format!("{told:?}, hangs: {hangs}, after {:?}", begun.elapsed());
+            assert!(told.reads && !told.writes && !told.all_replicas, "{what}");
+            assert!(begun.elapsed() < Duration::from_millis(800), "{what}");
+        }
+        stop(false);
+        late.wait().unwrap();
+        wait_until("all is well", || {
+            look(&[&a, &b, &c]);
+            a.node.own_stall().is_none() && ready(&b, "t").all_replicas
+        });
+    }
+}
+
+#[test]
+fn who_has_all_the_votes_leads_on_although_the_catalog_names_others() {
+    let hub = Arc::new(Hub::default());
+    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    create(&a, on(&[&[&a]]));
+    a.wait_ready("t");
+    write_until_done(&[&a], 0);
+    let (id, group) = (table(&a).config.id, table(&a).shards()[0].group());
+    // They learn nothing, and get no votes.
+    [&b, &c].iter().for_each(|node| hub.deafen(node.server(), group));
+    change(&a, id, on(&[&[&a, &b, &c]])).unwrap();
+    wait_until("two who learn", || a.node.log().group_status(group).unwrap().members.learners.len() == 2);
+    files.fill(true);
+    let late = write_on(&a, "t", 1);
+    wait_until("it is noticed", || {
+        look(&[&a, &b, &c]);
+        a.node.own_stall().is_some()
+    });
+    for _ in 0..20 {
+        look(&[&a, &b, &c]);
+        assert!(a.node.shard_of(group).unwrap().is_leader(), "nobody else can lead it");
+    }
+    assert!(ready(&b, "t").reads);
+    files.fill(false);
+    late.wait().unwrap();
+}
+
+#[test]
+fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
+    let hub = Arc::new(Hub::default());
+    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    create(&a, on(&[&[&a, &b, &c]]));
+    let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
+    a.node.create_table("test", "alone", options).unwrap();
+    ["t", "alone"].iter().for_each(|table| a.wait_ready(table));
+    files.hang(Some(Hang::Syncs));
+    let late = write_on(&a, "alone", 1);
+    wait_until("it is noticed", || {
+        look(&[&a, &b, &c]);
+        a.node.hung_sync().is_some()
+    });
+    assert!(a.node.hung_sync().unwrap() >= Duration::from_secs(4));
+    assert!(a.node.own_stall().is_none() && !b.node.is_stalled(a.server()));
+    write_on(&a, "t", 2).wait().unwrap();
+    assert!(ready(&b, "t").writes, "two others keep what is written");
+    assert!(ready(&b, "alone").reads && !ready(&b, "alone").writes);
+    files.hang(None);
+    late.wait().unwrap();
+    wait_until("all is well", || {
+        look(&[&a, &b, &c]);
+        a.node.hung_sync().is_none() && ready(&b, "alone").all_replicas
+    });
 }

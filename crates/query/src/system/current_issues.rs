@@ -3,7 +3,7 @@
 //! Each node tells of itself (its log file, its memory, whom it cannot see); what is wrong with tables
 //! and names is told by the node that is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::{CatalogTrouble, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness};
 use datum::{Datum, Object, Text};
@@ -99,15 +99,26 @@ fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     Some(of_server(cx, "memory_error", name, message, description))
 }
 
-/// The log of this server does not get on.
+/// The log of this server does not get on, or its disk makes nothing durable.
 fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
-    let (why, since) = cx.node().own_stall()?;
-    let message = format!("{why}, for {} seconds now", since.as_secs());
-    let description = format!(
-        "Server `{}` cannot write: {message}. Tables that a majority of other servers holds, too, are led by those; of others \
-         nothing can be written until this is mended.",
-        cx.node().name()
-    );
+    let (node, name) = (cx.node(), cx.node().name());
+    let (message, description) = if let Some((why, since)) = node.own_stall() {
+        let message = format!("{why}, for {} seconds now", since.as_secs());
+        let description = format!(
+            "Server `{name}` cannot write: {message}. Tables that a majority of other servers holds, too, are led by those; of \
+             others nothing can be written until this is mended."
+        );
+        (message, description)
+    } else {
+        let since = node.hung_sync()?;
+        let message =
+            format!("the disk has not made durable what it was told to, for {} seconds now", since.as_secs());
+        let description = format!(
+            "Server `{name}` makes nothing durable: {message}. Hard writes of tables that no majority of other servers holds \
+             wait until this is mended."
+        );
+        (message, description)
+    };
     let name = server_name(cx, identifiers);
     Some(Issue { is_critical: true, ..of_server(cx, "disk_error", name, message, description) })
 }
@@ -246,12 +257,12 @@ fn table_issue(
         _ => "cannot be used",
     };
     let (db, name) = (&table.db.name, &table.config.name);
-    let stalled: Vec<Text> = shards
-        .iter()
-        .flat_map(|shard| &shard.replicas)
-        .filter(|(server, _)| is_stalled(cx, *server))
-        .map(|(server, _)| named_server(&catalog, *server, Identifiers::Name))
-        .collect();
+    let holders = shards.iter().flat_map(|shard| &shard.replicas).map(|(server, _)| *server);
+    let leaders = shards.iter().filter(|shard| !shard.takes_writes).filter_map(|shard| shard.leader);
+    let stalled: BTreeSet<ServerId> =
+        holders.filter(|server| is_stalled(cx, *server)).chain(leaders).collect();
+    let stalled: Vec<Text> =
+        stalled.into_iter().map(|server| named_server(&catalog, server, Identifiers::Name)).collect();
     let why = match gone.is_empty() {
         true if !stalled.is_empty() => {
             format!("Their disks do not answer, or are full: {}.", listed(&stalled))

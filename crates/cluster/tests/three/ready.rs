@@ -1,0 +1,30 @@
+//! When a table is said to be ready.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use rekindle_cluster::readiness;
+
+use crate::division::{create, on, table};
+use crate::hub::{Hub, PATIENCE, change, three};
+
+#[test]
+fn a_table_is_not_wholly_ready_before_the_chosen_server_leads() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, [a, b, c]) = three(&hub);
+    create(&a, on(&[&[&a, &b, &c]]));
+    a.wait_ready("t");
+    change(&a, table(&a).config.id, on(&[&[&b, &a, &c]])).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let state = c.node.table_state(&table(&c));
+        let is_new = state[0].primary == b.server();
+        let ready = readiness(&state);
+        if is_new && ready.all_replicas {
+            assert_eq!(state[0].leader, Some(b.server()));
+            return;
+        }
+        assert!(ready.writes || state[0].leader.is_none(), "whoever leads takes writes: {state:?}");
+        assert!(Instant::now() < deadline, "{state:?}");
+    }
+}
