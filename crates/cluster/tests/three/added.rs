@@ -10,8 +10,8 @@ use rekindle_cluster::{
     Added, AdminError, RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces, TableChange, places_of,
 };
 
-use crate::division::{create, divide, on, settled, table};
-use crate::hub::{Hub, Machine, Running, SET_MARK, missing, row, three, wait_until, write_until_done};
+use crate::fixture::{SET_MARK, create, divide, on, settled, table, three};
+use crate::hub::{Hub, Machine, Running, missing, row, wait_until, write_until_done};
 
 /// Where the replicas of the shards are, those that were added too, each shard's in order.
 fn everywhere(shards: &[ShardConfig]) -> Vec<Vec<ServerId>> {

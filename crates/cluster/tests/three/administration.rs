@@ -15,9 +15,9 @@ use rekindle_cluster::{
 use shard::Replicas;
 use storage::TableId;
 
+use crate::fixture::{STATES, three};
 use crate::hub::{
-    End, Hub, Line, Machine, PATIENCE, Running, STATES, missing, replicated, row, three, wait_until,
-    write_until_done,
+    End, Hub, Line, Machine, PATIENCE, Running, missing, replicated, row, wait_until, write_until_done,
 };
 
 #[test]

@@ -5,18 +5,14 @@ use std::sync::Arc;
 use log::{GroupId, Members};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope, ServerId, TableOptions};
 
-use crate::division::{create, on, table};
-use crate::hub::{Hub, Machine, Running, missing, three, wait_until, write_until_done};
-
-fn voters(node: &Running) -> usize {
-    node.node.log().group_status(GroupId(0)).unwrap().members.voters.len()
-}
+use crate::fixture::{create, on, table, three, voters, wait_for_voters};
+use crate::hub::{Hub, Machine, Running, missing, wait_until, write_until_done};
 
 /// Two who vote on the catalog.
 fn two(hub: &Arc<Hub>) -> [Running; 2] {
     let a = Machine::new("a").start(hub, None);
     let b = Machine::new("b").start(hub, Some(&a));
-    wait_until("two voters", || voters(&a) == 2);
+    wait_for_voters(&a, 2);
     [a, b]
 }
 
@@ -112,7 +108,7 @@ fn a_repair_that_was_interrupted_is_finished_when_those_who_were_given_up_are_ba
     let a = Machine::new("a").start(&hub, None);
     let second = Machine::new("b");
     let b = second.start(&hub, Some(&a));
-    wait_until("two voters", || voters(&a) == 2);
+    wait_for_voters(&a, 2);
     let peer = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().own;
     let (gone, removed) = (b.server(), vec![peer(&b)]);
     b.kill();

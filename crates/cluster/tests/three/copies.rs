@@ -3,32 +3,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
+use rekindle_cluster::{ServerId, TableChange, TableOptions};
 
+use crate::fixture::{COPY_BEGIN, on, three};
 use crate::hub::{
-    Hub, Machine, Running, missing, stored, three, wait_until, write_long_until_done, write_until_done,
+    Hub, Machine, Running, missing, stored, wait_until, write_long_until_done, write_until_done,
 };
 
-/// The kind of the question that begins a copy.
-const COPY_BEGIN: u8 = 3;
 const ROWS: u32 = 60;
 const ROW_BYTES: usize = 100_000;
 const ALL_BYTES: u64 = ROWS as u64 * ROW_BYTES as u64;
 
-fn on(servers: &[ServerId]) -> ShardsWanted {
-    let replicas = servers.iter().map(|server| (*server, true)).collect();
-    ShardsWanted::Named(vec![ShardPlaces { primary: servers[0], replicas }])
-}
-
 /// Three nodes with a table on the first, of which the second has got about half when it gets no more.
 fn halfway(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
     let (machines, [a, b, c]) = three(hub);
-    let options = TableOptions { shards: on(&[a.server()]), ..TableOptions::default() };
+    let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
     let table = a.node.create_table("test", "t", options).unwrap().id;
     a.wait_ready("t");
     (0..ROWS).for_each(|n| write_long_until_done(&[&a], n, ROW_BYTES));
     hub.count_answers(b.server(), ALL_BYTES / 2);
-    let change = TableChange { shards: Some(on(&[a.server(), b.server()])), ..TableChange::default() };
+    let change = TableChange { shards: Some(on(&[&[&a, &b]])), ..TableChange::default() };
     a.node.change_table(table, &change).unwrap();
     wait_until("the interruption", || hub.answered(b.server()).1);
     (machines, [a, b, c])
@@ -98,7 +92,7 @@ fn what_is_told_of_a_copy_stays_true_when_it_is_offered_again() {
 fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
-    let options = TableOptions { shards: on(&[a.server()]), ..TableOptions::default() };
+    let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
     let table = a.node.create_table("test", "t", options).unwrap().id;
     let group = a.node.catalog().table("test", "t").unwrap().shards()[0].group();
     // More than a leader sends out of its log.
@@ -114,7 +108,7 @@ fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
         }
         Some(bytes.into())
     });
-    let change = TableChange { shards: Some(on(&[a.server(), b.server()])), ..TableChange::default() };
+    let change = TableChange { shards: Some(on(&[&[&a, &b]])), ..TableChange::default() };
     a.node.change_table(table, &change).unwrap();
     wait_until("the replica", || {
         let catalog = b.node.catalog();
@@ -130,13 +124,13 @@ fn a_copy_with_another_number_of_rows_than_its_giver_has_is_begun_anew() {
 fn the_log_of_a_replica_is_believed_over_a_search_that_ends_later() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
-    let options = TableOptions { shards: on(&[a.server()]), ..TableOptions::default() };
+    let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
     let table = a.node.create_table("test", "t", options).unwrap().id;
     wait_until("the table", || c.node.catalog().table("test", "t").is_some());
     // Whoever begins to search has this handle, which knows of no replica.
     let handle = c.node.catalog().table("test", "t").unwrap().shards()[0].clone();
     assert!(handle.near().is_none());
-    let all = on(&[a.server(), b.server(), c.server()]);
+    let all = on(&[&[&a, &b, &c]]);
     a.node.change_table(table, &TableChange { shards: Some(all), ..TableChange::default() }).unwrap();
     a.wait_ready("t");
     wait_until("the leader", || handle.lead().leader() == Some(a.server()));

@@ -11,22 +11,12 @@ use log::GroupId;
 use parking_lot::Mutex;
 use rekindle_cluster::{
     AdminError, RepairMode, RepairScope, ReplicaState, Route, ServerId, ShardPlaces, ShardsWanted,
-    TableChange, TableConfig, TableHandle, TableOptions, WriteAcks,
+    TableChange, TableConfig, TableOptions, WriteAcks,
 };
 use shard::SealMark;
 
-use crate::hub::{
-    Hub, Machine, PATIENCE, Running, STATES, missing, replicated, three, wait_until, write, write_until_done,
-};
-
-pub fn table(node: &Running) -> Arc<TableHandle> {
-    node.node.catalog().table("test", "t").unwrap().clone()
-}
-
-pub fn create(node: &Running, shards: ShardsWanted) {
-    let options = TableOptions { shards, ..TableOptions::default() };
-    node.node.create_table("test", "t", options).unwrap();
-}
+use crate::fixture::{STATES, create, divide, on, settled, table, three, wait_for_voters};
+use crate::hub::{Hub, Machine, PATIENCE, Running, missing, replicated, wait_until, write, write_until_done};
 
 /// When all is done, each of `nodes` has the first `written` rows and no others.
 #[track_caller]
@@ -35,35 +25,6 @@ pub fn everybody_has(nodes: &[&Running], written: u32) {
     for node in nodes {
         assert_eq!(missing(node, written), []);
         assert_eq!(rows(node), u64::from(written));
-    }
-}
-
-/// Gives the table other shards, as soon as everything is there that this needs.
-pub fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
-    let change = TableChange { shards: Some(shards), ..TableChange::default() };
-    node.node.change_table(table(node).config.id, &change).unwrap().1
-}
-
-pub fn on(shards: &[&[&Running]]) -> ShardsWanted {
-    let place = |servers: &&[&Running]| ShardPlaces {
-        primary: servers[0].server(),
-        replicas: servers.iter().map(|node| (node.server(), true)).collect(),
-    };
-    ShardsWanted::Named(shards.iter().map(place).collect())
-}
-
-/// Waits until nothing of the shards before is left on any node.
-pub fn settled(nodes: &[&Running]) {
-    for node in nodes {
-        wait_until("the end of the groups before", || {
-            let table = table(node);
-            let present: BTreeSet<GroupId> = table.shards().iter().map(|shard| shard.group()).collect();
-            let old = (1..50).map(GroupId).filter(|group| !present.contains(group));
-            table.config.lineage.sealed.is_empty()
-                && table.config.lineage.waiting.is_empty()
-                && old.into_iter().all(|group| node.node.log().group_status(group).is_err())
-        });
-        node.wait_ready("t");
     }
 }
 
@@ -232,9 +193,7 @@ fn whoever_stops_in_the_middle_of_a_division_and_forgets_what_was_not_flushed_ha
     let b = machines[1].machine.start(&hub, Some(&a));
     let c = machines[2].machine.start(&hub, Some(&a));
     let mut nodes = vec![a, b, c];
-    wait_until("three who vote on the catalog", || {
-        nodes[0].node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3
-    });
+    wait_for_voters(&nodes[0], 3);
     create(&nodes[0], replicated(1, 3));
     machines.iter().for_each(|machine| engine::Engine::flush(&machine.engine).unwrap());
     let mut written = 0;
@@ -459,9 +418,7 @@ fn who_begins_a_shard_without_its_rows_gets_them_although_the_power_goes_everywh
     let a = machines[0].machine.start(&hub, None);
     let b = machines[1].machine.start(&hub, Some(&a));
     let c = machines[2].machine.start(&hub, Some(&a));
-    wait_until("three who vote on the catalog", || {
-        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3
-    });
+    wait_for_voters(&a, 3);
     create(&a, on(&[&[&a, &b, &c]]));
     let old = table(&a).shards()[0].group();
     (0..40).for_each(|n| crate::hub::write_long_until_done(&[&a, &b, &c], n, 100_000));

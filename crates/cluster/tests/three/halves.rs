@@ -3,21 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use log::{GroupId, Members};
-use rekindle_cluster::{ShardPlaces, ShardsWanted};
+use log::Members;
+use rekindle_cluster::ShardsWanted;
 
-use crate::division::{create, on, table};
-use crate::hub::{ENDS, Hub, Running, change, missing, three, wait_until, write_until_done};
-
-/// One shard, led by `voting`, with one more replica that does not vote.
-fn with_nonvoting(voting: &Running, other: &Running) -> ShardsWanted {
-    let replicas = vec![(voting.server(), true), (other.server(), false)];
-    ShardsWanted::Named(vec![ShardPlaces { primary: voting.server(), replicas }])
-}
-
-fn group(node: &Running) -> GroupId {
-    table(node).shards()[0].group()
-}
+use crate::fixture::{ENDS, create, group, on, table, three, with_nonvoting};
+use crate::hub::{Hub, Running, change, missing, wait_until, write_until_done};
 
 fn members(node: &Running) -> Members {
     node.node.log().group_status(group(node)).unwrap().members

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use log::GroupId;
 
-use crate::division::{create, divide, on, rows, settled, table};
-use crate::hub::{Hub, Running, missing, three, wait_until, write_until_done};
+use crate::division::rows;
+use crate::fixture::{create, divide, on, settled, table, three};
+use crate::hub::{Hub, Running, missing, wait_until, write_until_done};
 
 const SHARDS: usize = 20;
 const ROWS: u32 = 60;

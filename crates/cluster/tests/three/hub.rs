@@ -26,16 +26,6 @@ use storage::TableId;
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a repair waits for whoever was killed.
 const RETURN_PATIENCE: Duration = Duration::from_millis(500);
-/// The kind of the question how the replicas of groups are.
-pub const STATES: u8 = 15;
-/// The kinds of the questions how far the logs of a group, or of several, reach.
-pub const END: u8 = 7;
-pub const ENDS: u8 = 18;
-/// The kind of the question where a shard may be cut.
-pub const CUTS: u8 = 13;
-/// The kind of the question to seal a group, or to open it again.
-pub const SET_MARK: u8 = 14;
-
 /// The network: who is there, and how to reach them.
 #[derive(Default)]
 pub struct Hub {
@@ -436,20 +426,6 @@ pub fn stored(node: &Running) -> Vec<(PrimaryKey, Bytes)> {
         found.extend((0..batch.len()).map(|i| (batch.key(i), batch.row_bytes(i))));
     }
     found
-}
-
-pub fn three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
-    let machines = [Machine::new("a"), Machine::new("b"), Machine::new("c")];
-    let a = machines[0].start(hub, None);
-    let b = machines[1].start(hub, Some(&a));
-    let c = machines[2].start(hub, Some(&b));
-    let deadline = Instant::now() + PATIENCE;
-    let voters = || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len();
-    while voters() < 3 {
-        assert!(Instant::now() < deadline, "{} voters", voters());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    (machines, [a, b, c])
 }
 
 /// Gives a table other shards, or the same with other replicas.

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rekindle_cluster::AdminError;
 
-use crate::division::{create, on, table};
-use crate::hub::{Hub, change, missing, replicated, three, write_until_done};
+use crate::fixture::{create, on, table, three};
+use crate::hub::{Hub, change, missing, replicated, write_until_done};
 
 #[test]
 fn replicas_that_are_wanted_again_wait_until_the_old_ones_have_gone() {

@@ -10,9 +10,9 @@ use rekindle_cluster::{
     ReplicaState, Serve, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions,
 };
 
+use crate::fixture::three;
 use crate::hub::{
-    Hub, Machine, PATIENCE, Running, missing, replicated, three, wait_until, write_long_until_done,
-    write_until_done,
+    Hub, Machine, PATIENCE, Running, missing, replicated, wait_until, write_long_until_done, write_until_done,
 };
 
 #[test]

@@ -7,6 +7,7 @@ mod administration;
 mod catalog;
 mod copies;
 mod division;
+mod fixture;
 mod halves;
 mod heirs;
 mod hub;

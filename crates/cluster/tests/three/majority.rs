@@ -2,16 +2,10 @@
 
 use std::sync::Arc;
 
-use rekindle_cluster::{AdminError, RepairMode, RepairScope, ShardPlaces, ShardsWanted};
+use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
-use crate::division::{create, on, table};
-use crate::hub::{Hub, Running, change, missing, replicated, stored, three, wait_until, write_until_done};
-
-/// One shard with a voting replica and one that does not vote.
-fn with_nonvoting(voting: &Running, other: &Running) -> ShardsWanted {
-    let replicas = vec![(voting.server(), true), (other.server(), false)];
-    ShardsWanted::Named(vec![ShardPlaces { primary: voting.server(), replicas }])
-}
+use crate::fixture::{create, on, table, three, with_nonvoting};
+use crate::hub::{Hub, change, missing, replicated, stored, wait_until, write_until_done};
 
 #[test]
 fn a_shard_without_a_majority_is_given_no_other_replicas() {

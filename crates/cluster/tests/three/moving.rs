@@ -2,22 +2,11 @@
 
 use std::sync::Arc;
 
-use log::{GroupId, Members};
+use log::Members;
 use rekindle_cluster::{RepairMode, RepairScope, ServerId, ShardConfig, ShardPlaces, ShardsWanted};
 
-use crate::division::{create, on, table};
-use crate::hub::{Hub, Machine, Running, change, missing, three, wait_until, write_until_done};
-use crate::repair::RESET;
-
-/// Servers that all vote on the catalog.
-fn voting<const N: usize>(hub: &Arc<Hub>, more: [&'static str; N]) -> ([Running; 3], [Running; N]) {
-    let (_machines, first) = three(hub);
-    let others = more.map(|name| Machine::new(name).start(hub, Some(&first[0])));
-    wait_until("all who vote on the catalog", || {
-        first[0].node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3 + N
-    });
-    (first, others)
-}
+use crate::fixture::{RESET, create, on, table, three_and};
+use crate::hub::{Hub, Running, change, missing, wait_until, write_until_done};
 
 /// Where the replicas of a shard are to be, and where those are that are on their way out.
 fn places(shard: &ShardConfig) -> [Vec<ServerId>; 2] {
@@ -28,7 +17,7 @@ fn places(shard: &ShardConfig) -> [Vec<ServerId>; 2] {
 fn a_shard_on_its_way_to_a_server_that_a_repair_removes_stays_with_those_who_have_it() {
     for stays in [true, false] {
         let hub = Arc::new(Hub::default());
-        let ([a, b, c], [d]) = voting(&hub, ["d"]);
+        let ([a, b, c], [d]) = three_and(&hub, ["d"]);
         create(&a, on(&[&[&a, &b]]));
         a.wait_ready("t");
         (0..20).for_each(|n| write_until_done(&[&a, &b], n));
@@ -51,7 +40,7 @@ fn a_shard_on_its_way_to_a_server_that_a_repair_removes_stays_with_those_who_hav
 #[test]
 fn a_move_that_ends_for_want_of_its_server_does_not_end_the_repair_of_another_shard() {
     let hub = Arc::new(Hub::default());
-    let ([a, b, c], [d]) = voting(&hub, ["d"]);
+    let ([a, b, c], [d]) = three_and(&hub, ["d"]);
     create(&a, on(&[&[&a, &b], &[&a, &c, &d]]));
     a.wait_ready("t");
     (0..20).for_each(|n| write_until_done(&[&a, &b], n));
@@ -80,7 +69,7 @@ fn a_move_that_ends_for_want_of_its_server_does_not_end_the_repair_of_another_sh
 #[test]
 fn a_repair_that_is_finished_takes_out_who_was_given_up_and_moves_nobody() {
     let hub = Arc::new(Hub::default());
-    let ([a, b, c], [d, _e]) = voting(&hub, ["d", "e"]);
+    let ([a, b, c], [d, _e]) = three_and(&hub, ["d", "e"]);
     create(&a, on(&[&[&a, &b, &c]]));
     a.wait_ready("t");
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));

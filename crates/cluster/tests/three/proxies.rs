@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use log::{GroupId, Members};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
-use crate::division::{create, on, table};
-use crate::hub::{Hub, Machine, Running, change, missing, replicated, three, wait_until, write_until_done};
+use crate::fixture::{create, on, table, three};
+use crate::hub::{Hub, Machine, Running, change, missing, replicated, wait_until, write_until_done};
 use crate::repair::reset;
 
 fn wait_for_table(proxy: &Running) {

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use rekindle_cluster::readiness;
 
-use crate::division::{create, on, table};
-use crate::hub::{Hub, PATIENCE, change, three};
+use crate::fixture::{create, on, table, three};
+use crate::hub::{Hub, PATIENCE, change};
 
 #[test]
 fn a_table_is_not_wholly_ready_before_the_chosen_server_leads() {

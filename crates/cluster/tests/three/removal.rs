@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use log::GroupId;
 use parking_lot::{Condvar, Mutex};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope, ShardPlaces, ShardsWanted, TableOptions};
 
-use crate::division::{create, on, table};
-use crate::hub::{
-    END, ENDS, Hub, Machine, PATIENCE, change, missing, stored, three, wait_until, write_until_done,
-};
+use crate::fixture::{END, ENDS, create, on, table, three, wait_for_voters};
+use crate::hub::{Hub, Machine, PATIENCE, change, missing, stored, wait_until, write_until_done};
 
 #[test]
 fn a_server_that_a_shard_needs_for_its_majority_is_not_removed() {
@@ -163,7 +160,7 @@ fn servers_that_hang_are_asked_together_and_hold_up_no_other_change() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
-    wait_until("four who vote", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 4);
+    wait_for_voters(&a, 4);
     create(&a, on(&[&[&b, &c, &d], &[&c, &d, &b]]));
     a.wait_ready("t");
     let (gone, asker) = (d.server(), a.server());

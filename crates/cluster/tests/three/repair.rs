@@ -14,18 +14,13 @@ use rekindle_cluster::{
     TableChange, TableOptions,
 };
 
-use crate::division::{create, divide, on, settled, table};
-use crate::hub::{
-    END, Hub, Machine, Running, missing, replicated, stored, three, wait_until, write, write_until_done,
-};
-
-/// The kind of the question to set the members of a group by force.
-pub const RESET: u8 = 8;
+use crate::fixture::{END, RESET, create, divide, five, on, settled, table, three, wait_for_voters};
+use crate::hub::{Hub, Machine, Running, missing, replicated, stored, wait_until, write, write_until_done};
 
 /// Asks `node`, as `from`, to set the members of a group by force (docs/formats/cluster-question.md).
 pub fn reset(node: &Running, from: ServerId, group: GroupId, members: &Members) -> Result<Bytes, String> {
     let (mut question, members) = (BytesMut::new(), members.encode());
-    question.put_slice(&[0, 4, 8]);
+    question.put_slice(&[0, 4, RESET]);
     question.put_u64_le(group.0);
     question.put_u32_le(members.len() as u32);
     question.put_slice(&members);
@@ -64,9 +59,7 @@ fn nobody_sets_members_by_force_where_most_of_them_live() {
 fn five_and_a_table_on_three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 5]) {
     let (machines, [a, b, c]) = three(hub);
     let (d, e) = (Machine::new("d").start(hub, Some(&a)), Machine::new("e").start(hub, Some(&a)));
-    wait_until("five who vote on the catalog", || {
-        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
-    });
+    wait_for_voters(&a, 5);
     create(&a, on(&[&[&b, &a, &c]]));
     a.wait_ready("t");
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
@@ -178,7 +171,7 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
-    wait_until("four who vote", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 4);
+    wait_for_voters(&a, 4);
     create(&a, on(&[&[&a, &b, &c]]));
     a.wait_ready("t");
     (0..10).for_each(|n| write_until_done(&[&a, &b, &c], n));
@@ -210,11 +203,7 @@ fn what_goes_wrong_after_members_were_set_by_force_is_in_doubt() {
 
 /// Five who vote on the catalog, and a table of two shards with replicas on the first three of them.
 fn five_and_two_shards(hub: &Arc<Hub>) -> [Running; 5] {
-    let (_machines, [a, b, c]) = three(hub);
-    let (d, e) = (Machine::new("d").start(hub, Some(&a)), Machine::new("e").start(hub, Some(&a)));
-    wait_until("five who vote on the catalog", || {
-        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
-    });
+    let [a, b, c, d, e] = five(hub);
     create(&a, on(&[&[&a, &b, &c], &[&a, &b, &c]]));
     a.wait_ready("t");
     (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
@@ -283,7 +272,7 @@ fn a_proxy_that_comes_and_goes_does_not_end_the_repair_of_the_catalog() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let d = Machine::new("d").start(&hub, Some(&a));
-    wait_until("four who vote", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 4);
+    wait_for_voters(&a, 4);
     let proxy = Machine::new("proxy").start(&hub, Some(&a));
     wait_until("the proxy", || d.node.catalog().servers().len() == 5);
     let gone = [b.server(), c.server()];
@@ -313,7 +302,7 @@ fn a_disk_that_fails_while_members_are_set_on_another_server_leaves_it_open_whet
     let machine = Machine { files: Arc::new(files.clone()), ..Machine::new("b") };
     let a = Machine::new("a").start(&hub, None);
     let (b, c) = (machine.start(&hub, Some(&a)), Machine::new("c").start(&hub, Some(&a)));
-    wait_until("three voters", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3);
+    wait_for_voters(&a, 3);
     create(&a, on(&[&[&b, &c]]));
     a.wait_ready("t");
     (0..10).for_each(|n| write_until_done(&[&b, &c], n));
@@ -353,9 +342,7 @@ fn whoever_has_no_vote_and_does_not_answer_does_not_end_a_repair() {
     let hub = Arc::new(Hub::default());
     let (_machines, [a, b, c]) = three(&hub);
     let (d, e) = (Machine::new("d").start(&hub, Some(&a)), Machine::new("e").start(&hub, Some(&a)));
-    wait_until("five who vote on the catalog", || {
-        a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 5
-    });
+    wait_for_voters(&a, 5);
     let votes = [(&a, true), (&b, true), (&c, true), (&d, false)];
     let replicas = votes.iter().map(|(node, votes)| (node.server(), *votes)).collect();
     create(&a, ShardsWanted::Named(vec![ShardPlaces { primary: a.server(), replicas }]));

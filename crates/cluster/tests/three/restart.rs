@@ -9,7 +9,8 @@ use io::Files;
 use io::sim::SimFiles;
 use rekindle_cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
-use crate::hub::{Hub, Machine, Running, missing, replicated, three, wait_until, write_until_done};
+use crate::fixture::{three, wait_for_voters};
+use crate::hub::{Hub, Machine, Running, missing, replicated, wait_until, write_until_done};
 
 /// One shard with one replica on each of `servers`.
 fn on(servers: &[ServerId]) -> ShardsWanted {
@@ -32,8 +33,7 @@ fn three_of_which_the_first_has(
     let a = first.start(hub, None);
     let b = others[0].start(hub, Some(&a));
     let c = others[1].start(hub, Some(&a));
-    let voters = || a.node.log().group_status(log::GroupId(0)).unwrap().members.voters.len();
-    wait_until("three who vote on the catalog", || voters() == 3);
+    wait_for_voters(&a, 3);
     (first, others, [a, b, c])
 }
 

@@ -9,8 +9,9 @@ use log::Role;
 use rekindle_cluster::{AdminError, ShardsWanted, TableChange, TableOptions, WriteAcks, places_of};
 use shard::SealMark;
 
-use crate::division::{create, everybody_has, on, settled, table, while_writing};
-use crate::hub::{CUTS, Hub, Machine, PATIENCE, Running, SET_MARK, three, wait_until, write_until_done};
+use crate::division::{everybody_has, while_writing};
+use crate::fixture::{CUTS, SET_MARK, create, on, settled, table, three};
+use crate::hub::{Hub, Machine, PATIENCE, Running, wait_until, write_until_done};
 
 /// The seals are given up when they take longer together.
 const SEALING: Duration = Duration::from_secs(2);

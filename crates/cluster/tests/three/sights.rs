@@ -6,33 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use log::{GroupId, Members, Role};
+use log::{GroupId, Role};
 use rekindle_cluster::{AdminError, RepairMode, RepairScope};
 
-use crate::division::{create, on, table};
-use crate::hub::{
-    ENDS, Hub, Machine, PATIENCE, Running, STATES, missing, three, wait_until, write_until_done,
-};
-
-/// The kind of the question whom a server sees.
-const SEES: u8 = 10;
-
-/// Five who vote on the catalog.
-fn five(hub: &Arc<Hub>) -> [Running; 5] {
-    let (_, [a, b, c]) = three(hub);
-    let (d, e) = (Machine::new("d").start(hub, Some(&a)), Machine::new("e").start(hub, Some(&a)));
-    let voters = |node: &Running| node.node.log().group_status(GroupId(0)).unwrap().members.voters.len();
-    let five = [a, b, c, d, e];
-    five.iter().for_each(|node| wait_until("five voters", || voters(node) == 5));
-    five
-}
+use crate::fixture::{ENDS, SEES, STATES, create, five, members, on, table, three};
+use crate::hub::{Hub, Machine, PATIENCE, Running, missing, wait_until, write_until_done};
 
 fn cut(hub: &Hub, one: &Running, others: &[&Running]) {
     others.iter().for_each(|other| hub.cut(one.server(), other.server()));
-}
-
-fn members(node: &Running, group: GroupId) -> Members {
-    node.node.log().group_status(group).unwrap().members
 }
 
 #[track_caller]

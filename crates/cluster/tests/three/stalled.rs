@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use io::Files;
 use io::sim::{Hang, SimFiles};
-use log::{Durability, GroupId};
+use log::Durability;
 use rekindle_cluster::{Readiness, Route, TableOptions, readiness};
 use shard::{Decision, WriteTicket};
 
-use crate::division::{create, on, table};
+use crate::fixture::{create, on, table, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, change, missing, row, wait_until, write_until_done};
 
 fn look(nodes: &[&Running]) {
@@ -24,7 +24,7 @@ fn three_and_a_disk(hub: &Arc<Hub>) -> (SimFiles, [Running; 3]) {
     let first = Machine { files: Arc::new(files.clone()), ..Machine::new("a") };
     let a = first.start(hub, None);
     let (b, c) = (Machine::new("b").start(hub, Some(&a)), Machine::new("c").start(hub, Some(&a)));
-    wait_until("three voters", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3);
+    wait_for_voters(&a, 3);
     (files, [a, b, c])
 }
 

@@ -1,0 +1,120 @@
+//! What tests begin with: servers that vote on the catalog, a table on some of them, and the kinds of questions that are
+//! meddled with (docs/formats/cluster-question.md).
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use log::{GroupId, Members};
+use rekindle_cluster::{ShardPlaces, ShardsWanted, TableChange, TableConfig, TableHandle, TableOptions};
+
+use crate::hub::{Hub, Machine, Running, wait_until};
+
+/// The kind of the question that begins a copy.
+pub const COPY_BEGIN: u8 = 3;
+/// The kind of the question to set the members of a group by force.
+pub const RESET: u8 = 8;
+/// The kind of the question whom a server sees.
+pub const SEES: u8 = 10;
+/// The kind of the question how the replicas of groups are.
+pub const STATES: u8 = 15;
+/// The kinds of the questions how far the logs of a group, or of several, reach.
+pub const END: u8 = 7;
+pub const ENDS: u8 = 18;
+/// The kind of the question where a shard may be cut.
+pub const CUTS: u8 = 13;
+/// The kind of the question to seal a group, or to open it again.
+pub const SET_MARK: u8 = 14;
+
+/// How many vote on the catalog, as a node's log has it.
+pub fn voters(node: &Running) -> usize {
+    members(node, GroupId(0)).voters.len()
+}
+
+/// Waits until so many vote on the catalog, as a node's log has it.
+#[track_caller]
+pub fn wait_for_voters(node: &Running, count: usize) {
+    wait_until("all who vote on the catalog", || voters(node) == count);
+}
+
+/// Three servers that vote on the catalog.
+pub fn three(hub: &Arc<Hub>) -> ([Machine; 3], [Running; 3]) {
+    let machines = [Machine::new("a"), Machine::new("b"), Machine::new("c")];
+    let a = machines[0].start(hub, None);
+    let b = machines[1].start(hub, Some(&a));
+    let c = machines[2].start(hub, Some(&b));
+    wait_for_voters(&a, 3);
+    (machines, [a, b, c])
+}
+
+/// Three servers and some more, all of which vote on the catalog.
+pub fn three_and<const N: usize>(hub: &Arc<Hub>, more: [&'static str; N]) -> ([Running; 3], [Running; N]) {
+    let (_machines, first) = three(hub);
+    let others = more.map(|name| Machine::new(name).start(hub, Some(&first[0])));
+    first.iter().chain(&others).for_each(|node| wait_for_voters(node, 3 + N));
+    (first, others)
+}
+
+/// Five servers that vote on the catalog.
+pub fn five(hub: &Arc<Hub>) -> [Running; 5] {
+    let ([a, b, c], [d, e]) = three_and(hub, ["d", "e"]);
+    [a, b, c, d, e]
+}
+
+/// The members of a group, as a node's log has them.
+pub fn members(node: &Running, group: GroupId) -> Members {
+    node.node.log().group_status(group).unwrap().members
+}
+
+/// Table `t`.
+pub fn table(node: &Running) -> Arc<TableHandle> {
+    node.node.catalog().table("test", "t").unwrap().clone()
+}
+
+/// Makes table `t`.
+pub fn create(node: &Running, shards: ShardsWanted) {
+    let options = TableOptions { shards, ..TableOptions::default() };
+    node.node.create_table("test", "t", options).unwrap();
+}
+
+/// The group of the first shard of table `t`.
+pub fn group(node: &Running) -> GroupId {
+    table(node).shards()[0].group()
+}
+
+/// Gives the table other shards, as soon as everything is there that this needs.
+pub fn divide(node: &Running, shards: ShardsWanted) -> TableConfig {
+    let change = TableChange { shards: Some(shards), ..TableChange::default() };
+    node.node.change_table(table(node).config.id, &change).unwrap().1
+}
+
+/// One shard for each of these, with voters on those servers, the first its primary.
+pub fn on(shards: &[&[&Running]]) -> ShardsWanted {
+    let place = |servers: &&[&Running]| ShardPlaces {
+        primary: servers[0].server(),
+        replicas: servers.iter().map(|node| (node.server(), true)).collect(),
+    };
+    ShardsWanted::Named(shards.iter().map(place).collect())
+}
+
+/// Waits until nothing of the shards before is left on any node.
+pub fn settled(nodes: &[&Running]) {
+    for node in nodes {
+        wait_until("the end of the groups before", || {
+            let table = table(node);
+            let present: BTreeSet<GroupId> = table.shards().iter().map(|shard| shard.group()).collect();
+            let old = (1..50).map(GroupId).filter(|group| !present.contains(group));
+            table.config.lineage.sealed.is_empty()
+                && table.config.lineage.waiting.is_empty()
+                && old.into_iter().all(|group| node.node.log().group_status(group).is_err())
+        });
+        node.wait_ready("t");
+    }
+}
+
+/// One shard, led by `voting`, with one more replica that does not vote.
+pub fn with_nonvoting(voting: &Running, other: &Running) -> ShardsWanted {
+    let replicas = vec![(voting.server(), true), (other.server(), false)];
+    ShardsWanted::Named(vec![ShardPlaces { primary: voting.server(), replicas }])
+}
