@@ -97,6 +97,7 @@ impl Question {
                     None => 0,
                     Some(StallCause::Full) => 1,
                     Some(StallCause::Slow) => 2,
+                    Some(StallCause::Stopped) => 3,
                 });
             }
             Question::Version => bytes.put_u8(9),
@@ -162,6 +163,7 @@ impl Question {
                     0 => None,
                     1 => Some(StallCause::Full),
                     2 => Some(StallCause::Slow),
+                    3 => Some(StallCause::Stopped),
                     _ => return None,
                 },
             },

@@ -28,7 +28,11 @@ impl Core {
         let now = self.clock().now();
         self.mind_sync(now);
         let is_long = |stall: &Stall| {
-            let patience = if stall.cause == StallCause::Full { FULL } else { SLOW };
+            let patience = match stall.cause {
+                StallCause::Stopped => Duration::ZERO,
+                StallCause::Full => FULL,
+                StallCause::Slow => SLOW,
+            };
             now.since(stall.since) >= patience
         };
         let Look { before, stall, is_told } = self.stalls.look(self.log.stall().filter(is_long));
@@ -113,6 +117,7 @@ impl Core {
 /// Why a log does not get on, for people.
 fn in_words(cause: StallCause) -> &'static str {
     match cause {
+        StallCause::Stopped => "the log has stopped",
         StallCause::Full => "the disk is full",
         StallCause::Slow => "the disk, or the storage engine, does not answer",
     }

@@ -16,7 +16,7 @@
 use bytes::Bytes;
 use io::Nanos;
 
-use crate::error::{ApplyError, LogError, ProposeError};
+use crate::error::{ApplyError, Doubt, LogError, ProposeError};
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, Role};
 use crate::stats::LogStats;
@@ -97,6 +97,8 @@ pub struct Stall {
 /// Why a log does not get on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StallCause {
+    /// The log has stopped for good: [`Log::stopped`].
+    Stopped,
     /// The disk is full. It is tried again and again.
     Full,
     /// A turn is under way. One of a moment is nothing; one of seconds is a disk, or an engine, that hangs. An fsync that
@@ -254,6 +256,11 @@ pub trait Log: Send + Sync {
 
     /// Since when an fsync is under way while the log goes on, if one is. Never waits.
     fn sync_since(&self) -> Option<Nanos> {
+        None
+    }
+
+    /// Why the log has stopped for good, if it has. Never waits.
+    fn stopped(&self) -> Option<Doubt> {
         None
     }
 

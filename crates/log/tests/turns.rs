@@ -11,9 +11,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use io::Clock;
 use io::real::RealClock;
-use io::sim::{SimClock, SimFiles};
+use io::sim::{Fault, SimClock, SimFiles};
 use rekindle_log::file::{FileLog, FileLogOptions};
-use rekindle_log::{Applier, ApplyError, Birth, Durability, Entry, GroupId, Log, Lsn, ProposeError, Refusal};
+use rekindle_log::{
+    Applier, ApplyError, Birth, Doubt, Durability, Entry, GroupId, Log, Lsn, ProposeError, Refusal,
+    StallCause,
+};
 
 const GROUP: GroupId = GroupId(3);
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -212,4 +215,26 @@ fn proposers_on_many_threads_lose_no_turn() {
         }
     });
     assert_eq!(engine.threads().len(), THREADS * ROUNDS * 3);
+}
+
+#[test]
+fn a_log_that_has_stopped_says_so_and_why() {
+    let files = SimFiles::new(1);
+    let engine = Arc::new(Engine { clock: SimClock::new(), applied: Mutex::default() });
+    let options = FileLogOptions::default();
+    let log = FileLog::open(
+        Arc::new(files.clone()),
+        Arc::new(RealClock::new()),
+        Path::new("/log"),
+        engine,
+        options,
+    )
+    .unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    assert_eq!(log.stall(), None);
+    files.inject(Fault::Append);
+    let told = told(|done| log.propose_in(GROUP, None, Bytes::from_static(b"entry"), Durability::Hard, done));
+    assert!(answer(&told).is_err());
+    wait_until("it is told", || log.stall().is_some_and(|stall| stall.cause == StallCause::Stopped));
+    assert!(matches!(log.stopped(), Some(Doubt::Disk(_))), "{:?}", log.stopped());
 }

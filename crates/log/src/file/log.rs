@@ -19,7 +19,7 @@ use super::store::{FileStore, StoreOptions};
 use super::thread;
 use super::turns::Turns;
 use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Stall, Watch};
-use crate::error::LogError;
+use crate::error::{Doubt, LogError};
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId};
 use crate::proposal::{Ask, Proposal, Work};
@@ -78,8 +78,8 @@ impl FileLog {
         let pace = Pace { soft_wait, log_bytes_max };
         let outside =
             Outside { applier: Arc::clone(&applier), clock: Arc::clone(&clock), random, mail, watch };
-        let turns = Turns::new(Runner::new(store, outside, pace), applier, clock);
-        let log_thread = thread::start(&turns)?;
+        let turns = Turns::new(Runner::new(store, outside, pace), applier, Arc::clone(&clock));
+        let log_thread = thread::start(&turns, clock)?;
         Ok(FileLog { turns, log_thread: Some(log_thread) })
     }
 
@@ -209,6 +209,10 @@ impl Log for FileLog {
 
     fn sync_since(&self) -> Option<Nanos> {
         self.turns.pulse.sync_since()
+    }
+
+    fn stopped(&self) -> Option<Doubt> {
+        self.turns.pulse.stopped().cloned()
     }
 
     fn stats(&self) -> LogStats {

@@ -1,10 +1,12 @@
 //! Whether the log still gets on, for whoever must not wait for its turn to find out.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use io::Nanos;
 
 use crate::contract::{Stall, StallCause};
+use crate::error::Doubt;
 
 const NOTHING: u64 = u64::MAX;
 
@@ -13,12 +15,14 @@ pub(super) struct Pulse {
     turn: AtomicU64,
     full: AtomicU64,
     sync: AtomicU64,
+    /// The log has stopped for good.
+    stopped: OnceLock<(Nanos, Doubt)>,
 }
 
 impl Default for Pulse {
     fn default() -> Pulse {
         let nothing = || AtomicU64::new(NOTHING);
-        Pulse { turn: nothing(), full: nothing(), sync: nothing() }
+        Pulse { turn: nothing(), full: nothing(), sync: nothing(), stopped: OnceLock::new() }
     }
 }
 
@@ -43,8 +47,21 @@ impl Pulse {
         get(&self.sync)
     }
 
+    /// The log has stopped, and never goes on. Only the first cause counts.
+    pub fn stop(&self, now: Nanos, cause: &Doubt) {
+        self.stopped.get_or_init(|| (now, cause.clone()));
+    }
+
+    /// Why the log has stopped for good.
+    pub fn stopped(&self) -> Option<&Doubt> {
+        self.stopped.get().map(|(_, cause)| cause)
+    }
+
     /// What keeps the log from getting on.
     pub fn stall(&self) -> Option<Stall> {
+        if let Some((since, _)) = self.stopped.get() {
+            return Some(Stall { since: *since, cause: StallCause::Stopped });
+        }
         if let Some(since) = get(&self.full) {
             return Some(Stall { since, cause: StallCause::Full });
         }

@@ -5,20 +5,21 @@
 
 use std::sync::Arc;
 
+use io::Clock;
 use io::task::{self, Receiver, Sender, Thread};
 
 use super::inbox::{Arrived, Change, Command};
 use super::runner::{Flushing, Syncing};
 use super::turns::{State, Turns};
-use crate::error::LogError;
+use crate::error::{Doubt, LogError};
 use crate::lsn::GroupId;
 
 /// Starts both threads.
-pub(super) fn start(turns: &Arc<Turns>) -> Result<Thread, LogError> {
+pub(super) fn start(turns: &Arc<Turns>, clock: Arc<dyn Clock>) -> Result<Thread, LogError> {
     let (to_sync, from_log) = task::channel();
     let sync_turns = Arc::clone(turns);
     let sync_thread = task::spawn("log-sync", move || sync_until_hung_up(&from_log, &sync_turns))?;
-    let thread = LogThread { turns: Arc::clone(turns), to_sync, sync_thread: Some(sync_thread) };
+    let thread = LogThread { turns: Arc::clone(turns), clock, to_sync, sync_thread: Some(sync_thread) };
     Ok(task::spawn("log", move || thread.run())?)
 }
 
@@ -35,6 +36,7 @@ fn sync_until_hung_up(from_log: &Receiver<Syncing>, turns: &Turns) {
 /// What the log thread holds beside what it shares.
 struct LogThread {
     turns: Arc<Turns>,
+    clock: Arc<dyn Clock>,
     to_sync: Sender<Syncing>,
     sync_thread: Option<Thread>,
 }
@@ -165,6 +167,8 @@ impl Drop for LogThread {
     /// Also when the thread panics: nobody may wait for an answer that never comes.
     fn drop(&mut self) {
         self.turns.inbox.close();
+        // Where nothing was wrong nobody asks any more.
+        self.turns.pulse.stop(self.clock.now(), &Doubt::Closed);
         // Whoever waits in it is told.
         drop(self.turns.lock().take());
         let (hung_up, _) = task::channel();

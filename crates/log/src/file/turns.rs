@@ -161,6 +161,9 @@ impl State {
     pub fn end_turn(&mut self) {
         self.pulse.turn(None);
         self.pulse.full(self.runner.full_since());
+        if let Some(cause) = self.runner.failure() {
+            self.pulse.stop(self.clock.now(), cause);
+        }
         self.in_turn = false;
     }
 

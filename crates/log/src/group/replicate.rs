@@ -211,6 +211,16 @@ impl Group {
         Ok(())
     }
 
+    /// Whether a letter is the answer to a heartbeat of this leader, in its term.
+    pub fn is_confirmed_by(&self, body: &Bytes) -> bool {
+        let raft = &self.node.raft;
+        let is_answer = |message: &Message| {
+            message.get_msg_type() == MessageType::MsgHeartbeatResponse && message.term == raft.term
+        };
+        raft.state == StateRole::Leader
+            && matches!(Content::decode(body), Some(Content::Consensus { message, .. }) if is_answer(&message))
+    }
+
     fn receive_message<S: Store>(
         &mut self,
         from: PeerId,

@@ -250,7 +250,7 @@ impl<S: Store> Runner<S> {
 
     fn settled_well(&mut self) -> Result<(), LogError> {
         self.settle();
-        match self.failed.is_none() && self.full_since.is_none() {
+        match self.failed.is_none() && self.full.is_none() {
             true => Ok(()),
             false => Err(LogError::Stopped),
         }

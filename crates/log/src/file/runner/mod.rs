@@ -24,6 +24,8 @@ use crate::record::Record;
 use crate::stats::LogStats;
 use crate::store::{Store, StoreError, SyncTask};
 
+use space::Full;
+
 /// One append holds at most about this much, so that a backlog of large entries is not doubled
 /// in memory.
 const APPEND_BYTES_MAX: usize = 16 << 20;
@@ -72,8 +74,7 @@ pub(crate) struct Runner<S> {
     flush_running: bool,
     // The size at which the engine is flushed next.
     flush_at_bytes: u64,
-    full_since: Option<Nanos>,
-    full_tried_at: Option<Nanos>,
+    full: Option<Full>,
     failed: Option<Doubt>,
     // Groups that were left here, and the append that says so.
     leaving: Vec<(GroupId, u64)>,
@@ -104,8 +105,7 @@ impl<S: Store> Runner<S> {
             sync_running: false,
             flush_running: false,
             flush_at_bytes: pace.log_bytes_max,
-            full_since: None,
-            full_tried_at: None,
+            full: None,
             failed: None,
             leaving: Vec::new(),
         }
@@ -133,10 +133,12 @@ impl<S: Store> Runner<S> {
             return;
         }
         for letter in letters.drain(..) {
-            // Those who write will write again.
             if self.may_write() {
                 let received = self.driver.receive(&letter, &mut self.store);
                 self.succeed(received);
+            } else {
+                // Those who write will write again.
+                self.receive_while_full(&letter);
             }
             if self.store.pushed_bytes() > APPEND_BYTES_MAX {
                 self.append();
@@ -148,7 +150,7 @@ impl<S: Store> Runner<S> {
     /// Whether something that nobody proposed can be taken in.
     fn may_write(&mut self) -> bool {
         let idle = self.store.pushed_bytes() == 0;
-        self.failed.is_none() && self.full_since.is_none() && (!idle || self.make_room().is_ok())
+        self.failed.is_none() && self.full.is_none() && (!idle || self.make_room().is_ok())
     }
 
     fn succeed(&mut self, result: Result<(), LogError>) {
@@ -162,7 +164,7 @@ impl<S: Store> Runner<S> {
     pub fn settle(&mut self) {
         assert!(!self.sync_running, "invariant: whoever settles has waited for the fsync");
         self.append();
-        if self.failed.is_some() || self.full_since.is_some() {
+        if self.failed.is_some() || self.full.is_some() {
             return;
         }
         let wanted = self.driver.sync_all();
@@ -177,8 +179,7 @@ impl<S: Store> Runner<S> {
         let mut waiting = proposals.drain(..).peekable();
         while waiting.peek().is_some() {
             if let Err(refusal) = self.may_take() {
-                waiting.for_each(|proposal| (proposal.done)(Err(refusal.clone().into())));
-                return;
+                return self.refuse(waiting, &refusal);
             }
             let mut bytes = 0;
             while bytes < APPEND_BYTES_MAX
@@ -202,7 +203,7 @@ impl<S: Store> Runner<S> {
         if self.failed.is_some() {
             return Err(Refusal::Stopped);
         }
-        if self.full_since.is_some() {
+        if self.full.is_some() {
             return Err(Refusal::Full);
         }
         self.make_room()
@@ -326,7 +327,7 @@ impl<S: Store> Runner<S> {
         // What consensus wants kept now goes with the letters it wants sent.
         self.append();
         self.tell_removed();
-        if self.failed.is_none() && self.full_since.is_none() {
+        if self.failed.is_none() && self.full.is_none() {
             // If the disk is full, the next proposal hears of it.
             let _ = self.make_room();
         }
@@ -347,7 +348,7 @@ impl<S: Store> Runner<S> {
 
     /// Whether a turn would find nothing that is known to take long: no segment to begin, no full disk.
     pub fn may_be_quick(&self) -> bool {
-        self.failed.is_none() && self.full_since.is_none() && self.store.has_room()
+        self.failed.is_none() && self.full.is_none() && self.store.has_room()
     }
 
     /// Whether an fsync is under way.
@@ -358,7 +359,7 @@ impl<S: Store> Runner<S> {
     /// Does what has fallen due without anybody asking.
     pub fn tick(&mut self) {
         let now = self.outside.clock.now();
-        if self.full_tried_at.is_some_and(|tried| tried.after(self.pace.soft_wait) <= now) {
+        if self.full.is_some_and(|full| full.tried.after(self.pace.soft_wait) <= now) {
             self.try_again();
         }
         if self.mark_due().is_some_and(|due| due <= now) {
@@ -376,14 +377,14 @@ impl<S: Store> Runner<S> {
     /// When to look again although nothing arrives.
     pub fn due(&self) -> Option<Nanos> {
         let sync = self.driver.sync_due().filter(|_| !self.sync_running);
-        let full = self.full_tried_at.map(|tried| tried.after(self.pace.soft_wait));
-        let tick = self.driver.tick_due().filter(|_| self.full_since.is_none());
+        let full = self.full.map(|full| full.tried.after(self.pace.soft_wait));
+        let tick = self.driver.tick_due().filter(|_| self.full.is_none());
         let due = [sync, full, self.mark_due(), tick].into_iter().flatten().min();
         due.filter(|_| self.failed.is_none())
     }
 
     fn mark_due(&self) -> Option<Nanos> {
-        let idle = self.driver.sync_due().is_none() && self.full_since.is_none();
+        let idle = self.driver.sync_due().is_none() && self.full.is_none();
         let wanted = idle && self.failed.is_none() && self.store.wants_mark();
         wanted.then(|| self.last_sync.after(self.pace.soft_wait))
     }
@@ -424,7 +425,7 @@ impl<S: Store> Runner<S> {
     /// Ends well: everything durable, and a mark that says so.
     pub fn finish(&mut self) {
         self.settle();
-        if self.failed.is_none() && self.full_since.is_none() {
+        if self.failed.is_none() && self.full.is_none() {
             self.store.push_mark();
             self.append();
             self.settle();
@@ -453,8 +454,7 @@ impl<S: Store> Runner<S> {
         self.driver.group(id)?.elected()
     }
 
-    /// Why the log has stopped, if it has.
-    #[cfg(test)]
+    /// Why the log has stopped for good, if it has.
     pub fn failure(&self) -> Option<&Doubt> {
         self.failed.as_ref()
     }
@@ -463,5 +463,7 @@ impl<S: Store> Runner<S> {
         tracing::error!(%doubt, "log has stopped");
         self.driver.abandon(doubt);
         self.failed = Some(doubt.clone());
+        // Space that comes back brings nothing back.
+        self.full = None;
     }
 }

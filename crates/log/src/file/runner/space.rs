@@ -1,10 +1,20 @@
-//! A disk that is full: since when, and whether it still is.
+//! A disk that is full: since when, whether it still is, and what can be done meanwhile.
 
 use io::Nanos;
 
 use super::Runner;
+use crate::contract::Letter;
 use crate::error::{Doubt, Refusal};
+use crate::proposal::{Proposal, Work};
 use crate::store::{Store, StoreError};
+
+/// A disk that is full.
+#[derive(Clone, Copy)]
+pub(super) struct Full {
+    since: Nanos,
+    /// When something was tried to be written last.
+    pub tried: Nanos,
+}
 
 impl<S: Store> Runner<S> {
     /// Begins a new segment, if the last one has grown enough.
@@ -28,28 +38,70 @@ impl<S: Store> Runner<S> {
     }
 
     pub(super) fn found_full(&mut self) {
-        let now = self.outside.clock.now();
-        self.full_tried_at = Some(now);
-        self.full_since.get_or_insert(now);
+        let tried = self.outside.clock.now();
+        self.full = Some(Full { since: self.full.map_or(tried, |full| full.since), tried });
     }
 
     pub(super) fn found_space(&mut self) {
-        (self.full_since, self.full_tried_at) = (None, None);
+        self.full = None;
     }
 
     /// Since when the disk is full, if it is.
     pub fn full_since(&self) -> Option<Nanos> {
-        self.full_since
+        Some(self.full?.since)
     }
 
     /// Looks whether there is space again.
     pub(super) fn try_again(&mut self) {
-        self.full_tried_at = Some(self.outside.clock.now());
         if self.store.pushed_bytes() > 0 {
             self.append();
-        // While an fsync is under way no segment can be begun, so that nothing is found out.
-        } else if !self.sync_running && self.make_room().is_ok() {
+        } else if self.sync_running {
+            // No segment can be begun meanwhile, so that nothing is found out.
+            self.found_full();
+        } else if self.make_room().is_ok() {
             self.found_space();
         }
+    }
+
+    /// Tells all of these that they are refused; but of a full disk only those that would be written.
+    pub(super) fn refuse(&mut self, proposals: impl Iterator<Item = Proposal>, refusal: &Refusal) {
+        let mut asked = false;
+        for proposal in proposals {
+            if *refusal == Refusal::Full && matches!(proposal.work, Work::Read) {
+                asked = true;
+                let proposed = self.driver.propose(proposal, &mut self.store);
+                self.succeed(proposed);
+            } else {
+                (proposal.done)(Err(refusal.clone().into()));
+            }
+        }
+        if asked {
+            self.go_on_unwritten(|runner| {
+                let ordered = runner.driver.order(&mut runner.store);
+                runner.succeed(ordered);
+            });
+        }
+    }
+
+    /// The disk is full. Takes a letter that confirms this leader and changes nothing: reads wait for it.
+    pub(super) fn receive_while_full(&mut self, letter: &Letter) {
+        if self.failed.is_none() && self.driver.confirms(letter) {
+            self.go_on_unwritten(|runner| {
+                let received = runner.driver.receive(letter, &mut runner.store);
+                runner.succeed(received);
+            });
+        }
+    }
+
+    /// Does something of which nothing is written, answers what it makes known, and sends what it wants sent. What was
+    /// wanted before, about entries that lie here unwritten, waits for those.
+    fn go_on_unwritten(&mut self, step: impl FnOnce(&mut Runner<S>)) {
+        let waiting = std::mem::take(self.driver.letters());
+        step(self);
+        if self.failed.is_none() {
+            self.apply();
+        }
+        self.deliver();
+        self.driver.letters().splice(..0, waiting);
     }
 }

@@ -9,6 +9,8 @@ use io::Clock;
 use io::sim::{Fault, SimClock, SimFiles, SimRandom};
 use raft::eraftpb::{Message, MessageType};
 
+mod full;
+
 use super::{Outside, Pace, Runner};
 use crate::contract::{Applier, Entry, Letter, Mail, Nobody};
 use crate::driver::TICK;
@@ -134,32 +136,6 @@ fn a_log_that_has_failed_waits_for_nobody() {
     assert!(runner.failure().is_some());
     assert_eq!(runner.due(), None);
     assert_eq!(runner.patience(), 1, "with nothing due, every proposal must be refused when it comes");
-}
-
-#[test]
-fn a_disk_is_full_until_what_waits_for_space_is_written() {
-    let (files, clock) = (SimFiles::new(1), SimClock::new());
-    let mut runner = runner(&files, &clock);
-    files.fill(true);
-    let began = clock.now();
-    propose(&mut runner, 1);
-    for _ in 0..20 {
-        pass(&mut runner, &clock, 1);
-        assert_eq!(runner.full_since(), Some(began), "however often it is tried");
-    }
-    let told = Arc::new(Mutex::new(None));
-    let (work, tell) = (Work::Entry(Bytes::from_static(b"more"), Durability::Soft), Arc::clone(&told));
-    let done = Box::new(move |answer: Result<Lsn, ProposeError>| *tell.lock().unwrap() = Some(answer));
-    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done }]);
-    let refusal = told.lock().unwrap().take();
-    assert!(
-        refusal.is_some_and(|told| told.is_err_and(|error| error.is_definite())),
-        "nothing more is taken in"
-    );
-    files.fill(false);
-    pass(&mut runner, &clock, 2);
-    assert_eq!(runner.full_since(), None);
-    assert!(runner.failure().is_none());
 }
 
 /// Time passes as for a log with nothing to do, and every fsync that is wanted ends.

@@ -1,0 +1,112 @@
+//! A disk that is full.
+
+use super::*;
+
+#[test]
+fn a_disk_is_full_until_what_waits_for_space_is_written() {
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
+    let mut runner = runner(&files, &clock);
+    files.fill(true);
+    let began = clock.now();
+    propose(&mut runner, 1);
+    for _ in 0..20 {
+        pass(&mut runner, &clock, 1);
+        assert_eq!(runner.full_since(), Some(began), "however often it is tried");
+    }
+    let told = Arc::new(Mutex::new(None));
+    let (work, tell) = (Work::Entry(Bytes::from_static(b"more"), Durability::Soft), Arc::clone(&told));
+    let done = Box::new(move |answer: Result<Lsn, ProposeError>| *tell.lock().unwrap() = Some(answer));
+    runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done }]);
+    let refusal = told.lock().unwrap().take();
+    assert!(
+        refusal.is_some_and(|told| told.is_err_and(|error| error.is_definite())),
+        "nothing more is taken in"
+    );
+    files.fill(false);
+    pass(&mut runner, &clock, 2);
+    assert_eq!(runner.full_since(), None);
+    assert!(runner.failure().is_none());
+}
+
+#[test]
+fn a_log_that_fails_while_the_disk_is_full_is_not_full_any_more_and_stays_failed() {
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
+    let mut runner = runner(&files, &clock);
+    propose(&mut runner, 1);
+    clock.advance(PACE.soft_wait);
+    let syncing = runner.begin_sync().expect("an entry waits for it");
+    files.fill(true);
+    propose(&mut runner, 1);
+    assert!(runner.full_since().is_some());
+    runner.end_sync(syncing, Err(std::io::Error::other("as asked")));
+    assert_eq!(runner.full_since(), None, "it is not the space that is missing");
+    files.fill(false);
+    pass(&mut runner, &clock, 20);
+    assert!(runner.failure().is_some() && runner.due().is_none());
+}
+
+#[test]
+fn a_majority_read_needs_no_space() {
+    let (files, clock, answers) = (SimFiles::new(1), SimClock::new(), Answers::default());
+    let mut runner = runner(&files, &clock);
+    pass(&mut runner, &clock, 2);
+    files.fill(true);
+    runner.turn(&mut vec![asked(1, entry(), &answers)]);
+    assert!(runner.full_since().is_some());
+    runner.turn(&mut vec![asked(2, Work::Read, &answers), asked(3, entry(), &answers)]);
+    let answers = answers.lock().unwrap();
+    let told: Vec<_> = answers.iter().map(|(number, answer)| (*number, answer.is_ok())).collect();
+    assert_eq!(told, [(3, false), (2, true)], "who writes is refused or waits, who reads is told");
+}
+
+#[test]
+fn who_leads_with_a_full_disk_is_confirmed_by_others() {
+    let (own, other) = (PeerId(1), PeerId(2));
+    let (files, clock, mail) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
+    let mut runner = runner_of(&files, &clock, &Birth::Alone, Arc::clone(&mail) as _);
+    let own = PeerId(runner.group_status(GROUP).unwrap().own.0.max(own.0));
+    for change in [MemberChange::AddLearner(other), MemberChange::Promote(other)] {
+        runner.turn(&mut vec![Proposal {
+            group: GROUP,
+            term: None,
+            work: Work::Change(change),
+            done: Box::new(|_| {}),
+        }]);
+        pass(&mut runner, &clock, 1);
+    }
+    let status = runner.group_status(GROUP).unwrap();
+    let Role::Leader { term } = status.role else { panic!("it led alone") };
+    let said = |kind, index, context: Vec<u8>| {
+        let mut message = Message { term: term.0, index, commit: index, context, ..Message::default() };
+        message.set_msg_type(kind);
+        let body = Content::Consensus { message, payloads: Vec::new(), soft: 0 }.encode();
+        Letter { group: GROUP, from: other, to: own, body }
+    };
+    runner.receive(&mut vec![said(MessageType::MsgAppendResponse, status.last.0, Vec::new())]);
+    pass(&mut runner, &clock, 1);
+    files.fill(true);
+    let answers = Answers::default();
+    runner.turn(&mut vec![asked(1, entry(), &answers)]);
+    assert!(runner.full_since().is_some());
+    mail.take();
+    runner.turn(&mut vec![asked(2, Work::Read, &answers)]);
+    let heartbeats = mail.take().into_iter().filter_map(|letter| match Content::decode(&letter.body) {
+        Some(Content::Consensus { message, .. }) => Some(message),
+        _ => None,
+    });
+    let heartbeats: Vec<Message> = heartbeats.collect();
+    assert!(
+        matches!(&heartbeats[..], [one] if one.get_msg_type() == MessageType::MsgHeartbeat),
+        "nothing of what is not written leaves: {heartbeats:?}"
+    );
+    assert!(answers.lock().unwrap().is_empty(), "nobody has confirmed it yet");
+    let context = heartbeats[0].context.clone();
+    runner.receive(&mut vec![said(MessageType::MsgHeartbeatResponse, 0, context)]);
+    assert!(matches!(&answers.lock().unwrap()[..], [(2, Ok(_))]));
+    // What it would have to write down is not heard.
+    let mut vote = Message { term: term.0 + 1, ..Message::default() };
+    vote.set_msg_type(MessageType::MsgRequestVote);
+    let body = Content::Consensus { message: vote, payloads: Vec::new(), soft: 0 }.encode();
+    runner.receive(&mut vec![Letter { group: GROUP, from: other, to: own, body }]);
+    assert!(matches!(runner.group_status(GROUP).unwrap().role, Role::Leader { .. }));
+}
