@@ -273,12 +273,6 @@ impl Driver {
         Ok(())
     }
 
-    /// Whether a letter only says that a replica hears the leader that is here: nothing need be written for it.
-    pub fn confirms(&self, letter: &Letter) -> bool {
-        let group = self.groups.get(&letter.group).filter(|group| group.is_peer(letter.to));
-        group.is_some_and(|group| group.is_confirmed_by(&letter.body))
-    }
-
     /// Lets time pass where groups do not rest, if it is due.
     pub fn tick(&mut self, now: Nanos, store: &mut impl Store) -> Result<(), LogError> {
         if self.awake.is_empty() || self.tick_at.is_some_and(|at| at > now) {

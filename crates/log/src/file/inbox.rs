@@ -19,11 +19,17 @@ use crate::stats::LogStats;
 /// to serve.
 const ASIDE_BYTES_MAX: usize = 1 << 20;
 
+/// More letters than this wait for a log thread that hangs, and the oldest go: their writers write again.
+const LETTER_BYTES_MAX: usize = 32 << 20;
+/// What a letter takes besides what it says.
+const LETTER_HEAD_BYTES: usize = 64;
+
 /// What the log thread is told.
 #[derive(Default)]
 pub(super) struct Arrived {
     pub proposals: Vec<Proposal>,
     pub letters: Vec<Letter>,
+    letter_bytes: usize,
     pub asks: Vec<Ask>,
     pub commands: Vec<Command>,
     pub synced: Option<(Syncing, std::io::Result<()>)>,
@@ -177,6 +183,11 @@ impl Inbox {
         }
     }
 
+    /// Leaves a letter of another node.
+    pub fn post_letter(&self, letter: Letter) {
+        self.post(|arrived| arrived.take_letter(letter));
+    }
+
     /// Leaves a question, or refuses it if nobody will read it.
     pub fn post_ask(&self, ask: Ask) {
         let mut desk = self.desk.lock();
@@ -220,6 +231,7 @@ impl Inbox {
     /// Takes all there is. Only for who has the turn.
     pub fn take(&self, taken: &mut Arrived) {
         std::mem::swap(taken, &mut self.desk.lock().arrived);
+        taken.letter_bytes = 0;
     }
 
     /// Waits for the end of the fsync that is under way. Everything else stays where it is.
@@ -256,6 +268,16 @@ impl Inbox {
 }
 
 impl Arrived {
+    fn take_letter(&mut self, letter: Letter) {
+        let bytes = |letter: &Letter| LETTER_HEAD_BYTES + letter.body.len();
+        self.letter_bytes += bytes(&letter);
+        self.letters.push(letter);
+        if self.letter_bytes > LETTER_BYTES_MAX && self.letters.len() > 1 {
+            self.letters.drain(..self.letters.len() / 2);
+            self.letter_bytes = self.letters.iter().map(bytes).sum();
+        }
+    }
+
     fn are_worth_a_turn(&self, patience: usize) -> bool {
         let is_hard = |proposal: &Proposal| matches!(proposal.work, Work::Entry(_, Durability::Hard));
         self.proposals.len() >= patience.max(1)
@@ -300,5 +322,28 @@ impl Arrived {
             || self.synced.is_some()
             || self.flushed.is_some()
             || self.stop
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::member::PeerId;
+
+    #[test]
+    fn the_newest_letters_wait_for_a_thread_that_hangs_and_not_all() {
+        let inbox = Inbox::default();
+        let body = Bytes::from(vec![0; 1 << 20]);
+        for number in 0..100 {
+            let (from, to, body) = (PeerId(number), PeerId(0), body.clone());
+            inbox.post_letter(Letter { group: GroupId(1), from, to, body });
+        }
+        let mut arrived = Arrived::default();
+        inbox.take(&mut arrived);
+        let kept: Vec<u64> = arrived.letters.iter().map(|letter| letter.from.0).collect();
+        assert!((10..=32).contains(&kept.len()), "{kept:?}");
+        assert!(kept.iter().rev().zip((0..100).rev()).all(|(kept, newest)| *kept == newest), "{kept:?}");
     }
 }

@@ -155,7 +155,7 @@ impl Log for FileLog {
     }
 
     fn step(&self, letter: Letter) {
-        self.turns.inbox.post(|arrived| arrived.letters.push(letter));
+        self.turns.inbox.post_letter(letter);
     }
 
     fn read_index(&self, id: GroupId, done: Done) {

@@ -85,7 +85,9 @@ impl<S: Store> Runner<S> {
 
     /// The disk is full. Takes a letter that confirms this leader and changes nothing: reads wait for it.
     pub(super) fn receive_while_full(&mut self, letter: &Letter) {
-        if self.failed.is_none() && self.driver.confirms(letter) {
+        let group = self.driver.group(letter.group).filter(|group| group.is_peer(letter.to));
+        let is_confirmed = group.is_some_and(|group| group.is_confirmed_by(&letter.body));
+        if self.failed.is_none() && is_confirmed {
             self.go_on_unwritten(|runner| {
                 let received = runner.driver.receive(letter, &mut runner.store);
                 runner.succeed(received);
