@@ -1,14 +1,26 @@
 //! What nodes answer to questions about the cluster: `docs/formats/cluster-question.md`.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use log::{GroupId, Lsn, Members, PeerId, Term};
+use log::{GroupId, Lsn, Members, PeerId, StallCause, Term};
 use storage::{IndexBuild, IndexId};
 use uuid::Uuid;
 
 use crate::ServerId;
 #[cfg(doc)]
 use crate::question::Question;
-use crate::wire_field::{put, take, take_u8, take_u32, take_u64};
+use crate::wire_field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
+
+/// How the log of the server is that was told of one that does not get on: [`Question::Stalled`].
+pub(crate) fn encode_cause(cause: Option<StallCause>) -> Bytes {
+    let mut bytes = BytesMut::new();
+    put_cause(&mut bytes, cause);
+    bytes.freeze()
+}
+
+/// What that says; servers of before say nothing.
+pub(crate) fn decode_cause(mut bytes: Bytes) -> Option<Option<StallCause>> {
+    if bytes.is_empty() { Some(None) } else { take_cause(&mut bytes) }
+}
 
 /// What came of [`Question::Commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -152,6 +152,9 @@ impl Core {
                 return Err(AdminError::ServerMissing(server));
             }
             match self.commit(catalog.version, &draft.into_rows()?, patience) {
+                // A log that does not get on shows nothing new.
+                Ok(()) if self.post.is_deaf() => return Ok(answer),
+                Err(Attempt::Stale) if self.post.is_deaf() => return Err(AdminError::Outdated),
                 Ok(()) => {
                     self.await_version(catalog.version + 1, patience);
                     return Ok(answer);
@@ -180,7 +183,8 @@ impl Core {
             };
         }
         let lead = self.post.lead(crate::node::CATALOG_GROUP);
-        let leader = lead.leader().filter(|leader| *leader != self.identity.server);
+        let known = || lead.leader().filter(|leader| *leader != self.identity.server);
+        let leader = if lead.is_heard() { known() } else { self.find_catalog_leader() };
         let Some(leader) = leader else { return Err(Attempt::Elsewhere) };
         let question = Question::Commit { base, rows: rows.to_vec() }.encode();
         match self.ask(leader, question, patience) {

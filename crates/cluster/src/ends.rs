@@ -109,6 +109,9 @@ impl Core {
                 status.filter(|status| !status.needs_rows)?;
             Some(EndAnswer { own, last_term, last, members })
         };
+        if self.takes_no_turn() {
+            return vec![None; groups.len()];
+        }
         match self.log.group_statuses(groups) {
             Ok(statuses) => statuses.into_iter().map(end).collect(),
             Err(_) => vec![None; groups.len()],

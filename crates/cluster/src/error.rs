@@ -233,6 +233,12 @@ pub enum AdminError {
     /// Nobody leads the catalog: fewer than half of its voters are connected.
     #[error("The server(s) hosting the catalog have no majority; nothing was changed.")]
     NoCatalog,
+    /// The catalog has changed, and the log of this node, which does not get on, has not heard how.
+    #[error(
+        "The configuration of the cluster has changed, and the server that was asked does not know how, because its log \
+         does not get on (`current_issues` says why); nothing was changed. Ask another server."
+    )]
+    Outdated,
     /// The catalog has lost its majority.
     #[error(
         "The server(s) hosting the catalog have no majority, because {servers} cannot be reached; nothing was changed. \

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datum::KeyRange;
 use io::task::{self, Condvar};
@@ -16,6 +16,9 @@ use shard::Shard;
 use storage::TableId;
 
 use crate::{ReplicaConfig, ServerId, ShardConfig};
+
+/// For so long an election may take.
+const ELECTION: Duration = Duration::from_secs(3);
 
 /// How to reach a replica at this moment. It may be wrong when it is used: the replica says so.
 #[derive(Clone, Copy)]
@@ -49,9 +52,10 @@ pub struct Lead {
     is_deaf: Arc<AtomicBool>,
 }
 
-#[derive(Default)]
 struct Known {
     leader: Option<ServerId>,
+    /// Since when that is so.
+    since: Instant,
     // Counts the changes, so that nobody sleeps through one.
     news: u64,
 }
@@ -59,7 +63,14 @@ struct Known {
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        Lead { known: Mutex::default(), changed: Condvar::new(), is_deaf }
+        let known = Known { leader: None, since: task::now(), news: 0 };
+        Lead { known: Mutex::new(known), changed: Condvar::new(), is_deaf }
+    }
+
+    /// Whether a replica that is here hears who leads: its log gets on, and a leader is known, or was until just now.
+    pub(crate) fn is_heard(&self) -> bool {
+        let is_expected = |known: &Known| known.leader.is_some() || task::now() - known.since < ELECTION;
+        !self.is_deaf.load(Ordering::Acquire) && is_expected(&self.known.lock())
     }
 
     /// The server that leads, if one is known.
@@ -72,7 +83,7 @@ impl Lead {
     pub fn set(&self, leader: Option<ServerId>) {
         let mut known = self.known.lock();
         if known.leader != leader {
-            known.leader = leader;
+            (known.leader, known.since) = (leader, task::now());
             known.news += 1;
             self.changed.notify_all();
         }
@@ -152,10 +163,11 @@ impl ShardHandle {
         self.0.near.as_ref()
     }
 
-    /// Whether a replica here hears who leads, so that nobody need be asked.
+    /// Whether a replica here hears who leads, so that nobody need be asked. One that has not for longer than an election
+    /// takes may have missed it: with one other that does not write, it can elect nobody, and that one leads on.
     #[must_use]
     pub fn hears(&self) -> bool {
-        self.near().is_some() && !self.0.lead.is_deaf.load(Ordering::Acquire)
+        self.near().is_some() && self.0.lead.is_heard()
     }
 
     /// Who leads, shared by all versions of this handle.

@@ -12,7 +12,7 @@ use arc_swap::ArcSwap;
 use datum::{Object, Text};
 use engine::Engine;
 use io::task::{self, Condvar, Thread};
-use io::{Clock, Files, Random};
+use io::{Clock, Files, Nanos, Random};
 use log::{GroupId, Log, Lsn, PeerId};
 use parking_lot::Mutex;
 use shard::{Replicas, Shard};
@@ -98,7 +98,7 @@ pub struct Core {
     pub(crate) publishing: Mutex<()>,
     pub(crate) hosted: Mutex<BTreeMap<GroupId, Hosted>>,
     pub(crate) copies: Copies,
-    pub(crate) stalls: Stalls,
+    pub(crate) stalls: Arc<Stalls>,
     /// How long servers have to come back before a repair gives them up, if that was set.
     pub(crate) return_patience: Mutex<Option<Duration>>,
     pub(crate) queries: OnceLock<Arc<dyn Serve>>,
@@ -116,6 +116,8 @@ pub(crate) struct AtStart {
     pub(crate) tags: Vec<Text>,
     pub(crate) cache_size_mb: Option<u64>,
     pub(crate) addresses: Vec<Text>,
+    /// What both clocks showed.
+    clocks: (Nanos, Duration),
 }
 
 impl Deref for Node {
@@ -179,6 +181,7 @@ impl Node {
                 tags: options.server_tags,
                 cache_size_mb: options.cache_size_mb,
                 addresses: options.addresses,
+                clocks: (options.clock.now(), options.clock.unix()),
             },
             replicas,
             log,
@@ -202,7 +205,7 @@ impl Node {
             publishing: Mutex::new(()),
             hosted: Mutex::default(),
             copies: Copies::default(),
-            stalls: Stalls::default(),
+            stalls: Arc::default(),
             return_patience: Mutex::default(),
             queries: OnceLock::new(),
             stopping: AtomicBool::new(false),
@@ -283,6 +286,13 @@ impl Core {
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// When it was `at`, by the clock on the wall as it was set when this node was opened: the time since 1970 began.
+    #[must_use]
+    pub fn unix_at(&self, at: Nanos) -> Duration {
+        let (now, unix) = self.at_start.clocks;
+        (unix + at.since(now)).saturating_sub(now.since(at))
     }
 
     /// Where a query's chance comes from.

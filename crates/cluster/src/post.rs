@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use io::task::Condvar;
-use log::{GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Watch};
+use log::{GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Term, Watch};
 use parking_lot::{Mutex, RwLock};
 use shard::Replicas;
 
 use crate::handle::Lead;
 use crate::news::News;
-use crate::{Ask, ServerId};
+use crate::{Ask, ServerId, ShardHandle};
 
 /// Carries questions and letters to other servers.
 pub trait Wire: Ask {
@@ -57,8 +57,18 @@ struct Offices {
     told: HashMap<GroupId, Role>,
     /// Those who vote.
     voters: HashMap<GroupId, Vec<PeerId>>,
-    /// Groups that are not led here, whatever the log says: it does not get on, and others can.
+    /// Groups that are not led here, whatever the log says: it does not get on, and others can, or it has not heard yet
+    /// whether another does.
     resigned: BTreeSet<GroupId>,
+    /// How often the log has ceased to get on.
+    stalls: u64,
+}
+
+/// A lead that a majority is to confirm: its term, and when it was asked for, counted in stalls.
+#[derive(Clone, Copy)]
+pub(crate) struct Unconfirmed {
+    term: Term,
+    stalls: u64,
 }
 
 impl Offices {
@@ -161,6 +171,11 @@ impl Post {
         servers.iter().filter(|(_, at)| **at == server).map(|(peer, _)| *peer).collect()
     }
 
+    /// All replicas of which it is known where they are.
+    pub(crate) fn peers(&self) -> Vec<PeerId> {
+        self.servers.read().keys().copied().collect()
+    }
+
     /// Who leads the group, for all who want to know.
     pub(crate) fn lead(&self, group: GroupId) -> Arc<Lead> {
         if let Some(lead) = self.leads.read().get(&group) {
@@ -181,22 +196,47 @@ impl Post {
         let mut offices = self.offices.lock();
         offices.told.remove(&group);
         offices.voters.remove(&group);
+        offices.resigned.remove(&group);
     }
 
-    /// The groups of whose voters these servers have the majority: by the log, since the catalog names some who do not
-    /// vote yet, and others no more who still do.
-    pub(crate) fn with_majority_on(&self, voting: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
+    /// The groups with so many votes, of all that there are in each: by the log, since the catalog names some who do not vote
+    /// yet, and others no more who still do. A vote is counted where `counts` says so of its server.
+    fn with_votes(
+        &self,
+        counts: impl Fn(ServerId) -> bool,
+        are_enough: impl Fn(usize, usize) -> bool,
+    ) -> BTreeSet<GroupId> {
         let (offices, servers) = (self.offices.lock(), self.servers.read());
-        let is_there = |voter: &&PeerId| servers.get(voter).is_some_and(|server| voting.contains(server));
-        let have = |voters: &Vec<PeerId>| voters.iter().filter(is_there).count() * 2 > voters.len();
-        offices.voters.iter().filter(|(_, voters)| have(voters)).map(|(group, _)| *group).collect()
+        let is_counted = |voter: &&PeerId| servers.get(voter).is_some_and(|server| counts(*server));
+        let fit = |voters: &Vec<PeerId>| are_enough(voters.iter().filter(is_counted).count(), voters.len());
+        offices.voters.iter().filter(|(_, voters)| fit(voters)).map(|(group, _)| *group).collect()
+    }
+
+    /// The groups of whose voters these servers have the majority.
+    pub(crate) fn with_majority_on(&self, servers: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
+        self.with_votes(|server| servers.contains(&server), |votes, all| votes * 2 > all)
+    }
+
+    /// The groups of whose voters half or more are on other servers than these.
+    pub(crate) fn without_majority_on(&self, servers: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
+        self.with_votes(|server| !servers.contains(&server), |votes, all| votes * 2 >= all)
+    }
+
+    /// The groups that are led here and have voters on `server`.
+    pub(crate) fn led_with(&self, server: ServerId) -> Vec<GroupId> {
+        let with = self.with_votes(|of| of == server, |votes, _| votes > 0);
+        let offices = self.offices.lock();
+        let is_led = |group: &GroupId| matches!(offices.of(*group), Some(Role::Leader { .. }));
+        with.into_iter().filter(is_led).collect()
     }
 
     /// The log does not get on: of `groups`, and of those of before, nothing is led here any more, and who leads them
     /// is not heard from it.
     pub(crate) fn resign(&self, groups: &BTreeSet<GroupId>) {
-        self.is_deaf.store(true, Ordering::Release);
         let mut offices = self.offices.lock();
+        if !self.is_deaf.swap(true, Ordering::AcqRel) {
+            offices.stalls += 1;
+        }
         for group in groups {
             let is_new = offices.resigned.insert(*group);
             if is_new && matches!(offices.told.get(group), Some(Role::Leader { .. })) {
@@ -205,13 +245,62 @@ impl Post {
         }
     }
 
-    /// The log gets on: what it says holds again, also of groups that it only follows, whose leaders were asked for.
+    /// The log gets on: what it says holds again, also of groups that it only follows, whose leaders were asked for. Of
+    /// those that were given up it does once a majority says so, too: [`Post::unconfirmed`].
     pub(crate) fn resume(&self) {
-        self.is_deaf.store(false, Ordering::Release);
         let mut offices = self.offices.lock();
-        offices.resigned.clear();
+        self.is_deaf.store(false, Ordering::Release);
+        let Offices { told, resigned, .. } = &mut *offices;
+        resigned.retain(|group| matches!(told.get(group), Some(Role::Leader { .. })));
         let groups: BTreeSet<GroupId> = offices.told.keys().copied().collect();
         groups.into_iter().for_each(|group| self.enter(group, &offices));
+    }
+
+    /// The groups that were given up and that the log, which gets on, says are led here.
+    pub(crate) fn unconfirmed(&self) -> Vec<(GroupId, Unconfirmed)> {
+        let offices = self.offices.lock();
+        if self.is_deaf.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let stalls = offices.stalls;
+        let office = |group: &GroupId| match offices.told.get(group) {
+            Some(Role::Leader { term }) => Some((*group, Unconfirmed { term: *term, stalls })),
+            _ => None,
+        };
+        offices.resigned.iter().filter_map(office).collect()
+    }
+
+    /// A majority has confirmed, after it was asked for, that the group is led here.
+    pub(crate) fn confirm(&self, group: GroupId, office: Unconfirmed) {
+        let mut offices = self.offices.lock();
+        let is_so = offices.told.get(&group) == Some(&Role::Leader { term: office.term });
+        if is_so && office.stalls == offices.stalls && !self.is_deaf.load(Ordering::Acquire) {
+            offices.resigned.remove(&group);
+            self.enter(group, &offices);
+        }
+    }
+
+    /// Another server has said who leads the shard. It is believed where the log does not hear of it.
+    pub(crate) fn found_leader(&self, shard: &ShardHandle, leader: Option<ServerId>) {
+        // So that nothing overtakes it that the log says.
+        let _offices = self.offices.lock();
+        if !shard.hears() {
+            shard.lead().set(leader);
+        }
+    }
+
+    /// The same of a group that has a replica here.
+    pub(crate) fn found_leader_of(&self, group: GroupId, leader: Option<ServerId>) {
+        let _offices = self.offices.lock();
+        let lead = self.lead(group);
+        if !lead.is_heard() {
+            lead.set(leader);
+        }
+    }
+
+    /// Whether the log does not get on, and hears nothing.
+    pub(crate) fn is_deaf(&self) -> bool {
+        self.is_deaf.load(Ordering::Acquire)
     }
 
     /// The part of a group's replica is in force. Under the lock, so that none is overtaken by an older one.
@@ -270,6 +359,10 @@ impl Watch for Post {
     fn role(&self, id: GroupId, role: Role) {
         let mut offices = self.offices.lock();
         offices.told.insert(id, role);
+        if matches!(role, Role::Follower { .. }) && !self.is_deaf() {
+            // It has heard.
+            offices.resigned.remove(&id);
+        }
         self.enter(id, &offices);
     }
 

@@ -6,7 +6,7 @@ use log::{GroupId, Lsn, PeerId, StallCause};
 use shard::Stretch;
 
 use crate::copy_piece::{put_stretches, take_stretches};
-use crate::wire_field::{put, take, take_u8, take_u32, take_u64};
+use crate::wire_field::{put, put_cause, take, take_cause, take_u8, take_u32, take_u64};
 
 /// The first byte of a question: whose it is.
 pub(crate) const FOR_CLUSTER: u8 = 0;
@@ -56,6 +56,29 @@ pub(crate) enum Question {
 }
 
 impl Question {
+    /// Whether nobody answers it without a turn of the log.
+    pub(crate) fn needs_the_log(&self) -> bool {
+        match self {
+            Question::Commit { .. }
+            | Question::Join { .. }
+            | Question::CopyBegin { .. }
+            | Question::End { .. }
+            | Question::Ends { .. }
+            | Question::Begun { .. }
+            | Question::ResetMembers { .. }
+            | Question::SetMark { .. } => true,
+            Question::States { .. }
+            | Question::HandOver { .. }
+            | Question::Mark { .. }
+            | Question::Sees
+            | Question::Version
+            | Question::CopyWanted { .. }
+            | Question::CopyNext { .. }
+            | Question::Cuts { .. }
+            | Question::Stalled { .. } => false,
+        }
+    }
+
     pub(crate) fn encode(&self) -> Bytes {
         let mut bytes = BytesMut::new();
         bytes.put_u8(FOR_CLUSTER);
@@ -93,12 +116,7 @@ impl Question {
             Question::SetMark { group, mark } => put_words(&mut bytes, 14, [group.0, *mark]),
             Question::Stalled { cause } => {
                 bytes.put_u8(19);
-                bytes.put_u8(match cause {
-                    None => 0,
-                    Some(StallCause::Full) => 1,
-                    Some(StallCause::Slow) => 2,
-                    Some(StallCause::Stopped) => 3,
-                });
+                put_cause(&mut bytes, *cause);
             }
             Question::Version => bytes.put_u8(9),
             Question::Sees => bytes.put_u8(10),
@@ -158,15 +176,7 @@ impl Question {
                 group: GroupId(take_u64(&mut bytes)?),
                 to: PeerId(take_u64(&mut bytes)?),
             },
-            19 => Question::Stalled {
-                cause: match take_u8(&mut bytes)? {
-                    0 => None,
-                    1 => Some(StallCause::Full),
-                    2 => Some(StallCause::Slow),
-                    3 => Some(StallCause::Stopped),
-                    _ => return None,
-                },
-            },
+            19 => Question::Stalled { cause: take_cause(&mut bytes)? },
             _ => return None,
         };
         bytes.is_empty().then_some(question)
@@ -222,6 +232,7 @@ mod tests {
             Question::SetMark { group: GroupId(3), mark: 5 },
             Question::Stalled { cause: None },
             Question::Stalled { cause: Some(StallCause::Slow) },
+            Question::Stalled { cause: Some(StallCause::Stopped) },
         ]
     }
 

@@ -121,10 +121,7 @@ impl Core {
                 self.post.tell(Event::CopyOffered(group, start));
                 Ok(Bytes::new())
             }
-            Question::Stalled { cause } => {
-                self.heard_of_stall(from, cause);
-                Ok(Bytes::new())
-            }
+            Question::Stalled { cause } => Ok(self.heard_of_stall(from, cause)),
             Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
             Question::CopyNext { copy, after, stretches } => {
                 self.give_rows(copy, after.as_ref(), &stretches).map(|piece| encode_difference(&piece))
@@ -149,6 +146,9 @@ impl Serve for Desk {
                 }
                 // The disk must not keep this waiting.
                 Some(question @ Question::Stalled { .. }) => reply(core.answer(from, question)),
+                Some(question) if question.needs_the_log() && core.takes_no_turn() => {
+                    reply(Err("the log of this server does not get on".to_owned()));
+                }
                 Some(question) => answer_aside(core, from, question, reply),
                 None => reply(Err("the question makes no sense".to_owned())),
             },

@@ -1,6 +1,6 @@
-//! What is known of logs that do not get on: decision 0037.
+//! What is known of logs that do not get on, the own one and those of other servers: decision 0037.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use io::{Nanos, task};
@@ -9,10 +9,18 @@ use parking_lot::Mutex;
 
 use crate::ServerId;
 
-/// So often nothing is wrong before a stall is over.
-const LOOKS_WELL: u32 = 3;
-/// So often the others are told that it is.
-const LOOKS_TOLD: u32 = 3;
+/// A disk that is full for so long is not full for a moment only.
+const FULL: Duration = Duration::from_secs(1);
+/// A turn of the log that takes so long may never end.
+const SLOW: Duration = Duration::from_secs(4);
+/// A turn that takes so long keeps others waiting.
+const HELD_UP: Duration = Duration::from_millis(100);
+/// For so long nothing is wrong before a stall is over.
+const WELL: Duration = Duration::from_millis(1500);
+/// For so long the others are told that it is.
+const TOLD: Duration = Duration::from_millis(1500);
+/// A turn that takes so long may be a disk that hangs: who says how it is does not say that it is well.
+const DOUBTFUL: Duration = Duration::from_secs(1);
 /// Who does not say again for so long that its log does not get on has another trouble, or none.
 const HEARSAY: Duration = Duration::from_secs(3);
 
@@ -26,37 +34,58 @@ pub(crate) struct Stalls {
     sync: Mutex<Option<Nanos>>,
 }
 
-/// The log of this server, when it was last looked.
+/// The log of this server, as it was when it was last looked at.
 #[derive(Default)]
 struct Own {
     stall: Option<Stall>,
-    /// How often nothing was wrong since; none where nothing ever was.
-    well: Option<u32>,
+    /// Since when nothing is wrong that was.
+    well_since: Option<Nanos>,
+    /// Until when the others are told that nothing is.
+    told_until: Option<Nanos>,
+    /// When it was found that something is wrong.
+    noticed: Nanos,
+    /// Who was told since, said how its own log is, and when.
+    said: BTreeMap<ServerId, (Option<StallCause>, Nanos)>,
 }
 
 /// What a look at the own log has found.
-pub(crate) struct Look {
-    /// What was wrong before it.
-    pub(crate) before: Option<Stall>,
-    /// What is wrong now. What is over is so only after some looks: the log has to hear first who leads now.
-    pub(crate) stall: Option<Stall>,
-    /// Whether the others are to be told: that it is over, too, some times.
-    pub(crate) is_told: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It gets on, as everybody knows.
+    Well,
+    /// It does not; whether nobody knew that, or why.
+    Stalled { stall: Stall, is_news: bool },
+    /// It gets on again; whether nobody knew that. The others are to be told.
+    Over { is_news: bool },
 }
 
 impl Stalls {
-    /// Takes note of what was found wrong with the own log, if anything was.
-    pub(crate) fn look(&self, found: Option<Stall>) -> Look {
+    /// Takes note of what keeps the own log from getting on just now, if anything does.
+    pub(crate) fn look(&self, found: Option<Stall>, now: Nanos) -> Look {
         let mut own = self.own.lock();
         let before = own.stall;
-        own.well = match found {
-            Some(_) => Some(0),
-            None => own.well.map(|well| well + 1).filter(|well| *well < LOOKS_WELL + LOOKS_TOLD),
-        };
-        if found.is_some() || own.well.is_none_or(|well| well >= LOOKS_WELL) {
-            own.stall = found;
+        if let Some(stall) = found.filter(|stall| is_long(stall, now)) {
+            if before.is_none() {
+                own.said.clear();
+                own.noticed = now;
+            }
+            own.stall = Some(stall);
+            (own.well_since, own.told_until) = (None, None);
+            return Look::Stalled { stall, is_news: before.is_none_or(|before| before.cause != stall.cause) };
         }
-        Look { before, stall: own.stall, is_told: own.well.is_some() }
+        let Some(stall) = before else {
+            own.told_until.take_if(|until| *until <= now);
+            return if own.told_until.is_some() { Look::Over { is_news: false } } else { Look::Well };
+        };
+        own.well_since = match found {
+            Some(held_up) if held_up.cause == StallCause::Full || now.since(held_up.since) >= HELD_UP => None,
+            _ => own.well_since.or(Some(now)),
+        };
+        if own.well_since.is_none_or(|since| now.since(since) < WELL) {
+            return Look::Stalled { stall, is_news: false };
+        }
+        (own.stall, own.well_since, own.told_until) = (None, None, Some(now.after(TOLD)));
+        Look::Over { is_news: true }
     }
 
     /// What is wrong with the own log.
@@ -64,9 +93,57 @@ impl Stalls {
         self.own.lock().stall
     }
 
-    /// Takes note of since when an fsync beside the log's turns does not return. What was known before.
-    pub(crate) fn look_at_sync(&self, found: Option<Nanos>) -> Option<Nanos> {
-        std::mem::replace(&mut *self.sync.lock(), found)
+    /// Why the own log may not get on, for another server that asks because its own does not. More is said than that it
+    /// has been so for long: whoever asks gives up what this server can lead.
+    pub(crate) fn doubt(&self, found: Option<Stall>, now: Nanos) -> Option<StallCause> {
+        let is_doubtful =
+            |stall: &Stall| stall.cause != StallCause::Slow || now.since(stall.since) >= DOUBTFUL;
+        found.filter(is_doubtful).or(self.own()).map(|stall| stall.cause)
+    }
+
+    /// `server` was told that the own log does not get on, and said how its own is. `give_up` is called with those who
+    /// said that theirs are well, if the own one does not get on still.
+    pub(crate) fn answered(
+        &self,
+        server: ServerId,
+        cause: Option<StallCause>,
+        now: Nanos,
+        give_up: impl FnOnce(&BTreeSet<ServerId>),
+    ) {
+        let mut own = self.own.lock();
+        if own.stall.is_some() {
+            own.said.insert(server, (cause, now));
+            give_up(&own.well());
+        }
+    }
+
+    /// Does something if the own log does not get on still.
+    pub(crate) fn while_stalled(&self, work: impl FnOnce()) {
+        let own = self.own.lock();
+        if own.stall.is_some() {
+            work();
+        }
+    }
+
+    /// Who has said, since the own log does not get on, that theirs are well.
+    pub(crate) fn well(&self) -> BTreeSet<ServerId> {
+        self.own.lock().well()
+    }
+
+    /// Who has answered lately what it is told while the own log does not get on; none as long as they may take for it.
+    pub(crate) fn heard_lately(&self, now: Nanos) -> Option<BTreeSet<ServerId>> {
+        let own = self.own.lock();
+        let is_lately = |(_, said): &(Option<StallCause>, Nanos)| now.since(*said) < HEARSAY;
+        let heard =
+            || own.said.iter().filter(|(_, said)| is_lately(said)).map(|(server, _)| *server).collect();
+        (now.since(own.noticed) >= HEARSAY).then(heard)
+    }
+
+    /// Takes note of since when an fsync beside the log's turns does not return, if it is long. What was known before,
+    /// and what is known now.
+    pub(crate) fn look_at_sync(&self, found: Option<Nanos>, now: Nanos) -> (Option<Nanos>, Option<Nanos>) {
+        let hangs = found.filter(|since| now.since(*since) >= SLOW);
+        (std::mem::replace(&mut *self.sync.lock(), hangs), hangs)
     }
 
     /// Since when an fsync has not returned, while the log goes on.
@@ -74,13 +151,14 @@ impl Stalls {
         *self.sync.lock()
     }
 
-    /// `server` says why its log does not get on, or that it does again.
-    pub(crate) fn heard(&self, server: ServerId, cause: Option<StallCause>) {
+    /// `server` says why its log does not get on, or that it does again. Whether that is news.
+    pub(crate) fn heard(&self, server: ServerId, cause: Option<StallCause>) -> bool {
         let mut others = self.others.lock();
-        match cause {
-            Some(cause) => drop(others.insert(server, (cause, task::now()))),
-            None => drop(others.remove(&server)),
-        }
+        let before = match cause {
+            Some(cause) => others.insert(server, (cause, task::now())),
+            None => others.remove(&server),
+        };
+        before.map(|(cause, _)| cause) != cause
     }
 
     /// Whether `server` has said lately that its log does not get on.
@@ -89,24 +167,95 @@ impl Stalls {
     }
 }
 
+impl Own {
+    fn well(&self) -> BTreeSet<ServerId> {
+        self.said.iter().filter(|(_, (cause, _))| cause.is_none()).map(|(server, _)| *server).collect()
+    }
+}
+
+fn is_long(stall: &Stall, now: Nanos) -> bool {
+    let patience = match stall.cause {
+        StallCause::Stopped => Duration::ZERO,
+        StallCause::Full => FULL,
+        StallCause::Slow => SLOW,
+    };
+    now.since(stall.since) >= patience
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn at(ms: u64) -> Nanos {
+        Nanos(ms * 1_000_000)
+    }
+
+    fn slow(ms: u64) -> Option<Stall> {
+        Some(Stall { since: at(ms), cause: StallCause::Slow })
+    }
+
     #[test]
-    fn what_is_over_is_so_after_some_looks_and_is_told_some_times() {
+    fn what_is_over_is_so_after_a_while_and_is_told_for_a_while() {
         let stalls = Stalls::default();
-        assert!(!stalls.look(None).is_told, "nothing was ever wrong");
-        let stall = Stall { since: Nanos(7), cause: StallCause::Full };
-        let first = stalls.look(Some(stall));
-        assert!(first.before.is_none() && first.stall == Some(stall) && first.is_told);
-        for _ in 1..LOOKS_WELL {
-            let look = stalls.look(None);
-            assert!(look.stall == Some(stall) && look.is_told, "the log has to hear who leads");
+        assert_eq!(stalls.look(None, at(0)), Look::Well, "nothing was ever wrong");
+        let stall = Stall { since: at(0), cause: StallCause::Full };
+        assert_eq!(stalls.look(Some(stall), at(500)), Look::Well, "for a moment only");
+        for (ms, is_news) in [(1000, true), (1500, false)] {
+            assert_eq!(stalls.look(Some(stall), at(ms)), Look::Stalled { stall, is_news });
         }
-        let over = stalls.look(None);
-        assert!(over.before == Some(stall) && over.stall.is_none() && over.is_told);
-        let told = (0..10).take_while(|_| stalls.look(None).is_told).count() as u32;
-        assert_eq!((told + 1, stalls.own()), (LOOKS_TOLD, None));
+        // However often it is looked.
+        for ms in (2000..3500).step_by(10) {
+            assert_eq!(stalls.look(None, at(ms)), Look::Stalled { stall, is_news: false });
+        }
+        assert_eq!(stalls.look(None, at(3500)), Look::Over { is_news: true });
+        assert_eq!(stalls.look(None, at(4000)), Look::Over { is_news: false });
+        assert_eq!((stalls.look(None, at(5000)), stalls.own()), (Look::Well, None));
+    }
+
+    #[test]
+    fn turns_that_take_long_one_after_the_other_are_one_stall() {
+        let stalls = Stalls::default();
+        let stall = slow(0).unwrap();
+        assert_eq!(stalls.look(slow(0), at(4000)), Look::Stalled { stall, is_news: true });
+        for turn in [5000, 8000, 11_000] {
+            for ms in (turn..turn + 3000).step_by(500) {
+                let found = slow(turn).filter(|_| ms > turn);
+                assert_eq!(stalls.look(found, at(ms)), Look::Stalled { stall, is_news: false });
+            }
+        }
+        // Short ones are as it should be.
+        assert_eq!(stalls.look(slow(14_000), at(14_010)), Look::Stalled { stall, is_news: false });
+        assert_eq!(stalls.look(slow(15_500), at(15_520)), Look::Over { is_news: true });
+    }
+
+    #[test]
+    fn who_may_be_in_trouble_does_not_say_that_it_is_well() {
+        let stalls = Stalls::default();
+        assert_eq!(stalls.doubt(None, at(0)), None);
+        let full = Some(Stall { since: at(0), cause: StallCause::Full });
+        assert_eq!(stalls.doubt(full, at(1)), Some(StallCause::Full));
+        assert_eq!((stalls.doubt(slow(0), at(900)), stalls.doubt(slow(0), at(1000)).is_some()), (None, true));
+        stalls.look(full, at(1000));
+        assert_eq!(stalls.doubt(None, at(1001)), Some(StallCause::Full), "it was so a moment ago");
+    }
+
+    #[test]
+    fn only_those_count_who_say_that_they_are_well_while_the_own_log_is_not() {
+        let server = |number: u128| ServerId(uuid::Uuid::from_u128(number));
+        let (stalls, given_up) = (Stalls::default(), Mutex::new(Vec::new()));
+        let answered = |number, cause| {
+            stalls.answered(server(number), cause, at(4100), |well| given_up.lock().push(well.clone()));
+        };
+        answered(1, None);
+        assert!(given_up.lock().is_empty(), "nothing is wrong here");
+        stalls.look(slow(0), at(4000));
+        answered(2, None);
+        answered(3, None);
+        answered(2, Some(StallCause::Full));
+        let well = [vec![2], vec![2, 3], vec![3]].map(|well| well.into_iter().map(server).collect());
+        assert_eq!(*given_up.lock(), well);
+        assert_eq!(stalls.heard_lately(at(6900)), None, "they may take some time");
+        assert_eq!(stalls.heard_lately(at(7050)).map(|heard| heard.len()), Some(2));
+        assert_eq!(stalls.heard_lately(at(7200)).map(|heard| heard.len()), Some(0));
     }
 }

@@ -169,6 +169,18 @@ impl Core {
         Some(CatalogTrouble { voters: voters.len(), gone, leader, is_lost })
     }
 
+    /// Asks the servers that are connected who leads the catalog: for one whose own log does not hear it.
+    pub(crate) fn find_catalog_leader(&self) -> Option<ServerId> {
+        let servers = self.sees();
+        let question = Question::States { groups: vec![CATALOG_GROUP] }.encode();
+        let questions = servers.iter().map(|server| (*server, question.clone())).collect();
+        let answers = self.ask_all(questions, LEADER_PATIENCE);
+        let leader = self.catalog_leader(servers.into_iter().zip(answers).collect());
+        let leader = leader.filter(|leader| self.is_connected(*leader));
+        self.post.found_leader_of(CATALOG_GROUP, leader);
+        leader
+    }
+
     /// Who leads the catalog, as others answered: one that says so itself, or else one of whom others do.
     fn catalog_leader(&self, answers: Vec<(ServerId, Option<Bytes>)>) -> Option<ServerId> {
         let states = answers.into_iter().filter_map(|(server, answer)| {
@@ -192,11 +204,8 @@ impl Core {
         let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
         for (handle, led) in far.iter().zip(self.ask_leaders_for(&far, LEADER_PATIENCE)) {
             // Where a replica has come meanwhile, its log says who leads.
-            if led.is_none()
-                && !handle.hears()
-                && (handle.near().is_some() || self.shard_of(handle.group()).is_none())
-            {
-                handle.lead().set(None);
+            if led.is_none() && (handle.near().is_some() || self.shard_of(handle.group()).is_none()) {
+                self.post.found_leader(handle, None);
             }
         }
     }
@@ -246,7 +255,7 @@ impl Core {
         // A log that has ended leads nothing.
         let statuses = match stall {
             _ if led.is_empty() => Ok(Vec::new()),
-            Some(StallCause::Slow) => Ok(Vec::new()),
+            Some(StallCause::Slow | StallCause::Stopped) => Ok(Vec::new()),
             Some(StallCause::Full) | None => self.log.group_statuses(&led),
         };
         let mut statuses = statuses.unwrap_or_default().into_iter();
@@ -255,7 +264,7 @@ impl Core {
             let status = if leads { statuses.next().flatten() } else { None };
             let state = match stall {
                 // Of who follows nothing is known.
-                Some(StallCause::Slow) if leads => {
+                Some(StallCause::Slow | StallCause::Stopped) if leads => {
                     Some(state_of(&shard, self.own_peer(*group).into_iter().collect()))
                 }
                 _ => status.and_then(|status| group_state(&shard, &status, syncs)),

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -72,7 +73,11 @@ class Disks(unittest.TestCase):
         self.assertGreater(written, 0)
         wait_until("the third reads what others wrote", lambda: self.read(third) == written)
         wait_until("an issue", lambda: "disk_error" in self.issues())
-        # The configuration can be changed.
+        told = r.db("rethinkdb").table("current_issues").filter({"type": "disk_error"})["info"]["message"]
+        messages = [ask(second, told.coerce_to("array")), time.sleep(1.1), ask(second, told.coerce_to("array"))]
+        self.assertEqual(messages[0], messages[2], "nobody who follows the issues is told the same again and again")
+        # The configuration can be changed, also through the third.
+        ask(third, r.db_create("through_the_third"))
         ask(second, r.db_create("meanwhile"))
 
     def all_is_well(self):

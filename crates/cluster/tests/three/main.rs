@@ -19,6 +19,7 @@ mod proxies;
 mod ready;
 mod removal;
 mod repair;
+mod resigning;
 mod restart;
 mod sealing;
 mod sights;

@@ -13,12 +13,12 @@ use shard::{Decision, WriteTicket};
 use crate::fixture::{create, on, table, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, change, missing, row, wait_until, write_until_done};
 
-fn look(nodes: &[&Running]) {
+pub fn look(nodes: &[&Running]) {
     nodes.iter().for_each(|node| node.node.mind_log());
 }
 
 /// Three that vote on the catalog, and the disk of the first.
-fn three_and_a_disk(hub: &Arc<Hub>) -> (SimFiles, [Running; 3]) {
+pub fn three_and_a_disk(hub: &Arc<Hub>) -> (SimFiles, [Running; 3]) {
     let files = SimFiles::new(7);
     files.create_dir_all(Path::new("data")).unwrap();
     let first = Machine { files: Arc::new(files.clone()), ..Machine::new("a") };
@@ -29,12 +29,12 @@ fn three_and_a_disk(hub: &Arc<Hub>) -> (SimFiles, [Running; 3]) {
 }
 
 /// What a node says that a table can be used for.
-fn ready(node: &Running, table: &str) -> Readiness {
+pub fn ready(node: &Running, table: &str) -> Readiness {
     readiness(&node.node.table_state(node.node.catalog().table("test", table).unwrap()))
 }
 
 /// A row on its way into the only shard of a table that is led by a node.
-fn write_on(node: &Running, table: &str, n: u32) -> WriteTicket {
+pub fn write_on(node: &Running, table: &str, n: u32) -> WriteTicket {
     let shard = node.node.catalog().table("test", table).unwrap().shards()[0].near().unwrap().clone();
     let (key, object) = row(n);
     shard.write_rows(vec![(key, Decision::Put(object))], Durability::Hard)
@@ -87,7 +87,17 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     });
     a.wait_ready("t");
     wait_until("a has the news", || a.node.catalog().database("meanwhile").is_some());
-    drop(late);
+    match late.wait() {
+        Ok(_) => nodes.iter().for_each(|node| assert_eq!(missing(node, 3), [], "what is done is there")),
+        Err(error) if error.is_definite() => {
+            let (key, _) = row(1);
+            for node in nodes {
+                let near = handle(node).near().unwrap().clone();
+                assert!(near.get(&key).unwrap().is_none(), "it was refused: {error}");
+            }
+        }
+        Err(_) => {}
+    }
     write_until_done(&nodes, 1);
     for node in nodes {
         assert_eq!(missing(node, 3), [], "an acknowledged row is lost");
@@ -170,7 +180,8 @@ fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
         look(&[&a, &b, &c]);
         a.node.hung_sync().is_some()
     });
-    assert!(a.node.hung_sync().unwrap() >= Duration::from_secs(4));
+    let hangs = a.node.clock().now().since(a.node.hung_sync().unwrap());
+    assert!(hangs >= Duration::from_secs(4), "{hangs:?}");
     assert!(a.node.own_stall().is_none() && !b.node.is_stalled(a.server()));
     write_on(&a, "t", 2).wait().unwrap();
     assert!(ready(&b, "t").writes, "two others keep what is written");

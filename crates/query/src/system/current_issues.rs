@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cluster::{CatalogTrouble, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness};
-use datum::{Datum, Object, Text};
-use io::task;
+use datum::{Datum, Object, Text, Time};
+use io::{Nanos, task};
+use log::{Stall, StallCause};
 use reql::EvalError;
 use uuid::Uuid;
 
@@ -102,17 +103,20 @@ fn memory(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
 /// The log of this server does not get on, or its disk makes nothing durable.
 fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     let (node, name) = (cx.node(), cx.node().name());
-    let (message, description) = if let Some((why, since)) = node.own_stall() {
-        let message = format!("{why}, for {} seconds now", since.as_secs());
+    let (message, description) = if let Some(stall) = node.own_stall() {
+        let message = why_stalled(node, stall);
+        let remedy = match stall.cause {
+            StallCause::Stopped => "until it is started again",
+            StallCause::Full | StallCause::Slow => "until this is mended",
+        };
         let description = format!(
             "Server `{name}` cannot write: {message}. Tables that a majority of other servers holds, too, are led by those; of \
-             others nothing can be written until this is mended."
+             others nothing can be written {remedy}."
         );
         (message, description)
     } else {
-        let since = node.hung_sync()?;
-        let message =
-            format!("the disk has not made durable what it was told to, for {} seconds now", since.as_secs());
+        let since = moment(node, node.hung_sync()?);
+        let message = format!("the disk has not made durable what it was told to, since {since}");
         let description = format!(
             "Server `{name}` makes nothing durable: {message}. Hard writes of tables that no majority of other servers holds \
              wait until this is mended."
@@ -121,6 +125,25 @@ fn disk(cx: &Cx, identifiers: Identifiers) -> Option<Issue> {
     };
     let name = server_name(cx, identifiers);
     Some(Issue { is_critical: true, ..of_server(cx, "disk_error", name, message, description) })
+}
+
+/// Why the log of this server does not get on, and since when.
+fn why_stalled(node: &Node, stall: Stall) -> String {
+    let since = moment(node, stall.since);
+    match stall.cause {
+        StallCause::Full => format!("the disk is full, since {since}"),
+        StallCause::Slow => format!("the disk, or the storage engine, does not answer, since {since}"),
+        StallCause::Stopped => {
+            let cause = node.log().stopped().map_or_else(String::new, |cause| format!(": {cause}"));
+            format!("the log has stopped, since {since}{cause}; start the server again")
+        }
+    }
+}
+
+/// The second in which something began. It is the same whenever it is asked for.
+fn moment(node: &Node, since: Nanos) -> String {
+    let time = Time::new(node.unix_at(since).as_secs() as f64, 0);
+    reql::op::iso8601::print(&time).unwrap_or_default()
 }
 
 fn of_server(cx: &Cx, kind: &'static str, server: Text, message: String, description: String) -> Issue {
@@ -261,11 +284,12 @@ fn table_issue(
     let leaders = shards.iter().filter(|shard| !shard.takes_writes).filter_map(|shard| shard.leader);
     let stalled: BTreeSet<ServerId> =
         holders.filter(|server| is_stalled(cx, *server)).chain(leaders).collect();
-    let stalled: Vec<Text> =
+    let mut stalled: Vec<Text> =
         stalled.into_iter().map(|server| named_server(&catalog, server, Identifiers::Name)).collect();
+    stalled.sort();
     let why = match gone.is_empty() {
         true if !stalled.is_empty() => {
-            format!("Their disks do not answer, or are full: {}.", listed(&stalled))
+            format!("Servers that cannot write: {}.", listed(&stalled))
         }
         false => format!("Not connected: {}.", gone.join(", ")),
         // Servers that were removed are in no configuration, and may have been the majority.

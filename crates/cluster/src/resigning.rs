@@ -1,0 +1,173 @@
+//! A server whose log does not get on gives up what others can lead: the disk is full, or hangs, or the log has stopped.
+//! Such a server lives and answers, but nothing that it leads can be written, and it does not hear who leads instead.
+//!
+//! It says so to the others, whose groups elect another leader where they have a majority without it, and once enough of
+//! those have said that their logs are well, leads here no more what they can, until its log gets on and a majority has
+//! confirmed that it leads still. Decision 0037.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use io::Nanos;
+use log::{GroupId, Stall, StallCause};
+
+use crate::answer::{self, StateAnswer};
+use crate::node::Core;
+use crate::question::Question;
+use crate::stalls::Look;
+use crate::{AskError, ServerId};
+
+/// How long the others may take to hear of it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Looks whether the log of this node gets on. To be called about twice a second; does not wait.
+    pub fn mind_log(&self) {
+        let now = self.clock().now();
+        let look = self.stalls.look(self.log.stall(), now);
+        match look {
+            Look::Well => {}
+            Look::Stalled { stall, .. } => {
+                self.post.resign(&self.led_without_me(now));
+                self.tell_others(Some(stall.cause));
+            }
+            Look::Over { is_news } => {
+                if is_news {
+                    self.post.resume();
+                    // Those who sleep have heard nothing of others who lead now.
+                    self.log.peers_back(self.post.peers());
+                }
+                self.tell_others(None);
+            }
+        }
+        self.have_offices_confirmed();
+        // At the end: the log file may be on that disk.
+        self.mind_sync(now);
+        match look {
+            Look::Stalled { stall, is_news: true } => tracing::error!(
+                "The log does not get on: {}. What other servers hold, too, is led by those.",
+                in_words(stall.cause)
+            ),
+            Look::Over { is_news: true } => tracing::info!("The log gets on again."),
+            _ => {}
+        }
+    }
+
+    /// Looks whether an fsync hangs by itself. Others have what the log appends meanwhile, so nothing is given up.
+    fn mind_sync(&self, now: Nanos) {
+        match self.stalls.look_at_sync(self.log.sync_since(), now) {
+            (None, Some(_)) => tracing::error!(
+                "The disk does not finish what it was told to make durable. Hard writes that need this disk wait."
+            ),
+            (Some(_), None) => tracing::info!("The disk has made durable what it was told to."),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+    }
+
+    /// Tells the others how the own log is. They say how theirs are, and who leads what is led here still.
+    fn tell_others(&self, cause: Option<StallCause>) {
+        let Some(wire) = self.post.wire() else { return };
+        let own = self.identity.server;
+        for server in self.sees() {
+            let (stalls, post, clock) =
+                (Arc::clone(&self.stalls), Arc::clone(&self.post), Arc::clone(self.clock()));
+            let answered = move |answer: Result<Bytes, AskError>| {
+                if let Some(theirs) = answer.ok().and_then(answer::decode_cause) {
+                    let give_up = |well: &_| post.resign(&post.with_majority_on(well));
+                    stalls.answered(server, theirs, clock.now(), give_up);
+                }
+            };
+            wire.ask(server, Question::Stalled { cause }.encode(), PATIENCE, Box::new(answered));
+            let led = self.post.led_with(server);
+            if cause.is_none() || led.is_empty() {
+                continue;
+            }
+            let (stalls, post) = (Arc::clone(&self.stalls), Arc::clone(&self.post));
+            let question = Question::States { groups: led.clone() }.encode();
+            let answered = move |answer: Result<Bytes, AskError>| {
+                let states = answer.ok().and_then(answer::decode_states).unwrap_or_default();
+                let is_lost = |state: StateAnswer| match state {
+                    StateAnswer::Led(_) => true,
+                    StateAnswer::Elsewhere(leader) => leader.is_some_and(|leader| leader != own),
+                };
+                let states = led.into_iter().zip(states);
+                let lost = states.filter_map(|(group, state)| is_lost(state).then_some(group)).collect();
+                stalls.while_stalled(|| post.resign(&lost));
+            };
+            wire.ask(server, question, PATIENCE, Box::new(answered));
+        }
+    }
+
+    /// What the log says that it leads is led here again only when a majority has said so since the log gets on: another
+    /// may have been elected, of whom it has not heard.
+    fn have_offices_confirmed(&self) {
+        for (group, office) in self.post.unconfirmed() {
+            let post = Arc::clone(&self.post);
+            let confirmed = move |answer: Result<log::Lsn, log::ProposeError>| {
+                if answer.is_ok() {
+                    post.confirm(group, office);
+                }
+            };
+            self.log.read_index(group, Box::new(confirmed));
+        }
+    }
+
+    /// The log of `server` does not get on, or gets on again. Says how the own one is; does not wait.
+    pub(crate) fn heard_of_stall(&self, server: ServerId, cause: Option<StallCause>) -> Bytes {
+        let is_news = self.stalls.heard(server, cause);
+        let peers = self.post.peers_on(server);
+        match cause {
+            // Those who sleep under it would not notice.
+            Some(_) => self.log.peers_silent(peers),
+            None if is_news => self.log.peers_back(peers),
+            None => {}
+        }
+        if is_news {
+            self.post.news().tell();
+        }
+        answer::encode_cause(self.stalls.doubt(self.log.stall(), self.clock().now()))
+    }
+
+    /// What keeps the log of this server from getting on.
+    #[must_use]
+    pub fn own_stall(&self) -> Option<Stall> {
+        self.stalls.own()
+    }
+
+    /// Whether the log of this server takes no turn: whoever waits for one waits for long, or for ever.
+    pub(crate) fn takes_no_turn(&self) -> bool {
+        self.own_stall().is_some_and(|stall| stall.cause != StallCause::Full)
+    }
+
+    /// Since when an fsync of this server has not returned, while its log goes on.
+    #[must_use]
+    pub fn hung_sync(&self) -> Option<Nanos> {
+        self.stalls.sync()
+    }
+
+    /// Whether `server` has said lately that its log does not get on.
+    #[must_use]
+    pub fn is_stalled(&self, server: ServerId) -> bool {
+        self.stalls.of(server)
+    }
+
+    /// The groups that a majority of others can lead, as those say, and those of whose voters no majority answers: the log,
+    /// which counts who answers otherwise, does not.
+    fn led_without_me(&self, now: Nanos) -> BTreeSet<GroupId> {
+        let led = self.post.with_majority_on(&self.stalls.well());
+        let Some(mut heard) = self.stalls.heard_lately(now) else { return led };
+        heard.insert(self.identity.server);
+        &led | &self.post.without_majority_on(&heard)
+    }
+}
+
+/// Why a log does not get on, for people.
+fn in_words(cause: StallCause) -> &'static str {
+    match cause {
+        StallCause::Stopped => "it has stopped",
+        StallCause::Full => "the disk is full",
+        StallCause::Slow => "the disk, or the storage engine, does not answer",
+    }
+}
