@@ -1,7 +1,7 @@
 //! How a node comes up on a machine: the steps of `crates/server`, without sockets and flags.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cluster::link::{Book, LinkOptions, LinkParty, LinkTimings, Links, Me, QueueLimits};
@@ -12,7 +12,7 @@ use datum::{Object, Text};
 use engine::GatheringEngine;
 use engine::memory::MemoryEngine;
 use io::sim::{SimClock, SimRandom};
-use io::{Clock, Files, Random};
+use io::{Clock, Files, Random, task};
 use log::Log;
 use log::file::{FileLog, FileLogOptions, StoreOptions};
 use parking_lot::Mutex;
@@ -24,6 +24,8 @@ use crate::site::Site;
 use crate::witness::{Elections, Witness};
 
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So often a node looks whether its log gets on.
+const LOG_LOOK: Duration = Duration::from_millis(500);
 /// So little that it is handed over again and again, so much that a kill finds something.
 const GATHERED_BYTES_MAX: usize = 16 << 10;
 
@@ -52,6 +54,8 @@ pub struct Plan {
     pub elections: Elections,
     /// In what pieces rows are copied.
     pub copy_sizes: CopySizes,
+    /// Whether it looks after its log: where disks are full, or hang.
+    pub minds_log: bool,
 }
 
 /// How far a start has come.
@@ -176,8 +180,23 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
     node.answer_queries(Arc::new(Site::new(&node)));
     reception.open(&node);
     while !node.await_catalog(PATIENCE) {}
+    if plan.minds_log {
+        let node = Arc::downgrade(&node);
+        task::spawn("log-look", move || mind_log(&node)).map_err(text)?;
+    }
     slot.lock().node = Some(node);
     Ok(())
+}
+
+/// Looks again and again whether the log gets on, for as long as there is the node.
+fn mind_log(node: &Weak<Node>) {
+    loop {
+        task::sleep(LOG_LOOK);
+        match node.upgrade() {
+            Some(node) => node.mind_log(),
+            None => return,
+        }
+    }
 }
 
 fn load_book(files: &dyn Files, dir: &Path) -> Result<Book, String> {

@@ -39,6 +39,8 @@ pub struct Workload {
     pub seldom: u64,
     /// The longest pause between two questions of a client.
     pub pause_most: Duration,
+    /// Whether leaders are asked as often as majorities.
+    pub asks_leaders: bool,
 }
 
 impl Workload {
@@ -49,6 +51,7 @@ impl Workload {
             false => random.below(self.documents),
         };
         let kind = match random.below(20) {
+            0..=3 if self.asks_leaders => Kind::Read(Mode::Single),
             0..=6 => Kind::Read(Mode::Majority),
             7 => Kind::Read(Mode::Single),
             8 => Kind::Read(Mode::Outdated),

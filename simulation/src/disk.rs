@@ -6,8 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use io::sim::{SimFiles, SimRandom, is_task};
+use io::sim::{Hang, SimFiles, SimRandom, is_task};
 use io::{File, Files, Lock, task};
+use parking_lot::Mutex;
+
+/// How often who waits for a disk that hangs looks whether it still does.
+const HANG_LOOK: Duration = Duration::from_millis(50);
 
 /// A simulated disk and how slow it is.
 #[derive(Clone)]
@@ -16,18 +20,42 @@ pub struct Disk {
     pub files: SimFiles,
     random: SimRandom,
     sync_us_most: Arc<AtomicU64>,
+    hangs: Arc<Mutex<Option<Hang>>>,
 }
 
 impl Disk {
     /// An empty disk; its delays and accidents are drawn from `random`.
     #[must_use]
     pub fn new(random: SimRandom, seed: u64) -> Disk {
-        Disk { files: SimFiles::new(seed), random, sync_us_most: Arc::new(AtomicU64::new(2000)) }
+        Disk {
+            files: SimFiles::new(seed),
+            random,
+            sync_us_most: Arc::new(AtomicU64::new(2000)),
+            hangs: Arc::default(),
+        }
     }
 
     /// From now on a sync takes at most so long.
     pub fn set_pace(&self, most: Duration) {
         self.sync_us_most.store(most.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// From now on, what it is told to do does not end, or does again.
+    pub fn hang(&self, hangs: Option<Hang>) {
+        *self.hangs.lock() = hangs;
+    }
+
+    /// From now on it has space, and answers.
+    pub fn mend(&self) {
+        self.files.fill(false);
+        self.hang(None);
+    }
+
+    fn wait_while(&self, hangs: &[Hang]) {
+        // As below.
+        while is_task() && self.hangs.lock().is_some_and(|hang| hangs.contains(&hang)) {
+            task::sleep(HANG_LOOK);
+        }
     }
 
     fn wait(&self) {
@@ -84,10 +112,12 @@ struct SlowFile {
 
 impl File for SlowFile {
     fn append(&self, bytes: &[u8]) -> Result<()> {
+        self.disk.wait_while(&[Hang::Everything]);
         self.file.append(bytes)
     }
 
     fn sync_data(&self) -> Result<()> {
+        self.disk.wait_while(&[Hang::Everything, Hang::Syncs]);
         // It may be durable long before anybody hears of it, or not until then.
         if self.disk.random.one_in(2) {
             self.disk.wait();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use datum::{Datum, Object, PrimaryKey, Text};
+use io::Nanos;
 
 /// How a read is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,10 @@ pub struct Record {
     pub op: Op,
     /// When; moments are counted, not measured.
     pub asked: u64,
+    /// When, by the world's clock.
+    pub asked_at: Nanos,
+    /// When it was answered, by the same.
+    pub answered_at: Nanos,
     /// When it was answered, and how; `None` while it is under way.
     pub answered: Option<(u64, Outcome)>,
 }
@@ -75,6 +80,8 @@ pub struct Record {
 pub struct History {
     records: Vec<Record>,
     moments: u64,
+    /// What the world's clock shows.
+    pub now: Nanos,
 }
 
 impl History {
@@ -82,14 +89,22 @@ impl History {
     pub fn ask(&mut self, document: Document, kind: Kind) -> Op {
         self.moments += 1;
         let op = Op { number: self.records.len() as u64 + 1, document, kind };
-        self.records.push(Record { op: op.clone(), asked: self.moments, answered: None });
+        let (asked, now) = (self.moments, self.now);
+        self.records.push(Record {
+            op: op.clone(),
+            asked,
+            asked_at: now,
+            answered_at: Nanos::default(),
+            answered: None,
+        });
         op
     }
 
     /// Notes the answer to operation `number`.
     pub fn answer(&mut self, number: u64, outcome: Outcome) {
         self.moments += 1;
-        self.records[number as usize - 1].answered = Some((self.moments, outcome));
+        let record = &mut self.records[number as usize - 1];
+        (record.answered, record.answered_at) = (Some((self.moments, outcome)), self.now);
     }
 
     /// Whether an operation changes something, and was done.

@@ -78,6 +78,7 @@ impl Machine {
     /// Starts the node.
     pub fn start(&mut self, tasks: &Tasks, net: &mut SimNetwork) {
         self.starts += 1;
+        self.plan.disk.mend();
         let process = Process(self.plan.number as u64 * 1_000_000 + self.starts);
         trace::set_machine(process.0, self.plan.number);
         net.start(self.host);

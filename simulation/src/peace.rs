@@ -19,6 +19,9 @@ use crate::world::{SOFT, World};
 
 /// How long a cluster that works may take to become as its catalog says.
 const RECOVERY: Duration = Duration::from_secs(180);
+/// A leader that is replaced does not answer for longer: a disk that hangs is noticed after four seconds, and that nobody
+/// answers after three more.
+const AGE_MOST: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(500);
 /// Pairs of reads, from a majority and from one replica, of which one must agree: a write that a client gave up
 /// may be done between the two.
@@ -39,6 +42,7 @@ impl World {
                 self.machines[nth].set_stalled(false, &self.tasks, &mut self.net);
             }
             self.machines[nth].plan.disk.set_pace(PACES[0]);
+            self.machines[nth].plan.disk.mend();
             if self.machines[nth].life.is_none() {
                 self.machines[nth].start(&self.tasks, &mut self.net);
             }
@@ -245,6 +249,10 @@ impl World {
                 let lines: Vec<String> = records.iter().map(|record| format!("  {record:?}")).collect();
                 Promise::Answers.broken(format!("{document:?}: {why}\n{}", lines.join("\n")))
             })?;
+            if self.climate.fills && !self.may_lose(&document) {
+                register::check_age(&records, AGE_MOST)
+                    .map_err(|why| Promise::Answers.broken(format!("{document:?}: {why}")))?;
+            }
         }
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! value was seen happened before that was told.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use crate::history::{Kind, Mode, Outcome, Record};
 
@@ -42,6 +43,33 @@ pub fn check(records: &[&Record]) -> Result<(), String> {
     let mut steps: Vec<Step> = records.iter().filter_map(|record| step(record, &seen)).collect();
     steps.sort_by_key(|step| step.asked);
     search(&steps)
+}
+
+/// Says which read that asked a leader was told a value that had been written over for longer than `most` when it was asked
+/// for: another has led for so long, and the one that answered did not know.
+pub fn check_age(records: &[&Record], most: Duration) -> Result<(), String> {
+    let done = |record: &Record| matches!(record.answered, Some((_, Outcome::Done(_))));
+    let writes = || records.iter().filter(|r| matches!(r.op.kind, Kind::Put | Kind::Swap) && done(r));
+    for read in records.iter().filter(|record| record.op.kind == Kind::Read(Mode::Single)) {
+        let Some((_, Outcome::Done(Some(value)))) = read.answered else { continue };
+        // No later than this it was written, if that is known.
+        let written = match value {
+            0 => Some(0),
+            value => {
+                writes().find(|write| write.op.number == value).and_then(|w| Some(w.answered.as_ref()?.0))
+            }
+        };
+        let Some(written) = written else { continue };
+        let is_later =
+            |write: &&&Record| write.asked > written && write.answered_at.after(most) < read.asked_at;
+        if let Some(later) = writes().find(is_later) {
+            let (read, later) = (read.op.number, later.op.number);
+            return Err(format!(
+                "read {read} saw {value}, which {later} had written over for more than {most:?}"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Says which value was seen that nobody wrote: all that can be said where writes may be lost.
@@ -174,6 +202,26 @@ mod tests {
             history.answer(swap, Outcome::Done(Some(0)));
         }
         verdict(&history).unwrap_err();
+    }
+
+    #[test]
+    fn a_leader_that_was_replaced_long_ago_is_noticed() {
+        for (seconds, is_old) in [(9, false), (11, true)] {
+            let mut history = History::default();
+            let puts = [(); 2].map(|()| {
+                let put = ask(&mut history, Kind::Put);
+                history.answer(put, Outcome::Done(None));
+                put
+            });
+            history.now = history.now.after(Duration::from_secs(seconds));
+            for value in puts {
+                let read = ask(&mut history, Kind::Read(Mode::Single));
+                history.answer(read, Outcome::Done(Some(value)));
+            }
+            let documents = history.by_document();
+            let ages = documents.values().map(|records| check_age(records, Duration::from_secs(10)));
+            assert_eq!(ages.collect::<Result<Vec<()>, _>>().is_err(), is_old);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use cluster::{ShardsWanted, TableChange, Wanted};
 use datum::Text;
 use engine::Engine;
 use io::Nanos;
-use io::sim::{Host, Process, SimRandom, Weather};
+use io::sim::{Hang, Host, Process, SimRandom, Weather};
 
 use crate::machine::{End, PACES};
 use crate::trace::say;
@@ -42,6 +42,9 @@ pub struct Climate {
     pub cleaves: bool,
     /// Copies of rows are interrupted on both sides: see `scheme/halt.rs`.
     pub halts: bool,
+    /// Disks are full, or hang, while their servers live. No process is stopped then: one that goes on answers the first
+    /// question as it would have done before, so that nothing could be said of how old an answer may be.
+    pub fills: bool,
     /// The longest pause between two things that go wrong.
     pub pause_most: Duration,
 }
@@ -63,6 +66,7 @@ impl Climate {
             removes: false,
             cleaves: false,
             halts: false,
+            fills: false,
             pause_most: Duration::from_millis([600, 2000, 5000][random.below(3) as usize]),
         }
     }
@@ -81,6 +85,7 @@ impl Climate {
         self.removes = random.one_in(3);
         self.cleaves = self.divides && random.one_in(2);
         self.halts = self.reconfigures && random.one_in(2);
+        self.fills = random.one_in(3);
     }
 }
 
@@ -120,11 +125,15 @@ impl World {
         if self.climate.jumps && self.random.one_in(12) {
             self.jump(nth);
         }
+        if self.climate.fills && self.random.one_in(12) {
+            self.trouble_disk();
+        }
         match self.random.below(20) {
             0..=3 => self.cut(),
             4..=6 => self.net.heal_cuts(),
             7..=10 => self.end(nth),
             11..=13 => self.start_any(),
+            14 if self.climate.fills => {}
             14 => self.stall(nth),
             15 => {
                 let pace = PACES[self.random.below(PACES.len() as u64) as usize];
@@ -202,6 +211,39 @@ impl World {
         let is_stalled = self.net.is_stalled(Host(nth));
         say!("node {nth} {}", if is_stalled { "goes on" } else { "is stopped" });
         self.machines[nth].set_stalled(!is_stalled, &self.tasks, &mut self.net);
+    }
+
+    /// A disk is full, or hangs, or all disks work again.
+    fn trouble_disk(&mut self) {
+        let lasts = self.random.below(8);
+        if lasts == 0 {
+            say!("all disks work again");
+        }
+        if lasts < 6 {
+            // Else several are in trouble at once.
+            self.machines.iter().for_each(|machine| machine.plan.disk.mend());
+        }
+        if lasts == 0 {
+            return;
+        }
+        let serving: Vec<usize> =
+            (0..self.machines.len()).filter(|nth| self.machines[*nth].node().is_some()).collect();
+        let Some(nth) = serving.get(self.random.below(serving.len() as u64) as usize) else { return };
+        let disk = &self.machines[*nth].plan.disk;
+        match self.random.below(5) {
+            0 | 1 => {
+                say!("the disk of node {nth} is full");
+                disk.files.fill(true);
+            }
+            2 | 3 => {
+                say!("the disk of node {nth} hangs");
+                disk.hang(Some(Hang::Everything));
+            }
+            _ => {
+                say!("the disk of node {nth} makes nothing durable");
+                disk.hang(Some(Hang::Syncs));
+            }
+        }
     }
 
     /// Somebody sets a clock: by seconds or hours, forward or back.

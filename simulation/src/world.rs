@@ -145,6 +145,7 @@ impl World {
                 log_bytes_max,
                 elections: elections.clone(),
                 copy_sizes: CopySizes::default(),
+                minds_log: false,
             };
             Machine::new(net.add_host(&address), plan)
         });
@@ -154,6 +155,7 @@ impl World {
             documents: 1 + random.below(8),
             seldom: 0,
             pause_most: Duration::from_millis([20, 100, 400][random.below(3) as usize]),
+            asks_leaders: false,
         };
         let climate = Climate::draw(&random);
         let mut world = World {
@@ -207,6 +209,9 @@ impl World {
         let bytes = [1, 100, 64 << 10][self.random.below(3) as usize];
         let copy_sizes = CopySizes { piece_bytes, stretches: StretchSizes { bytes, count: 4 } };
         self.machines.iter_mut().for_each(|machine| machine.plan.copy_sizes = copy_sizes);
+        let minds_log = self.climate.fills;
+        self.workload.asks_leaders = minds_log;
+        self.machines.iter_mut().for_each(|machine| machine.plan.minds_log = minds_log);
         self.hand = Some(self.clients.len());
         self.clients.push(Client::new(Nanos(u64::MAX)));
     }
@@ -221,7 +226,9 @@ impl World {
         self.found()?;
         self.asks = true;
         self.storms = Some(self.now());
-        let end = self.now().after(plot.storm);
+        // What a leader says is old only after a while.
+        let storm = if self.climate.fills { plot.storm * 4 } else { plot.storm };
+        let end = self.now().after(storm);
         self.run_until(end, |_| false)?;
         if let Err(broken) = self.make_peace() {
             // What it has come from may be seen in what clients were told.
@@ -356,6 +363,7 @@ impl World {
 
     fn advance(&mut self, to: Nanos) {
         self.clock.advance(to.since(self.now()));
+        self.history.now = self.now();
         trace::set_now(to.0);
     }
 
