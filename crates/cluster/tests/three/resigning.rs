@@ -11,8 +11,8 @@ use log::{Durability, GroupId, Role, StallCause, Term};
 use rekindle_cluster::{Ask, Route, ShardHandle, TableOptions};
 use shard::{Decision, WriteTicket};
 
-use crate::division::{create, on};
-use crate::hub::{ENDS, Hub, Line, Machine, Running, missing, row, wait_until, write_until_done};
+use crate::fixture::{ENDS, create, on};
+use crate::hub::{Hub, Line, Machine, Running, missing, row, wait_until, write_until_done};
 use crate::stalled::{look, three_and_a_disk};
 
 fn handle(node: &Running, table: &str) -> ShardHandle {
