@@ -195,10 +195,10 @@ impl StateAnswer {
                 );
             }
             StateAnswer::Led(GroupState { ready, takes_writes, rows, builds }) => {
-                bytes.put_u8(1);
+                // Servers of before know only the first.
+                bytes.put_u8(if *takes_writes { 1 } else { 2 });
                 bytes.put_u32_le(ready.len() as u32);
                 ready.iter().for_each(|peer| bytes.put_u64_le(peer.0));
-                bytes.put_u8(u8::from(*takes_writes));
                 bytes.put_u64_le(*rows);
                 put_builds(&mut bytes, builds);
             }
@@ -210,16 +210,12 @@ impl StateAnswer {
         match take_u8(&mut bytes)? {
             0 if bytes.is_empty() => Some(StateAnswer::Elsewhere(None)),
             0 => Some(StateAnswer::Elsewhere(Some(ServerId(Uuid::from_slice(&bytes).ok()?)))),
-            1 => {
+            kind @ (1 | 2) => {
+                let takes_writes = kind == 1;
                 let mut ready = Vec::new();
                 for _ in 0..take_u32(&mut bytes)? {
                     ready.push(PeerId(take_u64(&mut bytes)?));
                 }
-                let takes_writes = match take_u8(&mut bytes)? {
-                    0 => false,
-                    1 => true,
-                    _ => return None,
-                };
                 let (rows, builds) = (take_u64(&mut bytes)?, take_builds(bytes)?);
                 Some(StateAnswer::Led(GroupState { ready, takes_writes, rows, builds }))
             }

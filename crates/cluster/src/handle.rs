@@ -81,7 +81,18 @@ impl Lead {
 
     /// Notes who leads; `None` when nobody does. Wakes those who wait for news.
     pub fn set(&self, leader: Option<ServerId>) {
+        self.note(&mut self.known.lock(), leader);
+    }
+
+    /// The same, unless another than `wrong` is known to lead.
+    fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
         let mut known = self.known.lock();
+        if known.leader.is_none_or(|leader| leader == wrong) {
+            self.note(&mut known, leader);
+        }
+    }
+
+    fn note(&self, known: &mut Known, leader: Option<ServerId>) {
         if known.leader != leader {
             (known.leader, known.since) = (leader, task::now());
             known.news += 1;
@@ -202,11 +213,7 @@ impl ShardHandle {
     /// `server` was asked as the leader and said that it does not lead, but that `leader` does, or
     /// could not be reached. Does nothing if newer news came meanwhile.
     pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
-        let lead = &self.0.lead;
-        let known = lead.leader();
-        if known.is_none() || known == Some(server) {
-            lead.set(leader.filter(|leader| *leader != server));
-        }
+        self.0.lead.correct(server, leader.filter(|leader| *leader != server));
     }
 
     /// Sleeps until something about the leader changed, `patience` at most.

@@ -37,7 +37,7 @@ pub(crate) struct Driver {
     // Groups with proposals that have no position yet, in order of arrival.
     proposed: Vec<GroupId>,
     // Groups whose records are in the append under way.
-    appending: Vec<GroupId>,
+    pub(crate) appending: Vec<GroupId>,
     // Groups with appends that are not durable.
     unsynced: Vec<GroupId>,
     // Groups in which something may have become applicable.

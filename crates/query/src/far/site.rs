@@ -15,6 +15,10 @@ use crate::seek::pause_after;
 use crate::service::Service;
 use crate::table::StoredTable;
 
+/// A majority confirms who leads within this, or that is not known: a log that does not get on hears of no other leader,
+/// and who waits for it keeps a thread.
+const CONFIRMATION: Duration = Duration::from_secs(5);
+
 /// A look counts as if it had taken so long, at least.
 const LOOK_MIN: Duration = Duration::from_millis(5);
 
@@ -78,7 +82,7 @@ impl Fitness {
     }
 
     /// Whether `shard` may be read now. For linearizable reads a majority must confirm that it leads,
-    /// which blocks meanwhile; if none does, the shard is to be looked for again.
+    /// which blocks for some seconds at most; if none does, the shard is to be looked for again.
     pub fn allows(&mut self, shard: &Shard) -> bool {
         if self.mode != ReadMode::Majority {
             return true;
@@ -86,7 +90,7 @@ impl Fitness {
         if let Some((_, fit)) = self.known.iter().find(|(group, _)| *group == shard.group()) {
             return *fit;
         }
-        let fit = shard.confirm().wait().is_ok();
+        let fit = shard.confirm().wait_for(CONFIRMATION).is_ok_and(|told| told.is_ok());
         self.known.push((shard.group(), fit));
         fit
     }

@@ -105,5 +105,8 @@ impl<S: Store> Runner<S> {
         }
         self.deliver();
         self.driver.letters().splice(..0, waiting);
+        // Nothing of it is appended before there is space: each group once, however often it is asked.
+        self.driver.appending.sort_unstable();
+        self.driver.appending.dedup();
     }
 }
