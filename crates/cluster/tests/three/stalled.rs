@@ -30,6 +30,7 @@ pub fn three_and_a_disk(hub: &Arc<Hub>) -> (SimFiles, [Running; 3]) {
 
 /// What a node says that a table can be used for.
 pub fn ready(node: &Running, table: &str) -> Readiness {
+    wait_until("it has heard of the table", || node.node.catalog().table("test", table).is_some());
     readiness(&node.node.table_state(node.node.catalog().table("test", table).unwrap()))
 }
 
