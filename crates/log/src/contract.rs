@@ -228,7 +228,8 @@ pub trait Log: Send + Sync {
     /// [`Log::finish_restore`], and across restarts, nothing is applied and it never leads. Blocks.
     fn begin_restore(&self, id: GroupId) -> Result<(), LogError>;
 
-    /// The engine holds, durably, the rows of `origin`: the log goes on after it. Blocks.
+    /// The engine holds, durably, the rows of `origin`: the log goes on after it. If the disk becomes full meanwhile that
+    /// is the first thing written when there is space again. Blocks.
     fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError>;
 
     /// Unsafe, for a group whose majority is gone for good: from now on, durably, `members` are the

@@ -1,6 +1,7 @@
 //! A disk that is full.
 
 use super::*;
+use crate::{LogError, Members, Origin, Term};
 
 #[test]
 fn a_disk_is_full_until_what_waits_for_space_is_written() {
@@ -109,4 +110,45 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     let body = Content::Consensus { message: vote, payloads: Vec::new(), soft: 0 }.encode();
     runner.receive(&mut vec![Letter { group: GROUP, from: other, to: own, body }]);
     assert!(matches!(runner.group_status(GROUP).unwrap().role, Role::Leader { .. }));
+}
+
+/// A replica that waits for its rows, beside one that has them.
+fn joiner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
+    let mut runner = runner_of(files, clock, &Birth::Joiner { own: PeerId(1) }, Arc::new(Unsent::default()));
+    runner.begin_restore(GROUP).unwrap();
+    runner
+}
+
+fn origin() -> Origin {
+    Origin { at: Lsn(5), term: Term(1), members: Members::first(vec![PeerId(1), PeerId(2)]) }
+}
+
+#[test]
+fn a_copy_that_is_complete_on_a_full_disk_is_gone_on_from() {
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
+    let mut runner = joiner(&files, &clock);
+    files.fill(true);
+    runner.finish_restore(GROUP, &origin()).unwrap();
+    let status = runner.group_status(GROUP).expect("it is not left closed");
+    assert!(!status.needs_rows && status.start == Lsn(5), "{status:?}");
+    assert!(runner.full_since().is_some());
+    files.fill(false);
+    pass(&mut runner, &clock, 2);
+    assert!(runner.full_since().is_none() && runner.failure().is_none());
+    assert_eq!(runner.group_status(GROUP).unwrap().start, Lsn(5));
+}
+
+#[test]
+fn members_that_are_reset_on_a_full_disk_are_told_of_as_not_durable_and_can_be_reset_again() {
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
+    let mut runner = joiner(&files, &clock);
+    runner.finish_restore(GROUP, &origin()).unwrap();
+    files.fill(true);
+    let named = Members::first(vec![PeerId(1), PeerId(3)]);
+    assert!(matches!(runner.reset_members(GROUP, named.clone()), Err(LogError::Stopped)));
+    assert!(runner.group_status(GROUP).is_ok(), "it is not left closed");
+    files.fill(false);
+    pass(&mut runner, &clock, 2);
+    runner.reset_members(GROUP, named).unwrap();
+    assert_eq!(runner.group_status(GROUP).unwrap().members.voters, [PeerId(1), PeerId(3)]);
 }
