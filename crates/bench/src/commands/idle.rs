@@ -153,7 +153,7 @@ fn about(args: &IdleArgs, started: SystemTime) -> About {
         "replicas": args.replicas,
         "settle": args.settle,
         "seconds": args.seconds,
-        "cache-size": args.fleet.cache_size,
+        "cache-size": args.fleet.cache_mb(),
     });
     About {
         kind: "idle",

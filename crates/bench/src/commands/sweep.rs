@@ -103,8 +103,9 @@ pub struct SweepArgs {
 }
 
 /// Runs the command.
-pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
+    args.fleet.want_cache_mb(published_cache_mb(args.records));
     if args.cluster.is_empty() {
         args.fleet.fit_limited(args.sizes().into_iter().max().unwrap_or(0))?;
     }
@@ -385,6 +386,12 @@ impl Sweep<'_> {
     }
 }
 
+/// As many megabytes for `records` documents as each published server had for its caches: `--cache-size 64000` for
+/// 25,000,000, which all fit into one. With less a single node would be slow for want of memory, and the others fast.
+fn published_cache_mb(records: u64) -> u64 {
+    records.saturating_mul(64_000) / 25_000_000
+}
+
 fn settings(args: &SweepArgs) -> Map<String, Value> {
     let described = json!({
         "nodes": args.sizes(),
@@ -396,7 +403,7 @@ fn settings(args: &SweepArgs) -> Map<String, Value> {
         "rounds": args.rounds,
         "connections": args.connections,
         "client-threads": args.client_threads,
-        "cache-size": args.fleet.cache_size,
+        "cache-size": args.fleet.cache_mb(),
         "node-flag": args.fleet.node_flags(),
         "seed": args.seed.to_string(),
     });

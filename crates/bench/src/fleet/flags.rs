@@ -23,9 +23,10 @@ pub struct FleetFlags {
     /// Added to every port of the first node; each further node has one more
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub port_offset: u16,
-    /// Memory for the caches of each node, in megabytes
-    #[arg(long, value_name = "MB", default_value_t = 512, value_parser = at_least_one::<u64>)]
-    pub cache_size: u64,
+    /// Memory for the caches of each node, in megabytes; 512, or what one node needs for all documents, if that is
+    /// not given
+    #[arg(long, value_name = "MB", value_parser = at_least_one::<u64>)]
+    pub cache_size: Option<u64>,
     /// Share of one core that each node gets while it is measured
     #[arg(long, value_name = "SHARE", default_value_t = 0.05, value_parser = above_zero)]
     pub core_share: f64,
@@ -34,7 +35,20 @@ pub struct FleetFlags {
     pub no_quota: bool,
 }
 
+/// Memory for the caches of a node if nothing else is said, in megabytes.
+const CACHE_MB: u64 = 512;
+
 impl FleetFlags {
+    /// Memory for the caches of each node, in megabytes.
+    pub fn cache_mb(&self) -> u64 {
+        self.cache_size.unwrap_or(CACHE_MB)
+    }
+
+    /// From now on at least `megabytes` are for the caches of each node, unless the user said how much.
+    pub fn want_cache_mb(&mut self, megabytes: u64) {
+        self.cache_size.get_or_insert(megabytes.max(CACHE_MB));
+    }
+
     /// Fails, with what to change, where this machine cannot have `nodes` at the same time, each with all of the
     /// machine.
     pub fn fit(&self, nodes: usize) -> Result<(), Unfit> {
@@ -50,7 +64,7 @@ impl FleetFlags {
         let needs = Needs {
             nodes,
             core_share,
-            cache_mb: self.cache_size,
+            cache_mb: self.cache_mb(),
             port_offset: self.port_offset,
             binary: self.target_binary.as_deref(),
         };
@@ -65,7 +79,7 @@ impl FleetFlags {
             folder: folder.to_owned(),
             nodes,
             port_offset: self.port_offset,
-            cache_mb: self.cache_size,
+            cache_mb: self.cache_mb(),
             flags: self.node_flag.clone(),
         })
     }
@@ -126,6 +140,18 @@ mod tests {
         assert_eq!(flags_of(&[]), ["--cores", "1"]);
         assert_eq!(flags_of(&["--core-share", "1.5"]), ["--cores", "2"]);
         assert_eq!(flags_of(&["--no-quota"]), [""; 0]);
+    }
+
+    #[test]
+    fn what_the_user_says_of_caches_holds() {
+        let cache = |line: &[&str], wanted: u64| {
+            let mut line = Line::parse_from([&["bench"], line].concat());
+            line.fleet.want_cache_mb(wanted);
+            line.fleet.plan(1, Path::new("data")).unwrap().cache_mb
+        };
+        assert_eq!(cache(&[], 50), 512);
+        assert_eq!(cache(&[], 640), 640);
+        assert_eq!(cache(&["--cache-size", "64"], 640), 64);
     }
 
     #[test]
