@@ -19,7 +19,7 @@ pub(crate) struct Jobs(Arc<Mutex<HashMap<Uuid, Job>>>);
 #[derive(Clone)]
 pub(crate) struct Job {
     /// Who asked.
-    pub client: Client,
+    pub client: Arc<Client>,
     /// What was asked.
     pub query: Arc<Term>,
     /// When it began.

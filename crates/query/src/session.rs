@@ -22,17 +22,18 @@ use crate::service::Service;
 use crate::streamed::Streamed;
 use crate::value::{DbRef, Value};
 
-/// Runs the queries of one client. Cheap to make; used from many threads at once.
+/// Runs the queries of one client. Cheap to make and to clone; used from many threads at once.
+#[derive(Clone)]
 pub struct Session {
     pub(crate) service: Arc<Service>,
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
 }
 
 impl Session {
     /// A session of `client` with `service`.
     #[must_use]
     pub fn new(service: Arc<Service>, client: Client) -> Session {
-        Session { service, client }
+        Session { service, client: Arc::new(client) }
     }
 
     /// Runs a START query to its answer, or to the cursor of its stream. Blocks; `cancel` stops it

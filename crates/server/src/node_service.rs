@@ -57,13 +57,13 @@ impl QueryService for NodeService {
         let client = query::Client { user: Text::from(client.user), address: client.address };
         let queries = self.queries.clone();
         queries.counters().connections.fetch_add(1, Ordering::Relaxed);
-        let session = Arc::new(query::Session::new(queries.clone(), client));
+        let session = query::Session::new(queries.clone(), client);
         Arc::new(NodeSession { session, queries })
     }
 }
 
 struct NodeSession {
-    session: Arc<query::Session>,
+    session: query::Session,
     queries: Arc<query::Service>,
 }
 

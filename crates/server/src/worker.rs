@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::io::real::Borrowed;
 use parking_lot::Mutex;
@@ -31,6 +31,9 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// How long they may take to notice that they were told to stop.
 const GRACE_INTERRUPTED: Duration = Duration::from_secs(5);
+
+/// What was begun waits for more no longer than this, and until those that were ready then have had their turn.
+const GATHER_MAX: Duration = Duration::from_micros(500);
 
 struct Arrival {
     stream: TcpStream,
@@ -188,7 +191,19 @@ async fn wake_connections(worker: Rc<WorkerState>) {
 async fn take_turns(worker: Rc<WorkerState>) {
     loop {
         std::future::poll_fn(|cx| worker.poll_turn(cx)).await;
+        gather(&worker).await;
         worker.shared.service.turn();
+    }
+}
+
+/// Looks at the sockets for as long as each look brings more to carry out: clients that have just been answered ask again.
+async fn gather(worker: &WorkerState) {
+    let began = Instant::now();
+    loop {
+        tokio::task::yield_now().await;
+        if !worker.has_begun_more() || began.elapsed() > GATHER_MAX {
+            return;
+        }
     }
 }
 

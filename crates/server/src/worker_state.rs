@@ -141,6 +141,11 @@ impl WorkerState {
         Poll::Pending
     }
 
+    /// Whether something was begun since this was asked, or since the turn was owed. Who asks takes the turn for that too.
+    pub fn has_begun_more(&self) -> bool {
+        self.owes_turn.take()
+    }
+
     /// A slot for one more connection, until [`WorkerState::free_slot`].
     pub fn take_slot(&self) -> Slot {
         if let Some(slot) = self.free.borrow_mut().pop() {

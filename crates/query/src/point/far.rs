@@ -113,9 +113,8 @@ impl Tries {
 impl Again {
     /// The query once more. It is about a row of `shard`, and reads it in `mode` or writes it.
     pub fn new(session: &Session, query: &Arc<Query>, shard: &ShardHandle, mode: Option<ReadMode>) -> Again {
-        let session = Session::new(session.service.clone(), session.client.clone());
         let query = Some(query.source.clone());
-        Again { session, query, shard: shard.clone(), mode, tries: Tries::default() }
+        Again { session: session.clone(), query, shard: shard.clone(), mode, tries: Tries::default() }
     }
 
     /// Goes on counting where an earlier try was.
@@ -210,7 +209,7 @@ impl Again {
     /// Runs the query the long way on a thread of its own, if it was not yet.
     fn run(&mut self) -> Arc<OneShot<Result<Datum, EvalError>>> {
         let sought = Arc::new(OneShot::default());
-        let session = Session::new(self.session.service.clone(), self.session.client.clone());
+        let session = self.session.clone();
         let (found, query) = (sought.clone(), self.query.take());
         let (tries, shard, mode) = (self.tries, self.shard.clone(), self.mode);
         self.session.service.seekers.run(move || {
@@ -252,7 +251,11 @@ impl FarPoint {
         let (service, server) = (&again.session.service, errand.server);
         let wants = wanted_by(errand.mode);
         if wants.is_some() && asking == Asking::First {
-            let slot = service.gets.add(service.links(), errand, MANNER, key);
+            let has_too = |other: ServerId| {
+                errand.mode == ReadMode::Outdated
+                    && again.shard.replicas().iter().any(|replica| replica.server == other)
+            };
+            let (server, slot) = service.gets.add(service.links(), errand, MANNER, key, has_too);
             return FarPoint { state: State::AskedAmong(server, slot), again };
         }
         let patience = if wants.is_some() && asking == Asking::Alone { FIRST } else { SHORT };
@@ -307,7 +310,10 @@ impl Future for FarPoint {
                     let next = match slot.poll(context) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Ok(row)) => return Poll::Ready(Ok(row)),
-                        Poll::Ready(Err(NoRow::AskAlone)) => again.ask(Asking::Alone),
+                        Poll::Ready(Err(NoRow::AskAlone)) => {
+                            again.session.service.gets.avoid(*server, again.shard.table());
+                            again.ask(Asking::Alone)
+                        }
                         Poll::Ready(Err(NoRow::Lost(error))) => {
                             again.settle(*server, Err(Unanswered::Lost(error)), None)
                         }

@@ -29,7 +29,8 @@ pub enum Reply {
 /// A query that is running.
 struct Running {
     job: Job,
-    cancel: Arc<Cancel>,
+    /// None if it is over before anybody could stop it.
+    cancel: Option<Arc<Cancel>>,
     /// CONTINUEs that wait for their turn.
     waiting: usize,
     reply: Reply,
@@ -110,14 +111,22 @@ impl Dialogue {
 
     /// A START whose answer is not there yet. The token must not be in use.
     pub fn start(&mut self, token: Token, reply: Reply) -> (Job, Arc<Cancel>) {
-        let job = self.next_job();
         let cancel = Arc::new(Cancel::new());
+        (self.run(token, reply, Some(cancel.clone())), cancel)
+    }
+
+    /// The same for one that does not look whether it is stopped. Its answer is a value.
+    pub fn start_brief(&mut self, token: Token, reply: Reply) -> Job {
+        self.run(token, reply, None)
+    }
+
+    fn run(&mut self, token: Token, reply: Reply, cancel: Option<Arc<Cancel>>) -> Job {
+        let job = self.next_job();
         if reply != Reply::Wanted {
             self.noreply.insert(job);
         }
-        let running = Running { job, cancel: cancel.clone(), waiting: 0, reply };
-        self.active.insert(token, Active::Running(running));
-        (job, cancel)
+        self.active.insert(token, Active::Running(Running { job, cancel, waiting: 0, reply }));
+        job
     }
 
     /// A START that was answered at once with the first batch of a stream.
@@ -143,7 +152,7 @@ impl Dialogue {
         match self.active.remove(&token) {
             None => StopStep::UnknownToken,
             Some(Active::Running(running)) => {
-                running.cancel.set();
+                running.cancel.iter().for_each(|cancel| cancel.set());
                 let owed = usize::from(running.reply != Reply::Unwanted) + running.waiting;
                 StopStep::Stopped { answers: 1 + owed }
             }
@@ -168,10 +177,11 @@ impl Dialogue {
         };
         match stream {
             Some(stream) if running.waiting > 0 => {
-                DoneStep::SendAndFetch(self.fetch(token, stream, running.cancel, running.waiting - 1))
+                let cancel = running.cancel.unwrap_or_default();
+                DoneStep::SendAndFetch(self.fetch(token, stream, cancel, running.waiting - 1))
             }
             Some(stream) => {
-                self.active.insert(token, Active::Idle(stream, running.cancel));
+                self.active.insert(token, Active::Idle(stream, running.cancel.unwrap_or_default()));
                 DoneStep::Send { refuse: 0 }
             }
             None => DoneStep::Send { refuse: running.waiting },
@@ -200,7 +210,7 @@ impl Dialogue {
     pub fn cancel_all(&mut self) {
         for active in self.active.values() {
             match active {
-                Active::Running(running) => running.cancel.set(),
+                Active::Running(running) => running.cancel.iter().for_each(|cancel| cancel.set()),
                 Active::Idle(_, cancel) => cancel.set(),
             }
         }
@@ -208,7 +218,7 @@ impl Dialogue {
 
     fn fetch(&mut self, token: Token, stream: Stream, cancel: Arc<Cancel>, waiting: usize) -> Fetch {
         let job = self.next_job();
-        let running = Running { job, cancel, waiting, reply: Reply::Wanted };
+        let running = Running { job, cancel: Some(cancel), waiting, reply: Reply::Wanted };
         self.active.insert(token, Active::Running(running));
         Fetch { stream, job }
     }
@@ -295,7 +305,7 @@ mod tests {
     #[test]
     fn a_noreply_query_is_owed_no_answer() {
         let mut dialogue = Dialogue::default();
-        dialogue.start(TOKEN, Reply::Unwanted);
+        dialogue.start_brief(TOKEN, Reply::Unwanted);
         assert_eq!(dialogue.stop(TOKEN), StopStep::Stopped { answers: 1 });
     }
 

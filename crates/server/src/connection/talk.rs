@@ -127,7 +127,8 @@ impl Talk {
             Work::Done(answer) => self.answer_now(token, reply, tally, answer, out),
             Work::Pending(answer) => {
                 self.worker.owe_turn();
-                let (job, _) = self.start_job(token, reply);
+                self.worker.counters.running.fetch_add(1, Relaxed);
+                let job = self.dialogue.start_brief(token, reply);
                 self.pending.push(Pending { token, job, noreply, tally, answer });
                 self.poll_last(out);
             }
