@@ -191,17 +191,21 @@ async fn wake_connections(worker: Rc<WorkerState>) {
 async fn take_turns(worker: Rc<WorkerState>) {
     loop {
         std::future::poll_fn(|cx| worker.poll_turn(cx)).await;
-        gather(&worker).await;
+        gather(|| worker.take_owed()).await;
         worker.shared.service.turn();
     }
 }
 
-/// Looks at the sockets for as long as each look brings more to carry out: clients that have just been answered ask again.
-async fn gather(worker: &WorkerState) {
+/// Where several have begun something, looks at the sockets for as long as each look brings more to carry out: clients
+/// that have just been answered ask again.
+async fn gather(take_owed: impl Fn() -> usize) {
+    if take_owed() < 2 {
+        return;
+    }
     let began = Instant::now();
     loop {
         tokio::task::yield_now().await;
-        if !worker.has_begun_more() || began.elapsed() > GATHER_MAX {
+        if take_owed() == 0 || began.elapsed() > GATHER_MAX {
             return;
         }
     }
@@ -213,5 +217,35 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
         && error.is_panic()
     {
         tracing::error!("a driver connection was lost to a fault of the server: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How often it is looked what is owed, where that is so many each time, and the last number from then on.
+    fn looks(owed: &[usize]) -> usize {
+        let looks = Cell::new(0);
+        let take_owed = || {
+            let look = looks.replace(looks.get() + 1);
+            owed[look.min(owed.len() - 1)]
+        };
+        Builder::new_current_thread().build().expect("a runtime").block_on(gather(take_owed));
+        looks.get()
+    }
+
+    #[test]
+    fn a_turn_for_several_waits_for_as_long_as_more_comes() {
+        assert_eq!(looks(&[2, 0]), 2);
+        assert_eq!(looks(&[2, 5, 1, 0]), 4);
+        assert_eq!(looks(&[1, 5]), 1, "one alone does not wait");
+    }
+
+    #[test]
+    fn it_does_not_wait_for_ever() {
+        assert!(looks(&[2, 1]) > 2);
     }
 }

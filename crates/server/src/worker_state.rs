@@ -96,8 +96,8 @@ pub struct WorkerState {
     pub wakes: Arc<WakeQueue>,
     /// Set when running queries have had long enough to end by themselves.
     pub interrupting: Cell<bool>,
-    /// Whether something was begun since the last turn of the service, and who takes the next one.
-    owes_turn: Cell<bool>,
+    /// How much was begun since the last turn of the service, and who takes the next one.
+    owed: Cell<usize>,
     turner: Cell<Option<Waker>>,
     slots: RefCell<Vec<Option<Waker>>>,
     free: RefCell<Vec<Slot>>,
@@ -115,7 +115,7 @@ impl WorkerState {
             counters,
             wakes: Arc::default(),
             interrupting: Cell::new(false),
-            owes_turn: Cell::new(false),
+            owed: Cell::new(0),
             turner: Cell::default(),
             slots: RefCell::default(),
             free: RefCell::default(),
@@ -126,24 +126,24 @@ impl WorkerState {
 
     /// Something was begun that needs a turn of the service. Its taker is the last of those who are ready now.
     pub fn owe_turn(&self) {
-        self.owes_turn.set(true);
+        self.owed.set(self.owed.get() + 1);
         if let Some(turner) = self.turner.take() {
             turner.wake();
         }
     }
 
-    /// Ready when a turn is owed, which it is no more then.
+    /// Ready when a turn is owed.
     pub fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.owes_turn.take() {
+        if self.owed.get() > 0 {
             return Poll::Ready(());
         }
         self.turner.set(Some(cx.waker().clone()));
         Poll::Pending
     }
 
-    /// Whether something was begun since this was asked, or since the turn was owed. Who asks takes the turn for that too.
-    pub fn has_begun_more(&self) -> bool {
-        self.owes_turn.take()
+    /// How much was begun since this was asked last. Whoever asks owes the turn for it.
+    pub fn take_owed(&self) -> usize {
+        self.owed.take()
     }
 
     /// A slot for one more connection, until [`WorkerState::free_slot`].

@@ -387,7 +387,7 @@ impl Sweep<'_> {
 }
 
 /// As many megabytes for `records` documents as each published server had for its caches: `--cache-size 64000` for
-/// 25,000,000, which all fit into one. With less a single node would be slow for want of memory, and the others fast.
+/// 25,000,000, which all fitted into one. With less a single node would be slow for want of memory, and the others fast.
 fn published_cache_mb(records: u64) -> u64 {
     records.saturating_mul(64_000) / 25_000_000
 }

@@ -23,8 +23,8 @@ pub struct FleetFlags {
     /// Added to every port of the first node; each further node has one more
     #[arg(long, value_name = "N", default_value_t = 400)]
     pub port_offset: u16,
-    /// Memory for the caches of each node, in megabytes; 512, or what one node needs for all documents, if that is
-    /// not given
+    /// Memory for the caches of each node, in megabytes: 512 if not given, and in a sweep as much for each document as
+    /// the published servers had, if that is more
     #[arg(long, value_name = "MB", value_parser = at_least_one::<u64>)]
     pub cache_size: Option<u64>,
     /// Share of one core that each node gets while it is measured

@@ -251,11 +251,7 @@ impl FarPoint {
         let (service, server) = (&again.session.service, errand.server);
         let wants = wanted_by(errand.mode);
         if wants.is_some() && asking == Asking::First {
-            let has_too = |other: ServerId| {
-                errand.mode == ReadMode::Outdated
-                    && again.shard.replicas().iter().any(|replica| replica.server == other)
-            };
-            let (server, slot) = service.gets.add(service.links(), errand, MANNER, key, has_too);
+            let slot = service.gets.add(service.links(), errand, MANNER, key);
             return FarPoint { state: State::AskedAmong(server, slot), again };
         }
         let patience = if wants.is_some() && asking == Asking::Alone { FIRST } else { SHORT };
@@ -310,10 +306,7 @@ impl Future for FarPoint {
                     let next = match slot.poll(context) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Ok(row)) => return Poll::Ready(Ok(row)),
-                        Poll::Ready(Err(NoRow::AskAlone)) => {
-                            again.session.service.gets.avoid(*server, again.shard.table());
-                            again.ask(Asking::Alone)
-                        }
+                        Poll::Ready(Err(NoRow::AskAlone)) => again.ask(Asking::Alone),
                         Poll::Ready(Err(NoRow::Lost(error))) => {
                             again.settle(*server, Err(Unanswered::Lost(error)), None)
                         }

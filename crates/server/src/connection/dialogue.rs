@@ -26,10 +26,13 @@ pub enum Reply {
     Unknown,
 }
 
+/// Why a running query that turns out to be a stream has a flag.
+const STREAM_LOOKS: &str = "invariant: only what looks at its flag answers with a stream";
+
 /// A query that is running.
 struct Running {
     job: Job,
-    /// None if it is over before anybody could stop it.
+    /// None of one that does not look at it.
     cancel: Option<Arc<Cancel>>,
     /// CONTINUEs that wait for their turn.
     waiting: usize,
@@ -177,11 +180,11 @@ impl Dialogue {
         };
         match stream {
             Some(stream) if running.waiting > 0 => {
-                let cancel = running.cancel.unwrap_or_default();
+                let cancel = running.cancel.expect(STREAM_LOOKS);
                 DoneStep::SendAndFetch(self.fetch(token, stream, cancel, running.waiting - 1))
             }
             Some(stream) => {
-                self.active.insert(token, Active::Idle(stream, running.cancel.unwrap_or_default()));
+                self.active.insert(token, Active::Idle(stream, running.cancel.expect(STREAM_LOOKS)));
                 DoneStep::Send { refuse: 0 }
             }
             None => DoneStep::Send { refuse: running.waiting },

@@ -127,8 +127,7 @@ impl Talk {
             Work::Done(answer) => self.answer_now(token, reply, tally, answer, out),
             Work::Pending(answer) => {
                 self.worker.owe_turn();
-                self.worker.counters.running.fetch_add(1, Relaxed);
-                let job = self.dialogue.start_brief(token, reply);
+                let job = self.start_brief_job(token, reply);
                 self.pending.push(Pending { token, job, noreply, tally, answer });
                 self.poll_last(out);
             }
@@ -258,6 +257,11 @@ impl Talk {
     fn start_job(&mut self, token: Token, reply: Reply) -> (Job, Arc<reql::Cancel>) {
         self.worker.counters.running.fetch_add(1, Relaxed);
         self.dialogue.start(token, reply)
+    }
+
+    fn start_brief_job(&mut self, token: Token, reply: Reply) -> Job {
+        self.worker.counters.running.fetch_add(1, Relaxed);
+        self.dialogue.start_brief(token, reply)
     }
 
     fn end_job(&self) {

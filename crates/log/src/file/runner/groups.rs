@@ -214,7 +214,8 @@ impl<S: Store> Runner<S> {
     }
 
     /// Opens a group that was closed to have its state replaced, once that is durable. On a disk that has no space for
-    /// it the group is opened all the same, or it would stay closed: nothing that follows from its state leaves before.
+    /// it the group is opened all the same, or it would stay closed: its votes, and its acknowledgements of what comes
+    /// later, wait until it is durable.
     fn open_again(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
         self.settled()?;
         self.open_stored(id, applied)?;
@@ -227,7 +228,11 @@ impl<S: Store> Runner<S> {
         self.driver.group(id).ok_or(LogError::NotOpen(id))?;
         self.settled_well()?;
         let stored = self.store.group(id).ok_or(LogError::NotOpen(id))?;
-        let peer = stored.peer;
+        let (peer, before) = (stored.peer, stored.outline.members.clone());
+        // Written once more as they are: of a disk that is full it is known then, and nothing was changed.
+        self.store.push(&Record::Member { group: id, peer, members: before });
+        self.settled_well()?;
+        let stored = self.store.group(id).ok_or(LogError::NotOpen(id))?;
         let is_alone = members.voters == [PeerId(peer)];
         if is_alone {
             if stored.void {
