@@ -2,7 +2,7 @@
 //! the tests have compiled it with, and run.
 
 use std::env;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 /// Builds the program `name` (cargo is given `flags` too) and runs it with `words`.
@@ -30,7 +30,9 @@ pub(crate) fn run(name: &str, flags: &[&str], words: &[String]) -> ExitCode {
     }
 }
 
-/// The repository's root.
+/// The repository's root: of the checkout that cargo runs this tool for, which need not be the one that it was built
+/// in where two build in one folder.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    let built_in = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    env::var_os("CARGO_MANIFEST_DIR").map_or_else(built_in, PathBuf::from).join("..")
 }

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use crate::built::root;
 use crate::cluster::Cluster;
 use crate::node::default_program;
 
@@ -29,7 +30,7 @@ pub(crate) fn folder() -> Option<PathBuf> {
     if let Some(named) = env::var_os("REKINDLE_CONFORMANCE") {
         return Some(PathBuf::from(named));
     }
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let beside = root().join("..");
     let folders = fs::read_dir(beside).ok()?.flatten().map(|entry| entry.path().join("conformance"));
     folders.into_iter().find(|folder| folder.join("run.py").is_file())
 }
@@ -63,7 +64,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 fn check(options: &Options) -> Result<u64> {
     let suite = folder().context("no folder with run.py found; name it with REKINDLE_CONFORMANCE")?;
     let areas = measure(&suite, options)?;
-    let floor_path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FLOOR);
+    let floor_path = root().join(FLOOR);
     let floor = read_floor(&fs::read_to_string(&floor_path).unwrap_or_default())?;
     let (mut below, mut passed, mut lost) = (0, 0, 0);
     println!("{:<24}{:>8}{:>8}{:>8}{:>8}{:>8}", "area", "passed", "failed", "lost", "skipped", "floor");

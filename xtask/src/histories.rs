@@ -24,6 +24,7 @@ use clap::ValueEnum;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
+use crate::built::root;
 use crate::cluster::Cluster;
 use crate::crash::alike::unlike;
 use crate::netns::Namespaces;
@@ -157,7 +158,7 @@ fn run_one(options: &Options, nemesis: Nemesis, seed: u64) -> Result<Verdict> {
 
 /// Where the clients and the judge are.
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/histories")
+    root().join("tests/histories")
 }
 
 /// Has the history judged, and shows what was said of it: whether what `must` be linearizable is, where clients were
