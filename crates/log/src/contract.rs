@@ -235,7 +235,8 @@ pub trait Log: Send + Sync {
     /// Unsafe, for a group whose majority is gone for good: from now on, durably, `members` are the
     /// members, whatever the log says up to [`Members::at`](Members). Once a leader has them durably, it answers
     /// letters of those they name as removed with that. Returns the members in force. Fails, with nothing changed, if the
-    /// disk is full.
+    /// disk is full; if it becomes full in that very moment, they are in force here all the same, and durable when there
+    /// is space.
     ///
     /// Where this replica is their only voter, its log becomes the whole truth: everything in it is
     /// applied, `at` is set to its end, and it leads. Fails if its rows are void. Anywhere else the rows become void:

@@ -124,7 +124,8 @@ impl WorkerState {
         }
     }
 
-    /// Something was begun that needs a turn of the service. Its taker is the last of those who are ready now.
+    /// Something was begun that needs a turn of the service. Its taker comes after those who are ready now, at the
+    /// earliest.
     pub fn owe_turn(&self) {
         self.owed.set(self.owed.get() + 1);
         if let Some(turner) = self.turner.take() {

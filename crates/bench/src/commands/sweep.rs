@@ -105,7 +105,7 @@ pub struct SweepArgs {
 /// Runs the command.
 pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
-    args.fleet.want_cache_mb(published_cache_mb(args.records));
+    args.fleet.want_caches_for(args.records);
     if args.cluster.is_empty() {
         args.fleet.fit_limited(args.sizes().into_iter().max().unwrap_or(0))?;
     }
@@ -384,12 +384,6 @@ impl Sweep<'_> {
             notes: self.notes,
         }
     }
-}
-
-/// As many megabytes for `records` documents as each published server had for its caches: `--cache-size 64000` for
-/// 25,000,000, which all fitted into one. With less a single node would be slow for want of memory, and the others fast.
-fn published_cache_mb(records: u64) -> u64 {
-    records.saturating_mul(64_000) / 25_000_000
 }
 
 fn settings(args: &SweepArgs) -> Map<String, Value> {

@@ -44,9 +44,12 @@ impl FleetFlags {
         self.cache_size.unwrap_or(CACHE_MB)
     }
 
-    /// From now on at least `megabytes` are for the caches of each node, unless the user said how much.
-    pub fn want_cache_mb(&mut self, megabytes: u64) {
-        self.cache_size.get_or_insert(megabytes.max(CACHE_MB));
+    /// From now on each node has at least as much for its caches as a published server had for `documents`, unless the
+    /// user said how much: `--cache-size 64000` for 25,000,000, which all fitted into one. With less a single node would
+    /// be slow for want of memory, and the others fast.
+    pub fn want_caches_for(&mut self, documents: u64) {
+        let published = documents.saturating_mul(64_000) / 25_000_000;
+        self.cache_size.get_or_insert(published.max(CACHE_MB));
     }
 
     /// Fails, with what to change, where this machine cannot have `nodes` at the same time, each with all of the
@@ -144,14 +147,14 @@ mod tests {
 
     #[test]
     fn what_the_user_says_of_caches_holds() {
-        let cache = |line: &[&str], wanted: u64| {
+        let cache = |line: &[&str], documents: u64| {
             let mut line = Line::parse_from([&["bench"], line].concat());
-            line.fleet.want_cache_mb(wanted);
+            line.fleet.want_caches_for(documents);
             line.fleet.plan(1, Path::new("data")).unwrap().cache_mb
         };
-        assert_eq!(cache(&[], 50), 512);
-        assert_eq!(cache(&[], 640), 640);
-        assert_eq!(cache(&["--cache-size", "64"], 640), 64);
+        assert_eq!(cache(&[], 20_000), 512);
+        assert_eq!(cache(&[], 250_000), 640);
+        assert_eq!(cache(&["--cache-size", "64"], 250_000), 64);
     }
 
     #[test]

@@ -210,15 +210,10 @@ impl<S: Store> Runner<S> {
         self.store.push(&Record::Vote { group: id, term, vote, commit });
         self.store.push(&Record::Rows { group: id, void: false });
         self.driver.close(id, &Doubt::Deposed);
-        self.open_again(id, origin.at)
-    }
-
-    /// Opens a group that was closed to have its state replaced, once that is durable. On a disk that has no space for
-    /// it the group is opened all the same, or it would stay closed: its votes, and its acknowledgements of what comes
-    /// later, wait until it is durable.
-    fn open_again(&mut self, id: GroupId, applied: Lsn) -> Result<(), LogError> {
+        // On a disk that has no space for that the group is opened all the same, or it would stay closed: its votes, and
+        // its acknowledgements of what comes later, wait until it is durable.
         self.settled()?;
-        self.open_stored(id, applied)?;
+        self.open_stored(id, origin.at)?;
         self.settled()
     }
 
@@ -252,10 +247,11 @@ impl<S: Store> Runner<S> {
             self.store.push(&Record::Rows { group: id, void: true });
         }
         self.driver.close(id, &Doubt::Deposed);
+        // As above: not left closed.
         self.settled()?;
         let applied = self.outside.applier.applied(id);
         self.replay(id, applied)?;
-        self.open_again(id, applied)?;
+        self.open_stored(id, applied)?;
         self.settled_well()
     }
 
