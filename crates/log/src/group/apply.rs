@@ -120,8 +120,10 @@ impl Group {
         }
         self.answer_limbo(answers);
         let reached = self.applied.min(self.durable());
-        if reached > self.node.raft.raft_log.applied {
-            self.node.advance_apply_to(reached);
+        // Consensus waits for changes of members only, and those take place where they are committed.
+        let passed = if self.void { self.durable() } else { reached };
+        if passed > self.node.raft.raft_log.applied {
+            self.node.advance_apply_to(passed);
         }
         for (to, done) in self.syncs.extract_if(.., |(to, _)| *to <= reached) {
             answers.done.push((done, Ok(Lsn(to))));

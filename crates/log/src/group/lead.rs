@@ -231,18 +231,22 @@ impl Group {
         }
     }
 
-    /// Whether this replica may be elected: its rows are good, its log is on the disk, and it has all that it
-    /// acknowledged.
+    /// Whether this replica may be elected and take office: its rows are good, and its log is whole.
     pub(super) fn may_stand(&self) -> bool {
-        let log = &self.node.raft.raft_log;
-        !self.void && !self.removed && self.lost.is_none() && log.persisted == log.last_index()
+        !self.void && self.log_is_whole()
     }
 
-    /// Remembers that a replica needs a copy of the rows, now and then.
+    /// Whether the log is on the disk, and has all that this replica, which is a member still, acknowledged.
+    pub(super) fn log_is_whole(&self) -> bool {
+        let log = &self.node.raft.raft_log;
+        !self.removed && self.lost.is_none() && log.persisted == log.last_index()
+    }
+
+    /// Remembers that a replica needs a copy of the rows, now and then. None comes from here while there are none.
     pub(super) fn want_copy(&mut self, peer: u64, effects: &mut Effects) {
         let told = self.wanted_at.get(&peer);
         let due = told.is_none_or(|told| self.ticks >= told + WANTED_TICKS);
-        if due && self.node.raft.state == StateRole::Leader {
+        if due && !self.void && self.node.raft.state == StateRole::Leader {
             self.wanted_at.insert(peer, self.ticks);
             effects.wanted.push((self.id, PeerId(peer)));
         }
@@ -252,7 +256,7 @@ impl Group {
     ///
     /// Also on one that is elected and not in office yet: it may be that the copy makes the majority.
     pub fn ask_origin(&mut self, at: Lsn, done: OriginDone) {
-        if self.node.raft.state != StateRole::Leader {
+        if self.void || self.node.raft.state != StateRole::Leader {
             return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
         }
         if at.0 > self.node.store().last() {

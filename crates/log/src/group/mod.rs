@@ -10,6 +10,7 @@
 //! replicas whose node's files are older than what they acknowledged.
 
 mod apply;
+mod caretaker;
 mod change;
 mod lead;
 mod lost;
@@ -106,6 +107,8 @@ pub(crate) struct Group {
     election_ticks: usize,
     ticks: u64,
     deposed_at: Option<u64>,
+    // The tick at which this replica would have stood first, had its rows been good, since a leader was heard of.
+    unled_since: Option<u64>,
     wanted_at: BTreeMap<u64, u64>,
     rest: Rest,
 }
@@ -184,6 +187,7 @@ impl Group {
             election_ticks: ELECTION_TICKS,
             ticks: 0,
             deposed_at: None,
+            unled_since: None,
             wanted_at: BTreeMap::new(),
             rest: Rest::default(),
         };
@@ -191,8 +195,7 @@ impl Group {
         if alone {
             group.node.campaign().map_err(fault)?;
         } else if applied > last && !group.void {
-            // A power loss took entries that the engine had flushed already, and others may be put
-            // in their place.
+            // Entries were lost that the engine had flushed already; others may be put in their place.
             tracing::warn!(group = id.0, last, applied, "rows are ahead of the log; a copy is needed");
             group.discard_rows(turn);
         }

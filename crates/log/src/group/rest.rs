@@ -98,15 +98,24 @@ impl Group {
         let raft = &mut self.node.raft;
         raft.set_randomized_election_timeout(self.election_ticks);
         let stands = raft.state != StateRole::Leader && raft.election_elapsed + 1 >= self.election_ticks;
-        if stands && !self.may_stand() {
+        self.note_unled(stands);
+        let stands_in = stands && self.stands_without_rows();
+        if stands && !self.may_stand() && !stands_in {
             // Votes for others all the same, so its leader may not seem alive for ever.
             self.node.raft.election_elapsed = ELECTION_TICKS;
             return self.save(turn);
+        }
+        if stands_in {
+            tracing::info!(
+                group = self.id.0,
+                "nobody with rows is elected: a replica with the log alone stands"
+            );
         }
         self.node.tick();
         if stands {
             self.draw_election_timeout(turn);
         }
+        self.hand_over_without_rows();
         self.save(turn)?;
         self.offer_rest(turn.effects);
         Ok(())

@@ -27,6 +27,12 @@ impl World {
         for (nth, node) in self.nodes.iter().enumerate() {
             let elected = node.life.as_ref().and_then(|life| life.runner.elected(GROUP));
             if let (Some(term), Some(peer)) = (elected, node.peer) {
+                if self.status(nth).is_some_and(|status| status.needs_rows) {
+                    self.caretakers.insert(term);
+                    if self.leads(nth) {
+                        return Err(format!("node {nth} leads in term {term} without rows"));
+                    }
+                }
                 let first = *self.leaders.entry(term).or_insert(peer);
                 if first != peer {
                     return Err(format!("{first} and {peer} were elected in term {term}"));
@@ -58,11 +64,15 @@ impl World {
             }
             Event::Removed => return self.forget_replica(nth),
             Event::WantsSnapshot(to) => {
+                if self.status(nth).is_some_and(|status| status.needs_rows) {
+                    return Err(format!("node {nth} offers {to} a copy of rows that are void"));
+                }
+                let node = &self.nodes[nth];
                 let rows = hold(&node.engine.memory).clone();
                 let at = rows.last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn);
                 let copy = Copy { to, rows, origin: Default::default() };
                 let told = copy.origin.clone();
-                if let Some(life) = &mut node.life {
+                if let Some(life) = &mut self.nodes[nth].life {
                     let done = Box::new(move |result| *hold(&told) = Some(result));
                     life.runner.ask(Ask::Origin(GROUP, at, done));
                     self.copies.push(copy);
@@ -106,6 +116,7 @@ impl World {
 
     /// Everything runs and reaches everything; then all must agree.
     pub(super) fn heal(&mut self) -> Result<(), String> {
+        self.healed_after = self.acknowledged();
         self.cut.clear();
         for nth in 0..self.nodes.len() {
             if self.nodes[nth].life.is_none() {

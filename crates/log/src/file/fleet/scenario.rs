@@ -6,6 +6,7 @@ use io::sim::SimFiles;
 
 use super::node::{Engine, Rows, hold};
 use super::world::World;
+use crate::contract::Applier;
 use crate::lsn::Durability;
 
 /// What was on a node's disk once.
@@ -54,6 +55,12 @@ impl World {
             Some(Some(Ok(_))) => Ok(()),
             other => Err(format!("the soft entry is answered with {other:?}")),
         }
+    }
+
+    /// What a node has applied becomes durable, whatever its log has.
+    pub(super) fn flush_engine(&self, nth: usize) {
+        // Cannot fail: the rows are in memory.
+        drop(self.nodes[nth].engine.flush());
     }
 
     pub(super) fn lose_power(&mut self, nth: usize) -> Result<(), String> {

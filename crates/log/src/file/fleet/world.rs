@@ -67,6 +67,8 @@ pub(super) struct World {
     pub(super) healed_after: Lsn,
     // Founders whose rows were void.
     pub(super) voided: u64,
+    // Terms in which a replica without rows was elected.
+    pub(super) caretakers: BTreeSet<Term>,
     pub(super) trace: u64,
 }
 
@@ -93,6 +95,7 @@ impl World {
             expelled: BTreeSet::new(),
             healed_after: Lsn(0),
             voided: 0,
+            caretakers: BTreeSet::new(),
             trace: 0,
             random,
         };
@@ -112,12 +115,7 @@ impl World {
     pub fn run(mut self) -> Result<u64, String> {
         let broken = |seed: u64, what: String| format!("seed {seed}: {what}");
         let seed = self.seed;
-        self.run_steps()
-            .and_then(|()| {
-                self.healed_after = self.acknowledged();
-                self.heal()
-            })
-            .map_err(|what| broken(seed, what))?;
+        self.run_steps().and_then(|()| self.heal()).map_err(|what| broken(seed, what))?;
         let acknowledged = |proposed: &&Proposed| matches!(*hold(&proposed.answer), Some(Ok(_)));
         Ok(self.proposed.iter().filter(acknowledged).count() as u64)
     }
@@ -132,7 +130,12 @@ impl World {
         for nth in 0..self.nodes.len() {
             self.start(nth)?;
         }
-        for _ in 0..STEPS {
+        self.storm(STEPS)
+    }
+
+    /// So many things happen.
+    pub(super) fn storm(&mut self, steps: u64) -> Result<(), String> {
+        for _ in 0..steps {
             self.step()?;
             self.look()?;
         }
@@ -223,7 +226,7 @@ impl World {
     }
 
     /// The last position that was acknowledged.
-    fn acknowledged(&self) -> Lsn {
+    pub(super) fn acknowledged(&self) -> Lsn {
         let acknowledged = self.proposed.iter().filter_map(|proposed| match &*hold(&proposed.answer) {
             Some(Ok(lsn)) => Some(*lsn),
             _ => None,
