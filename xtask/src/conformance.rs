@@ -13,8 +13,11 @@ use serde_json::Value;
 use crate::built::root;
 use crate::cluster::Cluster;
 use crate::node::default_program;
+use crate::outside::{self, Outside};
 
 const FLOOR: &str = "tests/conformance/floor.txt";
+/// The area, and how many of its cases ask a server out on the internet and get no answer.
+const ASKS_OUTSIDE: (&str, u64) = ("timeout", 1);
 
 #[derive(Default)]
 struct Area {
@@ -51,7 +54,7 @@ pub(crate) struct Options {
 
 /// Runs the suite.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    match check(options) {
+    match outside::enter().and_then(|outside| check(options, outside)) {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -61,7 +64,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn check(options: &Options) -> Result<u64> {
+fn check(options: &Options, outside: Outside) -> Result<u64> {
     let suite = folder().context("no folder with run.py found; name it with REKINDLE_CONFORMANCE")?;
     let areas = measure(&suite, options)?;
     let floor_path = root().join(FLOOR);
@@ -69,7 +72,8 @@ fn check(options: &Options) -> Result<u64> {
     let (mut below, mut passed, mut lost) = (0, 0, 0);
     println!("{:<24}{:>8}{:>8}{:>8}{:>8}{:>8}", "area", "passed", "failed", "lost", "skipped", "floor");
     for (name, area) in &areas {
-        let least = floor.get(name).copied().unwrap_or(0);
+        let asks = if outside == Outside::Missing && name == ASKS_OUTSIDE.0 { ASKS_OUTSIDE.1 } else { 0 };
+        let least = floor.get(name).copied().unwrap_or(0).saturating_sub(asks);
         println!(
             "{name:<24}{:>8}{:>8}{:>8}{:>8}{least:>8}",
             area.passed, area.failed, area.lost, area.skipped

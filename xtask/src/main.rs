@@ -11,6 +11,7 @@ mod index_build;
 mod late;
 mod netns;
 mod node;
+mod outside;
 mod pgo;
 mod process;
 mod report;
