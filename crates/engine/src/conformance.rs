@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -27,6 +28,7 @@ pub fn run(mut open: impl FnMut() -> Arc<dyn Engine>, seed: u64) {
     large_values_survive_a_flush(&*open());
     readers_never_see_half_a_batch(&open());
     cuts_divide_fairly(&*open());
+    the_hook_has_run_when_rows_are_durable(&open());
     random_work_agrees_with_a_map(&*open(), seed);
 }
 
@@ -283,6 +285,40 @@ fn readers_never_see_half_a_batch(engine: &Arc<dyn Engine>) {
         }
     }
     writer.join().expect("the writer finished");
+}
+
+fn the_hook_has_run_when_rows_are_durable(engine: &Arc<dyn Engine>) {
+    let ran = Arc::new(AtomicU64::new(0));
+    let fails = Arc::new(AtomicBool::new(false));
+    // It may outlive the test in the engine, which it must not keep alive.
+    let (below, count, refuses) = (Arc::downgrade(engine), Arc::clone(&ran), Arc::clone(&fails));
+    engine.before_flush(Arc::new(|| panic!("a hook that was replaced")));
+    engine.before_flush(Arc::new(move || {
+        count.fetch_add(1, Ordering::SeqCst);
+        if let Some(engine) = below.upgrade() {
+            assert!(get(&*engine, Space::Rows, b"a").is_some(), "what is flushed was written before");
+        }
+        match refuses.load(Ordering::SeqCst) {
+            true => Err(std::io::Error::other("the log is not durable")),
+            false => Ok(()),
+        }
+    }));
+    put(&**engine, Space::Rows, b"a", b"1");
+    assert_eq!(ran.load(Ordering::SeqCst), 0, "nothing is durable yet");
+    engine.flush().expect("a flush succeeds");
+    let once = ran.load(Ordering::SeqCst);
+    assert!(once > 0, "the hook runs before a flush");
+    put(&**engine, Space::Rows, b"a", b"2");
+    fails.store(true, Ordering::SeqCst);
+    engine.flush().expect_err("a flush fails with its hook");
+    assert!(ran.load(Ordering::SeqCst) > once);
+    assert_eq!(
+        get(&**engine, Space::Rows, b"a").as_deref(),
+        Some(&b"2"[..]),
+        "the row is there all the same"
+    );
+    fails.store(false, Ordering::SeqCst);
+    engine.flush().expect("the next flush succeeds");
 }
 
 fn cuts_divide_fairly(engine: &dyn Engine) {

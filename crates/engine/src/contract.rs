@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Batch, Direction, EngineError, EngineStats, Pair, Space, Span};
+use crate::{Batch, BeforeFlush, Direction, EngineError, EngineStats, Pair, Space, Span};
 
 /// Sorted keys to values in a few separate [`Space`]s.
 ///
@@ -39,8 +39,18 @@ pub trait Engine: Send + Sync {
     /// a crash the engine holds exactly the batches up to some point at or after the last flush.
     fn write(&self, batch: Batch) -> Result<(), EngineError>;
 
-    /// Makes every batch written before this call durable. Costs disk writes and fsyncs.
+    /// Makes every batch written before this call durable. Costs disk writes and fsyncs. Fails, and makes nothing
+    /// durable, when the hook of [`Engine::before_flush`] does.
     fn flush(&self) -> Result<(), EngineError>;
+
+    /// From now on `hook` has run, in place of any before it, when batches become durable: those of [`Engine::flush`],
+    /// and those that the engine makes durable because it likes to. It begins after the last of them was written.
+    ///
+    /// It runs on whatever thread flushes, on several at once if need be, and that waits for it, while reads and
+    /// writes go on; it may read, but must neither write nor flush. When it fails, a flush that the engine began by
+    /// itself goes on all the same, with a warning, where it cannot be put off (RocksDB). Costs the engine nothing but
+    /// that wait. `docs/decisions/0040-log-before-rows.md`.
+    fn before_flush(&self, hook: BeforeFlush);
 
     /// How many bytes blocks that were read may take from now on. An engine that caches none does nothing.
     fn set_cache_bytes(&self, _bytes: usize) {}

@@ -15,7 +15,7 @@ use io::task::{self, Condvar, Thread};
 use parking_lot::{Mutex, MutexGuard};
 
 use self::held::{Gathered, Held, hash_of};
-use crate::{Batch, Engine, EngineError, EngineStats, Snapshot, Space};
+use crate::{Batch, BeforeFlush, Engine, EngineError, EngineStats, Snapshot, Space};
 
 /// A batch of more than this part of what may be gathered goes straight through: it is no small one.
 const LARGE_BATCH_DIVISOR: usize = 16;
@@ -234,6 +234,11 @@ impl Engine for GatheringEngine {
         self.shared.hand_over()?;
         self.shared.held.lock().check()?;
         self.shared.below.flush()
+    }
+
+    fn before_flush(&self, hook: BeforeFlush) {
+        // What is gathered here is not durable before it was written below.
+        self.shared.below.before_flush(hook);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

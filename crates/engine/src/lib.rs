@@ -2,7 +2,8 @@
 //!
 //! Line 1 of the river. A request arrives here from `storage` and goes no further down than the
 //! disk. The engine keeps no log of its own: what was written since the last [`Engine::flush`] is
-//! lost with the process, and the shard's log replays it (`docs/decisions/0003-rocksdb-engine.md`).
+//! lost with the process, and the shard's log replays it (`docs/decisions/0003-rocksdb-engine.md`). Nor does
+//! anything become durable that the log could not replay (`docs/decisions/0040-log-before-rows.md`).
 //!
 //! - [`Engine`], [`Snapshot`], [`Scan`]: the contract
 //! - [`Batch`], [`Space`]: what is written, and where
@@ -14,6 +15,7 @@
 #![deny(unsafe_code)]
 
 mod batch;
+mod before_flush;
 pub mod conformance;
 mod contract;
 mod error;
@@ -26,6 +28,7 @@ mod span;
 mod stats;
 
 pub use batch::{Batch, Change, Space};
+pub use before_flush::BeforeFlush;
 pub use contract::{Engine, Scan, Snapshot};
 pub use error::EngineError;
 pub use fetch_ahead::fetch_ahead;

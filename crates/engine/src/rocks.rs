@@ -6,6 +6,7 @@
 
 mod bounds;
 mod cuts;
+mod flushes;
 mod options;
 mod stats;
 mod view;
@@ -22,13 +23,15 @@ use rocksdb::{
 };
 
 use self::view::RocksSnapshot;
-use crate::{Batch, Change, Engine, EngineError, EngineStats, Snapshot, Space};
+use crate::before_flush::Hook;
+use crate::{Batch, BeforeFlush, Change, Engine, EngineError, EngineStats, Snapshot, Space};
 
 /// An open RocksDB directory. Dropping it flushes and closes.
 pub struct RocksEngine {
     db: Arc<DB>,
     cache: Cache,
     read: ReadOptions,
+    hook: Arc<Hook>,
 }
 
 impl RocksEngine {
@@ -41,9 +44,11 @@ impl RocksEngine {
         let spaces = Space::ALL.map(|space| {
             ColumnFamilyDescriptor::new(space.name(), options::for_space(space, options, &cache))
         });
-        let db = DB::open_cf_descriptors(&options::for_database(options), dir, spaces)
-            .map_err(|error| open_error(dir, error))?;
-        Ok(RocksEngine { db: Arc::new(db), cache, read: ReadOptions::default() })
+        let hook = Arc::<Hook>::default();
+        let mut database = options::for_database(options);
+        flushes::listen(&mut database, Arc::clone(&hook));
+        let db = DB::open_cf_descriptors(&database, dir, spaces).map_err(|error| open_error(dir, error))?;
+        Ok(RocksEngine { db: Arc::new(db), cache, read: ReadOptions::default(), hook })
     }
 }
 
@@ -84,10 +89,16 @@ impl Engine for RocksEngine {
     }
 
     fn flush(&self) -> Result<(), EngineError> {
+        // Once more when RocksDB tells of the flush, for what is written until then; but that cannot be refused.
+        self.hook.run()?;
         let columns = Space::ALL.map(|space| column(&self.db, space));
         let mut options = FlushOptions::default();
         options.set_wait(true);
         Ok(self.db.flush_cfs_opt(&columns, &options)?)
+    }
+
+    fn before_flush(&self, hook: BeforeFlush) {
+        self.hook.set(hook);
     }
 
     fn set_cache_bytes(&self, bytes: usize) {

@@ -33,8 +33,11 @@ fn an_engine_that_gathers_keeps_the_contract() {
 mod rocks {
     use std::ops::Bound;
     use std::path::Path;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use bytes::Bytes;
+    use parking_lot::Mutex;
     use rekindle_engine::rocks::{EngineOptions, RocksEngine};
     use rekindle_engine::{Batch, Direction, Engine, EngineError, GatheringEngine, Space};
 
@@ -51,6 +54,16 @@ mod rocks {
         batch.put(Space::Rows, key, Bytes::copy_from_slice(value));
         batch.put(Space::Meta, b"last", Bytes::copy_from_slice(key));
         engine.write(batch).unwrap();
+    }
+
+    /// What another process would find if the one that has `alive` open were gone now.
+    fn crashed(alive: &Path, copy: &Path) -> RocksEngine {
+        std::fs::create_dir(copy).unwrap();
+        for file in std::fs::read_dir(alive).unwrap() {
+            let file = file.unwrap();
+            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        }
+        open(copy)
     }
 
     #[test]
@@ -108,17 +121,60 @@ mod rocks {
         put(&engine, b"flushed", b"1");
         engine.flush().unwrap();
         put(&engine, b"lost", b"1");
-        // What another process would find if this one were gone now.
-        let crashed = dir.path().join("crashed");
-        std::fs::create_dir(&crashed).unwrap();
-        for file in std::fs::read_dir(dir.path().join("alive")).unwrap() {
-            let file = file.unwrap();
-            std::fs::copy(file.path(), crashed.join(file.file_name())).unwrap();
-        }
-        let engine = open(&crashed);
+        let engine = crashed(&dir.path().join("alive"), &dir.path().join("crashed"));
         assert!(engine.get(Space::Rows, b"flushed").unwrap().is_some());
         assert!(engine.get(Space::Rows, b"lost").unwrap().is_none());
         assert_eq!(engine.get(Space::Meta, b"last").unwrap().unwrap(), "flushed");
+    }
+
+    #[test]
+    fn a_flush_that_rocksdb_begins_by_itself_waits_for_the_hook() {
+        const ROWS: u32 = 2000;
+        let dir = tempfile::tempdir().unwrap();
+        let tiny = EngineOptions { write_buffer_bytes: 256 << 10, ..EngineOptions::default() };
+        let alive = dir.path().join("alive");
+        let engine = RocksEngine::open(&alive, &tiny).unwrap();
+        let (begun, has_begun) = mpsc::channel();
+        let (word, words) = mpsc::channel::<()>();
+        let words = Mutex::new(words);
+        engine.before_flush(Arc::new(move || {
+            begun.send(()).unwrap();
+            // Until the other end is dropped.
+            words.lock().recv().unwrap_err();
+            Ok(())
+        }));
+        let row = |number: u32| format!("{number:08}").into_bytes();
+        std::thread::scope(|scope| {
+            // Held up by RocksDB when it has filled all memtables that it may have.
+            scope.spawn(|| (0..ROWS).for_each(|number| put(&engine, &row(number), &[7; 500])));
+            has_begun.recv_timeout(Duration::from_secs(60)).expect("memtables this small are flushed");
+            let before = crashed(&alive, &dir.path().join("before"));
+            assert_eq!(before.get(Space::Rows, &row(0)).unwrap(), None, "nothing goes before the hook");
+            drop(word);
+        });
+        engine.flush().unwrap();
+        let after = crashed(&alive, &dir.path().join("after"));
+        assert!(after.get(Space::Rows, &row(ROWS - 1)).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_hook_that_panics_or_fails_does_not_hold_a_flush_of_rocksdb_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = open(&dir.path().join("alive"));
+        put(&engine, b"a", b"1");
+        engine.before_flush(Arc::new(|| panic!("told to panic")));
+        // It flushes when it is closed.
+        drop(engine);
+        let engine = open(&dir.path().join("alive"));
+        assert_eq!(engine.get(Space::Rows, b"a").unwrap().unwrap(), "1");
+        put(&engine, b"b", b"1");
+        engine.before_flush(Arc::new(|| Err(std::io::Error::other("told to fail"))));
+        engine.flush().unwrap_err();
+        let asked = crashed(&dir.path().join("alive"), &dir.path().join("asked"));
+        assert_eq!(asked.get(Space::Rows, b"b").unwrap(), None, "a flush that is asked for is refused");
+        drop(engine);
+        let engine = open(&dir.path().join("alive"));
+        assert_eq!(engine.get(Space::Rows, b"b").unwrap().unwrap(), "1");
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rekindle_engine::memory::MemoryEngine;
-use rekindle_engine::{Batch, Change, Engine, EngineError, EngineStats, GatheringEngine, Snapshot, Space};
+use rekindle_engine::{
+    Batch, BeforeFlush, Change, Engine, EngineError, EngineStats, GatheringEngine, Snapshot, Space,
+};
 
 /// An engine in memory that notes what it is told to write, and can be told to fail.
 #[derive(Default)]
@@ -51,6 +53,10 @@ impl Engine for Spy {
 
     fn flush(&self) -> Result<(), EngineError> {
         self.memory.flush()
+    }
+
+    fn before_flush(&self, hook: BeforeFlush) {
+        self.memory.before_flush(hook);
     }
 
     fn stats(&self) -> EngineStats {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use engine::memory::MemoryEngine;
-use engine::{Batch, Direction, Engine, EngineError, EngineStats, Scan, Snapshot, Space, Span};
+use engine::{Batch, BeforeFlush, Direction, Engine, EngineError, EngineStats, Scan, Snapshot, Space, Span};
 use rekindle_cluster::{ShardPlaces, ShardsWanted, TableChange, TableOptions};
 
 use crate::hub::{Hub, Machine, PATIENCE, missing, wait_until, write_until_done};
@@ -34,6 +34,10 @@ impl Engine for Slow {
 
     fn flush(&self) -> Result<(), EngineError> {
         self.0.flush()
+    }
+
+    fn before_flush(&self, hook: BeforeFlush) {
+        self.0.before_flush(hook);
     }
 
     fn stats(&self) -> EngineStats {

@@ -66,8 +66,9 @@ impl Tree {
         }
     }
 
-    pub(super) fn flush(&mut self) {
-        self.flushed = self.now;
+    /// What was written up to `moment`, which somebody keeps, survives from now on.
+    pub(super) fn flush(&mut self, moment: Moment) {
+        self.flushed = self.flushed.max(moment);
         self.sweep();
     }
 

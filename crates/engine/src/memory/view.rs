@@ -26,6 +26,11 @@ impl MemorySnapshot {
         let moment = tree.write().enter();
         MemorySnapshot { tree, moment }
     }
+
+    /// The moment that is kept.
+    pub(super) fn moment(&self) -> Moment {
+        self.moment
+    }
 }
 
 impl Drop for MemorySnapshot {
