@@ -17,6 +17,7 @@ use bytes::Bytes;
 use io::Nanos;
 
 use crate::error::{ApplyError, Doubt, LogError, ProposeError};
+use crate::hardener::Hardener;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, Role};
 use crate::stats::LogStats;
@@ -128,6 +129,11 @@ pub trait Applier: Send + Sync {
     /// The position of `group` the engine would have now, after a restart without a crash.
     fn applied(&self, group: GroupId) -> Lsn;
 
+    /// Told once, when the log is opened and before anything is applied: before rows become durable, be it in
+    /// [`Applier::flush`] or because the engine likes to, [`Hardener::harden`] is to have run, and it is to have begun when
+    /// the last of them were applied already. An engine that keeps nothing across a power loss need not care.
+    fn keep_behind(&self, _log: Hardener) {}
+
     /// Makes durable everything applied before the call. Called on a thread of its own, while
     /// `apply` goes on; the log deletes the entries afterwards.
     fn flush(&self) -> Result<(), ApplyError>;
@@ -143,9 +149,9 @@ pub trait Log: Send + Sync {
     /// takes proposals from then on. A group of several applies them when its leader says that they
     /// are committed, and takes proposals where [`Watch::role`] says that it leads. Blocks.
     ///
-    /// `applied` is what the engine holds *durably*. If that is past the end of the log (a power
-    /// loss took soft entries the engine had already flushed), a group of one goes on from there; one
-    /// of several [needs rows](Watch::needs_rows).
+    /// `applied` is what the engine holds *durably*. If that is past the end of the log (rows follow the log,
+    /// [`Applier::keep_behind`], so files were changed or a disk did not keep what it said it had), a group of one goes
+    /// on from there; one of several [needs rows](Watch::needs_rows).
     fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError>;
 
     /// Closes the group for good, on this node: its entries go, a durable tombstone stays, and it can

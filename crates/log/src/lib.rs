@@ -28,6 +28,7 @@ mod driver;
 mod error;
 mod gather;
 mod group;
+mod hardener;
 mod letter;
 mod lsn;
 mod member;
@@ -42,6 +43,7 @@ mod turn;
 
 pub use contract::{Applier, Done, Entry, Letter, Log, Mail, Nobody, OriginDone, Stall, StallCause, Watch};
 pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
+pub use hardener::Hardener;
 pub use lsn::{Acks, Durability, GroupId, Lsn, Term};
 pub use member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, PeerStatus, Role};
 pub use record::{EntryKind, Record};

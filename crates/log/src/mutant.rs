@@ -29,6 +29,8 @@ pub enum Mutant {
     SplitWrong,
     /// A new shard begins here before the ones before it have come to their end.
     OpenEarly,
+    /// Rows become durable before the log that they come from.
+    FlushUnsynced,
 }
 
 thread_local! {

@@ -31,6 +31,9 @@ pub struct LogStats {
     pub elected: u64,
     /// How often one that led its group lost that office.
     pub deposed: u64,
+    /// How many groups had rows that went further than their log when they were opened here. Rows follow the log: files
+    /// were changed, or the disk did not keep what it said it had.
+    pub rows_ahead: u64,
     /// Segments deleted because the engine had everything in them.
     pub segments_deleted: u64,
     /// Segments on disk now.

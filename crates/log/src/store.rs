@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::LogError;
+use crate::hardener::Hardener;
 use crate::lsn::GroupId;
 use crate::outline::Outline;
 use crate::record::{EntryKind, Record};
@@ -37,19 +38,21 @@ pub enum StoreError {
 
 /// One fsync, to be run on any thread.
 pub struct SyncTask {
+    hardener: Hardener,
     file: Arc<dyn io::File>,
     through: Position,
 }
 
 impl SyncTask {
-    pub(crate) fn new(file: Arc<dyn io::File>, through: Position) -> SyncTask {
-        SyncTask { file, through }
+    pub(crate) fn new(hardener: Hardener, file: Arc<dyn io::File>, through: Position) -> SyncTask {
+        SyncTask { hardener, file, through }
     }
 
     /// Makes everything written before [`Store::begin_sync`] durable. Run it once: after a
-    /// failure a second success means nothing.
+    /// failure a second success means nothing. Waits for who makes the log durable at this moment, and fails if
+    /// that has failed: [`Hardener`].
     pub fn run(&self) -> std::io::Result<()> {
-        self.file.sync_data()
+        self.hardener.sync(&*self.file, self.through)
     }
 
     /// The point up to which the log is durable once [`SyncTask::run`] succeeded.

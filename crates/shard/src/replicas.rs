@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use engine::Engine;
-use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Lsn, Role};
+use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Hardener, Lsn, Role};
 use parking_lot::{Mutex, RwLock};
 use storage::{Applied, Changes, FormatError, Store, TableId};
 
@@ -129,6 +129,10 @@ impl Applier for Replicas {
             // Not open: what the engine would open it with.
             None => Applied::read(&**self.store.engine(), group).ok().flatten().unwrap_or_default().lsn,
         }
+    }
+
+    fn keep_behind(&self, log: Hardener) {
+        self.store.engine().before_flush(Arc::new(move || log.harden()));
     }
 
     fn flush(&self) -> Result<(), ApplyError> {

@@ -134,6 +134,12 @@ impl SimFiles {
         self.disk().is_full = is_full;
     }
 
+    /// Whether there is no space for any append.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.disk().is_full
+    }
+
     /// From now on who appends, or syncs, waits, or does no more.
     pub fn hang(&self, hang: Option<Hang>) {
         self.disk().hangs = hang;

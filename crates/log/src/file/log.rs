@@ -75,6 +75,7 @@ impl FileLog {
     ) -> Result<FileLog, LogError> {
         let FileLogOptions { store, soft_wait, log_bytes_max, random, mail, watch } = options;
         let store = FileStore::open(files, Arc::clone(&random), dir, store)?;
+        applier.keep_behind(store.hardener());
         let pace = Pace { soft_wait, log_bytes_max };
         let outside =
             Outside { applier: Arc::clone(&applier), clock: Arc::clone(&clock), random, mail, watch };

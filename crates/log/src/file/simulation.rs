@@ -6,11 +6,12 @@
 //! - what the engine ends up with is a prefix of what was proposed and not refused, in order,
 //!   each entry once;
 //! - it includes every acknowledged hard entry, and after the end of a process every soft one;
-//! - what was once lost never comes back, and a refused entry never appears.
+//! - what was once lost never comes back, and a refused entry never appears;
+//! - the log reaches at least as far as the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,9 +22,13 @@ use super::runner::{Flushing, Outside, Pace, Runner, Syncing};
 use super::store::{FileStore, StoreOptions};
 use crate::contract::{Applier, Entry, Nobody};
 use crate::error::{ApplyError, LogError, ProposeError, Refusal};
+use crate::hardener::Hardener;
 use crate::lsn::{Durability, GroupId, Lsn};
 use crate::member::Birth;
+#[cfg(not(feature = "ack-before-append"))]
+use crate::mutant::{self, Mutant};
 use crate::proposal::{Proposal, Work};
+use crate::store::Store;
 
 const DIR: &str = "/log";
 const STEPS_PER_LIFE: u64 = 60;
@@ -44,6 +49,7 @@ type Contents = BTreeMap<GroupId, Vec<(Lsn, Bytes)>>;
 #[derive(Default)]
 struct Engine {
     tables: Mutex<Tables>,
+    log: OnceLock<Hardener>,
 }
 
 #[derive(Default, Clone)]
@@ -59,7 +65,7 @@ impl Engine {
 
     fn restarted(&self) -> Engine {
         let durable = self.tables().durable.clone();
-        Engine { tables: Mutex::new(Tables { memory: durable.clone(), durable }) }
+        Engine { tables: Mutex::new(Tables { memory: durable.clone(), durable }), log: OnceLock::new() }
     }
 }
 
@@ -80,7 +86,13 @@ impl Applier for Engine {
         tables.memory.get(&group).and_then(|table| table.last()).map_or(Lsn(0), |(lsn, _)| *lsn)
     }
 
+    fn keep_behind(&self, log: Hardener) {
+        assert!(self.log.set(log).is_ok(), "told once");
+    }
+
     fn flush(&self) -> Result<(), ApplyError> {
+        let hardened = self.log.get().map_or(Ok(()), Hardener::harden);
+        hardened.map_err(|cause| ApplyError(cause.to_string()))?;
         let mut tables = self.tables();
         tables.durable = tables.memory.clone();
         Ok(())
@@ -181,6 +193,8 @@ impl World {
         let options = StoreOptions { segment_bytes: 4096 };
         let store = FileStore::open(files, Arc::clone(&random), Path::new(DIR), options)
             .map_err(|cause| format!("log does not open: {cause}"))?;
+        self.check_log_leads(&store)?;
+        self.engine.keep_behind(store.hardener());
         let applier = Arc::clone(&self.engine) as Arc<dyn Applier>;
         let clock = Arc::new(self.clock.clone());
         let (mail, watch) = (Arc::new(Nobody), Arc::new(Nobody));
@@ -200,6 +214,16 @@ impl World {
         }
         self.check()?;
         Ok(Life { runner, syncing: None, flushing: None, inbox: Vec::new() })
+    }
+
+    /// Rows never go further than the log that they come from.
+    fn check_log_leads(&self, store: &FileStore) -> Result<(), String> {
+        let mut groups = self.history.keys();
+        let ahead = groups.find(|id| {
+            let last = store.group(**id).map_or(0, |stored| stored.outline.last());
+            self.engine.applied(**id).0 > last
+        });
+        ahead.map_or(Ok(()), |id| Err(format!("rows of group {id} are ahead of the log")))
     }
 
     /// Compares the engine with what was proposed, and forgets what is lost for good.
@@ -252,7 +276,7 @@ impl World {
                 life.runner.tick();
             }
             19 => {
-                // Engines flush when they like, without telling the log.
+                // Engines flush when they like; the log need not have asked for it. If that fails, nothing was flushed.
                 let _ = self.engine.flush();
             }
             20 => life.flushing = life.flushing.take().or_else(|| life.runner.begin_flush()),
@@ -402,6 +426,17 @@ fn no_acknowledged_entry_is_lost_in_any_crash() {
 fn a_lying_fsync_is_noticed() {
     let noticed = (0..50).filter(|seed| World::new(*seed, Planted::LyingSync).run().is_err());
     assert!(noticed.count() > 10);
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn rows_that_do_not_wait_for_the_log_are_noticed() {
+    mutant::plant(Mutant::FlushUnsynced);
+    let broken: Vec<String> =
+        (0..50).filter_map(|seed| World::new(seed, Planted::Nothing).run().err()).collect();
+    mutant::plant(Mutant::Nothing);
+    assert!(broken.len() > 10, "{}", broken.len());
+    assert!(broken.iter().all(|what| what.ends_with("ahead of the log")), "{broken:?}");
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::index::{Index, Segment};
 use super::newest::Newest;
 use super::recover::{self, Found};
 use crate::error::LogError;
+use crate::hardener::Hardener;
 use crate::lsn::GroupId;
 use crate::record::{self, RECORD_HEADER_BYTES, Record};
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
@@ -48,6 +49,7 @@ pub struct FileStore {
     index: Index,
     header: SegmentHeader,
     file: Arc<dyn File>,
+    hardener: Hardener,
     // Where the batch will start.
     written: Position,
     durable: Position,
@@ -96,6 +98,7 @@ impl FileStore {
             options,
             index: found.index,
             header,
+            hardener: Hardener::new(Arc::clone(&file), end),
             file,
             written: end,
             durable: end,
@@ -116,9 +119,14 @@ impl FileStore {
         Ok(store)
     }
 
+    /// Makes the log durable for others than the log.
+    pub fn hardener(&self) -> Hardener {
+        self.hardener.clone()
+    }
+
     /// Makes the last segment durable, and a new one that repeats the state of every group.
     fn start_segment(&mut self) -> Result<(), StoreError> {
-        self.file.sync_data()?;
+        self.hardener.sync(&*self.file, self.written)?;
         let mut header = SegmentHeader {
             version: FORMAT_VERSION,
             salt: self.random.next_u64() as u32,
@@ -138,6 +146,7 @@ impl FileStore {
         self.header = header;
         self.written = Position { segment: header.number, offset: bytes };
         self.durable = self.written;
+        self.hardener.begin_segment(Arc::clone(&self.file), self.written);
         self.index.segments.push_back(Segment::new(header.number, bytes));
         self.note_end()
     }
@@ -270,6 +279,7 @@ impl Store for FileStore {
             });
         }
         self.written.offset += self.batch.len() as u64;
+        self.hardener.appended(self.written);
         if let Some(segment) = self.index.segments.back_mut() {
             segment.bytes = self.written.offset;
         }
@@ -280,7 +290,7 @@ impl Store for FileStore {
 
     fn begin_sync(&self) -> SyncTask {
         // Earlier segments are durable: a segment is made only after the one before it is.
-        SyncTask::new(Arc::clone(&self.file), self.written)
+        SyncTask::new(self.hardener(), Arc::clone(&self.file), self.written)
     }
 
     fn end_sync(&mut self, through: Position) {

@@ -195,7 +195,7 @@ impl Group {
         if alone {
             group.node.campaign().map_err(fault)?;
         } else if applied > last && !group.void {
-            // Entries were lost that the engine had flushed already; others may be put in their place.
+            // The disk lost entries that it had made durable; others may be put in their place.
             tracing::warn!(group = id.0, last, applied, "rows are ahead of the log; a copy is needed");
             group.discard_rows(turn);
         }

@@ -180,6 +180,12 @@ fn write_log(page: &mut Page, log: &LogStats) {
         log.elected as f64,
     );
     page.single("rekindle_log_deposed", Counter, "Times that one here ceased to lead.", log.deposed as f64);
+    page.single(
+        "rekindle_log_rows_ahead",
+        Counter,
+        "Shards whose rows went further than their log when they were opened: the disk lost what it said it had.",
+        log.rows_ahead as f64,
+    );
     page.single("rekindle_log_segments", Gauge, "Segments on disk.", log.segments as f64);
     page.single("rekindle_log_disk_bytes", Gauge, "Bytes of the log on disk.", log.disk_bytes as f64);
     page.single("rekindle_log_groups", Gauge, "Shards whose log is open.", log.groups as f64);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use io::sim::{SimClock, SimFiles, SimRandom};
@@ -11,9 +11,11 @@ use super::super::runner::{Flushing, Outside, Pace, Runner, Syncing};
 use super::super::store::{FileStore, StoreOptions};
 use crate::contract::{Applier, Entry, Letter, Mail, Watch};
 use crate::error::{ApplyError, LogError};
+use crate::hardener::Hardener;
 use crate::lsn::{GroupId, Lsn};
 use crate::member::{Birth, PeerId, Role};
 use crate::proposal::Proposal;
+use crate::store::Store;
 
 pub(super) type Rows = BTreeMap<Lsn, Bytes>;
 
@@ -24,6 +26,8 @@ pub(super) struct Engine {
     pub durable: Mutex<Rows>,
     // Everything applied since the last look.
     pub news: Mutex<Vec<(Lsn, Bytes)>>,
+    // The log, which is to be durable before the rows.
+    log: OnceLock<Hardener>,
 }
 
 pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -61,7 +65,13 @@ impl Applier for Engine {
         hold(&self.memory).last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn)
     }
 
+    fn keep_behind(&self, log: Hardener) {
+        assert!(self.log.set(log).is_ok(), "told once");
+    }
+
     fn flush(&self) -> Result<(), ApplyError> {
+        let hardened = self.log.get().map_or(Ok(()), Hardener::harden);
+        hardened.map_err(|cause| ApplyError(cause.to_string()))?;
         *hold(&self.durable) = hold(&self.memory).clone();
         Ok(())
     }
@@ -123,6 +133,8 @@ pub(super) struct Node {
     pub life: Option<Life>,
     pub role: Option<Role>,
     pub needs_rows: bool,
+    /// Its rows went further than its log when it started last.
+    pub rows_are_ahead: bool,
 }
 
 impl Node {
@@ -137,6 +149,7 @@ impl Node {
             life: None,
             role: None,
             needs_rows: false,
+            rows_are_ahead: false,
         }
     }
 
@@ -151,6 +164,9 @@ impl Node {
         let options = StoreOptions { segment_bytes: 4096 };
         let store =
             FileStore::open(Arc::new(self.files.clone()), Arc::clone(&random), Path::new("/log"), options)?;
+        let last = store.group(group).filter(|stored| !stored.void).map(|stored| stored.outline.last());
+        self.rows_are_ahead = last.is_some_and(|last| self.engine.applied_durably().0 > last);
+        self.engine.keep_behind(store.hardener());
         let outside = Outside {
             applier: Arc::clone(&self.engine) as Arc<dyn Applier>,
             clock: Arc::new(clock.clone()),

@@ -147,6 +147,9 @@ impl World {
         match started {
             // It had left, and its process ended before its owner heard of it.
             Err(LogError::Gone { .. }) => self.forget_replica(nth),
+            Ok(()) if self.nodes[nth].rows_are_ahead => {
+                Err(format!("the rows of node {nth} are ahead of its log"))
+            }
             other => other.map_err(|cause| format!("node {nth} does not start: {cause}")),
         }
     }

@@ -23,6 +23,7 @@ impl<S: Store> Runner<S> {
             return Err(LogError::Tombstone(id));
         }
         self.make_group(id, birth)?;
+        self.stats.rows_ahead += u64::from(self.rows_are_ahead(id, applied));
         self.follow_engine(id, applied);
         self.replay(id, applied)?;
         self.open_stored(id, applied)
@@ -83,20 +84,25 @@ impl<S: Store> Runner<S> {
         stored.is_some_and(|stored| stored.outline.members.voters == [PeerId(stored.peer)] && !stored.void)
     }
 
-    /// Makes sure that the log of one who votes alone does not end before `applied`. Nothing tells whether what
-    /// is missing was soft, which a power loss may take, so this is never refused. Whole segments that are gone,
-    /// and an end that was noted and is cut, have been refused when the log was opened.
+    /// Whether the engine holds what the log never had. An engine's rows wait for the log, so only what changes files
+    /// behind our back does this.
+    fn rows_are_ahead(&self, id: GroupId, applied: Lsn) -> bool {
+        let stored = self.store.group(id);
+        stored.is_some_and(|stored| !stored.void && applied.0 > stored.outline.last())
+    }
+
+    /// Makes sure that the log of one who votes alone does not end before `applied`. What is missing
+    /// may be soft entries that a disk has lost, and its rows are there, so this is never refused. Whole segments that are
+    /// gone, and an end that was noted and is cut, have been refused when the log was opened.
     fn follow_engine(&mut self, id: GroupId, applied: Lsn) {
         let Some(stored) = self.store.group(id).filter(|_| self.votes_alone(id)) else { return };
         let outline = &stored.outline;
         if applied.0 > outline.last() {
-            // A power loss took soft entries that the engine had flushed already.
             let term = outline.last_term().max(outline.hard.term).max(1);
             let (vote, last) = (stored.peer, outline.last());
             tracing::warn!(
                 "the log of group {id} ends at entry {last}, its rows were written up to entry {applied} and are kept. \
-                 A power loss does this to soft writes, and may have taken the last of them; if none were soft, files \
-                 of the log were changed, or the disk does not keep what it says it has"
+                 Rows wait for their log: files of the log were changed, or the disk does not keep what it says it has"
             );
             let index = applied.0;
             self.store.push(&Record::Start { group: id, index, term });

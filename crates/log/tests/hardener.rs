@@ -1,0 +1,181 @@
+//! Who makes the log durable without a turn of it, and what the log learns of it when that fails.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use io::real::RealClock;
+use io::sim::{Fault, Hang, SimFiles};
+use rekindle_log::file::{FileLog, FileLogOptions, StoreOptions};
+use rekindle_log::{
+    Applier, ApplyError, Birth, Durability, Entry, GroupId, Hardener, Log, Lsn, ProposeError, Refusal,
+};
+
+const GROUP: GroupId = GroupId(3);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Counts entries, and keeps the way to make the log durable.
+#[derive(Default)]
+struct Engine {
+    applied: AtomicU64,
+    log: OnceLock<Hardener>,
+}
+
+impl Applier for Engine {
+    fn apply(&self, entries: &[Entry]) -> Result<(), ApplyError> {
+        self.applied.fetch_add(entries.len() as u64, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn applied(&self, _: GroupId) -> Lsn {
+        Lsn(0)
+    }
+
+    fn keep_behind(&self, log: Hardener) {
+        assert!(self.log.set(log).is_ok(), "told once");
+    }
+
+    fn flush(&self) -> Result<(), ApplyError> {
+        Ok(())
+    }
+}
+
+/// A log that does not fsync what is soft by itself, and how it is made durable.
+fn log_on(files: &SimFiles, segment_bytes: u64) -> (FileLog, Hardener) {
+    let (log, engine) = log_and_engine(files, segment_bytes);
+    let hardener = engine.log.get().expect("an applier is told before a group opens").clone();
+    (log, hardener)
+}
+
+fn log_and_engine(files: &SimFiles, segment_bytes: u64) -> (FileLog, Arc<Engine>) {
+    let engine = Arc::<Engine>::default();
+    let options = FileLogOptions {
+        store: StoreOptions { segment_bytes },
+        soft_wait: Duration::from_secs(3600),
+        ..FileLogOptions::default()
+    };
+    let (files, clock) = (Arc::new(files.clone()), Arc::new(RealClock::new()));
+    let log = FileLog::open(files, clock, Path::new("/log"), engine.clone(), options).unwrap();
+    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    (log, engine)
+}
+
+fn propose(log: &FileLog, payload: &'static [u8], durability: Durability) -> Receiver<Answer> {
+    let (tell, told) = mpsc::channel();
+    let done = Box::new(move |result| drop(tell.send(result)));
+    log.propose(GROUP, Bytes::from_static(payload), durability, done);
+    told
+}
+
+type Answer = Result<Lsn, ProposeError>;
+
+#[track_caller]
+fn answer(told: &Receiver<Answer>) -> Answer {
+    told.recv_timeout(PATIENCE).expect("every proposal is answered")
+}
+
+/// How many entries a power loss leaves at this moment.
+fn survive(files: &SimFiles) -> u64 {
+    files.crash();
+    let (_log, engine) = log_and_engine(files, 1 << 20);
+    engine.applied.load(Ordering::SeqCst)
+}
+
+#[test]
+fn what_was_applied_survives_a_power_loss_once_it_is_hardened() {
+    // An unsynced tail survives now and then.
+    let mut lost = 0;
+    for seed in 0..20 {
+        for hardens in [true, false] {
+            let files = SimFiles::new(seed);
+            let (log, hardener) = log_on(&files, 1 << 20);
+            answer(&propose(&log, b"hard", Durability::Hard)).unwrap();
+            answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
+            if hardens {
+                hardener.harden().unwrap();
+            }
+            let found = survive(&files);
+            assert!(found == 2 || !hardens, "seed {seed}: {found} of 2");
+            lost += u64::from(found < 2);
+        }
+    }
+    assert!(lost > 0, "nothing is ever lost without");
+}
+
+#[test]
+fn earlier_segments_are_durable_as_well() {
+    for seed in 0..20 {
+        let files = SimFiles::new(seed);
+        let (log, hardener) = log_on(&files, 500);
+        for _ in 0..40 {
+            answer(&propose(&log, b"a soft entry of some bytes", Durability::Soft)).unwrap();
+        }
+        assert!(log.stats().segments > 3);
+        hardener.harden().unwrap();
+        assert_eq!(survive(&files), 40, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_log_whose_fsync_failed_for_another_believes_none_of_its_own() {
+    let files = SimFiles::new(1);
+    let (log, hardener) = log_on(&files, 1 << 20);
+    answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
+    files.inject(Fault::Sync);
+    hardener.harden().unwrap_err();
+    // The disk says that all is well from now on, as it does when it has told once.
+    let told = answer(&propose(&log, b"hard", Durability::Hard));
+    assert!(matches!(&told, Err(cause) if !cause.is_definite()), "{told:?}");
+    let began = Instant::now();
+    while log.stopped().is_none() && began.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(log.stopped().is_some());
+    let refused = answer(&propose(&log, b"later", Durability::Soft));
+    assert!(matches!(refused, Err(ProposeError::Definite(Refusal::Stopped))), "{refused:?}");
+    hardener.harden().unwrap_err();
+}
+
+#[test]
+fn who_hardens_believes_no_fsync_after_one_of_the_log_that_failed() {
+    let files = SimFiles::new(1);
+    let (log, hardener) = log_on(&files, 1 << 20);
+    answer(&propose(&log, b"hard", Durability::Hard)).unwrap();
+    hardener.harden().unwrap();
+    files.inject(Fault::Sync);
+    answer(&propose(&log, b"lost", Durability::Hard)).unwrap_err();
+    hardener.harden().unwrap_err();
+}
+
+#[test]
+fn who_hardens_waits_for_a_disk_that_hangs_and_the_log_goes_on() {
+    let files = SimFiles::new(1);
+    let (log, hardener) = log_on(&files, 1 << 20);
+    answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
+    files.hang(Some(Hang::Syncs));
+    let (tell, told) = mpsc::channel();
+    let waiting = std::thread::spawn(move || tell.send(hardener.harden().is_ok()).unwrap());
+    for _ in 0..100 {
+        answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
+    }
+    told.try_recv().expect_err("the disk has not answered");
+    files.hang(None);
+    assert!(told.recv_timeout(PATIENCE).unwrap());
+    waiting.join().unwrap();
+}
+
+#[test]
+fn nothing_is_left_to_harden_when_the_log_has_ended() {
+    let files = SimFiles::new(1);
+    let (log, hardener) = log_on(&files, 1 << 20);
+    answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
+    drop(log);
+    // An fsync would fail.
+    files.inject(Fault::Sync);
+    hardener.harden().unwrap();
+}
