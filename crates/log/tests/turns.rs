@@ -231,7 +231,8 @@ fn a_log_that_has_stopped_says_so_and_why() {
     )
     .unwrap();
     log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
-    assert_eq!(log.stall(), None);
+    // The turn in which it was opened may not have ended yet.
+    wait_until("it gets on", || log.stall().is_none());
     files.inject(Fault::Append);
     let told = told(|done| log.propose_in(GROUP, None, Bytes::from_static(b"entry"), Durability::Hard, done));
     assert!(answer(&told).is_err());
