@@ -51,6 +51,12 @@ impl Disk {
         self.hang(None);
     }
 
+    /// Whether it has no space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.files.is_full()
+    }
+
     fn wait_while(&self, hangs: &[Hang]) {
         // As below.
         while is_task() && self.hangs.lock().is_some_and(|hang| hangs.contains(&hang)) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use cluster::link::{LinkParty, Links};
 use cluster::{Node, ServerId};
+use engine::Engine;
 use engine::memory::MemoryEngine;
 use io::sim::{Host, Process, SimNetwork, SimRandom, Tasks};
 use io::{Happening, Nanos, Party};
@@ -99,6 +100,18 @@ impl Machine {
         });
     }
 
+    /// Its engine flushes, as engines do when they like: on a thread of its own, and when the log is durable.
+    pub fn flush_engine(&self, tasks: &Tasks) {
+        let Some(life) = &self.life else { return };
+        if self.plan.disk.is_full() {
+            return;
+        }
+        let engine = self.plan.engine.clone();
+        let flush = move || drop(engine.flush());
+        // Tasks are never refused.
+        tasks.within(life.process, || drop(io::task::spawn("engine-flush", flush)));
+    }
+
     /// Ends the process.
     pub fn end(&mut self, how: End, tasks: &Tasks, net: &mut SimNetwork) {
         let Some(life) = self.life.take() else { return };
@@ -133,6 +146,12 @@ impl Machine {
     #[must_use]
     pub fn is_one_of(&self, servers: &[ServerId]) -> bool {
         self.server.is_some_and(|server| servers.contains(&server))
+    }
+
+    /// Whether rows here went further than their log when it was opened.
+    #[must_use]
+    pub fn rows_are_ahead(&self) -> bool {
+        self.node().is_some_and(|node| node.log().stats().rows_ahead > 0)
     }
 
     /// The node, if it serves.

@@ -7,7 +7,7 @@ use crate::promise::Promise;
 use crate::world::{Failure, Plot, run};
 
 /// What each fault breaks.
-pub const PLANTED: [(&str, Mutant, &[Promise]); 10] = [
+pub const PLANTED: [(&str, Mutant, &[Promise]); 11] = [
     // A write that was acknowledged is lost.
     ("ack-before-fsync", Mutant::AckBeforeFsync, &[Promise::Answers]),
     ("forget-vote", Mutant::ForgetVote, &[Promise::Leads]),
@@ -21,6 +21,8 @@ pub const PLANTED: [(&str, Mutant, &[Promise]); 10] = [
     ("keep-void-rows", Mutant::KeepVoidRows, &[Promise::Same]),
     // What its forerunners still apply is written over what it has.
     ("open-too-early", Mutant::OpenEarly, &[Promise::Answers, Promise::Same]),
+    // After a power loss the rows are of entries that nobody knows of.
+    ("flush-unsynced", Mutant::FlushUnsynced, &[Promise::Follows]),
     // The row at which a table was cut is nobody's.
     ("split-at-wrong-key", Mutant::SplitWrong, &[Promise::Answers, Promise::Same, Promise::Settles]),
 ];

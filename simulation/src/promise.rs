@@ -14,6 +14,8 @@ pub enum Promise {
     Answers,
     /// No two replicas lead one group in one term.
     Leads,
+    /// No row is durable before the log that it comes from.
+    Follows,
 }
 
 /// A promise that was broken, and how.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use cluster::{ShardsWanted, TableChange, Wanted};
 use datum::Text;
-use engine::Engine;
 use io::Nanos;
 use io::sim::{Hang, Host, Process, SimRandom, Weather};
 
@@ -117,7 +116,7 @@ impl World {
             self.scheme_something();
         }
         if climate.flushes && self.random.one_in(6) {
-            drop(self.machines[nth].plan.engine.flush());
+            self.machines[nth].flush_engine(&self.tasks);
         }
         if self.schemes() {
             return self.now().after(Duration::from_millis(50));

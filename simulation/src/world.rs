@@ -421,6 +421,10 @@ impl World {
                 }
             }
         }
+        if let Some(machine) = self.machines.iter().find(|machine| machine.rows_are_ahead()) {
+            let what = format!("node {} has rows that its log does not have", machine.plan.number);
+            return Err(Promise::Follows.broken(what));
+        }
         let now = self.now();
         let mut struck = false;
         for client in &mut self.clients {

@@ -73,14 +73,14 @@ impl World {
         match lapse.scene {
             Scene::Asked if is_answered => {
                 (lapse.scene, lapse.until) = (Scene::Done, now.after(SPREAD));
+                // Now and then its engine would have it, and waits for the log, which is slow.
+                if self.random.one_in(3) {
+                    self.machines[lapse.leader].flush_engine(&self.tasks);
+                }
             }
             Scene::Done if now >= lapse.until => {
                 self.net.heal_cuts();
                 self.isolate(lapse.keeper, None);
-                // Now and then its engine has it all the same.
-                if self.random.one_in(3) {
-                    drop(engine::Engine::flush(&self.machines[lapse.leader].plan.engine));
-                }
                 self.bounce(lapse.leader, End::Power);
                 self.machines[lapse.leader].plan.disk.set_pace(PACES[0]);
                 (lapse.scene, lapse.until) = (Scene::Without, now.after(WITHOUT));

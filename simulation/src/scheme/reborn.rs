@@ -5,7 +5,6 @@
 use std::time::Duration;
 
 use cluster::{ServerId, ShardPlaces, ShardsWanted, TableChange, places_of};
-use engine::Engine;
 use io::Nanos;
 use log::GroupId;
 
@@ -71,7 +70,7 @@ impl World {
         let change = TableChange { shards: Some(ShardsWanted::Named(places)), ..TableChange::default() };
         self.clear_up(&[leader, away, gone]);
         // What it will know when it starts again.
-        drop(self.machines[gone].plan.engine.flush());
+        self.machines[gone].flush_engine(&self.tasks);
         self.isolate(away, None);
         self.ask_node(leader, "shrink", move |node| {
             if let Err(error) = node.change_table(id, &change) {
