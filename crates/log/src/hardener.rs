@@ -9,7 +9,7 @@ use std::sync::Arc;
 use io::{File, task};
 use parking_lot::Mutex;
 
-use crate::store::Position;
+use crate::lsn::Position;
 
 /// Makes what was appended to a log durable, on any thread and without a turn of the log. Clones are of the same log.
 ///

@@ -58,3 +58,12 @@ impl fmt::Display for Term {
         write!(f, "{}", self.0)
     }
 }
+
+/// A point in the log of a node, between two records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Number of the segment.
+    pub segment: u64,
+    /// Bytes before the point in that segment.
+    pub offset: u64,
+}

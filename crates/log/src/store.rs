@@ -12,18 +12,9 @@ use bytes::Bytes;
 
 use crate::error::LogError;
 use crate::hardener::Hardener;
-use crate::lsn::GroupId;
+use crate::lsn::{GroupId, Position};
 use crate::outline::Outline;
 use crate::record::{EntryKind, Record};
-
-/// A point in the log of a node, between two records.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
-    /// Number of the segment.
-    pub segment: u64,
-    /// Bytes before the point in that segment.
-    pub offset: u64,
-}
 
 /// Why records could not be written.
 #[derive(Debug, thiserror::Error)]

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::lsn::GroupId;
+use crate::lsn::{GroupId, Position};
 use crate::record::{EntryKind, RECORD_ALIGN, Record};
-use crate::store::{Forgotten, Position, StoredGroup};
+use crate::store::{Forgotten, StoredGroup};
 
 /// Where a record starts. Eight bytes, since there is one for every live entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use std::path::Path;
 use io::Files;
 
 use crate::error::LogError;
-use crate::store::Position;
+use crate::lsn::Position;
 
 const NAME: &str = "newest";
 const NEXT_NAME: &str = "newest.tmp";

@@ -8,10 +8,10 @@ use io::Files;
 use super::index::{Index, Segment};
 use super::newest::Newest;
 use crate::error::LogError;
+use crate::lsn::Position;
 use crate::record::Record;
 use crate::recovery::{Scanner, SegmentEnd};
 use crate::segment::{FORMAT_VERSION, HeaderError, SegmentHeader, segment_number, segment_path};
-use crate::store::Position;
 
 /// The log as it was found.
 pub(super) struct Found {

@@ -13,10 +13,10 @@ use super::newest::Newest;
 use super::recover::{self, Found};
 use crate::error::LogError;
 use crate::hardener::Hardener;
-use crate::lsn::GroupId;
+use crate::lsn::{GroupId, Position};
 use crate::record::{self, RECORD_HEADER_BYTES, Record};
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
-use crate::store::{Forgotten, Position, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
+use crate::store::{Forgotten, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
 
 /// The name under which a segment is made.
 const NEXT_NAME: &str = "next.tmp";
