@@ -1,7 +1,7 @@
 //! A replica with the log and without rows, which leads where nobody else can be elected, until one with rows can.
 //!
-//! Rows become void where the engine held what a power loss took from the log, or what a later leader replaced. The log
-//! is as good as any then. If most replicas of a group are so, and the others lack entries that those have acknowledged,
+//! Rows become void where a later leader replaced what the engine held, or a disk lost it from the log. The log is as
+//! good as any then. If most replicas of a group are so, and the others lack entries that those have acknowledged,
 //! nobody with rows is elected. So one without stands, when there was no leader for long. It never takes office: it
 //! brings the logs of the others up to its own, and hands over to the first that has all of it and rows.
 

@@ -117,8 +117,8 @@ fn a_replica_whose_applied_entry_was_replaced_takes_a_copy_of_the_rows() {
     assert!(kept.is_some(), "rows that should be void were kept, and nobody noticed");
 }
 
-/// Two of three have all that was acknowledged in their logs, and both lose their rows: their engines held what a power
-/// loss then took from the logs. The third has its rows, and not what was acknowledged while it was out of reach. Then
+/// Two of three have all that was acknowledged in their logs, and both lose their rows: their engines held what their
+/// disks then took from the logs. The third has its rows, and not what was acknowledged while it was out of reach. Then
 /// so many things happen to them, and all is healed.
 fn lose_the_rows_of_a_majority(seed: u64, steps: u64) -> Result<World, String> {
     let mut world = World::of_three(seed)?;
@@ -131,7 +131,7 @@ fn lose_the_rows_of_a_majority(seed: u64, steps: u64) -> Result<World, String> {
     world.soft_entry_without_fsync(leader)?;
     for nth in [leader, kept] {
         world.turn(nth);
-        world.flush_engine(nth);
+        world.flush_ahead(nth);
     }
     for nth in [leader, kept] {
         world.lose_power(nth)?;

@@ -67,6 +67,8 @@ pub(super) struct World {
     pub(super) healed_after: Lsn,
     // Founders whose rows were void.
     pub(super) voided: u64,
+    // Logs lose what was to be durable before the rows.
+    pub(super) disks_lie: bool,
     // Terms in which a replica without rows was elected.
     pub(super) caretakers: BTreeSet<Term>,
     pub(super) trace: u64,
@@ -95,6 +97,7 @@ impl World {
             expelled: BTreeSet::new(),
             healed_after: Lsn(0),
             voided: 0,
+            disks_lie: false,
             caretakers: BTreeSet::new(),
             trace: 0,
             random,
@@ -147,7 +150,7 @@ impl World {
         match started {
             // It had left, and its process ended before its owner heard of it.
             Err(LogError::Gone { .. }) => self.forget_replica(nth),
-            Ok(()) if self.nodes[nth].rows_are_ahead => {
+            Ok(()) if self.nodes[nth].rows_are_ahead && !self.disks_lie => {
                 Err(format!("the rows of node {nth} are ahead of its log"))
             }
             other => other.map_err(|cause| format!("node {nth} does not start: {cause}")),
