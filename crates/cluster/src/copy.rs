@@ -74,13 +74,13 @@ impl Core {
     /// Keeps a snapshot of a group that this node leads, for whoever asks for its rows. The log says
     /// whether it does: one that is elected and needs this very copy for a majority is not yet told so.
     pub(crate) fn give_copy(&self, group: GroupId) -> Result<CopyAnswer, String> {
-        let shard = self.shard_of(group).ok_or("the group is not here")?;
+        let (shard, gate) = self.replica_and_gate(group).ok_or("the group is not here")?;
         let standing = shard.standing();
-        // Others may have written to its range since.
-        if shard.mark().is_sealed() {
-            return Err("the group is sealed".to_owned());
-        }
-        let snapshot = shard.snapshot().map_err(|error| error.to_string())?;
+        let snapshot = {
+            // What comes after a sealed shard writes to its range, but not before this gate is shut.
+            let _inside = gate.enter().ok_or("the rows here belong to others by now")?;
+            shard.snapshot().map_err(|error| error.to_string())?
+        };
         if !shard.stands(standing) {
             return Err("the rows here are void".to_owned());
         }
@@ -91,9 +91,6 @@ impl Core {
         self.log.origin(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
         let origin =
             receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
-        if shard.mark().is_sealed() {
-            return Err("the group is sealed".to_owned());
-        }
         let copy = self.random.next_u64();
         self.copies.given.lock().insert(copy, Given { snapshot, used: task::now() });
         Ok(CopyAnswer { copy, rows, origin: origin.encode().into(), progress: applied.progress, builds })
@@ -145,7 +142,7 @@ impl Core {
     /// Gets the rows of a group, on a thread of its own.
     pub(crate) fn begin_copy(self: &Arc<Self>, group: GroupId) {
         // One whose rows belong to others by now stays without.
-        if self.copied_to(group).is_some_and(|(_, gate)| gate.enter().is_none()) {
+        if self.replica_and_gate(group).is_some_and(|(_, gate)| gate.enter().is_none()) {
             return;
         }
         let begun = Getting { source: None, begun: self.clock().now(), rows: 0, rows_total: 0 };
@@ -183,7 +180,7 @@ impl Core {
     }
 
     fn get_copy(&self, group: GroupId) -> Result<(), CopyError> {
-        let (shard, gate) = self.copied_to(group).ok_or(CopyError::Discarded)?;
+        let (shard, gate) = self.replica_and_gate(group).ok_or(CopyError::Discarded)?;
         let enter = || gate.enter().ok_or(CopyError::Discarded);
         let (source, answer) = self.find_source(group)?;
         let origin = Origin::decode(&answer.origin).ok_or(CopyError::Nonsense)?;
@@ -296,8 +293,8 @@ impl Core {
         Err(failed)
     }
 
-    /// The replica that a copy is for, and the gate to it.
-    fn copied_to(&self, group: GroupId) -> Option<(Arc<Shard>, Arc<Gate>)> {
+    /// The replica of a group here, which copies are for or from, and the gate to its rows.
+    fn replica_and_gate(&self, group: GroupId) -> Option<(Arc<Shard>, Arc<Gate>)> {
         if group == CATALOG_GROUP {
             return Some((Arc::clone(&self.catalog_shard), Arc::clone(&self.catalog_gate)));
         }

@@ -20,8 +20,8 @@ pub(crate) struct Hosted {
     pub(crate) gate: Arc<Gate>,
 }
 
-/// Whoever puts rows of a copy in place does so inside; shut for good when the replica is discarded, since
-/// the same keys may belong to another replica from then on.
+/// Whoever puts rows of a copy in place does so inside, and whoever makes a copy looks at them inside; shut for good when
+/// the replica is discarded, since the same keys may belong to another replica from then on.
 #[derive(Default)]
 pub(crate) struct Gate {
     is_shut: Mutex<bool>,

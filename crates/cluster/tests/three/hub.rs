@@ -13,7 +13,7 @@ use engine::memory::MemoryEngine;
 use io::Files;
 use io::real::{RealClock, RealRandom};
 use io::sim::SimFiles;
-use log::file::{FileLog, FileLogOptions};
+use log::file::{FileLog, FileLogOptions, StoreOptions};
 use log::{Durability, GroupId, Letter, Log, LogError};
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
@@ -213,6 +213,8 @@ pub struct Machine {
     pub name: &'static str,
     pub engine: Arc<dyn Engine>,
     pub files: Arc<dyn Files>,
+    /// Its log keeps no more than this.
+    pub log_bytes_max: u64,
 }
 
 /// A node that runs.
@@ -225,7 +227,8 @@ impl Machine {
     pub fn new(name: &'static str) -> Machine {
         let files: Arc<dyn Files> = Arc::new(SimFiles::new(7));
         files.create_dir_all(&PathBuf::from("data")).unwrap();
-        Machine { name, engine: Arc::new(MemoryEngine::new()), files }
+        let log_bytes_max = FileLogOptions::default().log_bytes_max;
+        Machine { name, engine: Arc::new(MemoryEngine::new()), files, log_bytes_max }
     }
 
     /// Starts the node; one without an identity joins `into`, if that is given.
@@ -239,8 +242,16 @@ impl Machine {
     fn log_of(&self, dir: &Path, replicas: &Arc<Replicas>, post: &Arc<Post>) -> Arc<dyn Log> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let options =
-                FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
+            let defaults = FileLogOptions::default();
+            let options = FileLogOptions {
+                store: StoreOptions {
+                    segment_bytes: defaults.store.segment_bytes.min(self.log_bytes_max / 4),
+                },
+                log_bytes_max: self.log_bytes_max,
+                mail: post.clone(),
+                watch: post.clone(),
+                ..defaults
+            };
             let clock = Arc::new(RealClock::new());
             let opened =
                 FileLog::open(self.files.clone(), clock, &dir.join("log"), replicas.clone(), options);

@@ -10,8 +10,10 @@ use rekindle_cluster::{AdminError, ShardsWanted, TableChange, TableOptions, Writ
 use shard::SealMark;
 
 use crate::division::{everybody_has, while_writing};
-use crate::fixture::{CUTS, SET_MARK, create, on, settled, table, three};
-use crate::hub::{Hub, Machine, PATIENCE, Running, wait_until, write_until_done};
+use crate::fixture::{CUTS, SET_MARK, create, on, settled, table, three, wait_for_voters};
+use crate::hub::{
+    Hub, Machine, PATIENCE, Running, replicated, row, wait_until, write_long_until_done, write_until_done,
+};
 
 /// The seals are given up when they take longer together.
 const SEALING: Duration = Duration::from_secs(2);
@@ -138,6 +140,59 @@ fn a_seal_that_is_applied_and_not_committed_ends_nothing() {
     (20..40).for_each(|n| write_until_done(&writers, n));
     wait_until("the division", || e.node.change_table(before.config.id, &two).is_ok());
     everybody_has(&writers, 40);
+}
+
+#[test]
+fn one_that_needs_a_copy_gets_it_from_a_sealed_shard_that_needs_its_vote() {
+    undisturbed(a_sealed_shard_gives_a_copy);
+}
+
+fn a_sealed_shard_gives_a_copy() -> Result<(), Disturbed> {
+    let hub = Arc::new(Hub::default());
+    let machines = ["a", "b", "c"].map(|name| Machine { log_bytes_max: 32 << 10, ..Machine::new(name) });
+    let a = machines[0].start(&hub, None);
+    let b = machines[1].start(&hub, Some(&a));
+    let c = machines[2].start(&hub, Some(&a));
+    wait_for_voters(&a, 3);
+    create(&a, replicated(2, 3));
+    everywhere(&[&a, &b, &c]);
+    (0..20).for_each(|n| write_until_done(&[&a, &b, &c], n));
+    let group = table(&a).shards()[0].group();
+    let status = |node: &Running| node.node.log().group_status(group).unwrap();
+    c.kill();
+    (20..40).for_each(|n| write_until_done(&[&a, &b], n));
+    let leader = || {
+        let near = [&a, &b].map(|node| table(node).shards()[0].near().cloned());
+        near.into_iter().flatten().find(|near| near.is_leader())
+    };
+    let sealed = leader().ok_or(Disturbed)?.set_mark(SealMark::sealed(0));
+    sealed.wait().map_err(|_| Disturbed)?;
+    // The log keeps nothing of it, because of another shard's rows.
+    let (mut written, since) = (40, Instant::now());
+    while [&a, &b].iter().any(|node| status(node).start < status(node).last) {
+        if table(&a).shard(&row(written).0).group() != group {
+            write_long_until_done(&[&a, &b], written, 1000);
+        }
+        written += 1;
+    }
+    let is_sealed =
+        |node: &Running| table(node).shards()[0].near().is_some_and(|near| near.mark().is_sealed());
+    if since.elapsed() > SEALING || ![&a, &b].into_iter().all(is_sealed) {
+        return Err(Disturbed);
+    }
+    // Of those who have it one is gone. The other is elected, and commits nothing without c.
+    a.kill();
+    b.kill();
+    let a = machines[0].start_unheard(&hub, None);
+    let c = machines[2].start_unheard(&hub, None);
+    [&a, &c].iter().for_each(|node| assert!(node.node.await_catalog(PATIENCE)));
+    let of_it = |n: &u32| table(&a).shard(&row(*n).0).group() == group;
+    (0..40).filter(of_it).for_each(|n| write_until_done(&[&a, &c], n));
+    let near = Arc::clone(table(&c).shards()[0].near().unwrap());
+    wait_until("the rows", || {
+        !near.is_void() && (0..40).filter(of_it).all(|n| near.get(&row(n).0).unwrap().is_some())
+    });
+    Ok(())
 }
 
 #[test]
