@@ -82,7 +82,7 @@ fn check(options: &Options, outside: Outside) -> Result<u64> {
         passed += area.passed;
         lost += area.lost;
     }
-    if options.update {
+    if options.update && outside == Outside::StandIn {
         let text: String = areas.iter().map(|(name, area)| format!("{name} {}\n", area.passed)).collect();
         fs::write(&floor_path, text).with_context(|| format!("writing {}", floor_path.display()))?;
     }

@@ -64,8 +64,8 @@ impl Hardener {
         if crate::mutant::is(crate::mutant::Mutant::FlushUnsynced) {
             return Ok(());
         }
-        let End { segment, at } = self.0.end.lock().clone();
         let mut disk = task::lock(&self.0.disk);
+        let End { segment, at } = self.0.end.lock().clone();
         match disk.durable >= at {
             true => Ok(()),
             false => disk.sync(&*segment, at),

@@ -17,7 +17,7 @@ use crate::before_flush::Hook;
 /// What the listener works with. RocksDB keeps it as long as the listener.
 struct Listener {
     hook: Arc<Hook>,
-    // The last job for which the hook has run well.
+    // The last job for which the hook has run.
     done: AtomicI64,
 }
 
@@ -27,10 +27,11 @@ impl Listener {
         if self.done.load(Ordering::Relaxed) == i64::from(job) {
             return;
         }
+        self.done.store(i64::from(job), Ordering::Relaxed);
         // A panic must not reach C++; it has been reported by now.
         let ran = catch_unwind(AssertUnwindSafe(|| self.hook.run()));
         match ran {
-            Ok(Ok(())) => self.done.store(i64::from(job), Ordering::Relaxed),
+            Ok(Ok(())) => {}
             Ok(Err(cause)) => tracing::warn!("rows may become durable without their log: {cause}"),
             Err(_) => tracing::warn!("rows may become durable without their log: it was not asked"),
         }

@@ -33,6 +33,7 @@ use crate::store::{Forgotten, Store, StoredGroup};
 use crate::tail::{Held, Tail};
 use crate::turn::{Effects, Turn, Waiting};
 
+use caretaker::Unled;
 use change::Untold;
 use lead::{Limbo, Reading};
 use lost::Promise;
@@ -107,8 +108,7 @@ pub(crate) struct Group {
     election_ticks: usize,
     ticks: u64,
     deposed_at: Option<u64>,
-    // The tick at which this replica would have stood first, had its rows been good, since a leader was heard of.
-    unled_since: Option<u64>,
+    unled: Unled,
     wanted_at: BTreeMap<u64, u64>,
     rest: Rest,
 }
@@ -187,7 +187,7 @@ impl Group {
             election_ticks: ELECTION_TICKS,
             ticks: 0,
             deposed_at: None,
-            unled_since: None,
+            unled: Unled::default(),
             wanted_at: BTreeMap::new(),
             rest: Rest::default(),
         };

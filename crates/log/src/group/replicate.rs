@@ -231,6 +231,7 @@ impl Group {
     ) -> Result<(), LogError> {
         (message.from, message.to) = (from.0, self.own);
         self.notice_loss(&mut message);
+        self.note_asked(&message);
         let (kind, term) = (message.get_msg_type(), message.term);
         if !self.is_acceptable(&message, &payloads)
             || (kind == MessageType::MsgTimeoutNow && !self.may_stand())

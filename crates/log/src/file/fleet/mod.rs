@@ -161,6 +161,95 @@ fn who_has_the_log_and_no_rows_brings_the_one_with_rows_into_office() {
     }
 }
 
+/// Two of three lose their rows and the last soft entry, and start. The third has both on its disk, and starts so many
+/// rounds later. Whether two were without rows, and whether all are in the end.
+fn start_late_with_the_only_rows(seed: u64, late: u64) -> Result<(bool, bool), String> {
+    let mut world = World::of_three(seed)?;
+    let leader = world.wait_for_leader(&[0, 1, 2])?;
+    let others = [(leader + 1) % 3, (leader + 2) % 3];
+    for _ in 0..3 {
+        world.hard_entry(leader)?;
+    }
+    for _ in 0..4 {
+        world.exchange()?;
+    }
+    world.soft_entry_without_fsync(leader)?;
+    for nth in others {
+        world.turn(nth);
+        world.flush_ahead(nth);
+    }
+    world.begin_sync(leader);
+    world.nodes[leader].end_sync();
+    world.flush_ahead(leader);
+    world.stop_without_power(leader);
+    for nth in others {
+        world.lose_power(nth)?;
+    }
+    let lacks = |world: &World, nth: &usize| world.status(*nth).is_some_and(|status| status.needs_rows);
+    let are_two = others.iter().all(|nth| lacks(&world, nth));
+    for _ in 0..late {
+        world.exchange()?;
+    }
+    world.start(leader)?;
+    let healed = world.heal();
+    let are_all = (0..3).all(|nth| lacks(&world, &nth));
+    healed.map(|()| (are_two, are_all))
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn who_is_away_with_the_only_rows_does_not_lose_them_to_those_without() {
+    for late in [0, 60, 200] {
+        let mut without = 0;
+        for seed in 0..40 {
+            let (are_two, are_all) = start_late_with_the_only_rows(seed, late).unwrap();
+            assert!(!are_all, "seed {seed}: nobody has rows, when one comes {late} rounds late");
+            without += u32::from(are_two);
+        }
+        assert!(without > 10, "{without} times of 40 two were without rows");
+    }
+}
+
+/// One of three has applied a soft entry that a power loss took from another, and is out of reach while the others elect,
+/// go on, and lose their rows. Then it is back, and asks for votes. Whether the others had no rows by then, and whether it
+/// has any in the end.
+fn come_back_with_other_entries(seed: u64) -> Result<(bool, bool), String> {
+    let mut world = World::of_three(seed)?;
+    let first = world.wait_for_leader(&[0, 1, 2])?;
+    let others = [(first + 1) % 3, (first + 2) % 3];
+    world.hard_entry(first)?;
+    (0..4).try_for_each(|_| world.exchange())?;
+    world.cut_off(others[1]);
+    world.soft_entry_without_fsync(first)?;
+    world.begin_sync(first);
+    world.nodes[first].end_sync();
+    world.cut_off(first);
+    world.lose_power(others[0])?;
+    let leader = world.wait_for_leader(&others)?;
+    world.hard_entry(leader)?;
+    world.soft_entry_without_fsync(leader)?;
+    for nth in others {
+        world.turn(nth);
+        world.flush_ahead(nth);
+        world.lose_power(nth)?;
+    }
+    world.cut.clear();
+    let lacks = |world: &World, nth: &usize| world.status(*nth).is_some_and(|status| status.needs_rows);
+    let are_two = others.iter().all(|nth| lacks(&world, nth)) && !lacks(&world, &first);
+    (0..300).try_for_each(|_| world.exchange())?;
+    Ok((are_two, !lacks(&world, &first)))
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn who_has_the_only_rows_does_not_lose_them_to_other_entries() {
+    let ends: Vec<(bool, bool)> =
+        (0..60).filter_map(|seed| come_back_with_other_entries(seed).ok()).collect();
+    let without = ends.iter().filter(|(are_two, _)| *are_two).count();
+    assert!(without > 5, "{without} times of {} two were without rows", ends.len());
+    assert!(ends.iter().all(|(are_two, has_rows)| !are_two || *has_rows), "nobody has rows: {ends:?}");
+}
+
 /// A follower whose files are replaced by what they were before the last entries, while nothing is written.
 fn put_an_older_copy_back(seed: u64) -> Result<(), String> {
     let mut world = World::of_three(seed)?;

@@ -64,11 +64,15 @@ impl World {
     }
 
     pub(super) fn lose_power(&mut self, nth: usize) -> Result<(), String> {
+        self.stop_without_power(nth);
+        self.start(nth)
+    }
+
+    pub(super) fn stop_without_power(&mut self, nth: usize) {
         self.power_losses += 1;
         let node = &mut self.nodes[nth];
         (node.life, node.role) = (None, None);
         node.files.crash();
-        self.start(nth)
     }
 
     /// A copy of what a node has, taken while it does not run; it is started again.
