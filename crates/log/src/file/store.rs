@@ -316,6 +316,8 @@ impl Store for FileStore {
         let mut next = index + 1;
         while bytes < bytes_max
             && let Some(location) = self.index.location(group, next)
+            // What was pushed and not written is nowhere yet; while a disk is full, for long.
+            && location.position() < self.written
         {
             let entry = reader.entry(group, next, location.position())?;
             bytes += entry.payload.len() + RECORD_HEADER_BYTES;

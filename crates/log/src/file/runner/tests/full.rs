@@ -1,6 +1,7 @@
 //! A disk that is full.
 
 use super::*;
+use crate::record::Record;
 use crate::{LogError, Members, Origin, Term};
 
 #[test]
@@ -152,4 +153,27 @@ fn members_are_not_reset_on_a_full_disk_and_can_be_when_there_is_space() {
     pass(&mut runner, &clock, 2);
     runner.reset_members(GROUP, named).unwrap();
     assert_eq!(members(&runner).unwrap(), [PeerId(1), PeerId(3)]);
+}
+
+#[test]
+fn what_waits_for_space_is_not_read_with_what_is_written() {
+    let (files, random) = (Arc::new(SimFiles::new(1)), Arc::new(SimRandom::new(1)));
+    let mut store =
+        FileStore::open(files.clone(), random, Path::new("/log"), StoreOptions::default()).unwrap();
+    let kind = EntryKind::Proposed(Durability::Hard);
+    let entry = |index| Record::Entry { group: GROUP, index, term: 1, kind, payload: &b"row"[..] };
+    let read = |store: &FileStore| -> Vec<u64> {
+        store.read(GROUP, 0, 1 << 20).unwrap().iter().map(|entry| entry.index).collect()
+    };
+    let members = Members::first(vec![PeerId(1)]);
+    store.push(&Record::Member { group: GROUP, peer: 1, members });
+    store.push(&entry(1));
+    store.write().unwrap();
+    files.fill(true);
+    store.push(&entry(2));
+    store.write().unwrap_err();
+    assert_eq!(read(&store), [1]);
+    files.fill(false);
+    store.write().unwrap();
+    assert_eq!(read(&store), [1, 2]);
 }
