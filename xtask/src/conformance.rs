@@ -82,7 +82,9 @@ fn check(options: &Options, outside: Outside) -> Result<u64> {
         passed += area.passed;
         lost += area.lost;
     }
-    if options.update && outside == Outside::StandIn {
+    if options.update && outside == Outside::Missing {
+        println!("the floor stays as it is: it is that of a run with a stand-in");
+    } else if options.update {
         let text: String = areas.iter().map(|(name, area)| format!("{name} {}\n", area.passed)).collect();
         fs::write(&floor_path, text).with_context(|| format!("writing {}", floor_path.display()))?;
     }

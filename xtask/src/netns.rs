@@ -2,9 +2,10 @@
 //! them can be cut off from any other. Needs `ip` and the rights of root.
 
 use std::net::Ipv4Addr;
-use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use crate::process::run;
 
 /// One namespace per node, joined by a bridge; everything is gone when dropped.
 pub(crate) struct Namespaces {
@@ -89,9 +90,5 @@ impl Drop for Namespaces {
 }
 
 fn ip(arguments: &[&str]) -> Result<()> {
-    let output = Command::new("ip").args(arguments).output().context("running ip")?;
-    if !output.status.success() {
-        bail!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
+    run("ip", arguments)
 }

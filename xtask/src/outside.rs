@@ -9,7 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use crate::process::run;
 
 /// Set for the process that runs inside: the network from which it was started.
 const INSIDE: &str = "REKINDLE_OUTSIDE_OF";
@@ -60,13 +62,4 @@ fn stand_in() -> Result<Outside> {
     // Kept open, and never answered, until the process ends.
     thread::spawn(move || listener.incoming().collect::<Vec<_>>());
     Ok(Outside::StandIn)
-}
-
-fn run(program: &str, arguments: &[&str]) -> Result<()> {
-    let output =
-        Command::new(program).args(arguments).output().with_context(|| format!("running {program}"))?;
-    if !output.status.success() {
-        bail!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
 }

@@ -1,9 +1,19 @@
-//! Processes that were started: their signals, and those they started in turn.
+//! Processes: what comes of one that is run to its end, the signals of others, and those they started in turn.
 
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+
+/// Runs a program to its end. Fails with what it complained of.
+pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<()> {
+    let output =
+        Command::new(program).args(arguments).output().with_context(|| format!("running {program}"))?;
+    if !output.status.success() {
+        bail!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
 
 /// Sends a process the signal of that name, as `STOP` or `KILL`. Fails if there is no such process.
 pub(crate) fn signal(pid: u32, name: &str) -> Result<()> {
