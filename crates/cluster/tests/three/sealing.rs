@@ -12,7 +12,8 @@ use shard::SealMark;
 use crate::division::{everybody_has, while_writing};
 use crate::fixture::{CUTS, SET_MARK, create, on, settled, table, three, wait_for_voters};
 use crate::hub::{
-    Hub, Machine, PATIENCE, Running, replicated, row, wait_until, write_long_until_done, write_until_done,
+    Hub, Machine, PATIENCE, Running, missing, replicated, row, wait_until, write_long_until_done,
+    write_until_done,
 };
 
 /// The seals are given up when they take longer together.
@@ -186,12 +187,8 @@ fn a_sealed_shard_gives_a_copy() -> Result<(), Disturbed> {
     let a = machines[0].start_unheard(&hub, None);
     let c = machines[2].start_unheard(&hub, None);
     [&a, &c].iter().for_each(|node| assert!(node.node.await_catalog(PATIENCE)));
-    let of_it = |n: &u32| table(&a).shard(&row(*n).0).group() == group;
-    (0..40).filter(of_it).for_each(|n| write_until_done(&[&a, &c], n));
-    let near = Arc::clone(table(&c).shards()[0].near().unwrap());
-    wait_until("the rows", || {
-        !near.is_void() && (0..40).filter(of_it).all(|n| near.get(&row(n).0).unwrap().is_some())
-    });
+    (0..40).for_each(|n| write_until_done(&[&a, &c], n));
+    wait_until("the rows", || missing(&c, 40).is_empty());
     Ok(())
 }
 

@@ -50,6 +50,21 @@ impl Group {
         turn.effects.urgent = true;
     }
 
+    /// Pushes the commit position, if the log does not know it: rows are never further than that but for soft entries. After a
+    /// restart a leader gives copies as far as it knows that entries are committed.
+    pub fn note_commit<S: Store>(&mut self, store: &mut S) {
+        let (group, commit) = (self.id, self.committed());
+        let hard = &mut self.node.mut_store().hard;
+        if commit <= hard.commit {
+            return;
+        }
+        hard.commit = commit;
+        let (term, vote) = (hard.term, hard.vote);
+        #[cfg(any(test, feature = "mutants"))]
+        let vote = if crate::mutant::is(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
+        store.push(&Record::Vote { group, term, vote, commit });
+    }
+
     /// The log is the leader's of `term` up to `index`.
     pub(super) fn verify(&mut self, term: u64, index: u64) {
         let known = if self.verified.0 == term { self.verified.1 } else { 0 };

@@ -13,6 +13,8 @@ mod node;
 mod scenario;
 mod world;
 
+use crate::contract::Applier;
+use crate::lsn::Lsn;
 use crate::mutant::{self, Mutant};
 use world::World;
 
@@ -250,6 +252,33 @@ fn who_has_the_only_rows_does_not_lose_them_to_other_entries() {
         without += u32::from(are_two);
     }
     assert!(without > 5, "{without} times of 60 two were without rows");
+}
+
+/// Hard entries are applied everywhere, and the last of them made durable with the rows, when a node loses its power. How
+/// far its log knows that they are committed when it starts again, and up to where its rows are.
+fn start_with_rows(seed: u64) -> Result<(Lsn, Lsn), String> {
+    let mut world = World::of_three(seed)?;
+    let leader = world.wait_for_leader(&[0, 1, 2])?;
+    for _ in 0..5 {
+        world.hard_entry(leader)?;
+    }
+    (0..4).try_for_each(|_| world.exchange())?;
+    let nth = (leader + seed as usize) % 3;
+    world.turn(nth);
+    world.nodes[nth].engine.flush().map_err(|cause| cause.to_string())?;
+    world.lose_power(nth)?;
+    let status = world.status(nth).ok_or("it does not start")?;
+    Ok((status.committed, status.applied))
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn who_starts_knows_that_its_rows_are_committed() {
+    for seed in 0..30 {
+        let (committed, applied) = start_with_rows(seed).unwrap();
+        assert!(applied > Lsn(4), "seed {seed}: {applied}");
+        assert!(committed >= applied, "seed {seed}: {committed} is committed, rows are at {applied}");
+    }
 }
 
 /// A follower whose files are replaced by what they were before the last entries, while nothing is written.

@@ -217,6 +217,9 @@ impl<S: Store> Runner<S> {
         if cfg!(feature = "ack-before-append") {
             self.driver.answer();
         }
+        if self.store.pushed_bytes() > 0 {
+            self.driver.note_commits(&mut self.store);
+        }
         let bytes = self.store.pushed_bytes();
         if bytes > 0 {
             let now = self.outside.clock.now();

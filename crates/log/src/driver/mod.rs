@@ -42,6 +42,8 @@ pub(crate) struct Driver {
     unsynced: Vec<GroupId>,
     // Groups in which something may have become applicable.
     moved: Vec<GroupId>,
+    // Those that may be committed further than the log says.
+    uncounted: Vec<GroupId>,
     // Groups that time passes in, and when it does next.
     awake: BTreeSet<GroupId>,
     tick_at: Option<Nanos>,
@@ -100,6 +102,8 @@ macro_rules! turn {
     };
 }
 
+mod appends;
+
 impl Driver {
     /// Without groups. A soft entry waits at most `soft_wait` for an fsync.
     pub fn new(soft_wait: Duration, random: Arc<dyn Random>) -> Driver {
@@ -110,6 +114,7 @@ impl Driver {
             appending: Vec::new(),
             unsynced: Vec::new(),
             moved: Vec::new(),
+            uncounted: Vec::new(),
             awake: BTreeSet::new(),
             tick_at: None,
             appended: 0,
@@ -322,95 +327,6 @@ impl Driver {
             true => self.awake.remove(&id),
             false => self.awake.insert(id),
         };
-    }
-
-    /// What was pushed has been appended in one write. Returns how many entries that were.
-    pub fn appended(&mut self, now: Nanos) -> u64 {
-        self.appended += 1;
-        let entries = std::mem::take(&mut self.effects.entries);
-        self.entries_unsynced += entries;
-        self.gather.appended(std::mem::take(&mut self.effects.hard), now);
-        self.soft_since.get_or_insert(now);
-        self.sync_asked |= std::mem::take(&mut self.effects.urgent);
-        for id in self.appending.drain(..) {
-            if let Some(group) = self.groups.get_mut(&id) {
-                group.appended(&mut self.effects, self.synced);
-                self.unsynced.push(id);
-                self.moved.push(id);
-            }
-        }
-        entries
-    }
-
-    /// Nothing was pushed, so there is nothing to append.
-    pub fn nothing_pushed(&mut self) {
-        self.appending.clear();
-    }
-
-    /// Whether an fsync should start now: enough hard entries wait for it, or one has waited long
-    /// enough, or a soft one, or somebody asked. The caller starts it; never two at once.
-    pub fn wants_sync(&mut self, now: Nanos) -> Option<SyncWanted> {
-        if self.appended == self.sync_started {
-            self.sync_asked = false;
-            return None;
-        }
-        let soft_due = self.soft_due().is_some_and(|due| due <= now);
-        (self.sync_asked || soft_due || self.gather.is_due(now)).then(|| self.sync_all())
-    }
-
-    /// The fsync that covers everything appended, wanted or not.
-    pub fn sync_all(&mut self) -> SyncWanted {
-        self.sync_started = self.appended;
-        self.sync_asked = false;
-        self.soft_since = None;
-        let entries = std::mem::take(&mut self.entries_unsynced);
-        SyncWanted { append: self.appended, entries, hard: self.gather.start() }
-    }
-
-    fn soft_due(&self) -> Option<Nanos> {
-        self.soft_since.map(|since| since.after(self.soft_wait))
-    }
-
-    /// When an fsync will be wanted if nothing more arrives.
-    pub fn sync_due(&self) -> Option<Nanos> {
-        [self.soft_due(), self.gather.due()].into_iter().flatten().min()
-    }
-
-    /// How many more hard entries the next fsync waits for.
-    pub fn company_missing(&self) -> u64 {
-        self.gather.missing()
-    }
-
-    /// The fsync that was `wanted` has ended well, after `took`.
-    pub fn synced(
-        &mut self,
-        wanted: SyncWanted,
-        took: Duration,
-        store: &mut impl Store,
-    ) -> Result<(), LogError> {
-        self.synced = wanted.append;
-        self.gather.end(wanted.hard, took);
-        let mut unsynced = std::mem::take(&mut self.unsynced);
-        unsynced.sort_unstable();
-        unsynced.dedup();
-        for id in unsynced {
-            let Some(group) = self.groups.get_mut(&id) else { continue };
-            let pushed_bytes = store.pushed_bytes();
-            group.synced(&mut turn!(self, store))?;
-            if store.pushed_bytes() > pushed_bytes {
-                self.appending.push(id);
-            }
-            if group.is_unsynced() {
-                self.unsynced.push(id);
-            }
-            // Somebody may have joined one who was alone.
-            match group.is_asleep() {
-                true => self.awake.remove(&id),
-                false => self.awake.insert(id),
-            };
-            self.moved.push(id);
-        }
-        Ok(())
     }
 
     /// Entries that may be applied now, in the order of their groups' logs.
