@@ -55,6 +55,7 @@ fn stories_that_ended_badly_end_well() {
         (7969, "a group that became one replica waited for the vote of the one that was discarded"),
         (8947, "the same, with the power gone as soon as the catalog had heard of the change"),
         (8297, "a swap that its client had given up was done between two reads in peace"),
+        (10_000_914, "a full disk kept a group from being opened again, which was tried without a pause"),
         (9611, "writes that a later leader overwrote were never answered, as the group was at rest"),
     ];
     for (seed, found) in stories {

@@ -195,10 +195,11 @@ impl Core {
                 }
                 Ok(())
             });
-            if let Err(error) = given_up {
-                tracing::debug!("group {group} stays sealed: {error}");
+            match given_up {
+                // It is opened in the next turn, which need not wait.
+                Ok(()) => task::unpark_self(),
+                Err(error) => tracing::debug!("group {group} stays sealed: {error}"),
             }
-            task::unpark_self();
         }
     }
 
