@@ -20,6 +20,9 @@ use crate::{ReplicaConfig, ServerId, ShardConfig};
 /// For so long an election may take.
 const ELECTION: Duration = Duration::from_secs(3);
 
+/// Whoever had no rows to read is not asked for so long, if another can be.
+const WITHOUT_ROWS: Duration = Duration::from_secs(5);
+
 /// How to reach a replica at this moment. It may be wrong when it is used: the replica says so.
 #[derive(Clone, Copy)]
 pub enum Route<'a> {
@@ -42,6 +45,7 @@ struct Place {
     own: ServerId,
     near: Option<Arc<Shard>>,
     lead: Arc<Lead>,
+    reader: Option<ServerId>,
 }
 
 /// Who leads one group, as far as this node knows: shared by every handle of the group.
@@ -58,12 +62,14 @@ struct Known {
     since: Instant,
     // Counts the changes, so that nobody sleeps through one.
     news: u64,
+    /// Who had no rows to read, and when it was found out.
+    without_rows: Option<(ServerId, Instant)>,
 }
 
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        let known = Known { leader: None, since: task::now(), news: 0 };
+        let known = Known { leader: None, since: task::now(), news: 0, without_rows: None };
         Lead { known: Mutex::new(known), changed: Condvar::new(), is_deaf }
     }
 
@@ -90,6 +96,11 @@ impl Lead {
         if known.leader.is_none_or(|leader| leader == wrong) {
             self.note(&mut known, leader);
         }
+    }
+
+    fn has_rows(&self, server: ServerId) -> bool {
+        let without = self.known.lock().without_rows;
+        without.is_none_or(|(other, since)| other != server || task::now() - since > WITHOUT_ROWS)
     }
 
     fn note(&self, known: &mut Known, leader: Option<ServerId>) {
@@ -120,7 +131,7 @@ impl Lead {
 
 impl ShardHandle {
     pub(crate) fn new(
-        own: ServerId,
+        (own, reader): (ServerId, Option<ServerId>),
         shard: &ShardConfig,
         table: TableId,
         range: KeyRange,
@@ -128,7 +139,7 @@ impl ShardHandle {
         lead: Arc<Lead>,
     ) -> ShardHandle {
         let (group, replicas, leaving) = (shard.group, shard.replicas.clone(), shard.leaving.clone());
-        ShardHandle(Arc::new(Place { table, group, range, replicas, leaving, own, near, lead }))
+        ShardHandle(Arc::new(Place { table, group, range, replicas, leaving, own, near, lead, reader }))
     }
 
     /// The table.
@@ -198,6 +209,23 @@ impl ShardHandle {
         }
     }
 
+    /// As [`ShardHandle::nearest`], but where there is no own replica the one that is there for this node, so that the
+    /// reads of all nodes go to all replicas, and those of one node to few servers.
+    #[must_use]
+    pub fn reader(&self, is_connected: impl Fn(ServerId) -> bool) -> Option<Route<'_>> {
+        match self.0.reader {
+            Some(reader) if self.0.near.is_none() && is_connected(reader) && self.0.lead.has_rows(reader) => {
+                Some(Route::Far(reader))
+            }
+            _ => self.nearest(is_connected),
+        }
+    }
+
+    /// `server` was asked for rows that may be outdated, and has none. Others are asked for a while.
+    pub fn not_read_from(&self, server: ServerId) {
+        self.0.lead.known.lock().without_rows = Some((server, task::now()));
+    }
+
     /// Any replica, the own one first, for reads that may be outdated; `is_connected` tells which
     /// servers can be asked. `None` when none can.
     #[must_use]
@@ -219,5 +247,38 @@ impl ShardHandle {
     /// Sleeps until something about the leader changed, `patience` at most.
     pub fn wait_for_news(&self, patience: Duration) {
         self.0.lead.wait(patience);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{server, shard};
+
+    fn asked(route: Option<Route<'_>>) -> Option<ServerId> {
+        match route {
+            Some(Route::Far(server)) => Some(server),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn whoever_has_no_rows_is_not_read_from_for_a_while() {
+        let lead = Arc::new(Lead::new(Arc::default()));
+        lead.set(Some(server(1)));
+        let config = shard(3, b"", &[1, 2]);
+        let table = storage::TableId::from_uuid(uuid::Uuid::nil());
+        let (own, reader) = (server(9), Some(server(2)));
+        let handle = ShardHandle::new((own, reader), &config, table, KeyRange::all(), None, lead);
+        assert_eq!(asked(handle.nearest(|_| true)), Some(server(1)));
+        assert_eq!(asked(handle.reader(|_| true)), reader);
+        assert_eq!(asked(handle.reader(|asked| asked != server(2))), Some(server(1)));
+        handle.not_read_from(server(1));
+        assert_eq!(asked(handle.reader(|_| true)), reader);
+        handle.not_read_from(server(2));
+        assert_eq!(asked(handle.reader(|_| true)), Some(server(1)));
+        let since = task::now() - WITHOUT_ROWS - Duration::from_millis(1);
+        handle.lead().known.lock().without_rows = Some((server(2), since));
+        assert_eq!(asked(handle.reader(|_| true)), reader);
     }
 }

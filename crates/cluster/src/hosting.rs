@@ -13,6 +13,7 @@ use storage::{Changes, Direction, RowChange, TableId};
 use crate::hosted::Hosted;
 use crate::most_complete::everyone;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
+use crate::readers::readers_of;
 use crate::router::shard_range;
 use crate::succession::Opening;
 use crate::{AdminError, Catalog, ReplicaConfig, ShardConfig, ShardHandle, TableConfig};
@@ -30,6 +31,7 @@ impl Core {
         let openings = (0..config.shards.len()).map(|at| self.opening(config, at));
         let openings = openings.collect::<Result<Vec<Opening>, _>>()?;
         let mut handles = Vec::with_capacity(config.shards.len());
+        let readers = readers_of(self.identity.server, &config.shards);
         let (mut is_put_off, mut overrun) = (false, Vec::new());
         for (i, opening) in openings.into_iter().enumerate() {
             let range = shard_range(&config.shards, i);
@@ -49,7 +51,8 @@ impl Core {
             self.post.learn(places.map(|replica| (replica.peer, replica.server)));
             let lead = self.post.lead(shard.group);
             self.note_leader(&lead, shard, near.as_ref());
-            handles.push(ShardHandle::new(self.identity.server, shard, config.id, range, near, lead));
+            let from = (self.identity.server, readers[i]);
+            handles.push(ShardHandle::new(from, shard, config.id, range, near, lead));
         }
         // Whoever still reads there looks for the rows again.
         overrun.into_iter().for_each(|group| self.replicas.make_void(group));

@@ -54,6 +54,7 @@ mod plan;
 mod post;
 mod question;
 mod reach;
+mod readers;
 mod rebalance;
 mod removal;
 mod repair;

@@ -49,6 +49,15 @@ impl Service {
         shard.leader().map(Site::from)
     }
 
+    /// As [`Service::reader`], for a read of one row that is asked for the first time.
+    pub(crate) fn first_reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Site<'a>> {
+        if mode != ReadMode::Outdated || self.links().elsewhere().is_some() {
+            return self.reader(shard, mode);
+        }
+        let reader = shard.reader(|server| self.watches.answers(server)).map(Site::from);
+        reader.or_else(|| self.reader(shard, mode))
+    }
+
     /// A replica that may answer reads of `mode`.
     pub(crate) fn reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Site<'a>> {
         if let Some(server) = self.links().elsewhere() {

@@ -124,8 +124,10 @@ impl Again {
 
     /// The row was not at `server`, which says that `leader` leads its shard.
     fn not_at(&self, server: ServerId, leader: Option<ServerId>) {
+        if self.mode == Some(ReadMode::Outdated) {
+            self.shard.not_read_from(server);
         // Of a group that has a replica here the log hears who leads.
-        if self.mode != Some(ReadMode::Outdated) && !self.shard.hears() {
+        } else if !self.shard.hears() {
             self.shard.not_led_by(server, leader);
         }
     }
@@ -141,6 +143,14 @@ impl Again {
         let state = self.become_of(point);
         self.session.service.turn_links();
         state
+    }
+
+    /// What `server` was asked for together with others has no answer: a replica that is being filled, say.
+    fn ask_alone(&mut self, server: ServerId) -> Result<State, Result<Datum, EvalError>> {
+        if self.mode == Some(ReadMode::Outdated) {
+            self.shard.not_read_from(server);
+        }
+        self.ask(Asking::Alone)
     }
 
     /// A read is begun anew, and asked otherwise.
@@ -306,7 +316,7 @@ impl Future for FarPoint {
                     let next = match slot.poll(context) {
                         Poll::Pending => return Poll::Pending,
                         Poll::Ready(Ok(row)) => return Poll::Ready(Ok(row)),
-                        Poll::Ready(Err(NoRow::AskAlone)) => again.ask(Asking::Alone),
+                        Poll::Ready(Err(NoRow::AskAlone)) => again.ask_alone(*server),
                         Poll::Ready(Err(NoRow::Lost(error))) => {
                             again.settle(*server, Err(Unanswered::Lost(error)), None)
                         }

@@ -142,7 +142,11 @@ impl Session {
         let catalog = self.service.node().catalog_guard();
         let (table, mode) = self.readable(&catalog, Options::of(query)?, row.table)?;
         let handle = table.shard(&key);
-        let Some(site) = self.service.reader(handle, mode) else {
+        let site = match asking {
+            Asking::First => self.service.first_reader(handle, mode),
+            Asking::Alone | Asking::Again => self.service.reader(handle, mode),
+        };
+        let Some(site) = site else {
             let again = || Again::new(self, query, handle, Some(mode));
             return (mode == ReadMode::Single).then(|| PointAnswer::FarRead(FarPoint::seek(again())));
         };
