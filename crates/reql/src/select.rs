@@ -38,7 +38,13 @@ impl Selector {
     pub fn value(&self, item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match self {
             Selector::Field(Datum::String(field)) => field_of_item(item, field),
-            Selector::Field(other) => Err(EvalError::type_error("STRING", other)),
+            Selector::Field(other) => {
+                // The item is looked at before the name. Source: obj_or_seq.cc of RethinkDB 2.4.
+                if !matches!(item, Datum::Object(_) | Datum::Array(_)) {
+                    field_of(item, &Text::from_static(""), "get_field")?;
+                }
+                Err(EvalError::type_error("STRING", other))
+            }
             Selector::Func(closure) => closure.call(std::slice::from_ref(item), env),
         }
     }

@@ -221,10 +221,13 @@ fn iso8601(args: &Args<'_>) -> Out<Thing> {
             (part(1).unwrap_or(0.0), part(2).unwrap_or(1.0), part(3).unwrap_or(1.0))
         }
         (None, Some(parts)) => {
-            let (year, mut left) =
+            let (mut year, mut left) =
                 (number(&parts[1]).unwrap_or(0.0), number(&parts[2]).unwrap_or(0.0) as i64);
-            if left < 1 || left > days_in_year(year as i64) {
+            if !(1..=366).contains(&left) {
                 return Err(Fault::logic("no such day"));
+            }
+            if left > days_in_year(year as i64) {
+                (year, left) = (year + 1.0, 1);
             }
             let mut month = 1;
             while left > days_in_month(year as i64, month) {

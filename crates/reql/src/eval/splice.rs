@@ -16,7 +16,7 @@ pub fn splice(call: &Call, scope: &Scope<'_>, env: &Env<'_>) -> Result<Call, Eva
 }
 
 pub(super) fn splice_at(call: &Call, place: Place<'_>) -> Result<Call, EvalError> {
-    if matches!(call.op, Op::OrderBy | Op::Union) {
+    if call.op == Op::OrderBy {
         return Err(EvalError::logic("r.args is not supported in an order_by or union command yet."));
     }
     let place = Place { literals: place.literals || call.op == Op::Merge, ..place };

@@ -39,11 +39,10 @@ impl Date {
         Ok(Date { year, month, day })
     }
 
-    /// Day `ordinal` (from 1) of `year`.
+    /// Day `ordinal` (from 1) of `year`. Any year may have 366, as in RethinkDB: of most that is the first of the next.
     pub fn of_year(year: i64, ordinal: i64) -> Result<Date, EvalError> {
         check_year(year)?;
-        let days = if is_leap(year) { 366 } else { 365 };
-        if !(1..=days).contains(&ordinal) {
+        if !(1..=366).contains(&ordinal) {
             return Err(time_logic("Day of year value is out of range 1..366"));
         }
         let january_first = Date { year, month: 1, day: 1 };
@@ -163,7 +162,7 @@ mod tests {
         refused(Date::new(2013, 2, 29), "Day of month is not valid for year");
         assert!(Date::new(2012, 2, 29).is_ok());
         refused(Date::new(1900, 2, 29), "Day of month is not valid for year");
-        refused(Date::of_year(2013, 366), "Day of year value is out of range 1..366");
+        refused(Date::of_year(2013, 367), "Day of year value is out of range 1..366");
         refused(Date::of_year(2013, 0), "Day of year value is out of range 1..366");
         assert_eq!(Date::of_year(2012, 366).ok(), Date::new(2012, 12, 31).ok());
     }

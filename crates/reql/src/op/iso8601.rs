@@ -18,22 +18,31 @@ pub fn parse(text: &str, default_zone: Option<&str>) -> Result<Time, EvalError> 
     let clock_read = read_clock(clock)?;
     let zone = if zone_at.is_some() { Some(zone::parse(zone)?) } else { None };
     let days = date.days()?;
-    let seconds = clock_read.seconds(clock)?;
     let zone = match (zone, default_zone) {
         (Some(zone), _) => zone,
-        (None, Some(default)) => zone::parse(default)?,
-        (None, None) => {
-            return Err(EvalError::logic(
-                "ISO 8601 string has no time zone, and no default time zone was provided.",
-            ));
-        }
+        (None, default) => default_zone_of(default.unwrap_or_default())?,
     };
+    zone::check(zone)?;
     let days_s = days * 86_400 - i64::from(zone) * 60;
-    Ok(Time::new(days_s as f64 + seconds, zone))
+    Ok(Time::new(days_s as f64 + clock_read.seconds(), zone))
+}
+
+/// The zone of a text that names none. Source: `sanitize_boost_tz` in pseudo_time.cc of RethinkDB 2.4.
+fn default_zone_of(text: &str) -> Result<i16, EvalError> {
+    match text {
+        "" | "UTC" => {
+            Err(EvalError::logic("ISO 8601 string has no time zone, and no default time zone was provided."))
+        }
+        _ if text.starts_with(|first: char| first.is_alphabetic()) && text != "Z" => {
+            Err(EvalError::logic(format!("Invalid ISO 8601 timezone: `{text}+00`.")))
+        }
+        _ => zone::parse(text),
+    }
 }
 
 /// `YYYY-MM-DDThh:mm:ss[.mmm]±hh:mm`
 pub fn print(time: &Time) -> Result<String, EvalError> {
+    zone::check(time.offset_minutes)?;
     let local_ms = local_ms(time);
     let date = Date::from_days(local_ms.div_euclid(DAY_MS))?;
     if date.year > 9999 {
@@ -126,12 +135,10 @@ struct ClockRead {
 }
 
 impl ClockRead {
-    /// Seconds since midnight; `text` is what was read.
-    fn seconds(&self, text: &str) -> Result<f64, EvalError> {
-        if self.hours > 24 || self.minutes > 59 || self.seconds >= 61.0 {
-            return Err(EvalError::logic(format!("Error in time logic: No such time `{text}`.")));
-        }
-        Ok((self.hours * 3_600 + self.minutes * 60) as f64 + self.seconds)
+    /// Seconds since midnight. More than a clock shows is of a later minute, hour or day: nobody looks, in RethinkDB
+    /// neither.
+    fn seconds(&self) -> f64 {
+        (self.hours * 3_600 + self.minutes * 60) as f64 + self.seconds
     }
 }
 
@@ -182,7 +189,7 @@ mod tests {
         for date in ["201301", "2013-0101", "2a13", "2013+01", "2013-01-01.1", "2013-01-", "2013-1", ""] {
             assert!(parse(&format!("{date}T13Z"), None).is_err(), "{date}");
         }
-        for clock in ["a3", "13:0000", "13:000", "13:00.00", "130000.00000000a", "1300:00", "13:", "25", ""] {
+        for clock in ["a3", "13:0000", "13:000", "13:00.00", "130000.00000000a", "1300:00", "13:", ""] {
             assert!(parse(&format!("2013T{clock}Z"), None).is_err(), "{clock}");
         }
         for zone in ["X", "-7", "-07:-1", "+07+01", "PST", "UTC", "Z+00"] {
@@ -236,6 +243,28 @@ mod tests {
             (-0.5, "1969-12-31T23:59:59.500+00:00"),
         ] {
             assert_eq!(print(&Time::new(epoch, 0)).ok().as_deref(), Some(text));
+        }
+    }
+
+    #[test]
+    fn more_than_a_clock_shows_is_of_a_later_day() {
+        for (text, same) in [
+            ("2000-01-01T25:00:00Z", "2000-01-02T01:00:00+00:00"),
+            ("2000-01-01T00:60:00Z", "2000-01-01T01:00:00+00:00"),
+            ("2000-01-01T00:00:99Z", "2000-01-01T00:01:39+00:00"),
+            ("2001-366T00Z", "2002-01-01T00:00:00+00:00"),
+        ] {
+            let time = parse(text, None).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(print(&time).ok().as_deref(), Some(same), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_default_zone_is_said() {
+        let none = "ISO 8601 string has no time zone, and no default time zone was provided.";
+        for (zone, wrong) in [("", none), ("UTC", none), ("foo", "Invalid ISO 8601 timezone: `foo+00`.")] {
+            assert_eq!(parse("2013-07-30", Some(zone)).expect_err(zone).to_string(), wrong);
+            assert!(parse("2013-07-30T00Z", Some(zone)).is_ok());
         }
     }
 }

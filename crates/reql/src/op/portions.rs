@@ -5,7 +5,7 @@ use datum::{Datum, Time};
 
 use super::calendar::{DAY_MS, Date};
 use super::iso8601::local_ms;
-use super::time;
+use super::{time, zone};
 use crate::EvalError;
 use crate::args::Args;
 
@@ -62,6 +62,7 @@ pub fn seconds(args: &Args<'_>) -> Result<Datum, EvalError> {
 }
 
 fn date_of(time: &Time) -> Result<Date, EvalError> {
+    zone::check(time.offset_minutes)?;
     Date::from_days(local_ms(time).div_euclid(DAY_MS))
 }
 

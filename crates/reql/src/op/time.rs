@@ -49,13 +49,16 @@ pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
     let mut seconds = 0.0;
     if has_clock {
         let (hours, minutes) = (f64::from(args.narrow(3)?), f64::from(args.narrow(4)?));
-        seconds = hours * 3_600.0 + minutes * 60.0 + args.number(5)?;
+        // One negative part makes both of them so. Source: `to_tick_count` in Boost.
+        let sign = if hours < 0.0 || minutes < 0.0 { -1.0 } else { 1.0 };
+        seconds = sign * (hours.abs() * 3_600.0 + minutes.abs() * 60.0) + args.number(5)?;
     }
     let last = args.len() - 1;
     let zone = args.string(last)?;
     // The date is looked at before the zone. Source: `make_time` in pseudo_time.cc of RethinkDB 2.4.
     let date = Date::new(year, month, day)?;
     let zone = zone::parse(zone)?;
+    zone::check(zone)?;
     let midnight = date.days() * 86_400 - i64::from(zone) * 60;
     Ok(Datum::Time(Time::new(midnight as f64 + seconds, zone)))
 }
@@ -63,7 +66,11 @@ pub fn time(args: &Args<'_>) -> Result<Datum, EvalError> {
 /// `in_timezone`: the same instant, shown in another zone.
 pub fn in_timezone(args: &Args<'_>) -> Result<Datum, EvalError> {
     let time = of(args, 0)?;
-    let zone = zone::parse(args.plain_string(1)?)?;
+    let zone = match args.plain_string(1)?.as_ref() {
+        // A time of that zone has no text.
+        text @ "-0000" => return Err(zone::not_valid(text)),
+        text => zone::parse(text)?,
+    };
     Ok(Datum::Time(Time::new(time.epoch_seconds, zone)))
 }
 

@@ -8,8 +8,8 @@ pub fn parse(text: &str) -> Result<i16, EvalError> {
     let mut digits = Digits::of(text);
     let sign = match text {
         "Z" => return Ok(0),
-        "-00" | "-00:00" | "-0000" => {
-            return Err(EvalError::logic(format!("`{text}` is not a valid time offset.")));
+        "-00" | "-00:00" => {
+            return Err(not_valid(text));
         }
         _ if digits.skip('-') => -1,
         _ if digits.skip('+') => 1,
@@ -33,6 +33,25 @@ pub fn parse(text: &str) -> Result<i16, EvalError> {
     Ok(sign * (hours * 60 + minutes))
 }
 
+/// There is no such offset.
+pub fn not_valid(text: &str) -> EvalError {
+    EvalError::logic(format!("`{text}` is not a valid time offset."))
+}
+
+/// Fails for a zone that no clock is set to. It may be named ([`parse`]); what a clock shows there is not known.
+///
+/// Source: `posix_time_zone` in Boost.
+pub fn check(minutes: i16) -> Result<(), EvalError> {
+    if (-12 * 60..=14 * 60).contains(&minutes) {
+        return Ok(());
+    }
+    let (sign, minutes) = (if minutes < 0 { "-" } else { "" }, minutes.abs());
+    let (hours, minutes) = (minutes / 60, minutes % 60);
+    Err(EvalError::logic(format!(
+        "Error in time logic: Offset out of range: {sign}{hours:02}:{minutes:02}:00."
+    )))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +69,7 @@ mod tests {
         ] {
             assert_eq!(parse(text).expect_err(text).to_string(), message);
         }
+        assert_eq!(parse("-0000").ok(), Some(0));
         for text in ["-7", "+", "+07:0"] {
             let message = parse(text).expect_err(text).to_string();
             assert!(message.starts_with(&format!("Invalid time zone string `{text}`. Valid")), "{message}");
@@ -61,6 +81,17 @@ mod tests {
         for (text, more) in [("+00:000", "0"), ("+0000x", "x"), ("+00:00Z", "Z")] {
             let message = format!("Garbage characters `{more}` at end of timezone string `{text}`.");
             assert_eq!(parse(text).expect_err(text).to_string(), message);
+        }
+    }
+
+    #[test]
+    fn clocks_are_set_to_zones_between_the_date_lines() {
+        for (text, what) in [("+14:01", "14:01:00"), ("-12:30", "-12:30:00"), ("+24:59", "24:59:00")] {
+            let message = format!("Error in time logic: Offset out of range: {what}.");
+            assert_eq!(parse(text).and_then(check).expect_err(text).to_string(), message);
+        }
+        for text in ["+14:00", "-12:00", "Z"] {
+            assert!(parse(text).and_then(check).is_ok(), "{text}");
         }
     }
 }
