@@ -209,6 +209,10 @@ fn open_log_file(lines: &LogLines, config: &Config, directory: &DataDirectory) -
 
 fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Result<(), StartError> {
     let Some(wanted) = &config.initial_password else { return Ok(()) };
+    if config.is_proxy {
+        tracing::warn!("Ignoring --initial-password: a proxy sets no passwords of its cluster");
+        return Ok(());
+    }
     if node.catalog().user("admin").is_some_and(|admin| admin.has_password) {
         tracing::info!(
             "Ignoring --initial-password option because the admin password is already configured."
@@ -218,6 +222,11 @@ fn set_initial_password(node: &Node, config: &Config, machine: &Machine) -> Resu
     let password = password::initial(Some(wanted), &*machine.random);
     let (record, is_set) = password::record(&password, None, &*machine.random);
     node.put_user("admin", cluster::PasswordChange::Set(record, is_set))?;
+    if node.catalog().servers().len() > 1 {
+        tracing::warn!(
+            "The cluster had no password: that of --initial-password is the password of `admin` on all servers"
+        );
+    }
     Ok(())
 }
 

@@ -64,7 +64,9 @@ fn a_catalog_of_before_does_not_take_rows_away_that_a_later_one_places_there() {
     a.kill();
     let first = Machine { engine: Arc::new(before), ..first };
     let a = first.start(&hub, None);
-    assert_eq!(groups(&a), halves, "nobody is there to tell it of the later catalog");
+    // Nobody is there to tell it of the later catalog; its log does, if it had time to write down what is committed.
+    let known = groups(&a);
+    assert!(known == halves || known.len() == 1, "{known:?}");
     let _c = others[1].start(&hub, None);
     wait_until("the later catalog", || groups(&a).len() == 1);
     assert_eq!(missing(&a, 60), []);

@@ -126,7 +126,6 @@ impl Patience {
     /// false when it has been long enough. The first time only changes that are under way are waited for.
     pub fn wait(&mut self, cx: &Cx, table: &StoredTable, range: &KeyRange) -> Result<bool, EvalError> {
         cx.check_cancel()?;
-        cx.node().await_change();
         let (lost, gone) = (&cx.service.seeks.lost, SEARCH.saturating_sub(self.left));
         let shards =
             || table.handle.shards().iter().filter(|shard| !shard.range().intersect(range).is_empty());
@@ -134,10 +133,12 @@ impl Patience {
             shards().for_each(|shard| lost.give_up(shard));
             return Ok(false);
         }
-        let pause = pause_after(self.looks);
+        let (pause, began) = (pause_after(self.looks), Instant::now());
+        // Changes of the configuration that come to nothing may follow one another for as long as they like.
+        cx.node().await_change();
         std::thread::sleep(pause);
         self.looks += 1;
-        self.left = self.left.saturating_sub(pause.max(LOOK_MIN));
+        self.left = self.left.saturating_sub(began.elapsed().max(LOOK_MIN));
         cx.check_cancel()?;
         Ok(true)
     }

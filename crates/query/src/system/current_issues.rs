@@ -293,8 +293,9 @@ fn table_issue(
         }
         false => format!("Not connected: {}.", gone.join(", ")),
         // Servers that were removed are in no configuration, and may have been the majority.
-        true => "The servers that should hold it are connected, but they have no leader; if this lasts, those that \
-                 held it with them are gone, and `reconfigure` with `emergency_repair` goes on without."
+        true => "The servers that should hold it are connected, but they have no leader: they elect one, which takes a few \
+                 seconds. Only if this lasts, those that held it with them are gone, and `reconfigure` with \
+                 `emergency_repair` goes on without."
             .to_owned(),
     };
     let description = format!("Table `{db}.{name}` {what}. {why}");
