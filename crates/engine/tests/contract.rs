@@ -58,12 +58,21 @@ mod rocks {
 
     /// What another process would find if the one that has `alive` open were gone now.
     fn crashed(alive: &Path, copy: &Path) -> RocksEngine {
-        std::fs::create_dir(copy).unwrap();
-        for file in std::fs::read_dir(alive).unwrap() {
-            let file = file.unwrap();
-            std::fs::copy(file.path(), copy.join(file.file_name())).unwrap();
+        // RocksDB removes files that it needs no more in the background, and may do so while they are copied.
+        while let Err(cause) = copied(alive, copy) {
+            assert_eq!(cause.kind(), std::io::ErrorKind::NotFound, "{cause}");
+            std::fs::remove_dir_all(copy).unwrap();
         }
         open(copy)
+    }
+
+    fn copied(alive: &Path, copy: &Path) -> std::io::Result<()> {
+        std::fs::create_dir(copy)?;
+        for file in std::fs::read_dir(alive)? {
+            let file = file?;
+            std::fs::copy(file.path(), copy.join(file.file_name()))?;
+        }
+        Ok(())
     }
 
     #[test]
