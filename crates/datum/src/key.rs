@@ -4,11 +4,13 @@
 mod decode;
 mod encode;
 mod error;
+mod hand;
 mod primary;
 mod range;
 pub mod secondary;
 
 pub use decode::CorruptKey;
 pub use error::KeyError;
+pub use hand::{HANDS, hand_of};
 pub use primary::{PrimaryKey, bound_position, check_bound};
 pub use range::{KeyBound, KeyRange};

@@ -92,12 +92,35 @@ pub(crate) struct Placed {
     pub item: Datum,
     /// How many times it is wanted.
     pub times: u64,
+    /// Out of which hand it is given when no order was asked for ([`datum::key::hand_of`]).
+    pub hand: u8,
 }
 
 /// Items by an index, one after the other.
 pub(crate) trait PlacedItems: Send {
     /// The next one.
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError>;
+}
+
+/// A step on a way through rows that nobody ordered.
+pub(crate) enum Handed {
+    /// An item, made of a row of this hand, below [`datum::key::HANDS`].
+    Item(u8, Datum),
+    /// So many rows were looked at, and no item was made of them.
+    Nothing(usize),
+    /// There are no more rows.
+    End,
+}
+
+/// Items of a sequence that nobody ordered, one after the other, those of each hand in the order of its rows.
+pub(crate) trait HandedItems: Send {
+    /// The next one. After the end there may be anything.
+    fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError>;
+
+    /// Whether it is known without reading that there is nothing more.
+    fn is_exhausted(&self) -> bool {
+        false
+    }
 }
 
 /// The range of primary keys between `bounds`. Bounds that cannot be keys select by ReQL's total order.

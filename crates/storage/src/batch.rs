@@ -79,6 +79,17 @@ impl RowBatch {
         PrimaryKey(self.block.slice(place.start..place.start + place.key_len as usize))
     }
 
+    /// The bytes of the key at `index`.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is not below [`RowBatch::len`].
+    #[must_use]
+    pub fn key_bytes(&self, index: usize) -> &[u8] {
+        let place = self.rows[index];
+        &self.block[place.start..place.start + place.key_len as usize]
+    }
+
     /// The stored bytes of the row at `index`, not verified.
     ///
     /// # Panics

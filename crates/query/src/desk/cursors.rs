@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::{Reply, ServerId};
-use datum::{Datum, patience};
+use datum::patience;
 use io::memory::{Account, Owner};
 use reql::travel::Travel;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
@@ -52,9 +52,11 @@ impl Inner {
         };
         match rows {
             Outcome::Done(rows) => {
-                let placed = part.index.is_some() && part.order != KeyOrder::Any;
+                let dealt = part.order == KeyOrder::Any;
+                let placed = part.index.is_some() && !dealt;
                 let batch_bytes = BATCH_BYTES_MIN;
-                let cursor = ServedCursor { cx, rows, placed, steps, batch_bytes, ended: false, account };
+                let cursor =
+                    ServedCursor { cx, rows, placed, dealt, steps, batch_bytes, ended: false, account };
                 self.pull(entered, Box::new(cursor))
             }
             Outcome::Failed(error) => Outcome::<()>::Failed(error).to_bytes(|(), _| ()),
@@ -107,6 +109,8 @@ struct ServedCursor {
     rows: ServedRows,
     /// Whether it matters where an item stands in the order of its index.
     placed: bool,
+    /// Whether no order was asked for, so that an item goes with its hand.
+    dealt: bool,
     steps: Vec<Transform>,
     batch_bytes: usize,
     ended: bool,
@@ -119,34 +123,35 @@ enum ServedRows {
 }
 
 impl ServedRows {
-    fn next(&mut self, env: &Env<'_>) -> Result<Option<(Datum, u64, Option<IndexPlace>)>, EvalError> {
-        match self {
-            ServedRows::Primary(rows) => Ok(rows.next_row()?.map(|row| (row, 1, None))),
-            ServedRows::Index(rows) => {
-                let row = rows.next_placed(env)?;
-                Ok(row.map(|Placed { place, item, times }| (item, times, Some(place))))
-            }
-        }
+    fn next(&mut self, dealt: bool, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
+        let rows = match self {
+            ServedRows::Primary(rows) => rows,
+            ServedRows::Index(rows) => return rows.next_placed(env),
+        };
+        let Some(item) = rows.next_row()? else { return Ok(None) };
+        let hand = if dealt { rows.hand() } else { 0 };
+        Ok(Some(Placed { place: IndexPlace::none(), item, times: 1, hand }))
     }
 }
 
 impl ServedCursor {
-    fn fill(&mut self, items: &mut Vec<Datum>, places: &mut Vec<IndexPlace>) -> Result<BatchEnd, EvalError> {
+    fn fill(&mut self, batch: &mut FarBatch) -> Result<BatchEnd, EvalError> {
         let env = self.cx.closed_env();
         let mut bytes = 0;
         while bytes < self.batch_bytes {
             env.check_cancel()?;
-            let Some((row, times, place)) = self.rows.next(&env)? else { return Ok(BatchEnd::Done) };
+            let Some(row) = self.rows.next(self.dealt, &env)? else { return Ok(BatchEnd::Done) };
             bytes += ROW_BYTES;
-            for _ in 0..times {
-                reql::run(&self.steps, row.clone(), &env, &mut |item| {
+            for _ in 0..row.times {
+                reql::run(&self.steps, row.item.clone(), &env, &mut |item| {
                     let size = item.json_size_to(ITEM_BYTES_MAX);
                     if size >= LARGE_ITEM_BYTES {
                         self.account.check_room(size as u64).map_err(EvalError::memory)?;
                     }
                     bytes += size;
-                    items.push(item);
-                    places.extend(place.clone().filter(|_| self.placed));
+                    batch.items.push(item);
+                    batch.places.extend(self.placed.then(|| row.place.clone()));
+                    batch.hands.extend(self.dealt.then_some(row.hand));
                     Ok(Flow::Continue)
                 })?;
             }
@@ -157,16 +162,16 @@ impl ServedCursor {
 
 impl Pull for ServedCursor {
     fn next_batch(&mut self) -> Bytes {
-        let (mut items, mut places) = (Vec::new(), Vec::new());
-        let end = self.fill(&mut items, &mut places).unwrap_or_else(BatchEnd::Failed);
+        let mut batch = FarBatch::new();
+        batch.end = self.fill(&mut batch).unwrap_or_else(BatchEnd::Failed);
         self.batch_bytes = (self.batch_bytes * 4).min(BATCH_BYTES_MAX);
-        self.ended = !matches!(end, BatchEnd::More);
-        let position = match &self.rows {
+        self.ended = !matches!(batch.end, BatchEnd::More);
+        batch.position = match &self.rows {
             ServedRows::Primary(rows) => rows.position(),
             ServedRows::Index(_) => None,
         };
-        let looked_at = self.cx.take_looked_at();
-        Outcome::Done(FarBatch { items, places, position, looked_at, end }).to_bytes(Travel::pack)
+        batch.looked_at = self.cx.take_looked_at();
+        Outcome::Done(batch).to_bytes(Travel::pack)
     }
 
     fn is_over(&self) -> bool {

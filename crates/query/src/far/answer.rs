@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use cluster::ServerId;
+use datum::key::HANDS;
 use datum::{Datum, PrimaryKey};
 use reql::EvalError;
 use reql::travel::{Garbled, Pack, Travel, Unpack, Unpackable};
@@ -132,6 +133,8 @@ pub(crate) struct FarBatch {
     pub items: Vec<Datum>,
     /// Where each stands in the order of an index; none when that does not matter.
     pub places: Vec<IndexPlace>,
+    /// Out of which hand each is given; none when there is an order.
+    pub hands: Vec<u8>,
     /// The key of the last row that was read for them, if any was.
     pub position: Option<PrimaryKey>,
     /// How many rows were looked at for it.
@@ -150,6 +153,14 @@ pub(crate) enum BatchEnd {
     Failed(EvalError),
 }
 
+impl FarBatch {
+    /// One without items, after which there is more.
+    pub fn new() -> FarBatch {
+        let (items, places, hands) = (Vec::new(), Vec::new(), Vec::new());
+        FarBatch { items, places, hands, position: None, looked_at: 0, end: BatchEnd::More }
+    }
+}
+
 impl Travel for FarBatch {
     fn pack(&self, out: &mut Pack) {
         self.items.pack(out);
@@ -159,6 +170,7 @@ impl Travel for FarBatch {
             place.value.pack(out);
             place.primary.0.pack(out);
         }
+        out.bytes(&self.hands);
         self.position.as_ref().map(|key| key.0.clone()).pack(out);
         out.count(self.looked_at);
         match &self.end {
@@ -180,6 +192,11 @@ impl Travel for FarBatch {
         if !places.is_empty() && places.len() != items.len() {
             return Err(from.garbled("a place for each item"));
         }
+        let hands = Vec::from(Bytes::unpack(from)?);
+        let all_are = hands.is_empty() || hands.len() == items.len();
+        if !all_are || hands.iter().any(|hand| *hand >= HANDS) {
+            return Err(from.garbled("a hand for each item"));
+        }
         let position = Option::<Bytes>::unpack(from)?.map(PrimaryKey);
         let looked_at = from.count()?;
         let end = match from.byte()? {
@@ -188,7 +205,7 @@ impl Travel for FarBatch {
             2 => BatchEnd::Failed(EvalError::unpack(from)?),
             _ => return Err(from.garbled("the end of a batch")),
         };
-        Ok(FarBatch { items, places, position, looked_at, end })
+        Ok(FarBatch { items, places, hands, position, looked_at, end })
     }
 }
 

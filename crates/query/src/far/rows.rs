@@ -19,7 +19,7 @@ use super::site::{Patience, fresh, unreadable};
 use super::waiting::{shards_in, wait, wanted_by};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot};
-use crate::order::{IndexRead, KeyOrder, Placed, PlacedItems};
+use crate::order::{Handed, HandedItems, IndexRead, KeyOrder, Placed, PlacedItems};
 use crate::table::StoredTable;
 
 /// Begins to read a part of a table anew, wherever it is now.
@@ -27,8 +27,8 @@ pub(crate) type Reopen = fn(&Cx, FarSource, Patience) -> Result<Rest, EvalError>
 
 /// Items that were lost on their way, looked for anew.
 pub(crate) enum Rest {
-    /// In the order of the primary keys.
-    Items(Box<dyn Items>),
+    /// By the primary key.
+    Handed(Box<dyn HandedItems>),
     /// By a secondary index.
     Placed(Box<dyn PlacedItems>),
 }
@@ -65,6 +65,8 @@ pub(crate) struct FarRows {
     end: Option<End>,
     /// Whether any batch came.
     begun: bool,
+    /// Rows that were looked at for the last batch.
+    looked_at: usize,
     patience: Patience,
 }
 
@@ -111,6 +113,7 @@ impl FarRows {
             position: None,
             end: None,
             begun: false,
+            looked_at: 0,
             patience,
         })
     }
@@ -140,12 +143,13 @@ impl FarRows {
 
     fn take(&mut self, batch: FarBatch) {
         self.cx.looked_at_elsewhere(batch.looked_at);
+        self.looked_at = usize::try_from(batch.looked_at).unwrap_or(usize::MAX);
         self.low = batch.items.len() / 2;
         self.begun = true;
         let places = batch.places.into_iter().chain(std::iter::repeat_with(IndexPlace::none));
-        let placed =
-            batch.items.into_iter().zip(places).map(|(item, place)| Placed { place, item, times: 1 });
-        self.ready.extend(placed);
+        let hands = batch.hands.into_iter().chain(std::iter::repeat(0));
+        let placed = batch.items.into_iter().zip(places).zip(hands);
+        self.ready.extend(placed.map(|((item, place), hand)| Placed { place, item, times: 1, hand }));
         self.position = batch.position.or(self.position.take());
         match batch.end {
             BatchEnd::More => {}
@@ -187,12 +191,26 @@ impl PlacedItems for FarRows {
                 Some(End::Done) => return Ok(None),
                 Some(End::Failed(error)) => return Err(error.clone()),
                 Some(End::Elsewhere(Rest::Placed(rest))) => return rest.next_placed(env),
-                Some(End::Elsewhere(Rest::Items(rest))) => {
-                    let item = rest.next(env)?;
-                    return Ok(item.map(|item| Placed { place: IndexPlace::none(), item, times: 1 }));
-                }
+                Some(End::Elsewhere(Rest::Handed(rest))) => match rest.next_handed(env)? {
+                    Handed::Item(hand, item) => {
+                        return Ok(Some(Placed { place: IndexPlace::none(), item, times: 1, hand }));
+                    }
+                    Handed::Nothing(_) => {}
+                    Handed::End => return Ok(None),
+                },
             }
         }
+    }
+}
+
+impl HandedItems for FarRows {
+    fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError> {
+        if self.ready.is_empty() && self.end.is_none() {
+            env.check_cancel()?;
+            self.take_batch()?;
+            return Ok(Handed::Nothing(std::mem::take(&mut self.looked_at).saturating_sub(self.ready.len())));
+        }
+        Ok(self.next_placed(env)?.map_or(Handed::End, |placed| Handed::Item(placed.hand, placed.item)))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
+use datum::key::hand_of;
 use datum::{Datum, Object, Text};
 use reql::stream::Items;
 use reql::{Env, EvalError, Order};
@@ -22,6 +23,8 @@ pub(crate) struct IndexPart {
     items: IndexItems,
     rows: PartRows,
     current: Option<(Datum, u64)>,
+    /// Whether no order was asked for, so that rows are given out of hands.
+    dealt: bool,
 }
 
 /// Rows as the index finds them.
@@ -40,6 +43,7 @@ impl IndexPart {
         read: &IndexRead,
         order: KeyOrder,
     ) -> Result<IndexPart, EvalError> {
+        let dealt = order == KeyOrder::Any;
         let order = match order {
             KeyOrder::Any => RowOrder::Any,
             ordered => RowOrder::By(ordered.direction()),
@@ -58,7 +62,7 @@ impl IndexPart {
             Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes()?, *bounds)),
         };
         let (seen, name, items) = (Seen::of_shard(cx, shard.activity()), read.name.clone(), read.items);
-        Ok(IndexPart { seen, table: table.clone(), name, items, rows, current: None })
+        Ok(IndexPart { seen, table: table.clone(), name, items, rows, current: None, dealt })
     }
 
     /// The number of rows left.
@@ -91,20 +95,21 @@ impl IndexPart {
                 let Some(row) = row else { return Ok(None) };
                 self.seen.rows(1);
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
-                Ok(Some(Placed { item, place: row.place, times: row.times }))
+                let hand = if self.dealt { hand_of(row.place.primary.as_bytes()) } else { 0 };
+                Ok(Some(Placed { item, place: row.place, times: row.times, hand }))
             }
             PartRows::Meeting(rows) => {
                 let row = rows.next(env, &self.seen)?;
                 Ok(row.map(|(row, times)| {
                     let item = of_items(self.items, || Datum::Null, &row);
-                    Placed { item, place: IndexPlace::none(), times }
+                    Placed { item, place: IndexPlace::none(), times, hand: 0 }
                 }))
             }
             PartRows::Nearest(rows) => {
                 let found = rows.next(env, &self.seen)?;
                 Ok(found.map(|found| {
                     let item = of_items(self.items, || Datum::Number(found.dist_m), &found.value);
-                    Placed { item, place: IndexPlace::none(), times: 1 }
+                    Placed { item, place: IndexPlace::none(), times: 1, hand: 0 }
                 }))
             }
         }

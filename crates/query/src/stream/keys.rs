@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use datum::key::hand_of;
 use datum::{Datum, PrimaryKey};
-use reql::stream::Items;
 use reql::{Env, EvalError};
 
 use crate::access;
 use crate::context::Cx;
+use crate::order::{Handed, HandedItems};
 use crate::read;
 use crate::table::{StoredTable, TableRef};
 
@@ -17,9 +18,16 @@ pub(crate) struct KeySource {
     cx: Arc<Cx>,
     table: StoredTable,
     waiting: std::vec::IntoIter<(PrimaryKey, usize)>,
-    ready: VecDeque<(Datum, usize)>,
+    ready: VecDeque<Found>,
     /// How many keys are asked for at once.
     ahead: usize,
+}
+
+/// A row, how many times it is still wanted, and out of which hand it is given.
+struct Found {
+    row: Datum,
+    times: usize,
+    hand: u8,
 }
 
 /// Most keys that are asked for at once.
@@ -39,27 +47,28 @@ impl KeySource {
             return Ok(false);
         }
         self.ahead = (self.ahead * 4).min(AHEAD_MAX);
-        let rows = read::rows(&self.cx, &self.table, keys)?;
-        let found = rows.into_iter().zip(times).filter(|(row, _)| !matches!(row, Datum::Null));
-        self.ready.extend(found);
+        let hands: Vec<u8> = keys.iter().map(|key| hand_of(key.as_bytes())).collect();
+        let rows = read::rows(&self.cx, &self.table, keys)?.into_iter().zip(times).zip(hands);
+        let rows = rows.filter(|((row, _), _)| !matches!(row, Datum::Null));
+        self.ready.extend(rows.map(|((row, times), hand)| Found { row, times, hand }));
         Ok(true)
     }
 }
 
-impl Items for KeySource {
-    fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
+impl HandedItems for KeySource {
+    fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError> {
         loop {
-            if let Some((row, times)) = self.ready.front_mut() {
-                if *times > 0 {
-                    *times -= 1;
-                    return Ok(Some(row.clone()));
+            if let Some(found) = self.ready.front_mut() {
+                if found.times > 0 {
+                    found.times -= 1;
+                    return Ok(Handed::Item(found.hand, found.row.clone()));
                 }
                 self.ready.pop_front();
                 continue;
             }
             env.check_cancel()?;
             if !self.read_ahead()? {
-                return Ok(None);
+                return Ok(Handed::End);
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Sequences of an open query: where their items come from and the steps they take.
 
+mod deal;
+mod handed;
 mod indexed;
 mod keys;
 mod open;
@@ -10,6 +12,7 @@ mod shapes;
 mod steps;
 
 pub(crate) use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
+pub(crate) use deal::Dealt;
 pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties};
 pub(crate) use keys::KeySource;
 pub(crate) use open::Found;

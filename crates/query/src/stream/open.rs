@@ -8,6 +8,8 @@ use reql::stream::Items;
 use reql::{Env, EvalError, Transform};
 use shard::Shard;
 
+use super::deal::Dealt;
+use super::handed::HandedSteps;
 use super::indexed::{IndexPart, Indexed};
 use super::rows::{RowPart, RowSource, Rows};
 use super::steps::stepped;
@@ -15,7 +17,7 @@ use crate::access;
 use crate::context::Cx;
 use crate::failure::read_failed;
 use crate::far::{FarRows, FarSource, Fitness, Patience, Rest, Site, fresh, joined, unreadable};
-use crate::order::{KeyOrder, PlacedItems};
+use crate::order::{Handed, HandedItems, KeyOrder, PlacedItems};
 use crate::read_mode::ReadMode;
 use crate::table::{StoredTable, TableRef};
 
@@ -113,10 +115,15 @@ impl RowSource {
         steps: Vec<Transform>,
         patience: Patience,
     ) -> Result<Box<dyn Items>, EvalError> {
-        match self.index {
-            Some(_) => Ok(stepped(Box::new(self.open_indexed(cx, patience)?), steps)),
-            None => self.open_primary(cx, steps, patience),
-        }
+        Ok(match (&self.index, self.order) {
+            (Some(_), KeyOrder::Any) => {
+                let rows = self.open_indexed(cx, patience)?;
+                Box::new(Dealt::new(Box::new(HandedSteps::new(rows, steps))))
+            }
+            (Some(_), _) => stepped(Box::new(self.open_indexed(cx, patience)?), steps),
+            (None, KeyOrder::Any) => Box::new(Dealt::new(Box::new(self.open_handed(cx, steps, patience)?))),
+            (None, _) => self.open_ordered(cx, steps, patience)?,
+        })
     }
 
     fn open_indexed(&self, cx: &Cx, mut patience: Patience) -> Result<Indexed, EvalError> {
@@ -132,35 +139,68 @@ impl RowSource {
         Ok(Indexed::new(heads, self.order))
     }
 
-    fn open_primary(
+    /// By the primary key, in the order that was asked for.
+    fn open_ordered(
         &self,
         cx: &Cx,
         steps: Vec<Transform>,
-        mut patience: Patience,
+        patience: Patience,
     ) -> Result<Box<dyn Items>, EvalError> {
-        let mut stages: VecDeque<Box<dyn Items>> = VecDeque::new();
-        let mut near = Vec::new();
-        let end_near = |near: &mut Vec<RowPart>, stages: &mut VecDeque<Box<dyn Items>>| {
-            if !near.is_empty() {
-                let rows = Rows::new(cx, std::mem::take(near), self.order.direction()).at_most(self.most);
-                stages.push_back(stepped(Box::new(rows), steps.clone()));
+        let near = |rows: Rows, steps| stepped(Box::new(rows.at_most(self.most)), steps);
+        let far = |rows| Box::new(rows) as Box<dyn Items>;
+        let mut stages = self.stages(cx, &steps, patience, near, far)?;
+        match (stages.len(), stages.pop_front()) {
+            (1, Some(only)) => Ok(only),
+            (_, first) => Ok(Box::new(Chain(first.into_iter().chain(stages).collect()))),
+        }
+    }
+
+    /// By the primary key, with the hand of each row.
+    fn open_handed(
+        &self,
+        cx: &Cx,
+        steps: Vec<Transform>,
+        patience: Patience,
+    ) -> Result<Chain<dyn HandedItems>, EvalError> {
+        let near = |rows: Rows, steps| Box::new(HandedSteps::new(rows, steps)) as Box<dyn HandedItems>;
+        let far = |rows| Box::new(rows) as Box<dyn HandedItems>;
+        self.stages(cx, &steps, patience, near, far).map(Chain)
+    }
+
+    /// The parts in the order of their keys, those that are near and neighbours as one.
+    fn stages<T: ?Sized>(
+        &self,
+        cx: &Cx,
+        steps: &[Transform],
+        mut patience: Patience,
+        near: impl Fn(Rows, Vec<Transform>) -> Box<T>,
+        far: impl Fn(FarRows) -> Box<T>,
+    ) -> Result<VecDeque<Box<T>>, EvalError> {
+        let mut stages = VecDeque::new();
+        let mut parts = Vec::new();
+        let end_near = |parts: &mut Vec<RowPart>, stages: &mut VecDeque<Box<T>>| {
+            if !parts.is_empty() {
+                let rows = Rows::new(cx, std::mem::take(parts), self.order.direction());
+                stages.push_back(near(rows, steps.to_vec()));
             }
         };
         for found in self.find(cx, &mut patience)? {
             match found {
-                Found::Near(part) => near.push(part),
+                Found::Near(part) => parts.push(part),
                 Found::Far { server, range } => {
-                    end_near(&mut near, &mut stages);
-                    let rows = self.open_far(cx, server, range, steps.clone(), patience.rest())?;
-                    stages.push_back(Box::new(rows));
+                    end_near(&mut parts, &mut stages);
+                    stages.push_back(far(self.open_far(
+                        cx,
+                        server,
+                        range,
+                        steps.to_vec(),
+                        patience.rest(),
+                    )?));
                 }
             }
         }
-        end_near(&mut near, &mut stages);
-        match stages.len() {
-            1 => Ok(stages.pop_front().unwrap_or_else(|| Box::new(Chain(VecDeque::new())))),
-            _ => Ok(Box::new(Chain(stages))),
-        }
+        end_near(&mut parts, &mut stages);
+        Ok(stages)
     }
 
     fn open_far(
@@ -190,9 +230,9 @@ fn push_far<T>(parts: &mut Vec<Found<T>>, server: ServerId, range: KeyRange) {
 }
 
 /// One sequence after the other.
-struct Chain(VecDeque<Box<dyn Items>>);
+struct Chain<T: ?Sized>(VecDeque<Box<T>>);
 
-impl Items for Chain {
+impl Items for Chain<dyn Items> {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         while let Some(first) = self.0.front_mut() {
             if let Some(item) = first.next(env)? {
@@ -204,12 +244,24 @@ impl Items for Chain {
     }
 }
 
+impl HandedItems for Chain<dyn HandedItems> {
+    fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError> {
+        while let Some(first) = self.0.front_mut() {
+            match first.next_handed(env)? {
+                Handed::End => drop(self.0.pop_front()),
+                other => return Ok(other),
+            }
+        }
+        Ok(Handed::End)
+    }
+}
+
 /// Begins to read what another node was asked for and does not have any more.
 fn reopen(cx: &Cx, source: FarSource, patience: Patience) -> Result<Rest, EvalError> {
     let FarSource { table, range, order, index, steps } = source;
     let rows = RowSource { table, range, order, index, most: None };
     match rows.index {
         Some(_) => Ok(Rest::Placed(Box::new(rows.open_indexed(cx, patience)?))),
-        None => rows.open_primary(cx, steps, patience).map(Rest::Items),
+        None => Ok(Rest::Handed(Box::new(rows.open_handed(cx, steps, patience)?))),
     }
 }

@@ -11,11 +11,11 @@ use crate::args::Args;
 use crate::failure::key_error;
 use crate::read;
 use crate::seq::Seq;
-use crate::stream::{KeyOrder, KeySource, Pipe, RowSource, Source};
+use crate::stream::{Dealt, KeyOrder, KeySource, Pipe, RowSource, Source};
 use crate::table::{Index, TableRef};
 use crate::value::Value;
 
-/// `get_all`: the rows whose index value is one of the keys, in the order of the keys.
+/// `get_all`: the rows whose index value is one of the keys, in no particular order.
 pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let index = args.optional_string("index")?;
@@ -79,7 +79,8 @@ fn source(
     match table {
         TableRef::Stored(stored) => {
             let keys = wanted.into_iter().collect();
-            Ok(Source::Items(Box::new(KeySource::new(args.cx, stored.clone(), keys)?)))
+            let rows = KeySource::new(args.cx, stored.clone(), keys)?;
+            Ok(Source::Items(Box::new(Dealt::new(Box::new(rows)))))
         }
         TableRef::System(system) => {
             let id = Text::from_static("id");

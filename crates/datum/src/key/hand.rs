@@ -1,0 +1,211 @@
+//! Out of which of eight hands a row comes when nobody ordered rows: a hash of its key as RethinkDB writes it.
+//!
+//! RethinkDB keeps the rows of a shard in eight trees and gives out of these in turns
+//! (docs/decisions/0042-rows-in-eight-hands.md). Source: `hash_region_hasher`, `cpu_sharding_subspace` and
+//! `datum_t::print_primary` there.
+
+use std::fmt::Write;
+
+use super::decode;
+use super::encode::{NUMBER, STRING, number_of};
+use crate::{Bytes, Datum, deep};
+
+/// How many hands there are.
+pub const HANDS: u8 = 8;
+
+/// The hand of the row with this key, below [`HANDS`]; 0 for bytes that are not a key.
+#[must_use]
+pub fn hand_of(key: &[u8]) -> u8 {
+    let mut hash = Hash::new();
+    match key.split_first() {
+        Some((&STRING, text)) => {
+            hash.add(b"S");
+            hash.add(text);
+        }
+        Some((&NUMBER, bytes)) if bytes.len() == size_of::<f64>() => {
+            write_number(bytes.try_into().map_or(0.0, number_of), &mut hash);
+        }
+        _ => {
+            let Ok(value) = decode::primary(&Bytes::copy_from_slice(key)) else { return 0 };
+            write_value(&value, false, &mut hash);
+        }
+    }
+    hash.hand()
+}
+
+/// RethinkDB's hash of a key, fed byte by byte.
+struct Hash(u64);
+
+impl Hash {
+    fn new() -> Hash {
+        Hash(0x47a5_9e38_1fb2_dc06)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            let sum = self.0.wrapping_add(SPREAD[usize::from(byte)]);
+            self.0 = sum ^ (sum >> 11) ^ (sum << 21);
+        }
+    }
+
+    /// The highest three of the 63 bits that count.
+    fn hand(&self) -> u8 {
+        ((self.0 >> 60) & 0b111) as u8
+    }
+}
+
+impl Write for Hash {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.add(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// What each byte adds to the hash: its bits in the other direction below the highest bit, and some of them again
+/// further down.
+static SPREAD: [u64; 256] = {
+    let mut spread = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let picked = (byte as u64).wrapping_mul(0x8020_0802) & 0x08_8442_2110;
+        spread[byte] = picked.wrapping_mul(0x01_0101_0101) << 23;
+        byte += 1;
+    }
+    spread
+};
+
+/// A value as RethinkDB writes it in a key. Text is escaped where something may follow.
+fn write_value(value: &Datum, inside: bool, hash: &mut Hash) {
+    match value {
+        Datum::Bool(truth) => hash.add(if *truth { b"Bt" } else { b"Bf" }),
+        Datum::Number(number) => write_number(*number, hash),
+        Datum::Time(time) => {
+            hash.add(b"PTIME:");
+            write_number(time.epoch_seconds, hash);
+        }
+        Datum::String(text) => {
+            hash.add(b"S");
+            if inside { write_escaped(text.as_bytes(), hash) } else { hash.add(text.as_bytes()) }
+        }
+        Datum::Binary(bytes) => {
+            hash.add(b"PBINARY:");
+            write_escaped(bytes, hash);
+        }
+        Datum::Array(items) => {
+            hash.add(b"A");
+            deep::level(|| {
+                for item in items.iter() {
+                    write_value(item, true, hash);
+                    hash.add(&[0]);
+                }
+            });
+        }
+        // Nothing else is in a key.
+        _ => {}
+    }
+}
+
+fn write_escaped(bytes: &[u8], hash: &mut Hash) {
+    for byte in bytes {
+        match byte {
+            0 | 1 => hash.add(&[1, byte + 1]),
+            _ => hash.add(std::slice::from_ref(byte)),
+        }
+    }
+}
+
+/// Digits whose order is that of the numbers, and the number as C's `%.20g` prints it.
+fn write_number(number: f64, hash: &mut Hash) {
+    let bits = number.to_bits();
+    let ordered = if number.is_sign_negative() { !bits } else { bits ^ (1 << 63) };
+    let digit = |place: usize| b"0123456789abcdef"[(ordered >> (60 - 4 * place)) as usize & 0xf];
+    let digits: [u8; 16] = std::array::from_fn(digit);
+    hash.add(b"N");
+    hash.add(&digits);
+    hash.add(b"#");
+    // Writing into a hash does not fail.
+    let _ = write_twenty_digits(number, hash);
+}
+
+/// Up to twenty digits, without zeros at the end.
+fn write_twenty_digits(number: f64, out: &mut impl Write) -> std::fmt::Result {
+    /// Every whole number below it is a number of its own.
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    const DIGITS: i32 = 20;
+    if number.trunc() == number && number.abs() < WHOLE_MAX {
+        return write!(out, "{}", number as i64);
+    }
+    let printed = format!("{number:.*e}", DIGITS as usize - 1);
+    let (digits, exponent) = printed.split_once('e').unwrap_or((&printed, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    if (-4..DIGITS).contains(&exponent) {
+        let decimals = (DIGITS - 1 - exponent) as usize;
+        return out.write_str(without_zeros(&format!("{number:.decimals$}")));
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    write!(out, "{}e{sign}{:02}", without_zeros(digits), exponent.abs())
+}
+
+/// A decimal without the zeros that end it.
+fn without_zeros(decimal: &str) -> &str {
+    match decimal.contains('.') {
+        true => decimal.trim_end_matches('0').trim_end_matches('.'),
+        false => decimal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HANDS, hand_of, write_twenty_digits};
+    use crate::{Datum, PrimaryKey, json};
+
+    fn hand(value: impl Into<Datum>) -> u8 {
+        hand_of(PrimaryKey::encode(&value.into()).expect("a key").as_bytes())
+    }
+
+    /// What RethinkDB's own suite expects of a fold over the rows 0 to 99: of every twentieth it tells the key
+    /// (`transform/fold.yaml`).
+    #[test]
+    fn rows_dealt_in_turns_come_as_its_suite_expects() {
+        let mut hands = vec![Vec::new(); usize::from(HANDS)];
+        (0..100).for_each(|id| hands[usize::from(hand(f64::from(id)))].push(id));
+        let longest = hands.iter().map(Vec::len).min().expect("eight hands");
+        let in_turns: Vec<i32> =
+            (0..longest).flat_map(|turn| hands.iter().map(move |hand| hand[turn])).collect();
+        let expected = [20, 15, 46, 78];
+        let seen: Vec<i32> = in_turns.iter().step_by(20).take(expected.len()).copied().collect();
+        assert_eq!(seen, expected[..seen.len()]);
+        assert!(seen.len() >= 3, "{longest} turns before a hand is empty");
+    }
+
+    #[test]
+    fn numbers_are_printed_as_c_does() {
+        let cases = [
+            (0.0, "0"),
+            (-17.0, "-17"),
+            (0.5, "0.5"),
+            (0.1, "0.10000000000000000555"),
+            (1e-5, "1.0000000000000000818e-05"),
+            (0.0001, "0.00010000000000000000479"),
+            (9_007_199_254_740_992.0, "9007199254740992"),
+            (1e19, "10000000000000000000"),
+            (1e20, "1e+20"),
+            (-1.5e300, "-1.5000000000000000788e+300"),
+        ];
+        for (number, printed) in cases {
+            let mut out = String::new();
+            write_twenty_digits(number, &mut out).expect("written");
+            assert_eq!(out, printed);
+        }
+    }
+
+    #[test]
+    fn each_kind_of_key_has_its_hand() {
+        let keys = [r#""a""#, "true", "false", "1", "-2.5", r#"["a",1,[true]]"#, r#""""#];
+        let hands: Vec<u8> =
+            keys.iter().map(|text| hand(json::parse(text.as_bytes()).expect("JSON"))).collect();
+        assert!(hands.iter().all(|hand| *hand < HANDS));
+        // A text inside an array is another one than the text.
+        assert_eq!(hand_of(&[]), 0);
+    }
+}
