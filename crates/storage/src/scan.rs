@@ -83,6 +83,12 @@ impl RowScan {
     /// Not to be called after the others, which read ahead; they may be after it.
     #[inline]
     pub fn next_view(&mut self) -> Result<Option<RowView<'_>>, ReadError> {
+        Ok(self.next_keyed_view()?.map(|(_, view)| view))
+    }
+
+    /// [`RowScan::next_view`] with the bytes of the row's key.
+    #[inline]
+    pub fn next_keyed_view(&mut self) -> Result<Option<(&[u8], RowView<'_>)>, ReadError> {
         if self.rows_left == 0 {
             return Ok(None);
         }
@@ -91,7 +97,7 @@ impl RowScan {
         let Some((key, row)) = self.scan.next()? else { return Ok(None) };
         let view = if is_verified { RowView::of_verified(row) } else { RowView::new(row) };
         match view {
-            Ok(view) => Ok(Some(view)),
+            Ok(view) => Ok(Some((&key[TableId::BYTES..], view))),
             Err(cause) => Err(corrupt(self.table, key, cause)),
         }
     }

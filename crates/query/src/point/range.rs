@@ -1,20 +1,22 @@
 //! The first few rows of a range of the primary key: `limit` of a table, of `between`, in the order
 //! of the key or in none.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use datum::key::check_bound;
+use datum::key::{check_bound, hand_of};
 use datum::{Datum, KeyRange};
 use reql::wire::Query;
 use reql::{Call, Op, Term};
-use shard::{Bounds, Side};
-use storage::{Direction, RowTexts};
+use shard::{Bounds, Shard, Side};
+use storage::{Direction, RowScan, RowTexts};
 
 use super::shape::{Options, TableName};
 use crate::far::Site;
 use crate::order::primary_range;
 use crate::read_mode::ReadMode;
 use crate::session::Session;
+use crate::stream::{Hands, Turn};
 
 /// Most rows that are read here: no connection should wait long for another.
 const ROWS_MAX: f64 = 128.0;
@@ -22,7 +24,8 @@ const ROWS_MAX: f64 = 128.0;
 /// What the query says, before the table is known.
 struct Range<'a> {
     table: TableName<'a>,
-    direction: Direction,
+    /// `None`: in no order.
+    order: Option<Direction>,
     bounds: Option<Bounds>,
     /// Indexes that the query names: none may be another than the primary key.
     indexes: Vec<&'a str>,
@@ -32,7 +35,7 @@ struct Range<'a> {
 impl Session {
     /// The rows, if they are all here and are not more than one batch.
     pub(super) fn range(&self, query: &Query, limit: &Call) -> Option<RowTexts> {
-        let Range { table, direction, bounds, indexes, most } = Range::of(limit)?;
+        let Range { table, order, bounds, indexes, most } = Range::of(limit)?;
         let catalog = self.service.node().catalog_guard();
         let (table, mode) = self.readable(&catalog, Options::of(query)?, table)?;
         if mode == ReadMode::Majority {
@@ -47,36 +50,91 @@ impl Session {
             let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
             near.push((shard, range));
         }
-        if direction == Direction::Descending {
-            near.reverse();
-        }
-        let mut rows = RowTexts::default();
-        // More would be more than one batch.
-        let bytes_max = reql::BatchLimits::default().first().bytes_max;
-        for (shard, range) in near {
-            let standing = shard.standing();
-            let mut scan = shard.snapshot_at_once().ok()??.scan(&range, direction).at_most(most - rows.len());
-            if !shard.stands(standing) {
-                return None;
-            }
-            let before = rows.len();
-            while let Some(row) = scan.next_view().ok()? {
-                rows.push(row.json());
-                if rows.len() == 1 {
-                    rows.expect(most - 1);
+        let rows = match order {
+            None => dealt(near, most)?,
+            Some(direction) => {
+                if direction == Direction::Descending {
+                    near.reverse();
                 }
-                if rows.bytes() >= bytes_max {
-                    return None;
-                }
+                ordered_rows(near, direction, most)?
             }
-            shard.activity().add_read(rows.len() - before);
-            if rows.len() == most {
-                break;
-            }
-        }
+        };
         self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
         Some(rows)
     }
+}
+
+/// The first rows in the order of their keys, unless they are more than one batch.
+fn ordered_rows(near: Vec<(&Arc<Shard>, KeyRange)>, direction: Direction, most: usize) -> Option<RowTexts> {
+    let bytes_max = reql::BatchLimits::default().first().bytes_max;
+    let mut rows = RowTexts::default();
+    for (shard, range) in near {
+        let mut scan = scan(shard, &range, direction)?.at_most(most - rows.len());
+        let before = rows.len();
+        while let Some(row) = scan.next_view().ok()? {
+            rows.push(row.json());
+            if rows.len() == 1 {
+                rows.expect(most - 1);
+            }
+            if rows.bytes() >= bytes_max {
+                return None;
+            }
+        }
+        shard.activity().add_read(rows.len() - before);
+        if rows.len() == most {
+            break;
+        }
+    }
+    Some(rows)
+}
+
+/// The first rows that are dealt where there is no order (decision 0042), unless more than a batch would have to be held.
+fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<RowTexts> {
+    let bytes_max = reql::BatchLimits::default().first().bytes_max;
+    // The texts that were read, one behind the other; hands hold where each lies.
+    let (mut read, mut hands) = (Vec::new(), Hands::new());
+    let mut rows = RowTexts::default();
+    for (shard, range) in near {
+        if rows.len() == most {
+            break;
+        }
+        let mut scan = scan(shard, &range, Direction::Ascending)?;
+        let mut count = 0;
+        while rows.len() < most
+            && let Some((key, row)) = scan.next_keyed_view().ok()?
+        {
+            let start = read.len();
+            read.extend_from_slice(row.json());
+            if read.len() >= bytes_max {
+                return None;
+            }
+            hands.hold(hand_of(key), start..read.len(), read.len() - start);
+            count += 1;
+            give(&mut hands, false, &read, &mut rows, most);
+        }
+        shard.activity().add_read(count);
+    }
+    give(&mut hands, true, &read, &mut rows, most);
+    Some(rows)
+}
+
+/// Gives as far as it is known who comes next; `ended` says that nothing is added to the hands any more.
+fn give(hands: &mut Hands<Span>, ended: bool, read: &[u8], rows: &mut RowTexts, most: usize) {
+    while rows.len() < most
+        && let Turn::Given(span) = hands.turn(ended)
+    {
+        rows.push(&read[span]);
+    }
+}
+
+/// Where a row lies among the texts that were read.
+type Span = std::ops::Range<usize>;
+
+/// A scan of what `shard` has of a range, unless it has lost it meanwhile or would have to wait.
+fn scan(shard: &Shard, range: &KeyRange, direction: Direction) -> Option<RowScan> {
+    let standing = shard.standing();
+    let scan = shard.snapshot_at_once().ok()??.scan(range, direction);
+    shard.stands(standing).then_some(scan)
 }
 
 impl<'a> Range<'a> {
@@ -90,16 +148,16 @@ impl<'a> Range<'a> {
             return None;
         }
         let mut indexes = Vec::new();
-        let (of, direction) = match of.as_call().filter(|call| call.op == Op::OrderBy) {
-            Some(order) => ordered(order, &mut indexes)?,
-            None => (of, Direction::Ascending),
+        let (of, order) = match of.as_call().filter(|call| call.op == Op::OrderBy) {
+            Some(order) => ordered(order, &mut indexes).map(|(of, direction)| (of, Some(direction)))?,
+            None => (of, None),
         };
         let (table, bounds) = match of.as_call().filter(|call| call.op == Op::Between) {
             Some(between) => bounded(between, &mut indexes)?,
             None => (of, None),
         };
         let table = TableName::of(table)?;
-        Some(Range { table, direction, bounds, indexes, most: *most as usize })
+        Some(Range { table, order, bounds, indexes, most: *most as usize })
     }
 }
 

@@ -21,7 +21,7 @@ const HELD_BYTES_MAX: usize = 512 << 10;
 /// The items of a sequence without an order, dealt out.
 pub(crate) struct Dealt {
     source: Box<dyn HandedItems>,
-    hands: Hands,
+    hands: Hands<Datum>,
     /// Rows of this stretch so far.
     rows: usize,
     source_ended: bool,
@@ -42,7 +42,8 @@ impl Dealt {
         match self.source.next_handed(env)? {
             Handed::Item(hand, item) => {
                 self.rows += 1;
-                self.hands.hold(hand, item);
+                let bytes = item.json_size_to(HELD_BYTES_MAX);
+                self.hands.hold(hand, item, bytes);
             }
             Handed::Nothing(rows) => self.rows += rows,
             Handed::End => self.source_ended = true,
@@ -76,8 +77,9 @@ impl Items for Dealt {
 }
 
 /// What a turn came to.
-enum Turn {
-    Given(Datum),
+pub(crate) enum Turn<T> {
+    /// The next item.
+    Given(T),
     /// The hand whose turn it is is empty, and may get more.
     Waits,
     /// All hands are empty.
@@ -88,8 +90,8 @@ enum Turn {
 ///
 /// A hand whose turn comes when it is empty leaves, and the last one takes its seat and waits for the next round. A hand
 /// that never had anything was never there. Source: `rget_response_reader_t::unshard` of RethinkDB.
-struct Hands {
-    items: [VecDeque<(Datum, usize)>; HANDS as usize],
+pub(crate) struct Hands<T> {
+    items: [VecDeque<(T, usize)>; HANDS as usize],
     /// Those that ever had something.
     seen: [bool; HANDS as usize],
     /// Those that are dealt out of, in the order of their turns.
@@ -99,14 +101,16 @@ struct Hands {
     held_bytes: usize,
 }
 
-impl Hands {
-    fn new() -> Hands {
-        let seats = (0..HANDS).collect();
-        Hands { items: Default::default(), seen: Default::default(), seats, turn: 0, held: 0, held_bytes: 0 }
+impl<T> Hands<T> {
+    /// Nothing is held, and the first hand is to give.
+    pub fn new() -> Hands<T> {
+        let (items, seats) = (std::array::from_fn(|_| VecDeque::new()), (0..HANDS).collect());
+        Hands { items, seen: Default::default(), seats, turn: 0, held: 0, held_bytes: 0 }
     }
 
-    fn hold(&mut self, hand: u8, item: Datum) {
-        let (bytes, hand) = (item.json_size_to(HELD_BYTES_MAX), usize::from(hand));
+    /// Adds an item of about so many bytes to a hand.
+    pub fn hold(&mut self, hand: u8, item: T, bytes: usize) {
+        let hand = usize::from(hand);
         self.held += 1;
         self.held_bytes += bytes;
         self.seen[hand] = true;
@@ -114,7 +118,7 @@ impl Hands {
     }
 
     /// The next item; `ended` says that nothing is added any more.
-    fn turn(&mut self, ended: bool) -> Turn {
+    pub fn turn(&mut self, ended: bool) -> Turn<T> {
         loop {
             if self.turn >= self.seats.len() {
                 self.turn = 0;
