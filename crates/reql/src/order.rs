@@ -70,15 +70,41 @@ pub fn compare(orders: &[Order], a: &SortKey, b: &SortKey) -> Ordering {
 }
 
 /// The items of an array in order; equal ones stay as they were.
+///
+/// An item is asked for a part of its key only where it is compared by it: not when it is the only one, nor for what follows a
+/// part that no other item shares. Source: the comparison that `orderby_term_t` of RethinkDB sorts with.
 pub fn sort(items: &Array, orders: &[Order], env: &Env<'_>) -> Result<Array, EvalError> {
+    let mut sorted: Vec<Datum> = items.iter().cloned().collect();
+    // Runs of items that are equal in all orders so far.
+    let mut runs = vec![sorted.len()];
+    for order in orders {
+        let mut start = 0;
+        let mut next = Vec::with_capacity(runs.len());
+        for len in runs {
+            next.extend(sort_run(&mut sorted[start..start + len], order, env)?);
+            start += len;
+        }
+        runs = next;
+    }
+    Ok(sorted.into())
+}
+
+/// Sorts items that are equal in everything before this order; answers how long the runs are in which they still are.
+fn sort_run(items: &mut [Datum], order: &Order, env: &Env<'_>) -> Result<Vec<usize>, EvalError> {
+    if items.len() < 2 {
+        return Ok(vec![items.len()]);
+    }
+    let order = std::slice::from_ref(order);
     let mut keyed = Vec::with_capacity(items.len());
     for item in items.iter() {
         env.check_cancel()?;
-        keyed.push((sort_key(orders, item, env)?, item.clone()));
+        keyed.push((sort_key(order, item, env)?, item.clone()));
     }
-    let keyed = sorted_by_key(keyed, orders);
+    let keyed = sorted_by_key(keyed, order);
     env.check_cancel()?;
-    Ok(keyed.into_iter().map(|(_, item)| item).collect())
+    let runs = keyed.chunk_by(|(a, _), (b, _)| a == b).map(<[_]>::len).collect();
+    items.iter_mut().zip(keyed).for_each(|(place, (_, item))| *place = item);
+    Ok(runs)
 }
 
 /// Items with their keys in order; equal ones stay as they were.

@@ -37,6 +37,9 @@ fn order_by(args: &Args<'_>) -> Out<Thing> {
             args.machine.datum(directed(term).0, args.scope)?;
             return Ok(first);
         }
+        if !matches!(first, Thing::Table(_)) {
+            sequence::of_thing(args.machine, first.clone())?;
+        }
         return by_index(args, first, term, &orders);
     }
     let nothing = if orders.is_empty() { Err(Fault::logic("ordered by nothing")) } else { Ok(()) };
@@ -82,7 +85,10 @@ pub(super) fn of_term(args: &Args<'_>, term: &Json) -> Out<Order> {
 fn sorted(args: &Args<'_>, items: Vec<Val>, orders: &[Order]) -> Out<Vec<Val>> {
     let mut keyed = Vec::with_capacity(items.len());
     for item in items {
-        keyed.push((keys(args, orders, &item)?, item));
+        match keys(args, orders, &item) {
+            Ok(keys) => keyed.push((keys, item)),
+            Err(_) => return Err(Fault::unsaid("whether it is compared by what fails")),
+        }
     }
     keyed.sort_by(|(a, _), (b, _)| compare(orders, a, b));
     Ok(keyed.into_iter().map(|(_, item)| item).collect())
