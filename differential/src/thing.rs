@@ -69,6 +69,8 @@ pub struct Seq {
     pub eager: bool,
     /// Whether there are always more.
     pub infinite: bool,
+    /// Whether these are made of rows that nobody ordered: what one row becomes may come in parts then.
+    pub dealt: bool,
     /// The items.
     pub items: Vec<Out<Val>>,
 }
@@ -77,7 +79,7 @@ impl Seq {
     /// A stream.
     #[must_use]
     pub fn stream(items: Vec<Out<Val>>) -> Seq {
-        Seq { table: None, eager: false, infinite: false, items }
+        Seq { table: None, eager: false, infinite: false, dealt: false, items }
     }
 }
 

@@ -76,7 +76,8 @@ pub(super) fn rows(machine: &Machine, slice: &Slice) -> Out<Seq> {
         None => machine.world.borrow().tables.get(&slice.table).ok_or_else(no_table)?.key.clone(),
     };
     let items = entries_of(machine, slice, &name)?.into_iter().map(|(_, row)| row).collect();
-    Ok(Seq { table: Some(slice.table.clone()), ..Seq::stream(items) })
+    let dealt = slice.descends.is_none();
+    Ok(Seq { table: Some(slice.table.clone()), dealt, ..Seq::stream(items) })
 }
 
 /// `min` and `max` by an index: a row.

@@ -19,11 +19,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         72 => {
             let seq = sequence::of_thing(args.machine, args.thing(0)?)?;
             let items = sequence::spread(seq.items, |item| Ok(vec![zip(&item)?]));
-            sequence::settled(
-                args.machine,
-                Seq { table: None, eager: false, infinite: seq.infinite, items },
-                seq.eager,
-            )
+            sequence::settled(args.machine, Seq { table: None, items, eager: false, ..seq }, seq.eager)
         }
         _ => join(args),
     }
@@ -83,7 +79,7 @@ fn join(args: &Args<'_>) -> Out<Thing> {
         let found = if found.is_empty() { vec![pair(&item, None)] } else { found };
         Ok(found.into_iter().map(Ok).collect())
     });
-    sequence::settled(args.machine, Seq { table: None, eager: false, infinite: left.infinite, items }, eager)
+    sequence::settled(args.machine, Seq { infinite: left.infinite, ..Seq::stream(items) }, eager)
 }
 
 /// What a number takes in a key beside its text.
@@ -126,7 +122,8 @@ fn eq_join(args: &Args<'_>) -> Out<Thing> {
         if !is_key(&value) || bytes > SURE_KEY_BYTES || text.contains("\\u0000") {
             return Err(Fault::unsaid("a join by what is no key"));
         }
-        let rows = index::wanted(args.machine, &table, &name, &[value])?;
+        // `ordered` is about the left items. Source: as above.
+        let rows = args.machine.shuffled(index::wanted(args.machine, &table, &name, &[value])?);
         Ok(rows.into_iter().map(|row| pair(&item, Some(row))).collect())
     });
     let items = if ordered { items } else { args.machine.shuffled(items) };

@@ -68,7 +68,7 @@ fn over_with(args: &Args<'_>, first: Thing, id: u64) -> Out<Thing> {
             let eager = seq.eager && table.is_some();
             return sequence::settled(
                 args.machine,
-                Seq { table, items, eager, infinite: seq.infinite },
+                Seq { table, items, eager, infinite: seq.infinite, dealt: seq.dealt },
                 seq.eager,
             );
         }

@@ -50,7 +50,7 @@ fn order_by(args: &Args<'_>) -> Out<Thing> {
         None => datum(Val::Array(items)),
         Some(_) => {
             let items = items.into_iter().map(Ok).collect();
-            Ok(Thing::Seq(Seq { table, eager: true, infinite: false, items }))
+            Ok(Thing::Seq(Seq { table, eager: true, ..Seq::stream(items) }))
         }
     }
 }

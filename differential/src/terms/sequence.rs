@@ -24,7 +24,9 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
                     part => Ok(part.items),
                 }
             });
-            settled(args.machine, Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
+            let items = if seq.dealt { args.machine.shuffled(items) } else { items };
+            let eager = seq.eager;
+            settled(args.machine, Seq { table: None, eager: false, items, ..seq }, eager)
         }
         44 => union(args),
         86 => {
@@ -145,9 +147,9 @@ fn map(args: &Args<'_>) -> Out<Thing> {
     let eager = seqs.iter().all(|seq| seq.eager);
     let infinite = seqs.iter().all(|seq| seq.infinite);
     if last == 1 {
-        let items = seqs.remove(0).items;
-        let items = spread(items, |item| Ok(vec![args.machine.call_datum(&func, &[item])?]));
-        return settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager);
+        let seq = seqs.remove(0);
+        let items = spread(seq.items, |item| Ok(vec![args.machine.call_datum(&func, &[item])?]));
+        return settled(args.machine, Seq { table: None, eager: false, items, ..seq }, eager);
     }
     let shortest = seqs.iter().map(|seq| seq.items.len()).min().unwrap_or(0);
     if seqs.iter().any(|seq| seq.items.iter().any(Result::is_err)) {
@@ -157,7 +159,7 @@ fn map(args: &Args<'_>) -> Out<Thing> {
         seqs.iter().filter_map(|seq| seq.items.get(at)?.as_ref().ok().cloned()).collect()
     };
     let items = (0..shortest).map(|at| args.machine.call_datum(&func, &row(at))).collect();
-    settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager)
+    settled(args.machine, Seq { infinite, ..Seq::stream(items) }, eager)
 }
 
 fn filter(args: &Args<'_>) -> Out<Thing> {
@@ -177,7 +179,7 @@ fn filter(args: &Args<'_>) -> Out<Thing> {
         Ok(if keeps { vec![item] } else { Vec::new() })
     });
     let eager = seq.eager;
-    settled(args.machine, Seq { table: seq.table, eager, infinite: seq.infinite, items }, eager)
+    settled(args.machine, Seq { items, ..seq }, eager)
 }
 
 /// What `filter` asks.
@@ -239,7 +241,7 @@ fn union(args: &Args<'_>) -> Out<Thing> {
     if interleaves && !eager {
         items = args.machine.shuffled(items);
     }
-    settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager)
+    settled(args.machine, Seq { infinite, ..Seq::stream(items) }, eager)
 }
 
 /// `union` of sequences that are sorted already: the least of the first items, again and again.
@@ -291,7 +293,7 @@ fn offsets_of(args: &Args<'_>) -> Out<Thing> {
         };
         Ok(if holds { vec![Val::Number(at)] } else { Vec::new() })
     });
-    settled(args.machine, Seq { table: None, eager: false, infinite: seq.infinite, items }, seq.eager)
+    settled(args.machine, Seq { infinite: seq.infinite, ..Seq::stream(items) }, seq.eager)
 }
 
 /// What the second sequence has goes. Of two arguments that fail either may be told.
@@ -388,7 +390,7 @@ fn fold(args: &Args<'_>) -> Out<Thing> {
             Err(fault) => items.push(Err(fault)),
         }
     }
-    settled(args.machine, Seq { table: None, eager: false, infinite, items }, eager)
+    settled(args.machine, Seq { infinite, ..Seq::stream(items) }, eager)
 }
 
 fn sample(args: &Args<'_>) -> Out<Thing> {
@@ -401,7 +403,7 @@ fn sample(args: &Args<'_>) -> Out<Thing> {
     match seq.table {
         Some(table) => {
             let items = items.into_iter().map(Ok).collect();
-            Ok(Thing::Seq(Seq { table: Some(table), eager: true, infinite: false, items }))
+            Ok(Thing::Seq(Seq { table: Some(table), eager: true, ..Seq::stream(items) }))
         }
         None => datum(Val::Array(items)),
     }

@@ -85,7 +85,8 @@ fn get_all(args: &Args<'_>) -> Out<Thing> {
         None => args.machine.world.borrow().tables[&table].key.clone(),
     };
     let rows = args.machine.shuffled(index::wanted(args.machine, &table, &name, &keys)?);
-    Ok(Thing::Seq(Seq { table: Some(table), ..Seq::stream(rows.into_iter().map(Ok).collect()) }))
+    let items = rows.into_iter().map(Ok).collect();
+    Ok(Thing::Seq(Seq { table: Some(table), dealt: true, ..Seq::stream(items) }))
 }
 
 /// `between`, and its predecessor that took null for no bound.
