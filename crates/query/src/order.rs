@@ -92,8 +92,8 @@ pub(crate) struct Placed {
     pub item: Datum,
     /// How many times it is wanted.
     pub times: u64,
-    /// Out of which hand it is given when no order was asked for ([`datum::key::hand_of`]).
-    pub hand: u8,
+    /// Where it is given when no order was asked for.
+    pub hand: Hand,
 }
 
 /// Items by an index, one after the other.
@@ -102,25 +102,35 @@ pub(crate) trait PlacedItems: Send {
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError>;
 }
 
-/// A step on a way through rows that nobody ordered.
+/// What decides about the place of an item where no order was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hand {
+    /// Out of which hand it is given: [`datum::key::hand_of`] its row.
+    pub number: u8,
+    /// The rows looked at since the item before it, its own among them.
+    pub rows: u32,
+}
+
+/// A step on a way through rows.
 pub(crate) enum Handed {
-    /// An item, made of a row of this hand, below [`datum::key::HANDS`].
-    Item(u8, Datum),
+    /// An item.
+    Item(Hand, Datum),
     /// So many rows were looked at, and no item was made of them.
     Nothing(usize),
     /// There are no more rows.
     End,
 }
 
-/// Items of a sequence that nobody ordered, one after the other, those of each hand in the order of its rows.
+/// Items that are made of rows in the order of their keys, one after the other, with their hands where there is no order.
 pub(crate) trait HandedItems: Send {
     /// The next one. After the end there may be anything.
     fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError>;
+}
 
-    /// Whether it is known without reading that there is nothing more.
-    fn is_exhausted(&self) -> bool {
-        false
-    }
+/// Whether rows that are read so are dealt out of hands (decision 0042): nobody ordered them, and they are not found by their
+/// shapes.
+pub(crate) fn are_dealt(order: KeyOrder, index: Option<&IndexRead>) -> bool {
+    order == KeyOrder::Any && index.is_none_or(|index| matches!(index.wanted, Wanted::Values(_)))
 }
 
 /// The range of primary keys between `bounds`. Bounds that cannot be keys select by ReQL's total order.

@@ -27,7 +27,7 @@ pub fn hand_of(key: &[u8]) -> u8 {
         }
         _ => {
             let Ok(value) = decode::primary(&Bytes::copy_from_slice(key)) else { return 0 };
-            write_value(&value, false, &mut hash);
+            write_value(&value, &mut hash);
         }
     }
     hash.hand()
@@ -74,8 +74,8 @@ static SPREAD: [u64; 256] = {
     spread
 };
 
-/// A value as RethinkDB writes it in a key. Text is escaped where something may follow.
-fn write_value(value: &Datum, inside: bool, hash: &mut Hash) {
+/// A value as RethinkDB writes it in a primary key, where bytes are escaped and text is not.
+fn write_value(value: &Datum, hash: &mut Hash) {
     match value {
         Datum::Bool(truth) => hash.add(if *truth { b"Bt" } else { b"Bf" }),
         Datum::Number(number) => write_number(*number, hash),
@@ -85,7 +85,7 @@ fn write_value(value: &Datum, inside: bool, hash: &mut Hash) {
         }
         Datum::String(text) => {
             hash.add(b"S");
-            if inside { write_escaped(text.as_bytes(), hash) } else { hash.add(text.as_bytes()) }
+            hash.add(text.as_bytes());
         }
         Datum::Binary(bytes) => {
             hash.add(b"PBINARY:");
@@ -95,7 +95,7 @@ fn write_value(value: &Datum, inside: bool, hash: &mut Hash) {
             hash.add(b"A");
             deep::level(|| {
                 for item in items.iter() {
-                    write_value(item, true, hash);
+                    write_value(item, hash);
                     hash.add(&[0]);
                 }
             });
@@ -157,7 +157,7 @@ fn without_zeros(decimal: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::{HANDS, hand_of, write_twenty_digits};
-    use crate::{Datum, PrimaryKey, json};
+    use crate::{Bytes, Datum, PrimaryKey, Time, json};
 
     fn hand(value: impl Into<Datum>) -> u8 {
         hand_of(PrimaryKey::encode(&value.into()).expect("a key").as_bytes())
@@ -199,13 +199,25 @@ mod tests {
         }
     }
 
+    /// By an implementation of the rule in another language.
     #[test]
     fn each_kind_of_key_has_its_hand() {
-        let keys = [r#""a""#, "true", "false", "1", "-2.5", r#"["a",1,[true]]"#, r#""""#];
-        let hands: Vec<u8> =
-            keys.iter().map(|text| hand(json::parse(text.as_bytes()).expect("JSON"))).collect();
-        assert!(hands.iter().all(|hand| *hand < HANDS));
-        // A text inside an array is another one than the text.
+        let hands = [
+            (r#""a""#, 5),
+            (r#""\u00e9""#, 6),
+            (r#"true"#, 7),
+            (r#"false"#, 1),
+            (r#"-2.5"#, 7),
+            (r#"0.1"#, 6),
+            (r#"1e300"#, 3),
+            (r#"["a",1,[true]]"#, 4),
+            (r#"["a\u0001b"]"#, 6),
+        ];
+        for (text, number) in hands {
+            assert_eq!(hand(json::parse(text.as_bytes()).expect("JSON")), number, "{text}");
+        }
+        assert_eq!(hand(Datum::Time(Time::new(12.5, 60))), 6);
+        assert_eq!(hand(Datum::Binary(Bytes::from_static(&[0, 1, 0xff]))), 1);
         assert_eq!(hand_of(&[]), 0);
     }
 }

@@ -15,7 +15,7 @@ use super::{Inner, unless_stopped};
 use crate::context::{Cx, Surroundings};
 use crate::cursors::Pull;
 use crate::far::{BatchEnd, FarBatch, Outcome, Part};
-use crate::order::{KeyOrder, Placed, PlacedItems};
+use crate::order::{Hand, KeyOrder, Placed, PlacedItems, are_dealt};
 use crate::stream::{Indexed, Rows};
 
 /// Bytes of the first batch of a cursor; each later one may be four times as long.
@@ -52,8 +52,8 @@ impl Inner {
         };
         match rows {
             Outcome::Done(rows) => {
-                let dealt = part.order == KeyOrder::Any;
-                let placed = part.index.is_some() && !dealt;
+                let dealt = are_dealt(part.order, part.index.as_deref());
+                let placed = part.index.is_some() && part.order != KeyOrder::Any;
                 let batch_bytes = BATCH_BYTES_MIN;
                 let cursor =
                     ServedCursor { cx, rows, placed, dealt, steps, batch_bytes, ended: false, account };
@@ -109,7 +109,7 @@ struct ServedCursor {
     rows: ServedRows,
     /// Whether it matters where an item stands in the order of its index.
     placed: bool,
-    /// Whether no order was asked for, so that an item goes with its hand.
+    /// Whether items are dealt where the query runs, so that each goes with its hand.
     dealt: bool,
     steps: Vec<Transform>,
     batch_bytes: usize,
@@ -129,7 +129,7 @@ impl ServedRows {
             ServedRows::Index(rows) => return rows.next_placed(env),
         };
         let Some(item) = rows.next_row()? else { return Ok(None) };
-        let hand = if dealt { rows.hand() } else { 0 };
+        let hand = Hand { number: if dealt { rows.hand() } else { 0 }, rows: 1 };
         Ok(Some(Placed { place: IndexPlace::none(), item, times: 1, hand }))
     }
 }
@@ -138,10 +138,12 @@ impl ServedCursor {
     fn fill(&mut self, batch: &mut FarBatch) -> Result<BatchEnd, EvalError> {
         let env = self.cx.closed_env();
         let mut bytes = 0;
+        let rows_after = &mut batch.rows_after;
         while bytes < self.batch_bytes {
             env.check_cancel()?;
             let Some(row) = self.rows.next(self.dealt, &env)? else { return Ok(BatchEnd::Done) };
             bytes += ROW_BYTES;
+            *rows_after += u64::from(self.dealt);
             for _ in 0..row.times {
                 reql::run(&self.steps, row.item.clone(), &env, &mut |item| {
                     let size = item.json_size_to(ITEM_BYTES_MAX);
@@ -151,7 +153,8 @@ impl ServedCursor {
                     bytes += size;
                     batch.items.push(item);
                     batch.places.extend(self.placed.then(|| row.place.clone()));
-                    batch.hands.extend(self.dealt.then_some(row.hand));
+                    let rows = std::mem::take(rows_after).try_into().unwrap_or(u32::MAX);
+                    batch.hands.extend(self.dealt.then_some(Hand { rows, ..row.hand }));
                     Ok(Flow::Continue)
                 })?;
             }

@@ -11,6 +11,7 @@ use shard::IndexPlace;
 use super::question::{pack_server, unpack_server};
 use crate::edit::{Fate, ReturnChanges, RowReport};
 use crate::links::Trouble;
+use crate::order::Hand;
 
 const DONE: u8 = 0;
 const FAILED: u8 = 1;
@@ -133,8 +134,10 @@ pub(crate) struct FarBatch {
     pub items: Vec<Datum>,
     /// Where each stands in the order of an index; none when that does not matter.
     pub places: Vec<IndexPlace>,
-    /// Out of which hand each is given; none when there is an order.
-    pub hands: Vec<u8>,
+    /// Where each is given where there is no order; none where there is one.
+    pub hands: Vec<Hand>,
+    /// Rows that were looked at after the last item, where there is no order.
+    pub rows_after: u64,
     /// The key of the last row that was read for them, if any was.
     pub position: Option<PrimaryKey>,
     /// How many rows were looked at for it.
@@ -157,7 +160,7 @@ impl FarBatch {
     /// One without items, after which there is more.
     pub fn new() -> FarBatch {
         let (items, places, hands) = (Vec::new(), Vec::new(), Vec::new());
-        FarBatch { items, places, hands, position: None, looked_at: 0, end: BatchEnd::More }
+        FarBatch { items, places, hands, rows_after: 0, position: None, looked_at: 0, end: BatchEnd::More }
     }
 }
 
@@ -170,7 +173,12 @@ impl Travel for FarBatch {
             place.value.pack(out);
             place.primary.0.pack(out);
         }
-        out.bytes(&self.hands);
+        out.count(self.hands.len() as u64);
+        for hand in &self.hands {
+            out.byte(hand.number);
+            out.count(u64::from(hand.rows));
+        }
+        out.count(self.rows_after);
         self.position.as_ref().map(|key| key.0.clone()).pack(out);
         out.count(self.looked_at);
         match &self.end {
@@ -192,11 +200,17 @@ impl Travel for FarBatch {
         if !places.is_empty() && places.len() != items.len() {
             return Err(from.garbled("a place for each item"));
         }
-        let hands = Vec::from(Bytes::unpack(from)?);
-        let all_are = hands.is_empty() || hands.len() == items.len();
-        if !all_are || hands.iter().any(|hand| *hand >= HANDS) {
+        let hands = from.list(|from| {
+            let (number, rows) = (from.byte()?, from.count()?);
+            match u32::try_from(rows) {
+                Ok(rows) if number < HANDS => Ok(Hand { number, rows }),
+                _ => Err(from.garbled("a hand")),
+            }
+        })?;
+        if !hands.is_empty() && hands.len() != items.len() {
             return Err(from.garbled("a hand for each item"));
         }
+        let rows_after = from.count()?;
         let position = Option::<Bytes>::unpack(from)?.map(PrimaryKey);
         let looked_at = from.count()?;
         let end = match from.byte()? {
@@ -205,7 +219,7 @@ impl Travel for FarBatch {
             2 => BatchEnd::Failed(EvalError::unpack(from)?),
             _ => return Err(from.garbled("the end of a batch")),
         };
-        Ok(FarBatch { items, places, hands, position, looked_at, end })
+        Ok(FarBatch { items, places, hands, rows_after, position, looked_at, end })
     }
 }
 

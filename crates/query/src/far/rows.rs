@@ -19,7 +19,7 @@ use super::site::{Patience, fresh, unreadable};
 use super::waiting::{shards_in, wait, wanted_by};
 use crate::context::{Cx, Surroundings};
 use crate::links::{LONG, Slot};
-use crate::order::{Handed, HandedItems, IndexRead, KeyOrder, Placed, PlacedItems};
+use crate::order::{Hand, Handed, HandedItems, IndexRead, KeyOrder, Placed, PlacedItems};
 use crate::table::StoredTable;
 
 /// Begins to read a part of a table anew, wherever it is now.
@@ -65,8 +65,8 @@ pub(crate) struct FarRows {
     end: Option<End>,
     /// Whether any batch came.
     begun: bool,
-    /// Rows that were looked at for the last batch.
-    looked_at: usize,
+    /// Rows that were looked at after the last of the items in hand.
+    rows_after: usize,
     patience: Patience,
 }
 
@@ -113,7 +113,7 @@ impl FarRows {
             position: None,
             end: None,
             begun: false,
-            looked_at: 0,
+            rows_after: 0,
             patience,
         })
     }
@@ -143,11 +143,11 @@ impl FarRows {
 
     fn take(&mut self, batch: FarBatch) {
         self.cx.looked_at_elsewhere(batch.looked_at);
-        self.looked_at = usize::try_from(batch.looked_at).unwrap_or(usize::MAX);
+        self.rows_after = usize::try_from(batch.rows_after).unwrap_or(usize::MAX);
         self.low = batch.items.len() / 2;
         self.begun = true;
         let places = batch.places.into_iter().chain(std::iter::repeat_with(IndexPlace::none));
-        let hands = batch.hands.into_iter().chain(std::iter::repeat(0));
+        let hands = batch.hands.into_iter().chain(std::iter::repeat(Hand::default()));
         let placed = batch.items.into_iter().zip(places).zip(hands);
         self.ready.extend(placed.map(|((item, place), hand)| Placed { place, item, times: 1, hand }));
         self.position = batch.position.or(self.position.take());
@@ -205,12 +205,32 @@ impl PlacedItems for FarRows {
 
 impl HandedItems for FarRows {
     fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError> {
-        if self.ready.is_empty() && self.end.is_none() {
-            env.check_cancel()?;
-            self.take_batch()?;
-            return Ok(Handed::Nothing(std::mem::take(&mut self.looked_at).saturating_sub(self.ready.len())));
+        loop {
+            match self.ready.front_mut().map(|next| &mut next.hand.rows) {
+                // Told row by row, or a stretch would end elsewhere than where the rows are.
+                Some(rows) if *rows > 1 => {
+                    let before = std::mem::replace(rows, 1) - 1;
+                    return Ok(Handed::Nothing(before as usize));
+                }
+                None if self.rows_after > 0 => {
+                    return Ok(Handed::Nothing(std::mem::take(&mut self.rows_after)));
+                }
+                _ => {}
+            }
+            match &mut self.end {
+                None if self.ready.is_empty() => {
+                    env.check_cancel()?;
+                    self.take_batch()?;
+                }
+                Some(End::Elsewhere(Rest::Handed(rest))) if self.ready.is_empty() => {
+                    return rest.next_handed(env);
+                }
+                _ => {
+                    let item = self.next_placed(env)?;
+                    return Ok(item.map_or(Handed::End, |placed| Handed::Item(placed.hand, placed.item)));
+                }
+            }
         }
-        Ok(self.next_placed(env)?.map_or(Handed::End, |placed| Handed::Item(placed.hand, placed.item)))
     }
 }
 

@@ -16,10 +16,13 @@ use crate::far::Site;
 use crate::order::primary_range;
 use crate::read_mode::ReadMode;
 use crate::session::Session;
-use crate::stream::{Hands, Turn};
+use crate::stream::{Hands, STRETCH_ROWS, Turn};
 
 /// Most rows that are read here: no connection should wait long for another.
 const ROWS_MAX: f64 = 128.0;
+
+/// Most rows that are read for a few, before and after twice as many as are wanted.
+const ROWS_AHEAD: usize = 128;
 
 /// What the query says, before the table is known.
 struct Range<'a> {
@@ -50,16 +53,18 @@ impl Session {
             let Site::Near(shard) = self.service.reader(shard, mode)? else { return None };
             near.push((shard, range));
         }
-        let rows = match order {
+        let (rows, read) = match order {
             None => dealt(near, most)?,
             Some(direction) => {
                 if direction == Direction::Descending {
                     near.reverse();
                 }
-                ordered_rows(near, direction, most)?
+                let rows = ordered_rows(near, direction, most)?;
+                let read = rows.len();
+                (rows, read)
             }
         };
-        self.service.counters().rows_read.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        self.service.counters().rows_read.fetch_add(read as u64, Ordering::Relaxed);
         Some(rows)
     }
 }
@@ -88,11 +93,13 @@ fn ordered_rows(near: Vec<(&Arc<Shard>, KeyRange)>, direction: Direction, most: 
     Some(rows)
 }
 
-/// The first rows that are dealt where there is no order (decision 0042), unless more than a batch would have to be held.
-fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<RowTexts> {
+/// The first rows that are dealt where there is no order (decision 0042) and how many were read for them, unless those are
+/// many more.
+fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<(RowTexts, usize)> {
     let bytes_max = reql::BatchLimits::default().first().bytes_max;
     // The texts that were read, one behind the other; hands hold where each lies.
     let (mut read, mut hands) = (Vec::new(), Hands::new());
+    let (mut seen, rows_max) = (0, (ROWS_AHEAD + 2 * most).min(STRETCH_ROWS));
     let mut rows = RowTexts::default();
     for (shard, range) in near {
         if rows.len() == most {
@@ -105,7 +112,8 @@ fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<RowTexts> {
         {
             let start = read.len();
             read.extend_from_slice(row.json());
-            if read.len() >= bytes_max {
+            seen += 1;
+            if read.len() >= bytes_max || seen >= rows_max {
                 return None;
             }
             hands.hold(hand_of(key), start..read.len(), read.len() - start);
@@ -115,7 +123,7 @@ fn dealt(near: Vec<(&Arc<Shard>, KeyRange)>, most: usize) -> Option<RowTexts> {
         shard.activity().add_read(count);
     }
     give(&mut hands, true, &read, &mut rows, most);
-    Some(rows)
+    Some((rows, seen))
 }
 
 /// Gives as far as it is known who comes next; `ended` says that nothing is added to the hands any more.

@@ -13,8 +13,8 @@ use reql::{Env, EvalError};
 
 use crate::order::{Handed, HandedItems};
 
-/// Rows of a stretch. The rows of a smaller table come just as RethinkDB gives them.
-const STRETCH_ROWS: usize = 2048;
+/// Rows that are looked at in a stretch.
+pub(crate) const STRETCH_ROWS: usize = 2048;
 /// Bytes that are held, roughly, before a stretch ends.
 const HELD_BYTES_MAX: usize = 512 << 10;
 
@@ -22,28 +22,34 @@ const HELD_BYTES_MAX: usize = 512 << 10;
 pub(crate) struct Dealt {
     source: Box<dyn HandedItems>,
     hands: Hands<Datum>,
-    /// Rows of this stretch so far.
+    /// Rows looked at since the stretch began.
     rows: usize,
+    /// Whether nothing is added to the hands any more before all are empty.
+    stretch_ended: bool,
     source_ended: bool,
 }
 
 impl Dealt {
     /// What `source` gives, hand by hand in turns.
     pub fn new(source: Box<dyn HandedItems>) -> Dealt {
-        Dealt { source, hands: Hands::new(), rows: 0, source_ended: false }
+        Dealt { source, hands: Hands::new(), rows: 0, stretch_ended: false, source_ended: false }
     }
 
-    fn stretch_ended(&self) -> bool {
-        self.source_ended || self.rows >= STRETCH_ROWS || self.hands.held_bytes >= HELD_BYTES_MAX
+    /// Begins the next stretch: all hands were given out.
+    fn begin_stretch(&mut self) {
+        // Rows of which nothing was made may have come many at a time.
+        self.rows = self.rows.saturating_sub(STRETCH_ROWS);
+        self.stretch_ended = false;
+        self.hands = Hands::new();
     }
 
     /// Takes one more step on the way through the rows.
     fn read_on(&mut self, env: &Env<'_>) -> Result<(), EvalError> {
         match self.source.next_handed(env)? {
             Handed::Item(hand, item) => {
-                self.rows += 1;
+                self.rows += hand.rows as usize;
                 let bytes = item.json_size_to(HELD_BYTES_MAX);
-                self.hands.hold(hand, item, bytes);
+                self.hands.hold(hand.number, item, bytes);
             }
             Handed::Nothing(rows) => self.rows += rows,
             Handed::End => self.source_ended = true,
@@ -55,24 +61,18 @@ impl Dealt {
 impl Items for Dealt {
     fn next(&mut self, env: &Env<'_>) -> Result<Option<Datum>, EvalError> {
         loop {
-            let ended = self.stretch_ended();
-            match self.hands.turn(ended) {
+            self.stretch_ended |=
+                self.source_ended || self.rows >= STRETCH_ROWS || self.hands.held_bytes >= HELD_BYTES_MAX;
+            match self.hands.turn(self.stretch_ended) {
                 Turn::Given(item) => return Ok(Some(item)),
                 Turn::Waits => {
                     env.check_cancel()?;
                     self.read_on(env)?;
                 }
                 Turn::Over if self.source_ended => return Ok(None),
-                Turn::Over => {
-                    self.rows = 0;
-                    self.hands = Hands::new();
-                }
+                Turn::Over => self.begin_stretch(),
             }
         }
-    }
-
-    fn is_exhausted(&self) -> bool {
-        self.hands.held == 0 && self.source.is_exhausted()
     }
 }
 
@@ -97,7 +97,6 @@ pub(crate) struct Hands<T> {
     /// Those that are dealt out of, in the order of their turns.
     seats: Vec<u8>,
     turn: usize,
-    held: usize,
     held_bytes: usize,
 }
 
@@ -105,19 +104,18 @@ impl<T> Hands<T> {
     /// Nothing is held, and the first hand is to give.
     pub fn new() -> Hands<T> {
         let (items, seats) = (std::array::from_fn(|_| VecDeque::new()), (0..HANDS).collect());
-        Hands { items, seen: Default::default(), seats, turn: 0, held: 0, held_bytes: 0 }
+        Hands { items, seen: Default::default(), seats, turn: 0, held_bytes: 0 }
     }
 
     /// Adds an item of about so many bytes to a hand.
     pub fn hold(&mut self, hand: u8, item: T, bytes: usize) {
         let hand = usize::from(hand);
-        self.held += 1;
         self.held_bytes += bytes;
         self.seen[hand] = true;
         self.items[hand].push_back((item, bytes));
     }
 
-    /// The next item; `ended` says that nothing is added any more.
+    /// The next item; `ended` says that nothing is added any more, and is said again until all hands are empty.
     pub fn turn(&mut self, ended: bool) -> Turn<T> {
         loop {
             if self.turn >= self.seats.len() {
@@ -128,7 +126,6 @@ impl<T> Hands<T> {
             };
             if let Some((item, bytes)) = self.items[hand].pop_front() {
                 self.turn += 1;
-                self.held -= 1;
                 self.held_bytes -= bytes;
                 return Turn::Given(item);
             }
@@ -153,7 +150,8 @@ mod tests {
     use reql::stream::Items;
     use reql::{Cancel, Env, EvalError, SeededChance};
 
-    use super::{Dealt, Handed, HandedItems, STRETCH_ROWS};
+    use super::{Dealt, HELD_BYTES_MAX, Handed, HandedItems, STRETCH_ROWS};
+    use crate::order::Hand;
 
     /// Steps that were laid out beforehand.
     struct Steps(VecDeque<Handed>);
@@ -173,7 +171,7 @@ mod tests {
     }
 
     fn number(hand: u8, number: i32) -> Handed {
-        Handed::Item(hand, Datum::Number(f64::from(number)))
+        Handed::Item(Hand { number: hand, rows: 1 }, Datum::Number(f64::from(number)))
     }
 
     fn dealt(steps: impl IntoIterator<Item = Handed>) -> Dealt {
@@ -223,7 +221,33 @@ mod tests {
         let env = env();
         for id in 0..1000 {
             assert_eq!(items.next(&env).expect("no error"), Some(Datum::Number(f64::from(id))));
-            assert_eq!(items.hands.held, 0);
+            assert_eq!(items.hands.held_bytes, 0);
         }
+    }
+
+    #[test]
+    fn nothing_is_lost_when_items_are_too_large_to_be_held() {
+        let text = |id: usize| Datum::from(format!("{id:04}{}", "x".repeat(HELD_BYTES_MAX / 7)));
+        let item = |id: usize| Handed::Item(Hand { number: [4, 0, 3, 3, 7][id % 5], rows: 1 }, text(id));
+        let mut given = all(dealt((0..64).map(item)));
+        given.sort();
+        assert!(given == (0..64).map(text).collect::<Vec<_>>(), "{} items", given.len());
+    }
+
+    #[test]
+    fn a_stretch_ends_where_rows_do_and_not_items() {
+        let items = |id: i32| {
+            (0..9).map(move |part| {
+                let hand = Hand { number: (id % 8) as u8, rows: u32::from(part == 0) };
+                Handed::Item(hand, Datum::Number(f64::from(id * 10 + part)))
+            })
+        };
+        // All of a table of fewer rows than a stretch is dealt as one: each hand gives its first item first.
+        let given = all(dealt((0..STRETCH_ROWS as i32 / 2).flat_map(items)));
+        let first: Vec<Datum> = (0..8).map(|id| Datum::Number(f64::from(id * 10))).collect();
+        assert_eq!(given[..8], first);
+        assert_eq!(given.len(), STRETCH_ROWS / 2 * 9);
+        let last: Vec<Datum> = (0..8).map(|hand| Datum::Number(f64::from((1016 + hand) * 10 + 8))).collect();
+        assert_eq!(given[given.len() - 8..], last);
     }
 }

@@ -1,4 +1,4 @@
-//! Rows that nobody ordered, each with its hand, after some steps.
+//! Rows after some steps, each item with its hand.
 
 use std::collections::VecDeque;
 
@@ -7,10 +7,10 @@ use reql::{Env, EvalError, Flow, Transform};
 
 use super::indexed::Indexed;
 use super::rows::Rows;
-use crate::order::{Handed, HandedItems, PlacedItems};
+use crate::order::{Hand, Handed, HandedItems, PlacedItems};
 
 /// Rows that know out of which hand they are given.
-pub(super) trait HandedRows: Send {
+pub(crate) trait HandedRows: Send {
     /// The next row, its hand, and how many times it is wanted.
     fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(u8, Datum, u64)>, EvalError>;
 }
@@ -23,7 +23,7 @@ impl HandedRows for Rows {
 
 impl HandedRows for Indexed {
     fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(u8, Datum, u64)>, EvalError> {
-        Ok(self.next_placed(env)?.map(|placed| (placed.hand, placed.item, placed.times)))
+        Ok(self.next_placed(env)?.map(|placed| (placed.hand.number, placed.item, placed.times)))
     }
 }
 
@@ -31,7 +31,7 @@ impl HandedRows for Indexed {
 pub(super) struct HandedSteps<R> {
     rows: R,
     steps: Vec<Transform>,
-    ready: VecDeque<(u8, Datum)>,
+    ready: VecDeque<(Hand, Datum)>,
 }
 
 impl<R> HandedSteps<R> {
@@ -46,14 +46,15 @@ impl<R: HandedRows> HandedItems for HandedSteps<R> {
         if let Some((hand, item)) = self.ready.pop_front() {
             return Ok(Handed::Item(hand, item));
         }
-        let Some((hand, row, times)) = self.rows.next_row(env)? else { return Ok(Handed::End) };
+        let Some((number, row, times)) = self.rows.next_row(env)? else { return Ok(Handed::End) };
+        let (mut hand, ready) = (Hand { number, rows: 1 }, &mut self.ready);
         if self.steps.is_empty() && times == 1 {
             return Ok(Handed::Item(hand, row));
         }
-        let ready = &mut self.ready;
         for _ in 0..times {
             reql::run(&self.steps, row.clone(), env, &mut |item| {
                 ready.push_back((hand, item));
+                hand.rows = 0;
                 Ok(Flow::Continue)
             })?;
         }

@@ -12,7 +12,7 @@ use shard::{IndexPlace, IndexQuery, IndexRows, RowOrder, Shard};
 use super::shapes::{MeetingRows, NearestRows};
 use crate::context::{Cx, Seen};
 use crate::failure::index_failed;
-use crate::order::{IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, Wanted};
+use crate::order::{Hand, IndexItems, IndexRead, KeyOrder, Placed, PlacedItems, Wanted, are_dealt};
 use crate::table::StoredTable;
 
 /// The rows of one shard.
@@ -23,7 +23,7 @@ pub(crate) struct IndexPart {
     items: IndexItems,
     rows: PartRows,
     current: Option<(Datum, u64)>,
-    /// Whether no order was asked for, so that rows are given out of hands.
+    /// Whether rows are dealt out of hands.
     dealt: bool,
 }
 
@@ -43,7 +43,7 @@ impl IndexPart {
         read: &IndexRead,
         order: KeyOrder,
     ) -> Result<IndexPart, EvalError> {
-        let dealt = order == KeyOrder::Any;
+        let dealt = are_dealt(order, Some(read));
         let order = match order {
             KeyOrder::Any => RowOrder::Any,
             ordered => RowOrder::By(ordered.direction()),
@@ -95,21 +95,22 @@ impl IndexPart {
                 let Some(row) = row else { return Ok(None) };
                 self.seen.rows(1);
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
-                let hand = if self.dealt { hand_of(row.place.primary.as_bytes()) } else { 0 };
+                let number = if self.dealt { hand_of(row.place.primary.as_bytes()) } else { 0 };
+                let hand = Hand { number, rows: 1 };
                 Ok(Some(Placed { item, place: row.place, times: row.times, hand }))
             }
             PartRows::Meeting(rows) => {
                 let row = rows.next(env, &self.seen)?;
                 Ok(row.map(|(row, times)| {
                     let item = of_items(self.items, || Datum::Null, &row);
-                    Placed { item, place: IndexPlace::none(), times, hand: 0 }
+                    Placed { item, place: IndexPlace::none(), times, hand: Hand::default() }
                 }))
             }
             PartRows::Nearest(rows) => {
                 let found = rows.next(env, &self.seen)?;
                 Ok(found.map(|found| {
                     let item = of_items(self.items, || Datum::Number(found.dist_m), &found.value);
-                    Placed { item, place: IndexPlace::none(), times: 1, hand: 0 }
+                    Placed { item, place: IndexPlace::none(), times: 1, hand: Hand::default() }
                 }))
             }
         }

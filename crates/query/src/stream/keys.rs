@@ -7,9 +7,9 @@ use datum::key::hand_of;
 use datum::{Datum, PrimaryKey};
 use reql::{Env, EvalError};
 
+use super::handed::HandedRows;
 use crate::access;
 use crate::context::Cx;
-use crate::order::{Handed, HandedItems};
 use crate::read;
 use crate::table::{StoredTable, TableRef};
 
@@ -23,7 +23,7 @@ pub(crate) struct KeySource {
     ahead: usize,
 }
 
-/// A row, how many times it is still wanted, and out of which hand it is given.
+/// A row, how many times it is wanted, and out of which hand it is given.
 struct Found {
     row: Datum,
     times: usize,
@@ -34,11 +34,16 @@ struct Found {
 const AHEAD_MAX: usize = 256;
 
 impl KeySource {
-    /// The rows of `table` under `keys`, in their order. Fails if whoever asks may not read them.
+    /// The rows of `table` under `keys`, which are in order. Fails if whoever asks may not read them.
     pub fn new(cx: &Cx, table: StoredTable, keys: Vec<(PrimaryKey, usize)>) -> Result<KeySource, EvalError> {
         access::check_streamed(cx, &TableRef::Stored(table.clone()))?;
         let waiting = keys.into_iter();
         Ok(KeySource { cx: cx.shared()?, table, waiting, ready: VecDeque::new(), ahead: 1 })
+    }
+
+    /// Whether it can be seen without reading that there is nothing.
+    pub fn is_exhausted(&self) -> bool {
+        self.ready.is_empty() && self.waiting.len() == 0
     }
 
     fn read_ahead(&mut self) -> Result<bool, EvalError> {
@@ -55,25 +60,16 @@ impl KeySource {
     }
 }
 
-impl HandedItems for KeySource {
-    fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError> {
+impl HandedRows for KeySource {
+    fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(u8, Datum, u64)>, EvalError> {
         loop {
-            if let Some(found) = self.ready.front_mut() {
-                if found.times > 0 {
-                    found.times -= 1;
-                    return Ok(Handed::Item(found.hand, found.row.clone()));
-                }
-                self.ready.pop_front();
-                continue;
+            if let Some(Found { row, times, hand }) = self.ready.pop_front() {
+                return Ok(Some((hand, row, times as u64)));
             }
             env.check_cancel()?;
             if !self.read_ahead()? {
-                return Ok(Handed::End);
+                return Ok(None);
             }
         }
-    }
-
-    fn is_exhausted(&self) -> bool {
-        self.ready.is_empty() && self.waiting.len() == 0
     }
 }

@@ -12,7 +12,7 @@ mod shapes;
 mod steps;
 
 pub(crate) use crate::order::{IndexItems, IndexRead, KeyOrder, Wanted};
-pub(crate) use deal::{Dealt, Hands, Turn};
+pub(crate) use deal::{Hands, STRETCH_ROWS, Turn};
 pub(crate) use indexed::{Distinct, IndexPart, Indexed, Ties};
 pub(crate) use keys::KeySource;
 pub(crate) use open::Found;

@@ -17,7 +17,7 @@ use crate::access;
 use crate::context::Cx;
 use crate::failure::read_failed;
 use crate::far::{FarRows, FarSource, Fitness, Patience, Rest, Site, fresh, joined, unreadable};
-use crate::order::{Handed, HandedItems, KeyOrder, PlacedItems};
+use crate::order::{Handed, HandedItems, KeyOrder, PlacedItems, are_dealt};
 use crate::read_mode::ReadMode;
 use crate::table::{StoredTable, TableRef};
 
@@ -115,14 +115,15 @@ impl RowSource {
         steps: Vec<Transform>,
         patience: Patience,
     ) -> Result<Box<dyn Items>, EvalError> {
-        Ok(match (&self.index, self.order) {
-            (Some(_), KeyOrder::Any) => {
+        let dealt = are_dealt(self.order, self.index.as_deref());
+        Ok(match (&self.index, dealt) {
+            (Some(_), true) => {
                 let rows = self.open_indexed(cx, patience)?;
                 Box::new(Dealt::new(Box::new(HandedSteps::new(rows, steps))))
             }
-            (Some(_), _) => stepped(Box::new(self.open_indexed(cx, patience)?), steps),
-            (None, KeyOrder::Any) => Box::new(Dealt::new(Box::new(self.open_handed(cx, steps, patience)?))),
-            (None, _) => self.open_ordered(cx, steps, patience)?,
+            (Some(_), false) => stepped(Box::new(self.open_indexed(cx, patience)?), steps),
+            (None, true) => Box::new(Dealt::new(Box::new(self.open_handed(cx, steps, patience)?))),
+            (None, false) => self.open_ordered(cx, steps, patience)?,
         })
     }
 
@@ -155,7 +156,7 @@ impl RowSource {
         }
     }
 
-    /// By the primary key, with the hand of each row.
+    /// By the primary key, with the hand of each row, which counts where there is no order.
     fn open_handed(
         &self,
         cx: &Cx,

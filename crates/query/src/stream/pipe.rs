@@ -5,6 +5,9 @@ use datum::Array;
 use reql::stream::{ArrayItems, Items};
 use reql::{ErrorClass, EvalError, Transform};
 
+use super::deal::Dealt;
+use super::handed::HandedSteps;
+use super::keys::KeySource;
 use super::plan::{self, OrderSeen};
 use super::rows::RowSource;
 use super::steps::stepped;
@@ -15,6 +18,8 @@ use crate::far::Patience;
 pub(crate) enum Source {
     /// A range of a table that nobody reads yet.
     Rows(RowSource),
+    /// The rows under some primary keys, in no order.
+    Keys(Box<KeySource>),
     /// Items that are pulled one by one.
     Items(Box<dyn Items>),
 }
@@ -54,6 +59,7 @@ impl Pipe {
     pub fn is_exhausted(&self) -> bool {
         match &self.source {
             Source::Rows(rows) => rows.names_nothing(),
+            Source::Keys(keys) => keys.is_exhausted(),
             Source::Items(items) => items.is_exhausted(),
         }
     }
@@ -99,6 +105,10 @@ impl Pipe {
                     Some(opened) => opened?,
                     None => rows.open_stepped(cx, first, Patience::new())?,
                 }
+            }
+            Source::Keys(keys) => {
+                let steps = std::mem::take(&mut steps);
+                Box::new(Dealt::new(Box::new(HandedSteps::new(*keys, steps))))
             }
             Source::Items(items) => items,
         };

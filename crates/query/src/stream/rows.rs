@@ -28,7 +28,7 @@ pub(crate) struct RowSource {
     pub order: KeyOrder,
     /// The secondary index they are found by, and ordered by, if it is not the primary key.
     pub index: Option<Arc<IndexRead>>,
-    /// No more rows than these will be wanted, if that is known.
+    /// No more rows than these will be wanted, if that is known; where there is no order more may be read.
     pub most: Option<usize>,
 }
 

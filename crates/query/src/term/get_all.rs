@@ -11,7 +11,7 @@ use crate::args::Args;
 use crate::failure::key_error;
 use crate::read;
 use crate::seq::Seq;
-use crate::stream::{Dealt, KeyOrder, KeySource, Pipe, RowSource, Source};
+use crate::stream::{KeyOrder, KeySource, Pipe, RowSource, Source};
 use crate::table::{Index, TableRef};
 use crate::value::Value;
 
@@ -80,7 +80,7 @@ fn source(
         TableRef::Stored(stored) => {
             let keys = wanted.into_iter().collect();
             let rows = KeySource::new(args.cx, stored.clone(), keys)?;
-            Ok(Source::Items(Box::new(Dealt::new(Box::new(rows)))))
+            Ok(Source::Keys(Box::new(rows)))
         }
         TableRef::System(system) => {
             let id = Text::from_static("id");

@@ -201,7 +201,7 @@ pub(crate) fn end(
 
 /// All items, within the array limit.
 pub(crate) fn collect(cx: &Cx, pipe: Pipe) -> Result<Array, EvalError> {
-    if let Source::Items(_) = pipe.source {
+    if let Source::Items(_) | Source::Keys(_) = pipe.source {
         let mut items = pipe.open(cx)?;
         return reql::stream::collect(&mut *items, &cx.env());
     }
