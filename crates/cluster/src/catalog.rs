@@ -127,10 +127,9 @@ impl Catalog {
         self.servers.get(&id)
     }
 
-    /// The server of that name; of several, any.
-    #[must_use]
-    pub fn server_named(&self, name: &str) -> Option<&ServerConfig> {
-        self.servers.values().find(|server| server.name == name)
+    /// The servers of that name, which are several only until somebody renames them.
+    pub fn servers_named(&self, name: &str) -> impl Iterator<Item = &ServerConfig> {
+        self.servers.values().filter(move |server| server.name == name)
     }
 
     /// Whether the server was removed for good.

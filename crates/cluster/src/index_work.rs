@@ -18,15 +18,14 @@ use crate::{Catalog, Node};
 pub struct IndexWork {
     node: Weak<Core>,
     builders: HashMap<GroupId, IndexBuilder>,
-    foreign: u64,
 }
 
 /// What a step of all builds found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Worked {
-    /// Rows to look at; and whether others wrote to the same shards meanwhile.
+    /// Rows to look at; and whether others write to the same shards.
     Rows {
-        /// Whether others did.
+        /// Whether others do.
         in_company: bool,
     },
     /// Everything is built.
@@ -41,10 +40,10 @@ impl IndexWork {
     /// The builds of `node`.
     #[must_use]
     pub fn new(node: &Arc<Node>) -> IndexWork {
-        IndexWork { node: Arc::downgrade(node.core()), builders: HashMap::new(), foreign: 0 }
+        IndexWork { node: Arc::downgrade(node.core()), builders: HashMap::new() }
     }
 
-    /// One step for every shard that has something to build: some hundred rows of each.
+    /// One step for every shard that has something to build: some hundred rows of each, fewer beside other writers.
     pub fn step(&mut self) -> Worked {
         let Some(node) = self.node.upgrade() else { return Worked::NodeGone };
         let catalog = node.catalog();
@@ -72,9 +71,7 @@ impl IndexWork {
         if stuck {
             return Worked::Stuck;
         }
-        let foreign = self.builders.values().map(IndexBuilder::proposed_by_others).sum();
-        let before = std::mem::replace(&mut self.foreign, foreign);
-        Worked::Rows { in_company: foreign != before }
+        Worked::Rows { in_company: self.builders.values().any(IndexBuilder::is_in_company) }
     }
 }
 

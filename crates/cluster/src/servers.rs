@@ -44,7 +44,8 @@ impl Core {
         })
     }
 
-    /// Changes what a server's row says. Fails when there is no such server, or another has the name.
+    /// Changes what a server's row says. Fails when there is no such server, or the name is a new one that
+    /// another has.
     pub fn change_server(
         &self,
         id: ServerId,
@@ -54,7 +55,7 @@ impl Core {
     ) -> Result<(), AdminError> {
         self.change(|catalog, draft| {
             let mut server = catalog.server(id).cloned().ok_or(AdminError::ServerMissing(id))?;
-            if catalog.server_named(name).is_some_and(|other| other.id != id) {
+            if server.name != *name && catalog.servers_named(name).next().is_some() {
                 return Err(AdminError::ServerNameTaken { from: server.name, to: name.clone() });
             }
             server.name = name.clone();

@@ -16,8 +16,13 @@ use crate::{IndexDef, Shard, WriteError, WriteTicket};
 
 /// Rows whose latches are held together: few, because writers of them wait meanwhile.
 const LATCHED_ROWS: usize = 8;
-/// Rows of one step.
+/// Rows of one step while nobody else writes.
 const STEP_ROWS: usize = 256;
+/// Rows of one step beside other writers: so few that it is over before the system lets another thread wait for the
+/// processor (some tenths of a millisecond).
+const STEP_ROWS_IN_COMPANY: usize = 4 * LATCHED_ROWS;
+/// Steps for which others who have written are expected to write again: some twenty milliseconds.
+const STEPS_IN_COMPANY: u32 = 64;
 /// Log entries on their way at once.
 const IN_FLIGHT_MAX: usize = 8;
 
@@ -32,6 +37,10 @@ pub struct IndexBuilder {
     last: Option<u64>,
     // Proposals of this builder.
     proposed: u64,
+    // Proposals of others as of the last step.
+    foreign: u64,
+    // Steps that are still taken as if others wrote.
+    steps_in_company: u32,
 }
 
 #[derive(Clone)]
@@ -55,10 +64,19 @@ impl IndexBuilder {
     #[must_use]
     pub fn new(shard: Arc<Shard>) -> IndexBuilder {
         let (known, builds, in_flight) = (Arc::default(), Vec::new(), VecDeque::new());
-        IndexBuilder { shard, known, builds, in_flight, last: None, proposed: 0 }
+        IndexBuilder {
+            shard,
+            known,
+            builds,
+            in_flight,
+            last: None,
+            proposed: 0,
+            foreign: 0,
+            steps_in_company: 0,
+        }
     }
 
-    /// Goes on for some hundred rows. An error ends this builder; another one begins where the last
+    /// Goes on for some hundred rows, for fewer beside other writers. An error ends this builder; another one begins where the last
     /// durable step ended.
     pub fn step(&mut self) -> Result<BuildStep, WriteError> {
         let known = self.shard.indexes();
@@ -69,19 +87,29 @@ impl IndexBuilder {
             return Ok(BuildStep::Done);
         }
         let (range, indexes) = self.next_range();
-        let keys = self.keys(&range)?;
+        let foreign = self.proposed_by_others();
+        self.steps_in_company = match std::mem::replace(&mut self.foreign, foreign) == foreign {
+            true => self.steps_in_company.saturating_sub(1),
+            false => STEPS_IN_COMPANY,
+        };
+        let most = if self.is_in_company() { STEP_ROWS_IN_COMPANY } else { STEP_ROWS };
+        let keys = self.keys(&range, most)?;
         for keys in keys.chunks(LATCHED_ROWS) {
             self.advance(&indexes, keys)?;
         }
-        if keys.len() < STEP_ROWS {
+        if keys.len() < most {
             self.reach_end(&range, &indexes)?;
         }
         Ok(BuildStep::Rows(keys.len()))
     }
 
-    /// How many proposals of the shard were not this builder's; grows while others write.
+    /// Whether others write to the shard, too, as far as the last steps have seen.
     #[must_use]
-    pub fn proposed_by_others(&self) -> u64 {
+    pub fn is_in_company(&self) -> bool {
+        self.steps_in_company > 0
+    }
+
+    fn proposed_by_others(&self) -> u64 {
         self.shard.proposed().saturating_sub(self.proposed)
     }
 
@@ -122,10 +150,10 @@ impl IndexBuilder {
         (KeyRange { start, end }, indexes)
     }
 
-    fn keys(&self, range: &KeyRange) -> Result<Vec<PrimaryKey>, WriteError> {
-        let mut scan = self.shard.snapshot()?.scan(range, Direction::Ascending);
-        let mut keys = Vec::with_capacity(STEP_ROWS);
-        while keys.len() < STEP_ROWS
+    fn keys(&self, range: &KeyRange, most: usize) -> Result<Vec<PrimaryKey>, WriteError> {
+        let mut scan = self.shard.snapshot()?.scan(range, Direction::Ascending).at_most(most);
+        let mut keys = Vec::with_capacity(most);
+        while keys.len() < most
             && let Some((key, _)) = scan.next()?
         {
             keys.push(PrimaryKey(bytes::Bytes::copy_from_slice(key.as_bytes())));

@@ -60,6 +60,32 @@ class Newcomers(unittest.TestCase):
         wait_until("three again", lambda: ask(nodes[2], r.db("rethinkdb").table("server_status").count()) == 3)
         self.assertEqual(ask(nodes[2], r.table("t").count()), 0)
 
+    def test_two_servers_of_one_name_can_be_told_apart(self):
+        first, *_ = self.start([free_port()], [])
+        ask(first, r.table_create("t"))
+        twin = Node("--server-name", "s0", "--join", f"127.0.0.1:{first.cluster_port}")
+        self.addCleanup(twin.remove)
+        twin.start()
+        servers, tables = (r.db("rethinkdb").table(name) for name in ("server_config", "table_config"))
+        wait_until("two servers", lambda: ask(first, servers.count()) == 2)
+        issues = r.db("rethinkdb").table("current_issues")
+        wait_until("the issue", lambda: ask(first, issues["type"].contains("server_name_collision")))
+        # What is not about servers can be written, and a name that a replica has is that replica's.
+        config = tables.filter({"name": "t"})
+        self.assertEqual(ask(first, config.update({"durability": "soft"})["replaced"]), 1)
+        places = {"shards": [{"primary_replica": "s0", "replicas": ["s0"]}]}
+        self.assertEqual(ask(first, config.update({"durability": "hard"} | places)["replaced"]), 1)
+        new = {"name": "u", "db": "test"} | places
+        refused = ask(first, tables.insert(new))["first_error"]
+        self.assertIn("Server `s0` is ambiguous; there are multiple servers with that name.", refused)
+        # Its other settings can be changed, its name by its id.
+        twin_id = ask(twin, r.db("rethinkdb").table("server_status").filter(
+            r.row["process"]["pid"] == twin.process.pid)["id"])[0]
+        self.assertEqual(ask(first, servers.get(twin_id).update({"tags": ["default", "b"]})["replaced"]), 1)
+        self.assertEqual(ask(first, servers.get(twin_id).update({"name": "twin"})["replaced"]), 1)
+        self.assertEqual(ask(first, tables.insert(new)["inserted"]), 1)
+        self.assertEqual(ask(first, tables.filter({"name": "u"})["shards"][0]["replicas"][0]), [["s0"]])
+
     def begin(self, name, port, *flags):
         """Starts a server that may wait for ever."""
         node = Node("--server-name", name, *flags)

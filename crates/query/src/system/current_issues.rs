@@ -185,7 +185,8 @@ fn collisions(cx: &Cx) -> Vec<Issue> {
     servers.retain(|_, ids| ids.len() > 1);
     let issue = |(name, ids): (Text, Vec<String>)| {
         let description = format!(
-            "Several servers are named `{name}`: {}. Give them different names in `rethinkdb.server_config`.",
+            "Several servers are named `{name}`: {}. Give them different names in `rethinkdb.server_config`, or delete there \
+             the row of one that is gone for good.",
             ids.join(", ")
         );
         let listed = strings(ids.iter().map(|id| Text::from(id.as_str())));

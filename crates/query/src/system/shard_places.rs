@@ -1,5 +1,7 @@
 //! Shards as `table_config` has them, read: which servers, and which of them leads.
 
+use std::collections::BTreeSet;
+
 use cluster::{Catalog, ServerConfig, ServerId, ShardPlaces};
 use datum::{Datum, Object};
 use reql::EvalError;
@@ -7,31 +9,37 @@ use reql::EvalError;
 use super::fields::{field, items_of, name_of, only, uuid_of};
 use crate::table::Identifiers;
 
+/// The servers that a row may name, and how.
+pub(super) struct Servers<'a> {
+    /// All of them.
+    pub catalog: &'a Catalog,
+    /// Those that have the table's replicas now: their names are theirs before anybody else's. Source:
+    /// `convert_server_id_from_datum` in tables/table_config.cc of RethinkDB.
+    pub own: BTreeSet<ServerId>,
+    /// By name or by id.
+    pub identifiers: Identifiers,
+}
+
 /// One shard of a row that somebody wrote.
-pub(super) fn shard_places(
-    catalog: &Catalog,
-    shard: &Datum,
-    identifiers: Identifiers,
-) -> Result<ShardPlaces, EvalError> {
+pub(super) fn shard_places(known: &Servers<'_>, shard: &Datum) -> Result<ShardPlaces, EvalError> {
     let Datum::Object(shard) = shard else {
         return Err(EvalError::op_failed(format!("Expected an object; got {}", shard.pretty())));
     };
     let failed = |why: &str| Err(EvalError::op_failed(why.to_owned()));
     field(shard, "replicas")?;
-    let replicas = servers(catalog, shard, "replicas", identifiers)?;
+    let replicas = servers(known, shard, "replicas")?;
     if replicas.is_empty() {
         return failed("You must specify at least one replica for each shard.");
     }
-    let nonvoting = servers(catalog, shard, "nonvoting_replicas", identifiers)?;
+    let nonvoting = servers(known, shard, "nonvoting_replicas")?;
     if nonvoting.iter().any(|server| !replicas.contains(server)) {
         return failed(
             "Every server listed in the `nonvoting_replicas` field must also appear in `replicas`.",
         );
     }
     let primary = field(shard, "primary_replica")?;
-    let primary_id =
-        server(catalog, &primary, identifiers).map_err(|error| error.prefixed("In `primary_replica`: "))?;
-    let shown = catalog.server(primary_id).map_or_else(|| primary_id.to_string(), |s| s.name.to_string());
+    let primary_id = known.server(&primary).map_err(|error| error.prefixed("In `primary_replica`: "))?;
+    let shown = known.shown(primary_id);
     if !replicas.contains(&primary_id) {
         return failed(&format!(
             "The server listed in the `primary_replica` field (`{shown}`) must also appear in `replicas`."
@@ -50,19 +58,14 @@ pub(super) fn shard_places(
 }
 
 /// The servers in a field, which may be absent.
-fn servers(
-    catalog: &Catalog,
-    shard: &Object,
-    field: &str,
-    identifiers: Identifiers,
-) -> Result<Vec<ServerId>, EvalError> {
+fn servers(known: &Servers<'_>, shard: &Object, field: &str) -> Result<Vec<ServerId>, EvalError> {
     let Some(value) = shard.get(field) else { return Ok(Vec::new()) };
     let read = |value: &Datum| {
         let mut servers = Vec::new();
         for name in items_of(value)? {
-            let id = server(catalog, name, identifiers)?;
+            let id = known.server(name)?;
             if servers.contains(&id) {
-                let shown = catalog.server(id).map_or_else(|| id.to_string(), |s| s.name.to_string());
+                let shown = known.shown(id);
                 return Err(EvalError::op_failed(format!("Server `{shown}` is listed more than once.")));
             }
             servers.push(id);
@@ -72,19 +75,37 @@ fn servers(
     read(&value).map_err(|error| error.prefixed(&format!("In `{field}`: ")))
 }
 
-fn server(catalog: &Catalog, value: &Datum, identifiers: Identifiers) -> Result<ServerId, EvalError> {
-    let holds = |server: &&ServerConfig| !server.is_proxy;
-    let (found, missing) = match identifiers {
-        Identifiers::Name => {
-            let name = name_of(value, "server name")?;
-            (catalog.server_named(&name), format!("Server `{name}` does not exist or is not connected."))
+impl Servers<'_> {
+    fn shown(&self, id: ServerId) -> String {
+        self.catalog.server(id).map_or_else(|| id.to_string(), |server| server.name.to_string())
+    }
+
+    fn server(&self, value: &Datum) -> Result<ServerId, EvalError> {
+        match self.identifiers {
+            Identifiers::Name => self.named(&name_of(value, "server name")?),
+            Identifiers::Uuid => {
+                let Ok(id) = uuid_of(value) else {
+                    let why = format!("Expected a server ID; got {}", value.pretty());
+                    return Err(EvalError::op_failed(why));
+                };
+                let found = self.catalog.server(ServerId(id)).filter(|server| !server.is_proxy);
+                let missing = || EvalError::op_failed(format!("There is no server with UUID `{id}`."));
+                found.map(|server| server.id).ok_or_else(missing)
+            }
         }
-        Identifiers::Uuid => {
-            let Ok(id) = uuid_of(value) else {
-                return Err(EvalError::op_failed(format!("Expected a server ID; got {}", value.pretty())));
-            };
-            (catalog.server(ServerId(id)), format!("There is no server with UUID `{id}`."))
+    }
+
+    fn named(&self, name: &str) -> Result<ServerId, EvalError> {
+        let named: Vec<&ServerConfig> =
+            self.catalog.servers_named(name).filter(|server| !server.is_proxy).collect();
+        let own: Vec<&ServerConfig> =
+            named.iter().copied().filter(|server| self.own.contains(&server.id)).collect();
+        match if own.is_empty() { named } else { own }.as_slice() {
+            [] => Err(EvalError::op_failed(format!("Server `{name}` does not exist or is not connected."))),
+            [server] => Ok(server.id),
+            _ => Err(EvalError::op_failed(format!(
+                "Server `{name}` is ambiguous; there are multiple servers with that name."
+            ))),
         }
-    };
-    found.filter(holds).map(|server| server.id).ok_or_else(|| EvalError::op_failed(missing))
+    }
 }

@@ -12,7 +12,7 @@ use reql::EvalError;
 use storage::TableId;
 
 use super::fields::{field, items_of, name_of, named, object, only, strings, text_of, uuid_of};
-use super::shard_places::shard_places;
+use super::shard_places::{Servers, shard_places};
 use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::admin_failed;
@@ -139,7 +139,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
         db: Some(row.db.id),
         durability: row.durability,
         write_acks: row.write_acks,
-        shards: row.shards.filter(|_| old.get("shards") != new.get("shards")).map(ShardsWanted::Named),
+        shards: row.shards.map(ShardsWanted::Named),
         write_hook: None,
     };
     change_table(cx, id, &change)
@@ -187,11 +187,17 @@ fn read(
     let name = named(new, "table name")?;
     let db = read_db(cx, &field(new, "db")?, identifiers)?;
     check_indexes(old, new)?;
+    let primary_key = said(old, new, "primary_key", read_primary_key)?;
+    // What is not written is not looked at: a server in it may have gone, or another may have got its name.
+    let shards = match old {
+        Some(old) if old.get("shards") == new.get("shards") => None,
+        _ => said(old, new, "shards", |value| read_shards(cx, old, value, identifiers))?,
+    };
     let settings = Settings {
         name,
         db,
-        primary_key: said(old, new, "primary_key", read_primary_key)?,
-        shards: said(old, new, "shards", |value| read_shards(cx, value, identifiers))?,
+        primary_key,
+        shards,
         write_acks: said(old, new, "write_acks", read_acks)?,
         durability: said(old, new, "durability", read_durability)?,
     };
@@ -294,11 +300,21 @@ fn read_acks(value: &Datum) -> Result<WriteAcks, EvalError> {
     }
 }
 
-fn read_shards(cx: &Cx, value: &Datum, identifiers: Identifiers) -> Result<Vec<ShardPlaces>, EvalError> {
+fn read_shards(
+    cx: &Cx,
+    old: Option<&Object>,
+    value: &Datum,
+    identifiers: Identifiers,
+) -> Result<Vec<ShardPlaces>, EvalError> {
     let shards = items_of(value)?;
     if shards.is_empty() {
         return Err(EvalError::op_failed("You must specify at least one shard."));
     }
     let catalog = cx.catalog();
-    shards.iter().map(|shard| shard_places(&catalog, shard, identifiers)).collect()
+    let table = old.map(id_of).transpose()?.and_then(|id| catalog.table_by_id(id));
+    let places = table.map(|table| places_of(&table.config.shards)).unwrap_or_default();
+    let own: BTreeSet<ServerId> =
+        places.iter().flat_map(|shard| shard.replicas.iter().map(|(server, _)| *server)).collect();
+    let servers = Servers { catalog: &catalog, own, identifiers };
+    shards.iter().map(|shard| shard_places(&servers, shard)).collect()
 }
