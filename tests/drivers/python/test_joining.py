@@ -79,12 +79,13 @@ class Newcomers(unittest.TestCase):
         refused = ask(first, tables.insert(new))["first_error"]
         self.assertIn("Server `s0` is ambiguous; there are multiple servers with that name.", refused)
         # Its other settings can be changed, its name by its id.
-        twin_id = ask(twin, r.db("rethinkdb").table("server_status").filter(
-            r.row["process"]["pid"] == twin.process.pid)["id"])[0]
+        status = r.db("rethinkdb").table("server_status")
+        of_twin = status.filter(r.row["process"]["pid"] == twin.process.pid)
+        twin_id = ask(twin, of_twin.nth(0)["id"])
         self.assertEqual(ask(first, servers.get(twin_id).update({"tags": ["default", "b"]})["replaced"]), 1)
         self.assertEqual(ask(first, servers.get(twin_id).update({"name": "twin"})["replaced"]), 1)
         self.assertEqual(ask(first, tables.insert(new)["inserted"]), 1)
-        self.assertEqual(ask(first, tables.filter({"name": "u"})["shards"][0]["replicas"][0]), [["s0"]])
+        self.assertEqual(ask(first, tables.filter({"name": "u"}).nth(0)["shards"][0]["replicas"]), ["s0"])
 
     def begin(self, name, port, *flags):
         """Starts a server that may wait for ever."""
