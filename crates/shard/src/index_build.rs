@@ -134,6 +134,8 @@ impl IndexBuilder {
         };
         self.builds = known.iter().filter_map(unbuilt).collect();
         self.known = known;
+        // What was proposed before is no company.
+        self.foreign = self.proposed_by_others();
         Ok(())
     }
 

@@ -169,13 +169,13 @@ mod tests {
     fn rows_dealt_in_turns_come_as_its_suite_expects() {
         let mut hands = vec![Vec::new(); usize::from(HANDS)];
         (0..100).for_each(|id| hands[usize::from(hand(f64::from(id)))].push(id));
-        let longest = hands.iter().map(Vec::len).min().expect("eight hands");
+        let shortest = hands.iter().map(Vec::len).min().expect("eight hands");
         let in_turns: Vec<i32> =
-            (0..longest).flat_map(|turn| hands.iter().map(move |hand| hand[turn])).collect();
+            (0..shortest).flat_map(|turn| hands.iter().map(move |hand| hand[turn])).collect();
         let expected = [20, 15, 46, 78];
         let seen: Vec<i32> = in_turns.iter().step_by(20).take(expected.len()).copied().collect();
         assert_eq!(seen, expected[..seen.len()]);
-        assert!(seen.len() >= 3, "{longest} turns before a hand is empty");
+        assert!(seen.len() >= 3, "{shortest} turns before a hand is empty");
     }
 
     #[test]

@@ -207,7 +207,7 @@ impl HandedItems for FarRows {
     fn next_handed(&mut self, env: &Env<'_>) -> Result<Handed, EvalError> {
         loop {
             match self.ready.front_mut().map(|next| &mut next.hand.rows) {
-                // Told row by row, or a stretch would end elsewhere than where the rows are.
+                // Told before the item, or a stretch would end elsewhere than where the rows are.
                 Some(rows) if *rows > 1 => {
                     let before = std::mem::replace(rows, 1) - 1;
                     return Ok(Handed::Nothing(before as usize));

@@ -10,6 +10,7 @@ use reql::{Env, EvalError};
 use super::handed::HandedRows;
 use crate::access;
 use crate::context::Cx;
+use crate::order::Hand;
 use crate::read;
 use crate::table::{StoredTable, TableRef};
 
@@ -61,10 +62,10 @@ impl KeySource {
 }
 
 impl HandedRows for KeySource {
-    fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(u8, Datum, u64)>, EvalError> {
+    fn next_row(&mut self, env: &Env<'_>) -> Result<Option<(Hand, Datum, u64)>, EvalError> {
         loop {
             if let Some(Found { row, times, hand }) = self.ready.pop_front() {
-                return Ok(Some((hand, row, times as u64)));
+                return Ok(Some((Hand { number: hand, rows: 1 }, row, times as u64)));
             }
             env.check_cancel()?;
             if !self.read_ahead()? {

@@ -9,7 +9,7 @@ use reql::{Env, EvalError, Transform};
 use shard::Shard;
 
 use super::deal::Dealt;
-use super::handed::HandedSteps;
+use super::handed::{HandedSteps, then};
 use super::indexed::{IndexPart, Indexed};
 use super::rows::{RowPart, RowSource, Rows};
 use super::steps::stepped;
@@ -105,25 +105,31 @@ impl RowSource {
 
     /// Begins to read.
     pub fn open(&self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
-        self.open_stepped(cx, Vec::new(), Patience::new())
+        self.open_stepped(cx, Vec::new(), Vec::new())
     }
 
-    /// Begins to read; items are what `steps`, which are closed, make of the rows.
+    /// Begins to read; items are what `steps`, which are closed, make of the rows where they are, and `later` of
+    /// that here.
     pub fn open_stepped(
         &self,
         cx: &Cx,
         steps: Vec<Transform>,
-        patience: Patience,
+        later: Vec<Transform>,
     ) -> Result<Box<dyn Items>, EvalError> {
+        let patience = Patience::new();
         let dealt = are_dealt(self.order, self.index.as_deref());
         Ok(match (&self.index, dealt) {
             (Some(_), true) => {
                 let rows = self.open_indexed(cx, patience)?;
-                Box::new(Dealt::new(Box::new(HandedSteps::new(rows, steps))))
+                let rows = Box::new(HandedSteps::new(rows, steps));
+                Box::new(Dealt::new(then(rows, later)))
             }
-            (Some(_), false) => stepped(Box::new(self.open_indexed(cx, patience)?), steps),
-            (None, true) => Box::new(Dealt::new(Box::new(self.open_handed(cx, steps, patience)?))),
-            (None, false) => self.open_ordered(cx, steps, patience)?,
+            (Some(_), false) => stepped(stepped(Box::new(self.open_indexed(cx, patience)?), steps), later),
+            (None, true) => {
+                let rows = Box::new(self.open_handed(cx, steps, patience)?);
+                Box::new(Dealt::new(then(rows, later)))
+            }
+            (None, false) => stepped(self.open_ordered(cx, steps, patience)?, later),
         })
     }
 

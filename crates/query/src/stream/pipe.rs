@@ -12,7 +12,6 @@ use super::plan::{self, OrderSeen};
 use super::rows::RowSource;
 use super::steps::stepped;
 use crate::context::Cx;
-use crate::far::Patience;
 
 /// Where items come from.
 pub(crate) enum Source {
@@ -83,7 +82,7 @@ impl Pipe {
     /// Begins to read.
     pub fn open(self, cx: &Cx) -> Result<Box<dyn Items>, EvalError> {
         let mut steps = self.steps;
-        let items: Box<dyn Items> = match self.source {
+        match self.source {
             Source::Rows(rows) => {
                 // Closed steps are taken where the rows are.
                 let closed = steps.iter().take_while(|step| step.is_closed()).count();
@@ -95,23 +94,17 @@ impl Pipe {
                     trace.read(found.as_ref().unwrap_or(&rows).note(cx, names(&steps)));
                     later.iter().for_each(|step| trace.top(step.name()));
                 }
-                let first = std::mem::replace(&mut steps, later);
-                let opened = found.map(|found| found.open_stepped(cx, first.clone(), Patience::new()));
-                match opened {
+                match found.map(|found| found.open_stepped(cx, steps.clone(), later.clone())) {
                     // Nobody named the index, so it does not matter if it is gone.
                     Some(Err(error)) if error.class() == ErrorClass::OpFailed => {
-                        rows.open_stepped(cx, first, Patience::new())?
+                        rows.open_stepped(cx, steps, later)
                     }
-                    Some(opened) => opened?,
-                    None => rows.open_stepped(cx, first, Patience::new())?,
+                    Some(opened) => opened,
+                    None => rows.open_stepped(cx, steps, later),
                 }
             }
-            Source::Keys(keys) => {
-                let steps = std::mem::take(&mut steps);
-                Box::new(Dealt::new(Box::new(HandedSteps::new(*keys, steps))))
-            }
-            Source::Items(items) => items,
-        };
-        Ok(stepped(items, steps))
+            Source::Keys(keys) => Ok(Box::new(Dealt::new(Box::new(HandedSteps::new(*keys, steps))))),
+            Source::Items(items) => Ok(stepped(items, steps)),
+        }
     }
 }

@@ -162,8 +162,8 @@ fn narrow(known: &mut Bounds, more: Bounds) {
     }
 }
 
-/// Whether an index has every value within the bounds, in an order that nobody can tell from that
-/// of the rows: values of one type that all can be keys, or a single value.
+/// Whether an index has every value within the bounds: values of one type that all can be keys, or a single value; only that
+/// where the order is seen, for its rows are in the order of a scan.
 fn names_all(bounds: &Bounds, seen: OrderSeen) -> bool {
     if bounds.left == bounds.right {
         return match &bounds.left {
