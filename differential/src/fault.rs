@@ -76,6 +76,16 @@ impl Fault {
         }
     }
 
+    /// All, or what is wrong. Which of several different mistakes is told, no rule says.
+    pub fn all<T>(parts: Vec<Out<T>>) -> Out<Vec<T>> {
+        let first = parts.iter().find_map(|part| part.as_ref().err()).map(|fault| fault.class);
+        let differs = |part: &Out<T>| part.as_ref().is_err_and(|fault| Some(fault.class) != first);
+        if parts.iter().any(differs) {
+            return Err(Fault::unsaid("more than one mistake"));
+        }
+        parts.into_iter().collect()
+    }
+
     /// Whether `default` and `filter` catch it.
     #[must_use]
     pub fn is_missing(&self) -> bool {

@@ -93,9 +93,7 @@ impl Machine {
         if self.order == 0 || limit == 0 {
             return 0;
         }
-        self.shuffles.set(self.shuffles.get() + 1);
-        let mixed = (self.order << 32 | self.shuffles.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        ((mixed >> 33) % limit as u64) as usize
+        (self.mixed() % limit as u64) as usize
     }
 
     /// Whether another order could have led to another answer.
@@ -108,9 +106,17 @@ impl Machine {
     #[must_use]
     pub fn chance(&self) -> u64 {
         self.asked.set(true);
+        self.mixed()
+    }
+
+    /// What the order and how often this was asked are mixed to, so that no two draws go together in every order.
+    /// Source: SplitMix64 (Steele, Lea, Flood, 2014).
+    fn mixed(&self) -> u64 {
         self.shuffles.set(self.shuffles.get() + 1);
-        let mixed = ((self.order + 1) << 32 | self.shuffles.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9)
+        let state = ((self.order + 1) << 32 | self.shuffles.get()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let state = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let state = (state ^ (state >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        state ^ (state >> 31)
     }
 
     /// The moment of the query, which differs from order to order and not within a query.

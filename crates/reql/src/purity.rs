@@ -23,13 +23,22 @@ pub enum Determinism {
 /// Whether an answer of `term` depends on chance: another may come when it is asked again.
 #[must_use]
 pub fn is_by_chance(term: &Term) -> bool {
+    has_call(term, &|call| signature::of(call.op).nature == Nature::Chance && !is_named_uuid(call))
+}
+
+/// Whether `term` may be evaluated twice as well as once: nothing in it writes or depends on chance.
+#[must_use]
+pub fn can_be_repeated(term: &Term) -> bool {
+    !has_call(term, &|call| signature::of(call.op).nature == Nature::Write) && !is_by_chance(term)
+}
+
+fn has_call(term: &Term, test: &dyn Fn(&Call) -> bool) -> bool {
     match term {
         Term::Datum(_) | Term::Var(_) => false,
-        Term::Func(func) => deep::level(|| is_by_chance(&func.body)),
+        Term::Func(func) => deep::level(|| has_call(&func.body, test)),
         Term::Call(call) => deep::level(|| {
             let optargs = call.optargs.iter().map(|(_, term)| term);
-            (signature::of(call.op).nature == Nature::Chance && !is_named_uuid(call))
-                || call.args.iter().chain(optargs).any(is_by_chance)
+            test(call) || call.args.iter().chain(optargs).any(|term| has_call(term, test))
         }),
     }
 }

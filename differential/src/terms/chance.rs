@@ -56,7 +56,7 @@ fn info(thing: Thing) -> Out<Thing> {
     let mut members = BTreeMap::from([kind]);
     match &thing {
         Thing::Datum(value @ (Val::Bool(_) | Val::Number(_) | Val::Text(_))) => {
-            members.insert("value".to_owned(), Val::Text(value.to_json().to_string()));
+            members.insert("value".to_owned(), Val::Text(super::coerce::json_text(value)?));
         }
         Thing::Datum(Val::Null | Val::MinVal | Val::MaxVal) | Thing::Groups(_) => {}
         Thing::Seq(seq) if seq.table.is_none() => {}

@@ -82,16 +82,20 @@ pub(super) fn of_term(args: &Args<'_>, term: &Json) -> Out<Order> {
     }
 }
 
+/// Items in order; equal ones stay as they were. An item is asked for a key only where others share all before it.
 fn sorted(args: &Args<'_>, items: Vec<Val>, orders: &[Order]) -> Out<Vec<Val>> {
-    let mut keyed = Vec::with_capacity(items.len());
-    for item in items {
-        match keys(args, orders, &item) {
-            Ok(keys) => keyed.push((keys, item)),
-            Err(_) => return Err(Fault::unsaid("whether it is compared by what fails")),
-        }
+    let Some((order, rest)) = orders.split_first() else { return Ok(items) };
+    if items.len() < 2 {
+        return Ok(items);
     }
-    keyed.sort_by(|(a, _), (b, _)| compare(orders, a, b));
-    Ok(keyed.into_iter().map(|(_, item)| item).collect())
+    let order = std::slice::from_ref(order);
+    let keys: Vec<Out<Vec<Option<Val>>>> = items.iter().map(|item| keys(args, order, item)).collect();
+    let keys = Fault::all(keys)?;
+    let mut keyed: Vec<_> = keys.into_iter().zip(items).collect();
+    keyed.sort_by(|(a, _), (b, _)| compare(order, a, b));
+    let runs = keyed.chunk_by(|(a, _), (b, _)| a == b);
+    let runs = runs.map(|run| sorted(args, run.iter().map(|(_, item)| item.clone()).collect(), rest));
+    Ok(Fault::all(runs.collect())?.into_iter().flatten().collect())
 }
 
 /// What an item is sorted by; nothing where something is missing.

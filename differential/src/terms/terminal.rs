@@ -172,12 +172,20 @@ fn reduce_in_pieces(args: &Args<'_>, func: &Func, items: Vec<Val>) -> Out<Val> {
     if items.len() < 3 {
         return reduce(args, func, items);
     }
+    let at = |cut: usize| {
+        let pieces = [&items[..cut], &items[cut..]];
+        let values: Out<Vec<Val>> =
+            pieces.into_iter().map(|piece| reduce(args, func, piece.to_vec())).collect();
+        reduce(args, func, values?)
+    };
     // Asked for in every order, so that all of them are looked at.
     let cut = 1 + args.machine.draw(items.len() - 1);
-    if args.machine.order < 2 {
-        return reduce(args, func, items);
+    let reduced = if args.machine.order < 2 { reduce(args, func, items.clone()) } else { at(cut) };
+    let Err(fault) = reduced else { return reduced };
+    // Which of two mistakes is met first may depend on where the pieces begin.
+    let other = |cut| at(cut).err().is_none_or(|other| other.class != fault.class);
+    if (1..items.len()).any(other) {
+        return Err(Fault::unsaid("what a function fails at depends on the pieces"));
     }
-    let pieces = [items[..cut].to_vec(), items[cut..].to_vec()];
-    let values: Out<Vec<Val>> = pieces.into_iter().map(|piece| reduce(args, func, piece)).collect();
-    reduce(args, func, values?)
+    Err(fault)
 }

@@ -54,7 +54,11 @@ fn bend(b: f64, middle: f64, sin_sigma: f64, cos_sigma: f64) -> f64 {
 /// The place some metres away in a direction: Vincenty's direct formula.
 pub(super) fn away(from: Place, metres: f64, azimuth: f64, (axis, flattening): (f64, f64)) -> Place {
     let minor = axis * (1.0 - flattening);
-    let (sin_azimuth, cos_azimuth) = azimuth.to_radians().sin_cos();
+    let (sin_azimuth, cos_azimuth) = match azimuth % 180.0 == 0.0 {
+        // Along a meridian, exactly.
+        true => (0.0, azimuth.to_radians().cos()),
+        false => azimuth.to_radians().sin_cos(),
+    };
     let tan1 = (1.0 - flattening) * from.1.to_radians().tan();
     let (sin1, cos1) = tan1.atan().sin_cos();
     let start = tan1.atan2(cos_azimuth);

@@ -2,7 +2,9 @@
 
 use datum::{Datum, Text};
 use reql::purity::{self, Determinism};
-use reql::{Call, Direction, EvalError, IndexOption, Op, Operation, Order, Scope, Term, Terminal};
+use reql::{
+    Call, Direction, ErrorClass, EvalError, IndexOption, Op, Operation, Order, Scope, Term, Terminal,
+};
 
 use crate::context::Cx;
 use crate::seq::Seq;
@@ -68,16 +70,15 @@ pub(crate) fn first_of_ordered(cx: &Cx, limit: &Call, scope: &Scope<'_>) -> Opti
 const MOST: f64 = 100_000.0;
 
 fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) -> Result<Value, EvalError> {
-    let Some(first) = ordered.args.first() else { return Err(EvalError::internal("ORDER_BY of nothing")) };
-    let first = cx.eval(first, scope).map_err(|error| error.at(0).at(0))?;
+    let Some(term) = ordered.args.first() else { return Err(EvalError::internal("ORDER_BY of nothing")) };
+    let first = cx.eval(term, scope).map_err(|error| error.at(0).at(0))?;
     let read_here = match &first {
         Value::Table(_) => true,
         Value::Seq(seq) => !seq.eager && !seq.pipe.is_exhausted(),
         _ => false,
     };
     if !read_here {
-        let sorted = cx.apply_to(ordered, scope, first).map_err(|error| error.at(0))?;
-        return cx.apply_to(limit, scope, sorted);
+        return sorted_whole(cx, ordered, limit, scope, first);
     }
     let over = Over { cx, call: ordered, scope, first };
     check_deterministic(&over).map_err(|error| error.at(0))?;
@@ -85,9 +86,34 @@ fn top(cx: &Cx, ordered: &Call, most: usize, limit: &Call, scope: &Scope<'_>) ->
         return Err(not_an_order());
     };
     let seq = over.first.into_seq(cx).map_err(|error| error.at(0).at(0))?;
-    let top = sequence::end(cx, seq.pipe, Vec::new(), Terminal::Top { orders, most })
-        .map_err(|error| error.at(0))?;
-    Ok(sequence::selection_of_array(seq.table, Value::of_closed(top)))
+    match sequence::end(cx, seq.pipe, Vec::new(), Terminal::Top { orders, most }) {
+        Ok(top) => Ok(sequence::selection_of_array(seq.table, Value::of_closed(top))),
+        Err(error) if may_be_unasked(&error) && purity::can_be_repeated(term) => {
+            let again = cx.eval(term, scope).map_err(|error| error.at(0).at(0))?;
+            sorted_whole(cx, ordered, limit, scope, again).map_err(|other| match other.class() {
+                ErrorClass::ResourceLimit => error.at(0),
+                _ => other,
+            })
+        }
+        Err(error) => Err(error.at(0)),
+    }
+}
+
+fn sorted_whole(
+    cx: &Cx,
+    ordered: &Call,
+    limit: &Call,
+    scope: &Scope<'_>,
+    first: Value,
+) -> Result<Value, EvalError> {
+    let sorted = cx.apply_to(ordered, scope, first).map_err(|error| error.at(0))?;
+    cx.apply_to(limit, scope, sorted)
+}
+
+/// Whether it may be an error of a key that nothing is compared by: that of the only item, or one behind a
+/// key that no other item has. Who sorts all of them does not ask for it; who keeps the first does.
+fn may_be_unasked(error: &EvalError) -> bool {
+    matches!(error.class(), ErrorClass::QueryLogic | ErrorClass::NonExistence | ErrorClass::User)
 }
 
 /// A range of one index cannot be in the order of another.
