@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Core {
-    /// Where the shards are to be, on servers that are connected.
+    /// Where the shards are to be, on servers that are connected; where there is a choice, on those that can write.
     pub fn places(
         &self,
         catalog: &Catalog,
@@ -37,7 +37,10 @@ impl Core {
                 let connected = |server: &&&ServerConfig| !server.is_proxy && self.is_connected(server.id);
                 let servers: Vec<ServerConfig> =
                     catalog.servers().iter().filter(connected).map(|server| (*server).clone()).collect();
-                let load = placement::load(catalog, table.map(|table| table.config.id));
+                let mut load = placement::load(catalog, table.map(|table| table.config.id));
+                for server in servers.iter().filter(|server| self.is_hindered(server.id)) {
+                    *load.entry(server.id).or_default() += placement::HINDERED_WEIGHT;
+                }
                 let present = table.map_or_else(Vec::new, |table| {
                     let old = placement::places_of(&table.config.shards);
                     // A new shard begins about where an old one of the same share did.

@@ -16,6 +16,9 @@ use crate::{Catalog, ServerConfig, ServerId, ShardConfig};
 const PRIMARY_WEIGHT: u64 = 10;
 const SECONDARY_WEIGHT: u64 = 8;
 
+/// What a server weighs on whose disk nothing can be written just now: it comes last.
+pub(crate) const HINDERED_WEIGHT: u64 = u64::MAX / 2;
+
 /// What `table_create` and `reconfigure` ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {

@@ -153,6 +153,11 @@ impl Core {
         self.stalls.of(server)
     }
 
+    /// Whether the log of `server`, which may be this one, does not get on as far as is known here.
+    pub(crate) fn is_hindered(&self, server: ServerId) -> bool {
+        self.is_stalled(server) || (server == self.identity.server && self.own_stall().is_some())
+    }
+
     /// The groups that a majority of others can lead, as those say, and those of whose voters no majority answers: the log,
     /// which counts who answers otherwise, does not.
     fn led_without_me(&self, now: Nanos) -> BTreeSet<GroupId> {

@@ -22,9 +22,9 @@ pub struct DataDirectory {
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
-    /// `serve` on a folder that was never made.
+    /// `serve` on a folder that was never made, or holds nothing.
     #[error(
-        "the directory {path} does not exist; `rekindle create --directory {path}` creates it, \
+        "there is no data directory at {path}; `rekindle create --directory {path}` creates it, \
          and `rekindle` without a command creates it and serves it"
     )]
     Missing {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use io::Files;
 use io::sim::{Hang, SimFiles};
 use log::Durability;
-use rekindle_cluster::{Readiness, Route, TableOptions, readiness};
+use rekindle_cluster::{Readiness, Route, ShardsWanted, TableOptions, readiness};
 use shard::{Decision, WriteTicket};
 
 use crate::fixture::{create, on, table, wait_for_voters};
@@ -193,4 +193,37 @@ fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
         look(&[&a, &b, &c]);
         a.node.hung_sync().is_none() && ready(&b, "alone").all_replicas
     });
+}
+
+#[test]
+fn new_tables_go_to_servers_that_can_write() {
+    let hub = Arc::new(Hub::default());
+    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let nodes = [&a, &b, &c];
+    let made = |name: &str, shards: ShardsWanted| {
+        let options = TableOptions { shards, ..TableOptions::default() };
+        b.node.create_table("test", name, options).unwrap().shards[0].primary
+    };
+    create(&a, on(&[&[&a]]));
+    made("on_b", on(&[&[&b], &[&b]]));
+    made("on_c", on(&[&[&c], &[&c]]));
+    // The one that holds least is the one whose disk is full afterwards.
+    assert_eq!(made("before", ShardsWanted::count(1)), a.server());
+    b.node.drop_table("test", "before").unwrap();
+    files.fill(true);
+    let late = write_on(&a, "t", 1);
+    wait_until("both have heard of it", || {
+        look(&nodes);
+        b.node.is_stalled(a.server()) && c.node.is_stalled(a.server())
+    });
+    assert_ne!(made("meanwhile", ShardsWanted::count(1)), a.server());
+    assert_eq!(made("named", on(&[&[&a]])), a.server(), "who names a server has it");
+    files.fill(false);
+    wait_until("there is space again", || {
+        look(&nodes);
+        !b.node.is_stalled(a.server()) && !c.node.is_stalled(a.server())
+    });
+    late.wait().unwrap();
+    b.node.drop_table("test", "named").unwrap();
+    assert_eq!(made("after", ShardsWanted::count(1)), a.server());
 }
