@@ -10,7 +10,7 @@ import unittest
 
 from rethinkdb import r
 
-from node import Node
+from node import Node, Proxy
 from test_cluster import PATIENCE_SECONDS, Cluster, ask, wait_until
 
 
@@ -59,6 +59,29 @@ class Newcomers(unittest.TestCase):
             thread.join(PATIENCE_SECONDS)
         wait_until("three again", lambda: ask(nodes[2], r.db("rethinkdb").table("server_status").count()) == 3)
         self.assertEqual(ask(nodes[2], r.table("t").count()), 0)
+
+    def test_a_server_that_joins_gives_a_password_and_a_proxy_does_not(self):
+        first, *_ = self.start([free_port()], [])
+        wanted = ["--join", f"127.0.0.1:{first.cluster_port}", "--initial-password", "of the one who joins"]
+        proxy = Proxy(*wanted)
+        self.addCleanup(proxy.remove)
+        proxy.start()
+        for node in (first, proxy):
+            self.assertEqual(ask(node, r.expr(1)), 1)
+        second = Node("--server-name", "second", *wanted)
+        self.addCleanup(second.remove)
+        second.start()
+
+        def is_refused():
+            try:
+                r.connect(port=first.driver_port).close()
+            except r.ReqlAuthError:
+                return True
+            return False
+
+        wait_until("a password", is_refused)
+        r.connect(port=first.driver_port, password="of the one who joins").close()
+        self.assertTrue(any("password" in line for line in second.lines), second.lines)
 
     def test_two_servers_of_one_name_can_be_told_apart(self):
         first, *_ = self.start([free_port()], [])
