@@ -12,7 +12,7 @@ const ADMIN: &str = "admin";
 impl Core {
     /// Creates the user, or changes its password.
     pub fn put_user(&self, name: &str, password: PasswordChange) -> Result<(), AdminError> {
-        self.change(|catalog, draft| {
+        self.administer(|catalog, draft| {
             let user = match (&password, catalog.user(name)) {
                 (PasswordChange::Set(password, has_password), _) => {
                     User { name: name.into(), password: password.clone(), has_password: *has_password }
@@ -30,7 +30,7 @@ impl Core {
         if name == ADMIN {
             return Err(AdminError::AdminStays);
         }
-        self.change(|catalog, draft| {
+        self.administer(|catalog, draft| {
             if catalog.user(name).is_none() {
                 return Err(AdminError::UserMissing(name.into()));
             }
@@ -53,7 +53,7 @@ impl Core {
         if user == ADMIN {
             return Err(AdminError::AdminFixed);
         }
-        self.change(|catalog, draft| {
+        self.administer(|catalog, draft| {
             if catalog.user(user).is_none() {
                 return Err(AdminError::UserMissing(user.into()));
             }

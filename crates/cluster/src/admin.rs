@@ -12,7 +12,7 @@ use crate::index_config::TableIndexes;
 use crate::node::Core;
 use crate::placement::{ShardPlaces, Wanted};
 use crate::{
-    AdminError, Catalog, DbConfig, DbId, Grant, Lineage, Scope, TableConfig, TableHandle, WriteAcks,
+    AdminError, Catalog, Database, DbConfig, DbId, Grant, Lineage, Scope, TableConfig, TableHandle, WriteAcks,
 };
 
 /// What a new table may be given.
@@ -87,7 +87,7 @@ impl Core {
     /// As [`Core::create_db`], with an id that nothing ever had.
     pub fn create_db_as(&self, id: DbId, name: &str) -> Result<DbConfig, AdminError> {
         let db = DbConfig { id, name: name.into() };
-        self.change(|catalog, draft| {
+        self.administer(|catalog, draft| {
             if catalog.database(name).is_some() {
                 return Err(AdminError::DbExists(name.into()));
             }
@@ -97,11 +97,12 @@ impl Core {
     }
 
     /// Renames a database. Fails when it is not there or the new name is taken.
-    pub fn rename_db(&self, name: &str, new_name: &str) -> Result<(), AdminError> {
-        self.change(|catalog, draft| {
-            let mut db = find_db(catalog, name)?;
-            if name != new_name && catalog.database(new_name).is_some() {
-                return Err(AdminError::DbRenameTaken { from: name.into(), to: new_name.into() });
+    pub fn rename_db(&self, id: DbId, new_name: &str) -> Result<(), AdminError> {
+        self.administer(|catalog, draft| {
+            let missing = || AdminError::DbMissing(id.0.to_string().into());
+            let mut db = catalog.database_by_id(id).map(|db| db.config.clone()).ok_or_else(missing)?;
+            if *db.name != *new_name && catalog.database(new_name).is_some() {
+                return Err(AdminError::DbRenameTaken { from: db.name, to: new_name.into() });
             }
             db.name = new_name.into();
             draft.put(CatalogRow::Db(db));
@@ -111,14 +112,24 @@ impl Core {
 
     /// Drops a database with all its tables; returns it and their configurations.
     pub fn drop_db(&self, name: &str) -> Result<(DbConfig, Vec<TableConfig>), AdminError> {
-        self.change(|catalog, draft| {
-            let db = find_db(catalog, name)?;
-            let tables: Vec<TableConfig> = catalog
-                .database(name)
-                .into_iter()
-                .flat_map(|db| db.tables())
-                .map(|table| table.config.clone())
-                .collect();
+        self.drop_db_if(name, |_, _| true)
+    }
+
+    /// The same, unless `permits` refuses the database of that name in the catalog in which it is dropped:
+    /// [`AdminError::Forbidden`].
+    pub fn drop_db_if(
+        &self,
+        name: &str,
+        mut permits: impl FnMut(&Catalog, &Database) -> bool,
+    ) -> Result<(DbConfig, Vec<TableConfig>), AdminError> {
+        self.administer(|catalog, draft| {
+            let found = catalog.database(name).ok_or_else(|| AdminError::DbMissing(name.into()))?;
+            if !permits(catalog, found) {
+                return Err(AdminError::Forbidden);
+            }
+            let db = found.config.clone();
+            let tables: Vec<TableConfig> =
+                found.tables().into_iter().map(|table| table.config.clone()).collect();
             for table in &tables {
                 draft.delete(CatalogRow::Table(table.clone()).key());
             }
@@ -138,9 +149,24 @@ impl Core {
         name: &str,
         options: TableOptions,
     ) -> Result<TableConfig, AdminError> {
+        self.create_table_if(db, name, options, |_, _| true)
+    }
+
+    /// The same, unless `permits` refuses the database of that name in the catalog in which it is created:
+    /// [`AdminError::Forbidden`].
+    pub fn create_table_if(
+        &self,
+        db: &str,
+        name: &str,
+        options: TableOptions,
+        mut permits: impl FnMut(&Catalog, &DbConfig) -> bool,
+    ) -> Result<TableConfig, AdminError> {
         let id = options.id.unwrap_or_else(|| TableId::from_uuid(self.new_uuid()));
-        self.change(|catalog, draft| {
+        self.administer(|catalog, draft| {
             let db = find_db(catalog, db)?;
+            if !permits(catalog, &db) {
+                return Err(AdminError::Forbidden);
+            }
             if catalog.table(&db.name, name).is_some() {
                 return Err(AdminError::TableExists { db: db.name, table: name.into() });
             }
@@ -164,8 +190,23 @@ impl Core {
 
     /// Drops a table; returns what it was.
     pub fn drop_table(&self, db: &str, name: &str) -> Result<TableConfig, AdminError> {
-        self.change(|catalog, draft| {
-            let config = find_table(catalog, db, name)?.config.clone();
+        self.drop_table_if(db, name, |_, _| true)
+    }
+
+    /// The same, unless `permits` refuses the table of that name in the catalog in which it is dropped:
+    /// [`AdminError::Forbidden`].
+    pub fn drop_table_if(
+        &self,
+        db: &str,
+        name: &str,
+        mut permits: impl FnMut(&Catalog, &TableHandle) -> bool,
+    ) -> Result<TableConfig, AdminError> {
+        self.administer(|catalog, draft| {
+            let table = find_table(catalog, db, name)?;
+            if !permits(catalog, table) {
+                return Err(AdminError::Forbidden);
+            }
+            let config = table.config.clone();
             draft.delete(CatalogRow::Table(config.clone()).key());
             drop_grants(
                 catalog,
@@ -198,7 +239,7 @@ impl Core {
         let lacking = self.await_majority(id, moved, go_on)?;
         let _one_at_a_time = task::lock(&self.changing);
         plan.iter_mut().try_for_each(|plan| self.seal(id, plan))?;
-        let outcome = self.change_held(|catalog, draft| {
+        let outcome = self.administer_held(|catalog, draft| {
             let handle = table_by_id(catalog, id)?;
             let before = handle.config.clone();
             let mut after = before.clone();

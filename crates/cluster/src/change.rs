@@ -18,6 +18,8 @@ use crate::{AdminError, AskError, Catalog, ServerId};
 /// How long a change looks for the leader of the catalog, and how long one attempt may take there.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long what the own copy of the catalog refuses waits for news of it.
+const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// Rows of the catalog that are to be written together.
 pub(crate) struct Draft {
@@ -134,7 +136,32 @@ impl Core {
         self.change_within(PATIENCE, edit)
     }
 
-    /// The same; the leader of the catalog is looked for, and then waited for, for no longer than `patience`.
+    /// As [`Core::change`], for what somebody asks for: what `edit` refuses, or finds to be so already, is worked out
+    /// again on everything that the catalog holds. Another server may have changed it just before.
+    pub(crate) fn administer<T>(
+        &self,
+        edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let _one_at_a_time = task::lock(&self.changing);
+        self.administer_held(edit)
+    }
+
+    /// As [`Core::administer`], for whoever holds `changing`.
+    pub(crate) fn administer_held<T>(
+        &self,
+        mut edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
+    ) -> Result<T, AdminError> {
+        let mut is_refused = false;
+        let outcome = self.change_held(|catalog, draft| {
+            let answer = edit(catalog, draft);
+            let is_strange = draft.stranger(catalog, self.identity.server).is_some();
+            is_refused = answer.is_err() || draft.is_empty() || is_strange;
+            answer
+        });
+        if is_refused && self.catch_up(CATCH_UP) { self.change_held(edit) } else { outcome }
+    }
+
+    /// As [`Core::change`]; the leader of the catalog is looked for, and then waited for, for no longer than `patience`.
     pub(crate) fn change_within<T>(
         &self,
         patience: Duration,

@@ -38,6 +38,9 @@ impl Rest {
 /// The text of a variant is ReQL's where ReQL has one; drivers and people match on it.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
+    /// Whoever asks may not do that; why not, is known where it was asked.
+    #[error("The change is not permitted.")]
+    Forbidden,
     /// A database of that name is there already.
     #[error("Database `{0}` already exists.")]
     DbExists(Text),

@@ -168,7 +168,7 @@ impl Core {
         id: TableId,
         change: impl Fn(&IndexPlace, &mut TableIndexes) -> Result<Option<IndexId>, AdminError>,
     ) -> Result<(), AdminError> {
-        let gone = self.change(|catalog, draft| {
+        let gone = self.administer(|catalog, draft| {
             let handle = crate::admin::table_by_id(catalog, id)?;
             let mut config = handle.config.clone();
             let place = IndexPlace { db: handle.db.name.clone(), table: config.name.clone() };

@@ -36,7 +36,7 @@ impl Core {
         if seconds < 2 {
             return Err(AdminError::HeartbeatTooShort);
         }
-        self.change(|catalog, draft| {
+        self.administer(|catalog, draft| {
             if catalog.heartbeat_secs() != seconds {
                 draft.put(CatalogRow::Heartbeat(seconds));
             }
@@ -53,7 +53,7 @@ impl Core {
         tags: &[Text],
         cache_size_mb: Option<u64>,
     ) -> Result<(), AdminError> {
-        self.change(|catalog, draft| {
+        self.administer(|catalog, draft| {
             let mut server = catalog.server(id).cloned().ok_or(AdminError::ServerMissing(id))?;
             if server.name != *name && catalog.servers_named(name).next().is_some() {
                 return Err(AdminError::ServerNameTaken { from: server.name, to: name.clone() });

@@ -96,11 +96,11 @@ pub(crate) fn check_again(cx: &Cx) -> Result<(), EvalError> {
     tables.map(|(db, table)| Place::Table(db, table)).try_for_each(|place| check(cx, Need::Read, place))
 }
 
-/// Fails if whoever asks may not configure a database and every table in it.
-pub(crate) fn check_db_and_tables(cx: &Cx, db: &Database) -> Result<(), EvalError> {
-    check(cx, Need::Config, Place::Db(db.config.id))?;
+/// Fails if whoever asks may not configure, as `catalog` has it, a database and every table in it.
+pub(crate) fn check_db_and_tables(cx: &Cx, catalog: &Catalog, db: &Database) -> Result<(), EvalError> {
+    check_in(cx, catalog, Need::Config, Place::Db(db.config.id))?;
     let tables = db.tables().into_iter().map(|table| Place::Table(db.config.id, table.config.id));
-    tables.into_iter().try_for_each(|place| check(cx, Need::Config, place))
+    tables.into_iter().try_for_each(|place| check_in(cx, catalog, Need::Config, place))
 }
 
 /// What is for debugging is for `admin` alone.
@@ -113,8 +113,13 @@ fn check_admin(cx: &Cx) -> Result<(), EvalError> {
 
 /// Fails if whoever asks may not do `need` at `place`.
 pub(crate) fn check(cx: &Cx, need: Need, place: Place) -> Result<(), EvalError> {
+    check_in(cx, &cx.node().catalog_guard(), need, place)
+}
+
+/// Fails if whoever asks may not do `need` at `place` as `catalog` has it: for a change that is worked out on it.
+pub(crate) fn check_in(cx: &Cx, catalog: &Catalog, need: Need, place: Place) -> Result<(), EvalError> {
     match &cx.asker {
-        Asker::User(user) => check_user(&cx.node().catalog_guard(), user, need, place),
+        Asker::User(user) => check_user(catalog, user, need, place),
         Asker::Nobody => Err(EvalError::permission(format!(
             "Internal permission error, required `{}` permission.",
             need.name()

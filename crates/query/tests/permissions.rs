@@ -14,6 +14,7 @@ mod support;
 mod syntax;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rekindle_query::{Answer, Cursor, QueryError};
 use serde_json::Map;
@@ -427,5 +428,38 @@ fn leaving_the_machine_asks_for_connect_everywhere() {
                 assert_eq!(denial(run(&house, "admin", term)), None, "{term}");
             }
         }
+    }
+}
+
+#[test]
+fn what_comes_to_be_while_it_is_dropped_is_dropped_with_a_right_only() {
+    let house = House::new();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for drop in ["r.db(\"made\").table_drop(\"t\")", "r.db_drop(\"made\")"] {
+            let (house, is_over) = (&house, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Acquire) {
+                    let dropped = run(house, "bob", drop);
+                    assert!(dropped.is_err(), "bob may not: {drop}");
+                }
+            });
+        }
+        let _over = Over(&is_over);
+        for _ in 0..100 {
+            for term in ["r.db_create(\"made\")", "r.db(\"made\").table_create(\"t\")", "r.db_drop(\"made\")"]
+            {
+                as_admin(&house, term);
+            }
+        }
+    });
+}
+
+/// Ends what others do when it goes, however the test ends.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
     }
 }

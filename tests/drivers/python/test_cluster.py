@@ -502,6 +502,27 @@ class ThreeServers(unittest.TestCase):
             for node in self.cluster.nodes:
                 self.assertEqual(ask(node, r.table(f"made{nth}").count()), 0)
 
+    def test_what_one_server_changes_every_other_can_change_on(self):
+        users, config = r.db("rethinkdb").table("users"), r.table("old").config()
+        for nth in range(20):
+            here, there = self.cluster.nodes[nth % 3], self.cluster.nodes[(nth + 1) % 3]
+            ask(here, r.table_create("t"))
+            ask(there, r.table_drop("t"))
+            ask(here, r.table_create("t"))
+            ask(here, r.table_drop("t"))
+            ask(there, r.db_create("d"))
+            ask(here, r.db_drop("d"))
+            ask(there, r.table_create("t"))
+            ask(there, r.table("t").index_create("i"))
+            ask(there, r.table("t").index_drop("i"))
+            ask(here, r.table("t").index_create("i"))
+            ask(there, r.table("t").index_drop("i"))
+            ask(there, users.insert({"id": f"u{nth}", "password": False}))
+            ask(here, r.grant(f"u{nth}", {"read": True}))
+            ask(here, r.table_drop("t"))
+            ask(there, r.table_create("old"))
+            ask(here, config.update({"name": f"new{nth}"}))
+
     def test_a_write_hook_holds_from_the_next_write_on_whoever_leads_the_row(self):
         ask(self.first, r.table_create("t", shards=6))
         ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))

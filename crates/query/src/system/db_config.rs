@@ -1,6 +1,6 @@
 //! `rethinkdb.db_config`: one row per database; writing it creates, renames and drops.
 
-use cluster::DbId;
+use cluster::{AdminError, DbId};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 use uuid::Uuid;
@@ -56,9 +56,17 @@ impl SystemTable for DbConfigTable {
                         "Cannot rename database `{from}` to `rethinkdb` because database `rethinkdb` already exists."
                     )));
                 }
-                node.rename_db(&from, &to).map_err(admin_failed)
+                node.rename_db(DbId(id_of(old)?), &to).map_err(admin_failed)
             }
-            (Some(old), None) => node.drop_db(&string(old, "name")?).map(drop).map_err(admin_failed),
+            (Some(old), None) => {
+                let (id, name) = (DbId(id_of(old)?), string(old, "name")?);
+                // Another database may have that name by then.
+                let dropped = node.drop_db_if(&name, |_, found| found.config.id == id);
+                dropped.map(drop).map_err(|error| match error {
+                    AdminError::Forbidden => admin_failed(AdminError::DbMissing(name)),
+                    error => admin_failed(error),
+                })
+            }
         }
     }
 }

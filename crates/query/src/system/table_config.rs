@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use cluster::{
-    Catalog, DbConfig, DbId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle, TableOptions,
-    WriteAcks, durability_name, places_of,
+    AdminError, Catalog, DbConfig, DbId, ServerId, ShardPlaces, ShardsWanted, TableChange, TableHandle,
+    TableOptions, WriteAcks, durability_name, places_of,
 };
 use datum::{Datum, Object, Text};
 use log::Durability;
@@ -150,7 +150,13 @@ fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {
     check_config(cx, id)?;
     let catalog = cx.catalog();
     let Some(table) = catalog.table_by_id(id) else { return Ok(()) };
-    cx.node().drop_table(&table.db.name, &table.config.name).map(drop).map_err(admin_failed)
+    let (db, name) = (table.db.name.clone(), table.config.name.clone());
+    // Another table may have that name by then.
+    let dropped = cx.node().drop_table_if(&db, &name, |_, found| found.config.id == id);
+    dropped.map(drop).map_err(|error| match error {
+        AdminError::Forbidden => admin_failed(AdminError::TableMissing { db, table: name }),
+        error => admin_failed(error),
+    })
 }
 
 /// Who writes a row must also be allowed to configure its table.

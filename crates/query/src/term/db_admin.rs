@@ -1,5 +1,6 @@
 //! `db_create`, `db_drop`, `db_list`.
 
+use cluster::TableHandle;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
@@ -29,17 +30,15 @@ pub(crate) fn db_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
     if name == SYSTEM_DB {
         return Err(special("delete it"));
     }
-    let catalog = args.cx.catalog();
-    if let Some(db) = catalog.database(&name) {
-        access::check_db_and_tables(args.cx, db)?;
-    }
-    let tables: Vec<Datum> = catalog
-        .database(&name)
-        .into_iter()
-        .flat_map(|db| db.tables())
-        .map(|table| change(config_row(args.cx, table, Identifiers::Name).into(), Datum::Null))
-        .collect();
-    let (db, dropped) = args.cx.node().drop_db(&name).map_err(admin_failed)?;
+    let (mut permitted, mut tables) = (Ok(()), Vec::new());
+    let dropped = args.cx.node().drop_db_if(&name, |catalog, db| {
+        let row = |table: &TableHandle| config_row(args.cx, table, Identifiers::Name).into();
+        tables = db.tables().into_iter().map(|table| change(row(table), Datum::Null)).collect();
+        permitted = access::check_db_and_tables(args.cx, catalog, db);
+        permitted.is_ok()
+    });
+    permitted?;
+    let (db, dropped) = dropped.map_err(admin_failed)?;
     let mut changes = vec![change(db_row(&db.id.to_string(), &db.name).into(), Datum::Null)];
     changes.extend(tables);
     let counts = [("dbs_dropped", 1.into()), ("tables_dropped", Datum::Number(dropped.len() as f64))];

@@ -36,7 +36,14 @@ pub(crate) fn table_create(mut args: Args<'_>) -> Result<Value, EvalError> {
     if db.id.is_none() {
         return Err(special("create new tables in it"));
     }
-    args.cx.node().create_table(&db.name, &name, options).map_err(admin_failed)?;
+    // Another database may have that name by then.
+    let mut permitted = Ok(());
+    let created = args.cx.node().create_table_if(&db.name, &name, options, |catalog, db| {
+        permitted = access::check_in(args.cx, catalog, Need::Config, Place::Db(db.id));
+        permitted.is_ok()
+    });
+    permitted?;
+    created.map_err(admin_failed)?;
     let catalog = args.cx.catalog();
     let row = catalog
         .table(&db.name, &name)
@@ -50,13 +57,15 @@ pub(crate) fn table_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
     if db.id.is_none() {
         return Err(special("drop tables in it"));
     }
-    let catalog = args.cx.catalog();
-    let table = catalog.table(&db.name, &name);
-    if let Some(table) = table {
-        access::check(args.cx, Need::Config, Place::Table(table.db.id, table.config.id))?;
-    }
-    let row = table.map_or(Datum::Null, |table| config_row(args.cx, table, Identifiers::Name).into());
-    args.cx.node().drop_table(&db.name, &name).map_err(admin_failed)?;
+    let (mut permitted, mut row) = (Ok(()), Datum::Null);
+    let dropped = args.cx.node().drop_table_if(&db.name, &name, |catalog, table| {
+        row = config_row(args.cx, table, Identifiers::Name).into();
+        let place = Place::Table(table.db.id, table.config.id);
+        permitted = access::check_in(args.cx, catalog, Need::Config, place);
+        permitted.is_ok()
+    });
+    permitted?;
+    dropped.map_err(admin_failed)?;
     Ok(answer([("tables_dropped", 1.into())], vec![change(row, Datum::Null)]))
 }
 
