@@ -20,6 +20,9 @@ use crate::streamed::Streamed;
 /// The database of a query that does not say another.
 pub(crate) const DB_DEFAULT: &str = "test";
 
+/// How long a query that finds nothing waits for news of the catalog.
+const CATCH_UP: Duration = Duration::from_secs(2);
+
 /// The surroundings of one query. Shared by its evaluation, its cursor and its scan threads.
 pub(crate) struct Cx {
     /// The node's query service: the node itself, the scan threads, the list of running queries.
@@ -162,6 +165,17 @@ impl Cx {
     /// The present catalog. Terms that follow a change in the same query see the change.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.node().catalog()
+    }
+
+    /// What `found` finds in the catalog; if that is nothing, what it finds once this node has everything
+    /// that the catalog holds now: another node may have made it just before.
+    pub fn look_again<T>(&self, found: impl Fn() -> Option<T>) -> Option<T> {
+        found().or_else(|| {
+            if !self.served {
+                self.node().catch_up(CATCH_UP);
+            }
+            found()
+        })
     }
 
     /// The surroundings of closed evaluation at the top, where functions may reach tables.

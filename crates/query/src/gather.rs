@@ -22,7 +22,7 @@ use crate::failure::read_failed;
 use crate::far::{FarTally, Patience, Site, fresh, unreadable};
 use crate::order::KeyOrder;
 use crate::piece;
-use crate::stream::{Found, IndexPart, OrderSeen, Pipe, RowPart, RowSource, Source, plan};
+use crate::stream::{Found, IndexPart, OrderSeen, Pipe, RowPart, RowSource, Source, by_function, plan};
 use crate::table::StoredTable;
 
 /// Below this many bytes a range is not worth cutting up.
@@ -38,6 +38,9 @@ pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Va
     }
     let pipeline = Pipeline { steps: pipe.steps.into_iter().chain(pipeline.steps).collect(), ..pipeline };
     let Source::Rows(rows) = pipe.source else { return gather_from(cx, pipe.source, pipeline) };
+    if rows.counts_on_index() {
+        return gather_grouped(cx, &rows, &pipeline);
+    }
     match plan::found(cx, &rows, &pipeline.steps, order_seen(&pipeline)) {
         None => gather_from(cx, Source::Rows(rows), pipeline),
         Some(found) => match gather_from(cx, Source::Rows(found), pipeline.clone()) {
@@ -48,6 +51,20 @@ pub(crate) fn gather(cx: &Cx, pipe: Pipe, pipeline: Pipeline) -> Result<reql::Va
             answer => answer,
         },
     }
+}
+
+/// Of rows that are grouped by the index they are found by: if another one gets its name, they are grouped by that.
+fn gather_grouped(cx: &Cx, rows: &RowSource, pipeline: &Pipeline) -> Result<reql::Value, EvalError> {
+    rows.counting_on(None).by_present_index(cx, |named| {
+        let (mut counting, mut pipeline) = (rows.clone(), pipeline.clone());
+        if let Some(index) = named.index_instead_of(rows)
+            && let Some(by) = pipeline.group.as_mut().and_then(|group| group.selectors.last_mut())
+        {
+            *by = by_function(index)?;
+            counting = named.counting_on(Some(index.clone()));
+        }
+        gather_from(cx, Source::Rows(counting), pipeline)
+    })
 }
 
 fn gather_from(cx: &Cx, source: Source, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
@@ -165,10 +182,10 @@ fn merged(cx: &Cx, work: &Pipeline, tallies: Vec<Result<Tally, EvalError>>) -> R
 /// The number of rows.
 fn count(cx: &Cx, rows: &RowSource) -> Result<u64, EvalError> {
     let rows = RowSource { order: KeyOrder::Any, ..rows.clone() };
-    match rows.index {
-        Some(_) => count_for::<IndexPart>(cx, &rows, &mut Patience::new()),
-        None => count_for::<RowPart>(cx, &rows, &mut Patience::new()),
-    }
+    rows.by_present_index(cx, |rows| match rows.index {
+        Some(_) => count_for::<IndexPart>(cx, rows, &mut Patience::new()),
+        None => count_for::<RowPart>(cx, rows, &mut Patience::new()),
+    })
 }
 
 fn count_for<P: Local>(cx: &Cx, rows: &RowSource, patience: &mut Patience) -> Result<u64, EvalError> {
@@ -270,11 +287,11 @@ fn walk(cx: &Cx, mut items: Box<dyn Items>, pipeline: &Pipeline) -> Result<reql:
 fn scan(cx: &Cx, rows: RowSource, pipeline: Pipeline) -> Result<reql::Value, EvalError> {
     let started = cx.node().clock().now();
     let note = cx.trace.as_ref().map(|trace| trace.read(rows.note(cx, pipeline.names())));
-    let (work, patience) = (Arc::new(pipeline), &mut Patience::new());
-    let all = match rows.index {
-        Some(_) => tally_for::<IndexPart>(cx, &rows, &work, patience)?,
-        None => tally_for::<RowPart>(cx, &rows, &work, patience)?,
-    };
+    let work = Arc::new(pipeline);
+    let all = rows.by_present_index(cx, |rows| match rows.index {
+        Some(_) => tally_for::<IndexPart>(cx, rows, &work, &mut Patience::new()),
+        None => tally_for::<RowPart>(cx, rows, &work, &mut Patience::new()),
+    })?;
     if let Some((trace, note)) = cx.trace.as_ref().zip(note) {
         trace.done(note, cx.since(started));
     }

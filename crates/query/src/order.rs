@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cluster::IndexConfig;
 use datum::key::bound_position;
 use datum::{Datum, KeyBound, KeyRange, Text};
 use reql::geo::{LazyShape, nearest};
@@ -50,9 +51,20 @@ pub(crate) struct IndexRead {
     pub wanted: Wanted,
     /// What is wanted of the rows.
     pub items: IndexItems,
+    /// What it holds, where somebody counts on that: not whoever only said its name. It does not travel.
+    pub counted_on: Option<IndexConfig>,
 }
 
 impl IndexRead {
+    /// The same by `other`, if that is another index which may be read in the place of this one.
+    pub fn by_another(&self, other: &IndexConfig) -> Option<IndexRead> {
+        let is_of_shapes = !matches!(self.wanted, Wanted::Values(_));
+        let holds_the_same =
+            |known: &IndexConfig| known.kind == other.kind && known.function == other.function;
+        let fits = other.kind.is_geo() == is_of_shapes && self.counted_on.as_ref().is_none_or(holds_the_same);
+        (other.id != self.id && fits).then(|| IndexRead { id: other.id, ..self.clone() })
+    }
+
     /// The question for the index of a shard, if rows are found by their values: all of them, in no order.
     pub fn values(&self) -> Option<IndexQuery> {
         let Wanted::Values(wanted) = &self.wanted else { return None };
@@ -98,6 +110,11 @@ pub(crate) struct Placed {
 
 /// Items by an index, one after the other.
 pub(crate) trait PlacedItems: Send {
+    /// Waits until it is known whether they can be read.
+    fn begin(&mut self) -> Result<(), EvalError> {
+        Ok(())
+    }
+
     /// The next one.
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError>;
 }

@@ -63,7 +63,7 @@ impl Slice {
         if self.is_empty() {
             return Ok(Source::of_array(Vec::new().into()));
         }
-        let index = self.table.index(&self.index_name())?;
+        let index = self.table.index(cx, &self.index_name())?;
         let rows = |table: &StoredTable, range, index| {
             Source::Rows(RowSource { table: table.clone(), range, order: self.order, index, most: None })
         };
@@ -71,7 +71,8 @@ impl Slice {
             (TableRef::Stored(table), Index::Secondary(index)) => {
                 let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
                 let wanted = Wanted::Values([(bounds, 1)].into());
-                let read = IndexRead { id: index.id, name: index.name, wanted, items };
+                let (id, name, counted_on) = (index.id, index.name, None);
+                let read = IndexRead { id, name, wanted, items, counted_on };
                 rows(table, KeyRange::all(), Some(Arc::new(read)))
             }
             (TableRef::Stored(table), Index::Primary) => rows(table, self.range()?, None),

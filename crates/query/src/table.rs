@@ -124,6 +124,21 @@ pub(crate) const SYSTEM_PRIMARY_KEY: &str = "id";
 /// The database of the system tables.
 pub(crate) const SYSTEM_DB: &str = "rethinkdb";
 
+impl StoredTable {
+    /// The index of that name. If the query has found a table without one, the catalog is asked once more: another
+    /// node may have made it just before.
+    pub fn find_index(&self, cx: &Cx, name: &str) -> Option<IndexConfig> {
+        let known = self.handle.config.indexes.find(name).cloned();
+        known.or_else(|| cx.look_again(|| self.present_index(cx, name)))
+    }
+
+    /// The index of that name in the catalog as it is here now.
+    pub fn present_index(&self, cx: &Cx, name: &str) -> Option<IndexConfig> {
+        let catalog = cx.node().catalog_guard();
+        catalog.table_by_id(self.handle.config.id)?.config.indexes.find(name).cloned()
+    }
+}
+
 impl TableRef {
     /// The table's name.
     pub fn name(&self) -> &str {
@@ -150,12 +165,12 @@ impl TableRef {
     }
 
     /// The index of that name, by which rows can be ordered. Fails if there is none, or one of shapes.
-    pub fn index(&self, name: &str) -> Result<Index, EvalError> {
+    pub fn index(&self, cx: &Cx, name: &str) -> Result<Index, EvalError> {
         if self.primary_key() == name {
             return Ok(Index::Primary);
         }
         let found = match self {
-            TableRef::Stored(table) => table.handle.config.indexes.find(name).cloned(),
+            TableRef::Stored(table) => table.find_index(cx, name),
             TableRef::System(_) => None,
         };
         match found {

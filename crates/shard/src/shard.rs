@@ -321,6 +321,12 @@ impl Shard {
         self.indexes.known()
     }
 
+    /// Whether this replica has heard of an index, which may be gone by now.
+    #[must_use]
+    pub fn has_heard_of(&self, index: IndexId) -> bool {
+        self.indexes.has_heard_of(index)
+    }
+
     /// Whether the group was told of an index.
     pub(crate) fn has_index(&self, index: IndexId) -> bool {
         self.answers.replica.has_index(index)

@@ -176,7 +176,7 @@ impl Inner {
     fn parts<P>(
         &self,
         part: &Part,
-        make: impl Fn(&StoredTable, &Shard, KeyRange) -> Result<P, EvalError>,
+        make: impl Fn(&StoredTable, &Shard, KeyRange) -> Outcome<P>,
     ) -> Outcome<Vec<P>> {
         self.table(part.table, part.mode).and_then(|table| {
             let mut parts = Vec::new();
@@ -192,9 +192,10 @@ impl Inner {
                         let standing = shard.standing();
                         match make(&table, shard, range) {
                             // Looked at afterwards: rows that are taken away meanwhile are not missing.
-                            Ok(_) if !shard.stands(standing) => return Outcome::Moved(None),
-                            Ok(part) => parts.push(part),
-                            Err(error) => return Outcome::Failed(error),
+                            Outcome::Done(_) if !shard.stands(standing) => return Outcome::Moved(None),
+                            Outcome::Done(part) => parts.push(part),
+                            Outcome::Failed(error) => return Outcome::Failed(error),
+                            Outcome::Moved(leader) => return Outcome::Moved(leader),
                         }
                     }
                     Some(Site::Far(server)) => return Outcome::Moved(Some(server)),

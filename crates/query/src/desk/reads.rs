@@ -22,11 +22,17 @@ use crate::stream::{IndexPart, RowPart, names_few};
 
 impl Inner {
     pub(super) fn rows(&self, part: &Part) -> Outcome<Vec<RowPart>> {
-        self.parts(part, |_, shard, range| RowPart::of(shard, range).map_err(|error| read_failed(&error)))
+        self.parts(part, |_, shard, range| {
+            RowPart::of(shard, range).map_err(|error| read_failed(&error)).into()
+        })
     }
 
     pub(super) fn by_index(&self, cx: &Cx, part: &Part, index: &IndexRead) -> Outcome<Vec<IndexPart>> {
-        self.parts(part, |table, shard, _| IndexPart::of(cx, table, shard, index, part.order))
+        self.parts(part, |table, shard, _| match shard.has_heard_of(index.id) {
+            true => IndexPart::of(cx, table, shard, index, part.order).into(),
+            // It is elsewhere as long as this node has not heard of it.
+            false => Outcome::Moved(None),
+        })
     }
 
     pub(super) fn get(&self, table: TableId, mode: ReadMode, keys: &[PrimaryKey]) -> Bytes {
@@ -102,7 +108,7 @@ impl Inner {
         let Some(query) = part.index.as_ref().and_then(|index| index.values()) else {
             return Outcome::Done(false).to_bytes(Travel::pack);
         };
-        let few = self.parts(part, |_, shard, _| Ok(names_few(shard, &query)));
+        let few = self.parts(part, |_, shard, _| Outcome::Done(names_few(shard, &query)));
         few.and_then(|few| Outcome::Done(few.iter().all(|few| *few))).to_bytes(Travel::pack)
     }
 }

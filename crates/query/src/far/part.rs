@@ -157,7 +157,7 @@ fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
         4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
         _ => return Err(from.garbled("what is wanted of rows")),
     };
-    Ok(IndexRead { id, name, wanted, items })
+    Ok(IndexRead { id, name, wanted, items, counted_on: None })
 }
 
 fn pack_values(values: &[(Bounds, u32)], out: &mut Pack) {

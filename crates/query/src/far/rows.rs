@@ -177,6 +177,10 @@ impl FarRows {
 }
 
 impl PlacedItems for FarRows {
+    fn begin(&mut self) -> Result<(), EvalError> {
+        if self.begun || self.end.is_some() { Ok(()) } else { self.take_batch() }
+    }
+
     fn next_placed(&mut self, env: &Env<'_>) -> Result<Option<Placed>, EvalError> {
         loop {
             if let Some(item) = self.ready.pop_front() {

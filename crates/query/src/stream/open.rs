@@ -120,11 +120,11 @@ impl RowSource {
         let dealt = are_dealt(self.order, self.index.as_deref());
         Ok(match (&self.index, dealt) {
             (Some(_), true) => {
-                let rows = self.open_indexed(cx, patience)?;
+                let rows = self.open_indexed(cx)?;
                 let rows = Box::new(HandedSteps::new(rows, steps));
                 Box::new(Dealt::new(then(rows, later)))
             }
-            (Some(_), false) => stepped(stepped(Box::new(self.open_indexed(cx, patience)?), steps), later),
+            (Some(_), false) => stepped(stepped(Box::new(self.open_indexed(cx)?), steps), later),
             (None, true) => {
                 let rows = Box::new(self.open_handed(cx, steps, patience)?);
                 Box::new(Dealt::new(then(rows, later)))
@@ -133,7 +133,12 @@ impl RowSource {
         })
     }
 
-    fn open_indexed(&self, cx: &Cx, mut patience: Patience) -> Result<Indexed, EvalError> {
+    fn open_indexed(&self, cx: &Cx) -> Result<Indexed, EvalError> {
+        self.by_present_index(cx, |rows| rows.open_index(cx, Patience::new()))
+    }
+
+    /// By this very index. All shards have it, or have failed, before any row is given out.
+    fn open_index(&self, cx: &Cx, mut patience: Patience) -> Result<Indexed, EvalError> {
         let mut heads: Vec<Box<dyn PlacedItems>> = Vec::new();
         for found in self.find_by_index(cx, &mut patience)? {
             heads.push(match found {
@@ -143,6 +148,7 @@ impl RowSource {
                 }
             });
         }
+        heads.iter_mut().try_for_each(|head| head.begin())?;
         Ok(Indexed::new(heads, self.order))
     }
 
@@ -268,7 +274,7 @@ fn reopen(cx: &Cx, source: FarSource, patience: Patience) -> Result<Rest, EvalEr
     let FarSource { table, range, order, index, steps } = source;
     let rows = RowSource { table, range, order, index, most: None };
     match rows.index {
-        Some(_) => Ok(Rest::Placed(Box::new(rows.open_indexed(cx, patience)?))),
+        Some(_) => Ok(Rest::Placed(Box::new(rows.open_index(cx, patience)?))),
         None => Ok(Rest::Handed(Box::new(rows.open_handed(cx, steps, patience)?))),
     }
 }

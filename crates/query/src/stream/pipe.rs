@@ -1,6 +1,7 @@
 //! A source of items and the steps they take. As long as only steps were added nothing has been
 //! read, so that all of it can still be carried out where the rows are.
 
+use cluster::IndexConfig;
 use datum::Array;
 use reql::stream::{ArrayItems, Items};
 use reql::{ErrorClass, EvalError, Transform};
@@ -27,6 +28,14 @@ impl Source {
     /// Items that are at hand.
     pub fn of_array(items: Array) -> Source {
         Source::Items(Box::new(ArrayItems::new(items)))
+    }
+
+    /// The same, for whoever counts on it that the index of the rows is `index` or holds the same.
+    pub fn counting_on(self, index: Option<IndexConfig>) -> Source {
+        match self {
+            Source::Rows(rows) => Source::Rows(rows.counting_on(index)),
+            other => other,
+        }
     }
 }
 

@@ -78,7 +78,7 @@ impl RowSource {
         wanted: Wanted,
         items: IndexItems,
     ) -> RowSource {
-        let read = IndexRead { id: index.id, name: index.name.clone(), wanted, items };
+        let read = IndexRead { id: index.id, name: index.name.clone(), wanted, items, counted_on: None };
         let (range, order) = (KeyRange::all(), KeyOrder::Any);
         RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)), most: None }
     }

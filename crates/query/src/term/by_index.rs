@@ -15,7 +15,7 @@ use crate::group::Grouped;
 use crate::row::Row;
 use crate::seq::Seq;
 use crate::slice::Slice;
-use crate::stream::{Distinct, IndexItems, KeyOrder, Pipe};
+use crate::stream::{Distinct, IndexItems, KeyOrder, Pipe, by_function};
 use crate::table::Index;
 use crate::term::sequence::{self, Over};
 use crate::value::Value;
@@ -35,7 +35,7 @@ pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
         return Err(EvalError::logic(why));
     }
     let mut slice = whole_table(cx, over.first)?;
-    slice.index = Some(use_index(&slice, name)?);
+    slice.index = Some(use_index(cx, &slice, name)?);
     slice.order = if call.op == Op::Min { KeyOrder::Ascending } else { KeyOrder::Descending };
     let table = slice.table.clone();
     let first = slice.into_seq(cx)?.pipe.open(cx)?.next(&cx.env())?;
@@ -76,7 +76,7 @@ pub(crate) fn distinct(over: Over<'_>) -> Result<Value, EvalError> {
     if slice.index.as_ref().is_some_and(|present| *present != name) {
         return Err(refused());
     }
-    slice.index = Some(use_index(&slice, Some(name))?);
+    slice.index = Some(use_index(over.cx, &slice, Some(name))?);
     if slice.order == KeyOrder::Any {
         slice.order = KeyOrder::Ascending;
     }
@@ -93,13 +93,14 @@ pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
         return Err(EvalError::internal("GROUP is no group"));
     };
     let mut slice = whole_table(over.cx, over.first)?;
-    let index = use_index(&slice, Some(name))?;
+    let index = use_index(over.cx, &slice, Some(name))?;
     slice.index = Some(index.clone());
-    let (mut items, mut steps) = (IndexItems::Rows, Vec::new());
-    match slice.table.index(&index)? {
+    let (mut items, mut steps, mut counted_on) = (IndexItems::Rows, Vec::new(), None);
+    match slice.table.index(over.cx, &index)? {
         Index::Primary => by.selectors.push(Selector::Field(Datum::String(index))),
         Index::Secondary(config) if config.kind == IndexKind::One => {
-            by.selectors.push(Selector::Func(closed(&config.function)?));
+            by.selectors.push(by_function(&config)?);
+            counted_on = Some(config);
         }
         // Which of its values a row was found under is only known beside it.
         Index::Secondary(_) => {
@@ -109,7 +110,7 @@ pub(crate) fn group(over: Over<'_>) -> Result<Value, EvalError> {
             steps.push(Transform::Map(part(1)?));
         }
     }
-    let pipe = Pipe::of_source(slice.source(over.cx, items)?);
+    let pipe = Pipe::of_source(slice.source(over.cx, items)?.counting_on(counted_on));
     Ok(Value::Grouped(Grouped::Lazy { pipe, by, steps }))
 }
 
@@ -184,10 +185,10 @@ fn whole_table(cx: &Cx, value: Value) -> Result<Slice, EvalError> {
 }
 
 /// The index to use: the named one, which must exist, or the one in use already.
-fn use_index(slice: &Slice, name: Option<Text>) -> Result<Text, EvalError> {
+fn use_index(cx: &Cx, slice: &Slice, name: Option<Text>) -> Result<Text, EvalError> {
     let present = slice.index_name();
-    slice.table.index(&present)?;
+    slice.table.index(cx, &present)?;
     let index = name.unwrap_or(present);
-    slice.table.index(&index)?;
+    slice.table.index(cx, &index)?;
     Ok(index)
 }

@@ -1,7 +1,5 @@
 //! `db`: a database by name.
 
-use std::time::Duration;
-
 use datum::Text;
 use reql::EvalError;
 
@@ -10,9 +8,6 @@ use crate::context::Cx;
 use crate::names::name_at;
 use crate::table::SYSTEM_DB;
 use crate::value::{DbRef, Value};
-
-/// How long a query that finds nothing waits for news of the catalog.
-const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// `db`: the database of that name, which must exist.
 pub(crate) fn db(mut args: Args<'_>) -> Result<Value, EvalError> {
@@ -30,18 +25,7 @@ pub(crate) fn find_db(cx: &Cx, name: &str) -> Result<DbRef, EvalError> {
         catalog.database(name).map(|db| DbRef { name: db.config.name.clone(), id: Some(db.config.id) })
     };
     let missing = || EvalError::op_failed(format!("Database `{name}` does not exist."));
-    look_again(cx, found).ok_or_else(missing)
-}
-
-/// What `found` finds in the catalog; if that is nothing, what it finds once this node has everything
-/// that the catalog holds now: another node may have made it just before.
-pub(crate) fn look_again<T>(cx: &Cx, found: impl Fn() -> Option<T>) -> Option<T> {
-    found().or_else(|| {
-        if !cx.served {
-            cx.node().catch_up(CATCH_UP);
-        }
-        found()
-    })
+    cx.look_again(found).ok_or_else(missing)
 }
 
 /// The database the query works in when a term does not say.

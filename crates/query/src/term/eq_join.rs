@@ -67,12 +67,22 @@ struct EqJoined {
 }
 
 impl EqJoined {
+    /// The index that got the name since the last key was looked for, if one did by which rows can be ordered.
+    fn replaced(&self) -> Option<Index> {
+        let (TableRef::Stored(table), Some(Index::Secondary(known))) = (&self.table, &self.index) else {
+            return None;
+        };
+        let present = table.present_index(&self.cx, &self.name)?;
+        (present.id != known.id && !present.kind.is_geo()).then_some(Index::Secondary(present))
+    }
+
     /// What `left` is paired with under `key`, if that is one row; more are paired one by one.
     fn look_up(&mut self, left: Datum, key: Datum) -> Result<Option<Datum>, EvalError> {
-        let index = match &self.index {
+        let index = match self.replaced().or(self.index.take()) {
             Some(index) => index,
-            None => self.index.insert(self.table.index(&self.name)?),
+            None => self.table.index(&self.cx, &self.name)?,
         };
+        let index = self.index.insert(index);
         let legal = match index {
             Index::Primary => PrimaryKey::encode(&key).map(drop),
             Index::Secondary(_) => secondary::encode(&key).map(drop),

@@ -21,7 +21,7 @@ pub(crate) fn get_all(mut args: Args<'_>) -> Result<Value, EvalError> {
     let index = args.optional_string("index")?;
     let keys: Vec<Datum> = (1..args.len()).map(|i| wanted_key(&mut args, i)).collect::<Result<_, _>>()?;
     if let Some(index) = index
-        && let Index::Secondary(index) = table.index(&index)?
+        && let Index::Secondary(index) = table.index(args.cx, &index)?
     {
         return by_index(table, &index, keys);
     }

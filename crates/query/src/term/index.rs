@@ -97,7 +97,7 @@ pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
     check_name(&table, &to)?;
     let overwrite = if args.flag("overwrite")? { Overwrite::Yes } else { Overwrite::No };
     let table = configurable(&args, &table)?;
-    if from == to && has_index(args.cx, table, &from) {
+    if from == to && args.cx.look_again(|| table.present_index(args.cx, &from)).is_some() {
         return Ok(answer("renamed", 0));
     }
     args.cx.node().rename_index(table.handle.config.id, &from, &to, overwrite).map_err(admin_failed)?;
@@ -164,11 +164,6 @@ fn present(cx: &Cx, table: &TableRef) -> Result<TableRef, EvalError> {
     Ok(TableRef::Stored(StoredTable { handle, read_mode: stored.read_mode }))
 }
 
-fn has_index(cx: &Cx, table: &StoredTable, name: &Text) -> bool {
-    let catalog = cx.catalog();
-    catalog.table_by_id(table.handle.config.id).is_some_and(|table| table.config.indexes.find(name).is_some())
-}
-
 /// What is known of the named indexes, or of all, by name; and whether all are ready.
 fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum, bool), EvalError> {
     let table = present(cx, table)?;
@@ -178,17 +173,16 @@ fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum,
             None => Ok((Datum::empty_array(), true)),
         };
     };
-    let indexes = &stored.handle.config.indexes;
-    if let Some(missing) = names.iter().find(|name| indexes.find(name).is_none()) {
-        return Err(table.index_missing(missing));
-    }
-    let is_asked_for = |index: &&IndexConfig| names.is_empty() || names.contains(&index.name);
-    let asked_for: Vec<&IndexConfig> = indexes.all().into_iter().filter(is_asked_for).collect();
+    let named = |name: &Text| stored.find_index(cx, name).ok_or_else(|| table.index_missing(name));
+    let asked_for: Vec<IndexConfig> = match names.is_empty() {
+        true => stored.handle.config.indexes.all().into_iter().cloned().collect(),
+        false => names.iter().map(named).collect::<Result<_, _>>()?,
+    };
     let ids: Vec<_> = asked_for.iter().map(|index| index.id).collect();
     let progress = cx.node().index_progress(&stored.handle, &ids);
     let all_ready = progress.iter().all(|progress| *progress == IndexProgress::Ready);
     let rows: Vec<Datum> =
-        asked_for.into_iter().zip(progress).map(|(index, progress)| status(index, progress)).collect();
+        asked_for.iter().zip(progress).map(|(index, progress)| status(index, progress)).collect();
     Ok((rows.into(), all_ready))
 }
 

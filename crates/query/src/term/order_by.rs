@@ -123,7 +123,7 @@ pub(crate) fn ordered_otherwise(index: &Text, bounded: &Text) -> EvalError {
 
 /// Rows in the order of an index, those with equal values sorted by the rest.
 fn with_ties(cx: &Cx, slice: Slice, rest: Vec<Order>) -> Result<Value, EvalError> {
-    if slice.is_empty() || matches!(slice.table.index(&slice.index_name())?, Index::Primary) {
+    if slice.is_empty() || matches!(slice.table.index(cx, &slice.index_name())?, Index::Primary) {
         // Primary keys are never equal.
         return slice.into_seq(cx).map(Value::Seq);
     }

@@ -96,9 +96,9 @@ fn shape_index(
     name: &Text,
 ) -> Result<(StoredTable, IndexConfig), EvalError> {
     let TableRef::Stored(stored) = table else { return Err(table.index_missing(name)) };
-    match stored.handle.config.indexes.find(name) {
+    match stored.find_index(args.cx, name) {
         None => Err(table.index_missing(name)),
-        Some(index) if index.kind.is_geo() => Ok((stored.clone(), index.clone())),
+        Some(index) if index.kind.is_geo() => Ok((stored.clone(), index)),
         Some(_) => {
             let term = args.op().name().to_lowercase();
             Err(EvalError::logic(format!(

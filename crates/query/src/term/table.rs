@@ -8,7 +8,7 @@ use crate::read_mode::ReadMode;
 use crate::slice::Slice;
 use crate::system;
 use crate::table::{Identifiers, StoredTable, SystemRef, TableRef};
-use crate::term::db::{db_and_table, look_again};
+use crate::term::db::db_and_table;
 use crate::value::{DbRef, Value};
 
 /// `table`: a table of a database, or of the query's own database.
@@ -73,7 +73,7 @@ pub(crate) fn find_table(
         return Ok(TableRef::System(SystemRef { table, identifiers: options.identifiers }));
     }
     let found = || cx.node().catalog_guard().table(&db.name, name).cloned();
-    let handle = look_again(cx, found).ok_or_else(|| missing(db, name))?;
+    let handle = cx.look_again(found).ok_or_else(|| missing(db, name))?;
     Ok(TableRef::Stored(StoredTable { handle, read_mode: options.read_mode }))
 }
 

@@ -52,6 +52,11 @@ impl KeptIndexes {
         self.known.load_full()
     }
 
+    /// Whether `index` was given out in the latest of what is known, whether it is still there or not.
+    pub(crate) fn has_heard_of(&self, index: IndexId) -> bool {
+        index <= IndexId(self.given.load(Ordering::Acquire))
+    }
+
     /// Those whose entries a write must carry. Asked under the latches of the write.
     pub(crate) fn kept(&self, replica: &Replica) -> Result<Guard<Defs>, WriteRefusal> {
         if replica.registrations() != self.made_at.load(Ordering::Acquire) {
