@@ -28,6 +28,11 @@ pub(crate) enum Root {
 /// Bytes moved to put keys in order, per byte of text, before giving up: deep objects in the
 /// worst order would be moved once per level.
 const MOVED_PER_BYTE_MAX: usize = 8;
+/// Levels that are written by recursion. What is deeper is left to the reader, which has none.
+const LEVELS_MAX: usize = 500;
+/// Items of an array, or members of all open objects, of which more is left to the reader too: it asks on its way
+/// whether there is memory for them.
+const PARTS_MAX: usize = 1 << 20;
 /// Integers of so many digits are always printed as they stand.
 const EXACT_DIGITS_MAX: usize = 15;
 
@@ -45,6 +50,7 @@ pub(crate) fn compact(text: &str, room: usize) -> Option<Compacted> {
         open: Vec::with_capacity(32),
         printed: Vec::new(),
         moved: 0,
+        levels: 0,
     };
     let root = match writer.next_byte()? {
         b'{' => {
@@ -119,6 +125,8 @@ struct Writer<'a> {
     printed: Vec<u8>,
     /// Bytes moved to put keys in order.
     moved: usize,
+    /// Arrays and objects that are open within the outermost.
+    levels: usize,
 }
 
 impl Writer<'_> {
@@ -165,13 +173,23 @@ impl Writer<'_> {
     fn value(&mut self) -> Option<()> {
         match self.next_byte()? {
             b'"' => self.string().map(|_| ()),
-            b'{' => deep::level(|| self.object(None)),
-            b'[' => deep::level(|| self.array(|_, _| {})),
+            b'{' => self.level(|writer| writer.object(None)),
+            b'[' => self.level(|writer| writer.array(|_, _| {})),
             b't' => self.word(b"true"),
             b'f' => self.word(b"false"),
             b'n' => self.word(b"null"),
             _ => self.number(),
         }
+    }
+
+    fn level(&mut self, level: impl FnOnce(&mut Self) -> Option<()>) -> Option<()> {
+        if self.levels == LEVELS_MAX {
+            return None;
+        }
+        self.levels += 1;
+        let written = deep::level(|| level(self));
+        self.levels -= 1;
+        written
     }
 
     fn word(&mut self, word: &[u8]) -> Option<()> {
@@ -225,20 +243,20 @@ impl Writer<'_> {
             self.at += 1;
             return Some(());
         }
-        loop {
+        for _ in 0..PARTS_MAX {
             self.next_byte()?;
             let start = self.place();
             self.value()?;
             let follows = self.next_byte()?;
             item(start, self.place());
+            self.at += 1;
             match follows {
-                b',' => self.at += 1,
-                b']' => break,
+                b',' => {}
+                b']' => return Some(()),
                 _ => return None,
             }
         }
-        self.at += 1;
-        Some(())
+        None
     }
 
     /// Writes an object; the places of its members go to `members` if they are wanted.
@@ -254,6 +272,9 @@ impl Writer<'_> {
             let member = self.member()?;
             if self.open.len() > first {
                 sorted &= self.key(self.open.len() - 1) < &self.bytes[member.key.0..member.key.1];
+            }
+            if self.open.len() == PARTS_MAX {
+                return None;
             }
             self.open.push(member);
             self.value()?;

@@ -23,6 +23,9 @@ pub enum JsonError {
     /// The text has a NUL byte in it.
     #[error("Encountered unescaped null byte in JSON string.")]
     NulByte,
+    /// Whoever wanted the value does so no more.
+    #[error("the value of the text is not wanted any more")]
+    Stopped,
     /// The text is not UTF-8 from this byte position on.
     #[error("text is not UTF-8 at position {0}")]
     NotUtf8(usize),

@@ -21,7 +21,13 @@ pub fn parse(text: &[u8]) -> Result<Datum, JsonError> {
 
 /// [`parse`] of text that is already shared, of which long strings may become slices.
 pub fn parse_shared(text: &Text) -> Result<Datum, JsonError> {
-    stored_form(text).map_or_else(|| reader::read_shared(text), Ok)
+    parse_while(text, &|| true)
+}
+
+/// [`parse_shared`] as long as `go_on`, which is asked once for some thousand values, says so. Fails with
+/// [`JsonError::Stopped`] when it does not.
+pub fn parse_while(text: &Text, go_on: &dyn Fn() -> bool) -> Result<Datum, JsonError> {
+    stored_form(text).map_or_else(|| reader::read_shared(text, go_on), Ok)
 }
 
 /// The value in stored form. `None` when the text is short, faulty or of a kind that must be read

@@ -13,7 +13,7 @@
 
 mod binary;
 mod compact;
-mod deep;
+pub mod deep;
 mod detach;
 mod escape;
 mod fault;

@@ -159,7 +159,8 @@ pub(crate) enum NumberFault {
     TooBig,
 }
 
-/// Reads the JSON number at the start of `text`: its value and its length in bytes.
+/// Reads the JSON number at the start of `text`: its value and its length in bytes. Without fraction and exponent it
+/// is an integer, of which there is one zero: only `-0.0` has a sign. Source: reader.h of RapidJSON as RethinkDB has it.
 pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
     let bytes = text.as_bytes();
     let start = usize::from(bytes.first() == Some(&b'-'));
@@ -169,7 +170,7 @@ pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
     match (bytes.get(start), whole) {
         (_, 0) => return Err(NumberFault::NoDigit),
         // Nothing follows a leading zero: further digits are not part of the number.
-        (Some(b'0'), 2..) => return Ok((signed(0.0), start + 1)),
+        (Some(b'0'), 2..) => return Ok((0.0, start + 1)),
         _ => {}
     }
     let mut digits = whole;
@@ -191,7 +192,8 @@ pub(crate) fn read_number(text: &str) -> Result<(f64, usize), NumberFault> {
         end += 1 + sign + exponent;
     } else if digits <= 19 && mantissa <= 1 << 53 && fraction < EXACT_POWERS.len() {
         // Both are exact doubles, so one rounding gives the nearest.
-        return Ok((signed(mantissa as f64 / EXACT_POWERS[fraction]), end));
+        let value = signed(mantissa as f64 / EXACT_POWERS[fraction]);
+        return Ok((if value == 0.0 && fraction == 0 { 0.0 } else { value }, end));
     }
     match text[..end].parse::<f64>() {
         Ok(value) if value.is_finite() => Ok((value, end)),
@@ -296,5 +298,16 @@ mod tests {
         assert_eq!(read_number("01"), Ok((0.0, 1)));
         assert_eq!(read_number("1e-400"), Ok((0.0, 6)));
         assert_eq!(read_number("12]"), Ok((12.0, 2)));
+    }
+
+    #[test]
+    fn only_a_zero_with_a_fraction_or_exponent_has_a_sign() {
+        for (text, has_sign) in
+            [("-0", false), ("-0]", false), ("-00", false), ("-0.0", true), ("-0e0", true)]
+        {
+            let (zero, _) = read_number(text).expect("a number");
+            assert_eq!(zero, 0.0);
+            assert_eq!(zero.is_sign_negative(), has_sign, "{text}");
+        }
     }
 }

@@ -69,7 +69,7 @@ impl Object {
     pub fn to_tree(&self) -> Object {
         let Repr::Raw(stored) = &self.0 else { return self.clone() };
         let text = Text::try_from(stored.slice(layout::text_range(stored))).ok();
-        match text.and_then(|text| reader::read_shared(&text).ok()) {
+        match text.and_then(|text| reader::read_shared(&text, &|| true).ok()) {
             Some(Datum::Object(tree)) => tree,
             _ => self.iter().collect(),
         }

@@ -14,6 +14,9 @@ use std::sync::Arc;
 pub trait Watch: Send + Sync {
     /// Whether nobody waits any more. Once it says so it always does.
     fn is_over(&self) -> bool;
+
+    /// A walk came so deep that it must end: nobody waits from now on.
+    fn end_too_deep(&self);
 }
 
 /// A walk looks at the watch once for so many parts: some tenths of a millisecond.
@@ -57,7 +60,8 @@ impl Drop for Kept {
 
 /// Whether a walk may go on through `parts` more parts of something.
 #[inline]
-pub(crate) fn lasts(parts: usize) -> bool {
+#[must_use]
+pub fn lasts(parts: usize) -> bool {
     LEFT.with(|left| match left.get().checked_sub(parts.saturating_add(1)) {
         Some(rest) => {
             left.set(rest);
@@ -65,6 +69,17 @@ pub(crate) fn lasts(parts: usize) -> bool {
         }
         None => look(left),
     })
+}
+
+/// This thread's stack has grown as much as it may: its walks end if it keeps a watch.
+#[cold]
+pub(crate) fn too_deep() {
+    WATCH.with_borrow(|watch| {
+        if let Some(watch) = watch {
+            watch.end_too_deep();
+            LEFT.set(0);
+        }
+    });
 }
 
 #[cold]
@@ -87,6 +102,10 @@ mod tests {
     impl Watch for Looks {
         fn is_over(&self) -> bool {
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
+        }
+
+        fn end_too_deep(&self) {
+            self.0.store(0, Ordering::Relaxed);
         }
     }
 

@@ -5,23 +5,29 @@ use crate::fault::{Fault, JsonError};
 use crate::number::{self, NumberFault};
 use crate::print::{TYPE_KEY, string_end};
 use crate::value::Repr;
-use crate::{Datum, Object, Text, deep, ptype};
+use crate::{Datum, Object, Text, ptype};
+
+/// Whether somebody still wants the value, and there is memory for it.
+pub(crate) type GoOn<'a> = &'a dyn Fn() -> bool;
+
+/// Values that are read between two such questions: some hundred kilobytes.
+const VALUES_PER_LOOK: usize = 4096;
 
 /// The value of a complete JSON text as a tree. Strings are copied out of it.
 pub(crate) fn read(text: &str) -> Result<Datum, JsonError> {
-    Reader::new(text, Strings::Copied, Nested::Tree).root()
+    Reader::new(text, Strings::Copied, Nested::Tree, &|| true).root()
 }
 
 /// [`read`] of shared text: long strings are slices of it.
-pub(crate) fn read_shared(text: &Text) -> Result<Datum, JsonError> {
-    Reader::new(text, Strings::Sliced(text), Nested::Tree).root()
+pub(crate) fn read_shared(text: &Text, go_on: GoOn<'_>) -> Result<Datum, JsonError> {
+    Reader::new(text, Strings::Sliced(text), Nested::Tree, go_on).root()
 }
 
 /// The value of canonical text, whose objects stay text, to be read when asked.
 ///
 /// Damage is an error or a wrong value, never a panic.
 pub(crate) fn read_stored(text: &Text) -> Result<Datum, JsonError> {
-    Reader::new(text, Strings::Sliced(text), Nested::Text(text)).root()
+    Reader::new(text, Strings::Sliced(text), Nested::Text(text), &|| true).root()
 }
 
 /// Strings shorter than this are copied: a copy is cheaper than keeping the source alive.
@@ -47,13 +53,50 @@ struct Reader<'a> {
     nested: Nested<'a>,
     /// Room for strings with escapes.
     unescaped: String,
+    go_on: GoOn<'a>,
+    values_to_look: usize,
     /// The first fault of meaning. A fault of syntax anywhere comes before it.
     misfit: Option<JsonError>,
 }
 
+/// How a value begins.
+enum Begun {
+    Whole(Datum),
+    Part(Open),
+}
+
+/// An array or object that has not ended.
+enum Open {
+    Array(Vec<Datum>),
+    Object(Members),
+}
+
+/// What is read of an object, and the key of the value that comes next.
+struct Members {
+    members: Vec<(Text, Datum)>,
+    key: Text,
+    sorted: bool,
+    typed: bool,
+}
+
+impl Open {
+    fn push(&mut self, value: Datum) {
+        match self {
+            Open::Array(items) => items.push(value),
+            Open::Object(object) => {
+                let key = std::mem::take(&mut object.key);
+                object.sorted = object.sorted && object.members.last().is_none_or(|(last, _)| *last < key);
+                object.members.push((key, value));
+            }
+        }
+    }
+}
+
 impl<'a> Reader<'a> {
-    fn new(text: &'a str, strings: Strings<'a>, nested: Nested<'a>) -> Reader<'a> {
+    fn new(text: &'a str, strings: Strings<'a>, nested: Nested<'a>, go_on: GoOn<'a>) -> Reader<'a> {
         Reader {
+            go_on,
+            values_to_look: VALUES_PER_LOOK,
             text,
             bytes: text.as_bytes(),
             at: 0,
@@ -69,6 +112,7 @@ impl<'a> Reader<'a> {
         match (value, self.misfit) {
             (Ok(value), None) => Ok(value),
             (Ok(_), Some(misfit)) => Err(misfit),
+            (Err(JsonError::Stopped), _) => Err(JsonError::Stopped),
             (Err(_), _) if self.bytes.contains(&0) => Err(JsonError::NulByte),
             (Err(fault), _) => Err(fault),
         }
@@ -100,17 +144,55 @@ impl<'a> Reader<'a> {
         JsonError::Syntax { fault, position: self.at }
     }
 
+    /// A value however deep, without recursion: text of a few megabytes can have as many levels.
     fn value(&mut self) -> Result<Datum, JsonError> {
-        match self.next_byte() {
-            Some(b'"') => Ok(Datum::String(self.string()?)),
-            Some(b'{') => deep::level(|| self.object()),
-            Some(b'[') => deep::level(|| self.array()),
-            Some(b't') => self.word("true", Datum::Bool(true)),
-            Some(b'f') => self.word("false", Datum::Bool(false)),
-            Some(b'n') => self.word("null", Datum::Null),
-            Some(_) => self.number(),
-            None => Err(self.fault(Fault::InvalidValue)),
+        // The innermost array or object that has not ended is apart: most values have no other.
+        let (mut innermost, mut around): (Option<Open>, Vec<Open>) = (None, Vec::new());
+        loop {
+            let mut value = match self.begin()? {
+                Begun::Whole(value) => value,
+                Begun::Part(open) => {
+                    around.extend(innermost.replace(open));
+                    continue;
+                }
+            };
+            // What ends with this value is a value, too.
+            loop {
+                let Some(open) = &mut innermost else { return Ok(value) };
+                open.push(value);
+                if !self.ends(open)? {
+                    break;
+                }
+                let ended = std::mem::replace(&mut innermost, around.pop());
+                value = ended.map_or(Datum::Null, |ended| self.close(ended));
+            }
         }
+    }
+
+    /// A value without parts, or the beginning of one that has some, up to the first.
+    fn begin(&mut self) -> Result<Begun, JsonError> {
+        self.look()?;
+        Ok(Begun::Whole(match self.next_byte() {
+            Some(b'"') => Datum::String(self.string()?),
+            Some(b'{') => return self.object(),
+            Some(b'[') => return Ok(self.array()),
+            Some(b't') => self.word("true", Datum::Bool(true))?,
+            Some(b'f') => self.word("false", Datum::Bool(false))?,
+            Some(b'n') => self.word("null", Datum::Null)?,
+            Some(_) => self.number()?,
+            None => return Err(self.fault(Fault::InvalidValue)),
+        }))
+    }
+
+    /// Now and then asks whether to go on.
+    #[inline]
+    fn look(&mut self) -> Result<(), JsonError> {
+        match self.values_to_look.checked_sub(1) {
+            Some(left) => self.values_to_look = left,
+            None if (self.go_on)() => self.values_to_look = VALUES_PER_LOOK,
+            None => return Err(JsonError::Stopped),
+        }
+        Ok(())
     }
 
     fn word(&mut self, word: &str, value: Datum) -> Result<Datum, JsonError> {
@@ -139,63 +221,76 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn array(&mut self) -> Result<Datum, JsonError> {
+    fn array(&mut self) -> Begun {
         self.at += 1;
-        let mut items = Vec::new();
         if self.next_byte() == Some(b']') {
             self.at += 1;
-            return Ok(Datum::from(items));
+            return Begun::Whole(Datum::empty_array());
         }
-        loop {
-            items.push(self.value()?);
-            match self.next_byte() {
-                Some(b',') => self.at += 1,
-                Some(b']') => break,
-                _ => return Err(self.fault(Fault::MissingArrayComma)),
-            }
-        }
-        self.at += 1;
-        Ok(Datum::from(items))
+        Begun::Part(Open::Array(Vec::new()))
     }
 
-    fn object(&mut self) -> Result<Datum, JsonError> {
+    fn object(&mut self) -> Result<Begun, JsonError> {
         if let Nested::Text(source) = self.nested
             && let Some(object) = self.object_text(source)
         {
-            return Ok(object);
+            return Ok(Begun::Whole(object));
         }
         self.at += 1;
-        let mut members = Vec::new();
-        let mut sorted = true;
-        let mut typed = false;
         if self.next_byte() == Some(b'}') {
             self.at += 1;
-            return Ok(Datum::Object(Object::from_sorted(members)));
+            return Ok(Begun::Whole(Datum::Object(Object::default())));
         }
-        loop {
-            if self.next_byte() != Some(b'"') {
-                return Err(self.fault(Fault::MissingName));
-            }
-            let key = self.string()?;
-            if self.next_byte() != Some(b':') {
-                return Err(self.fault(Fault::MissingColon));
-            }
-            self.at += 1;
-            let value = self.value()?;
-            sorted = sorted && members.last().is_none_or(|(last, _)| *last < key);
-            typed = typed || *key == *TYPE_KEY;
-            members.push((key, value));
-            match self.next_byte() {
-                Some(b',') => self.at += 1,
-                Some(b'}') => break,
-                _ => return Err(self.fault(Fault::MissingObjectComma)),
-            }
+        let key = self.key()?;
+        let typed = *key == *TYPE_KEY;
+        Ok(Begun::Part(Open::Object(Members { members: Vec::new(), key, sorted: true, typed })))
+    }
+
+    /// A key and its colon.
+    fn key(&mut self) -> Result<Text, JsonError> {
+        if self.next_byte() != Some(b'"') {
+            return Err(self.fault(Fault::MissingName));
+        }
+        let key = self.string()?;
+        if self.next_byte() != Some(b':') {
+            return Err(self.fault(Fault::MissingColon));
         }
         self.at += 1;
-        Ok(meaning(members, sorted, typed).unwrap_or_else(|misfit| {
-            self.misfit.get_or_insert(misfit);
-            Datum::Null
-        }))
+        Ok(key)
+    }
+
+    /// Whether `open` ends here. If not, another part follows, up to which all is read.
+    fn ends(&mut self, open: &mut Open) -> Result<bool, JsonError> {
+        let next = self.next_byte();
+        match (open, next) {
+            (Open::Array(_), Some(b',')) => {
+                self.at += 1;
+                Ok(false)
+            }
+            (Open::Object(object), Some(b',')) => {
+                self.at += 1;
+                object.key = self.key()?;
+                object.typed = object.typed || *object.key == *TYPE_KEY;
+                Ok(false)
+            }
+            (Open::Array(_), Some(b']')) | (Open::Object(_), Some(b'}')) => {
+                self.at += 1;
+                Ok(true)
+            }
+            (Open::Array(_), _) => Err(self.fault(Fault::MissingArrayComma)),
+            (Open::Object(_), _) => Err(self.fault(Fault::MissingObjectComma)),
+        }
+    }
+
+    fn close(&mut self, ended: Open) -> Datum {
+        match ended {
+            Open::Array(items) => Datum::from(items),
+            Open::Object(Members { members, sorted, typed, .. }) => meaning(members, sorted, typed)
+                .unwrap_or_else(|misfit| {
+                    self.misfit.get_or_insert(misfit);
+                    Datum::Null
+                }),
+        }
     }
 
     /// The object at `at` left as text, unless it may be a pseudotype.

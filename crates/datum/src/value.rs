@@ -45,7 +45,10 @@ impl Drop for Items {
     fn drop(&mut self) {
         // Runs only for the last owner. Each level of a deep value is freed in turn.
         if !self.0.is_empty() {
-            deep::level(|| self.0.clear());
+            match deep::has_stack() {
+                true => self.0.clear(),
+                false => free(std::mem::take(&mut self.0)),
+            }
         }
     }
 }
@@ -117,7 +120,31 @@ impl Members {
 impl Drop for Members {
     fn drop(&mut self) {
         if !self.0.is_empty() {
-            deep::level(|| self.0.clear());
+            match deep::has_stack() {
+                true => self.0.clear(),
+                false => free(self.0.drain(..).map(|(_, value)| value).collect()),
+            }
+        }
+    }
+}
+
+/// Frees values, and what nobody else holds of their parts, from a list: a value can have more levels than any
+/// stack.
+#[cold]
+fn free(mut waiting: Vec<Datum>) {
+    while let Some(value) = waiting.pop() {
+        match value {
+            Datum::Array(Array(items)) => {
+                if let Some(mut items) = Arc::into_inner(items) {
+                    waiting.append(&mut items.0);
+                }
+            }
+            Datum::Object(Object(Repr::Tree(tree))) | Datum::Geometry(Object(Repr::Tree(tree))) => {
+                if let Some(mut tree) = Arc::into_inner(tree) {
+                    waiting.extend(tree.0.drain(..).map(|(_, value)| value));
+                }
+            }
+            _ => {}
         }
     }
 }

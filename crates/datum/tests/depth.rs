@@ -1,8 +1,12 @@
 //! Values nested deeper than any stack, and documents as large as they may be.
 
+use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use rekindle_datum::patience::{self, Watch};
 use rekindle_datum::{Bytes, Datum, Object, PrimaryKey, Text, json, key, row};
 
 const DEPTH: usize = 20_000;
@@ -35,6 +39,57 @@ fn deep_values_are_printed_read_compared_hashed_and_dropped() {
             assert!(value.pretty().len() > text.len());
             assert_eq!(value.truncated().len(), 300);
         }
+    });
+}
+
+/// The reader needs no stack, and neither does who frees what it read.
+#[test]
+fn text_of_half_a_million_levels_is_read_and_freed() {
+    on_a_small_stack(|| {
+        const LEVELS: usize = 500_000;
+        for (before, after) in [("[", "]"), ("{\"a\":", "}")] {
+            let text = [before.repeat(LEVELS), "1".to_owned(), after.repeat(LEVELS)].concat();
+            drop(json::parse(text.as_bytes()).expect("deep JSON"));
+            let unfinished = json::parse(before.repeat(LEVELS).as_bytes());
+            assert!(matches!(unfinished, Err(json::JsonError::Syntax { .. })));
+        }
+    });
+}
+
+#[test]
+fn reading_ends_when_nobody_wants_the_value() {
+    for text in [format!("[{}1]", "1,".repeat(100_000)), "[".repeat(100_000)] {
+        let asked = Cell::new(0);
+        let go_on = || asked.replace(asked.get() + 1) < 2;
+        assert_eq!(json::parse_while(&Text::from(text), &go_on), Err(json::JsonError::Stopped));
+        assert_eq!(asked.get(), 3);
+    }
+}
+
+/// Whether a walk came too deep for this one.
+#[derive(Default)]
+struct Shallow(AtomicBool);
+
+impl Watch for Shallow {
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn end_too_deep(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn walks_that_somebody_waits_for_end_before_they_take_all_stack() {
+    on_a_small_stack(|| {
+        let levels = |count| (0..count).fold(Datum::Null, |inner, _| Datum::from(vec![inner]));
+        let watch = Arc::new(Shallow::default());
+        let _kept = patience::keep(Some(watch.clone()));
+        assert!(levels(100_000) == levels(100_000) && !watch.is_over());
+        let (a, b) = (levels(4_000_000), levels(4_000_000));
+        assert!(a == b, "any answer");
+        assert!(watch.is_over());
     });
 }
 

@@ -78,7 +78,7 @@ fn faults_are_worded_as_rethinkdb_words_them() {
 #[test]
 fn values_are_read_whatever_their_spelling() {
     for (text, printed) in [
-        (" [ 1 , -0 , 0.5e1 , 1E2 ] ", "[1,-0.0,5,100]"),
+        (" [ 1 , -0 , -0.0, 0.5e1 , 1E2 ] ", "[1,0,-0.0,5,100]"),
         ("{\"b\":1,\"a\":{\"d\":[],\"c\":{}}}", "{\"a\":{\"c\":{},\"d\":[]},\"b\":1}"),
         ("\"\\u0041\\/\\ud83d\\ude00\\u0000\"", "\"A/😀\\u0000\""),
         ("123456789012345678901234567890", "1.2345678901234568e29"),
@@ -135,8 +135,9 @@ fn text_is_json_exactly_when_serde_json_says_so() {
         if let (Ok(oracle), Ok(found)) = (oracle, found)
             && !context.contains("$reql_type$")
         {
+            // Compared as values: in the oracle an integer zero has a sign.
             let again = json::parse(oracle.to_string().as_bytes()).expect("valid JSON");
-            assert_eq!(again.to_json_string(), found.to_json_string(), "{context}");
+            assert_eq!(again, found, "{context}");
         }
     }
     assert!(accepted > 10_000, "only {accepted} texts were JSON");

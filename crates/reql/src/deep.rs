@@ -2,28 +2,51 @@
 
 use std::borrow::Cow;
 
-use datum::Object;
+pub(crate) use datum::deep::level;
+use datum::{Object, patience};
 
-/// Stack that must be left before another level is entered.
-const RED_ZONE_BYTES: usize = 96 << 10;
-/// Stack added each time the red zone is reached.
-const SEGMENT_BYTES: usize = 1 << 20;
-
-/// Runs `level`, one level of a walk over something nested, on a new piece of stack when little
-/// is left. Costs one thread-local read when there is enough.
-#[inline]
-pub(crate) fn level<R>(level: impl FnOnce() -> R) -> R {
-    stacker::maybe_grow(RED_ZONE_BYTES, SEGMENT_BYTES, level)
-}
+use crate::EvalError;
+use crate::env::Cancel;
 
 /// Levels of objects that are looked for in the text they are stored as.
 const TEXT_LEVELS_MAX: usize = 16;
 
-/// `object`, which a walk came to after `depth` levels, read out of its text if they are many: each level of a text
-/// is looked through again for every level above it.
-pub(crate) fn read(object: &Object, depth: usize) -> Cow<'_, Object> {
-    match depth < TEXT_LEVELS_MAX {
-        true => Cow::Borrowed(object),
-        false => Cow::Owned(object.to_tree()),
+/// A walk down into values that makes something: how deep it is, and who may end it. Values share their parts, so
+/// that what is made of a small one can be larger than all memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Walk<'a> {
+    depth: usize,
+    /// Whoever this thread works for, if nobody is named.
+    cancel: Option<&'a Cancel>,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk from the outermost level until `cancel` ends it.
+    pub(crate) fn until(cancel: &'a Cancel) -> Walk<'a> {
+        Walk { depth: 0, cancel: Some(cancel) }
+    }
+
+    /// A walk for whoever this thread works for.
+    pub(crate) fn of_thread() -> Walk<'static> {
+        Walk { depth: 0, cancel: None }
+    }
+
+    /// One level further down. Fails if nobody waits any more, or there is no more memory.
+    pub(crate) fn deeper(self) -> Result<Walk<'a>, EvalError> {
+        match self.cancel {
+            Some(cancel) => cancel.check()?,
+            None if !patience::lasts(1) => return Err(EvalError::cancelled()),
+            None => io::memory::check().map_err(EvalError::memory)?,
+        }
+        Ok(Walk { depth: self.depth + 1, ..self })
+    }
+
+    /// `object`, which the walk came to, read out of its text if its levels are many: each level of a text is looked
+    /// through again for every level above it.
+    pub(crate) fn read(self, object: &Object) -> Cow<'_, Object> {
+        match self.depth < TEXT_LEVELS_MAX {
+            true => Cow::Borrowed(object),
+            false => Cow::Owned(object.to_tree()),
+        }
     }
 }

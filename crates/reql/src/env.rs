@@ -96,6 +96,8 @@ pub trait Foreign: Send + Sync {
 #[derive(Debug, Default)]
 pub struct Cancel {
     is_set: AtomicBool,
+    /// Whether it was set because a value was too deep.
+    is_too_deep: AtomicBool,
     ignores_memory: bool,
 }
 
@@ -103,14 +105,18 @@ impl Cancel {
     /// A flag that is not set.
     #[must_use]
     pub const fn new() -> Self {
-        Cancel { is_set: AtomicBool::new(false), ignores_memory: false }
+        Self::unset(false)
     }
 
     /// The flag of an evaluation that must give what it gives whoever needs it and however little
     /// memory is left: nobody sets it, and memory is not looked at.
     #[must_use]
     pub const fn never() -> Self {
-        Cancel { is_set: AtomicBool::new(false), ignores_memory: true }
+        Self::unset(true)
+    }
+
+    const fn unset(ignores_memory: bool) -> Self {
+        Cancel { is_set: AtomicBool::new(false), is_too_deep: AtomicBool::new(false), ignores_memory }
     }
 
     /// Tells the query to stop.
@@ -118,13 +124,19 @@ impl Cancel {
         self.is_set.store(true, Ordering::Relaxed);
     }
 
-    /// Fails if the query was told to stop, or if this thread works for a query that holds more
-    /// memory than it may.
+    /// Fails if the query was told to stop or came too deep, or if this thread works for a query that holds
+    /// more memory than it may.
     pub fn check(&self) -> Result<(), EvalError> {
         if self.is_set() {
+            self.unless_too_deep()?;
             return Err(EvalError::cancelled());
         }
         self.check_memory()
+    }
+
+    /// Fails if a walk through a value came too deep.
+    pub(crate) fn unless_too_deep(&self) -> Result<(), EvalError> {
+        if self.is_too_deep.load(Ordering::Relaxed) { Err(EvalError::too_deep()) } else { Ok(()) }
     }
 
     fn check_memory(&self) -> Result<(), EvalError> {
@@ -143,6 +155,11 @@ impl Cancel {
 impl Watch for Cancel {
     fn is_over(&self) -> bool {
         self.is_set()
+    }
+
+    fn end_too_deep(&self) {
+        self.is_too_deep.store(true, Ordering::Relaxed);
+        self.set();
     }
 }
 

@@ -231,6 +231,12 @@ impl EvalError {
         self.0.empty
     }
 
+    /// A value has more levels than can be walked through.
+    #[must_use]
+    pub fn too_deep() -> Self {
+        Self::resource("A value is nested too deeply.")
+    }
+
     /// The query was told to stop.
     #[must_use]
     pub fn cancelled() -> Self {

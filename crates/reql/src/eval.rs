@@ -161,7 +161,10 @@ fn value_at(term: &Term, place: Place<'_>) -> Result<Value, EvalError> {
         }
         Term::Call(call) => {
             place.env.check_cancel()?;
-            deep::level(|| call_at(call, place))
+            let value = deep::level(|| call_at(call, place));
+            // A walk that came too deep was ended with any answer, or any error.
+            place.env.cancel.unless_too_deep()?;
+            value
         }
     }
 }

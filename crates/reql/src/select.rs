@@ -7,7 +7,7 @@ use datum::{Array, Datum, Object, Text, pseudo};
 
 use crate::args::Arg;
 use crate::closure::Closure;
-use crate::deep;
+use crate::deep::{self, Walk};
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::op::field::{field_of, object_of};
@@ -230,9 +230,12 @@ impl Filter {
 
     fn holds(&self, item: &Datum, env: &Env<'_>) -> Result<bool, EvalError> {
         match &self.test {
-            FilterTest::Value(pattern) => matches(pattern, item, 0),
+            FilterTest::Value(pattern) => matches(pattern, item, Walk::until(env.cancel)),
             FilterTest::Truth(closure) => closure.test(std::slice::from_ref(item), env),
-            FilterTest::Pattern(closure) => matches(&closure.call(std::slice::from_ref(item), env)?, item, 0),
+            FilterTest::Pattern(closure) => {
+                let pattern = closure.call(std::slice::from_ref(item), env)?;
+                matches(&pattern, item, Walk::until(env.cancel))
+            }
             FilterTest::NotIn(unwanted) => Ok(unwanted.binary_search(item).is_err()),
         }
     }
@@ -246,10 +249,10 @@ fn is_object(body: &Term) -> bool {
     }
 }
 
-/// The members of an object that is `depth` levels deep in another; times and shapes have some, too.
-fn members_of(value: &Datum, depth: usize) -> Option<Cow<'_, Object>> {
+/// The members of an object that `walk` came to; times and shapes have some, too.
+fn members_of<'v>(value: &'v Datum, walk: Walk<'_>) -> Option<Cow<'v, Object>> {
     match value {
-        Datum::Object(object) => Some(deep::read(object, depth)),
+        Datum::Object(object) => Some(walk.read(object)),
         _ if has_members(value) => pseudo::to_object(value).map(Cow::Owned),
         _ => None,
     }
@@ -258,18 +261,21 @@ fn members_of(value: &Datum, depth: usize) -> Option<Cow<'_, Object>> {
 /// Whether `item` has every member of `pattern`: what has members recursively, anything else by equality, and what a
 /// literal stands for by equality too. A pattern without members is a yes or no for all.
 /// Source: `filter_match` in func.cc of RethinkDB 2.4.
-fn matches(pattern: &Datum, item: &Datum, depth: usize) -> Result<bool, EvalError> {
-    let Some(pattern) = members_of(pattern, depth) else { return Ok(pattern.is_truthy()) };
+fn matches(pattern: &Datum, item: &Datum, walk: Walk<'_>) -> Result<bool, EvalError> {
+    let Some(pattern) = members_of(pattern, walk) else { return Ok(pattern.is_truthy()) };
     if pseudo::is_literal(&pattern) {
         return Ok(pattern.get(pseudo::LITERAL_VALUE).is_some_and(|value| value == *item));
     }
-    let members = members_of(item, depth);
+    let members = members_of(item, walk);
     for (field, wanted) in pattern.iter() {
         // Asked only now: an empty pattern fits everything.
         let Some(item) = &members else { return Err(EvalError::type_error("OBJECT", item)) };
         let found = item.get(&field).ok_or_else(|| EvalError::no_attribute_of_pattern(&field))?;
         let holds = match has_members(&wanted) && has_members(&found) {
-            true => deep::level(|| matches(&wanted, &found, depth + 1))?,
+            true => {
+                let walk = walk.deeper()?;
+                deep::level(|| matches(&wanted, &found, walk))?
+            }
             false => wanted == found,
         };
         if !holds {

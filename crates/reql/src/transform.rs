@@ -127,25 +127,25 @@ impl Transform {
                 other => unless_missing(field_of(other, name, term).map(Emitted::One)),
             },
             Transform::HasFields(spec) => {
-                unless_missing(item_has_fields(&item, spec).map(|has_them| keep(has_them, item)))
+                unless_missing(item_has_fields(&item, spec, env.cancel).map(|has_them| keep(has_them, item)))
             }
             Transform::Shape(test) => {
                 unless_missing(test.holds(&item, env.cancel).map(|holds| keep(holds, item)))
             }
-            Transform::WithFields(spec) => unless_missing(
-                item_has_fields(&item, spec).map(|has_them| keep(has_them, item)),
-            )
-            .and_then(|kept| match kept {
-                Emitted::One(item) => one(pluck_item(&item, spec)),
-                other => Ok(other),
-            }),
+            Transform::WithFields(spec) => {
+                unless_missing(item_has_fields(&item, spec, env.cancel).map(|has_them| keep(has_them, item)))
+                    .and_then(|kept| match kept {
+                        Emitted::One(item) => one(pluck_item(&item, spec, env.cancel)),
+                        other => Ok(other),
+                    })
+            }
             Transform::Pluck(_) | Transform::Without(_) | Transform::Merge(_) => one(self.item(&item, env)),
             Transform::Late(late) => match late.for_item(&item, env) {
                 Ok(step) => step.step(item, env),
                 Err(error) if late.leaves_out() => unless_missing(Err(error)),
                 Err(error) => Err(error),
             },
-            Transform::Zip => one(zip(&item)),
+            Transform::Zip => one(zip(&item, env)),
         }
     }
 
@@ -154,13 +154,13 @@ impl Transform {
     pub fn item(&self, item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
         match self {
             Transform::Field { name, term } => field_of(item, name, term),
-            Transform::Pluck(spec) => pluck_item(item, spec),
-            Transform::Without(spec) => without_item(item, spec),
-            Transform::HasFields(spec) => item_has_fields(item, spec).map(Datum::Bool),
+            Transform::Pluck(spec) => pluck_item(item, spec, env.cancel),
+            Transform::Without(spec) => without_item(item, spec, env.cancel),
+            Transform::HasFields(spec) => item_has_fields(item, spec, env.cancel).map(Datum::Bool),
             Transform::Shape(test) => test.holds(item, env.cancel).map(Datum::Bool),
             Transform::WithFields(spec) => {
-                let has_them = item_has_fields(item, spec)?;
-                pluck_item(&Datum::Bool(has_them), spec)
+                let has_them = item_has_fields(item, spec, env.cancel)?;
+                pluck_item(&Datum::Bool(has_them), spec, env.cancel)
             }
             Transform::Merge(values) => merge_item(item, &Args::new(values, &[], env)),
             Transform::Late(late) => late.for_item(item, env)?.item(item, env),
@@ -241,12 +241,12 @@ fn one(result: Result<Datum, EvalError>) -> Result<Emitted, EvalError> {
     result.map(Emitted::One)
 }
 
-fn zip(item: &Datum) -> Result<Datum, EvalError> {
+fn zip(item: &Datum, env: &Env<'_>) -> Result<Datum, EvalError> {
     let not_joined = || EvalError::logic("ZIP can only be called on the result of a join.");
     let joined = object_of(item, "zip").map_err(|_| not_joined())?;
     let left = joined.get("left").ok_or_else(not_joined)?;
     match joined.get("right") {
-        Some(right) => merge_datums(&left, &right),
+        Some(right) => merge_datums(&left, &right, env.cancel),
         None => Ok(left),
     }
 }

@@ -78,7 +78,7 @@ fn what_merges_literals_keeps_them_around_open_terms() {
         open: Some(&world),
     };
     let layer = closure.call(&[Datum::Null], &env).expect("a layer");
-    let merged = reql::op::merge::merge_datums(&parse("{\"a\":{\"b\":1}}"), &layer).expect("merged");
+    let merged = reql::op::merge::merge_datums(&parse("{\"a\":{\"b\":1}}"), &layer, &cancel).expect("merged");
     assert_eq!(merged.to_json_string(), "{\"a\":{\"c\":1},\"d\":7}");
 }
 

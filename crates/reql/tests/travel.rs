@@ -301,6 +301,8 @@ fn what_nobody_waits_for_is_packed_no_further() {
         fn is_over(&self) -> bool {
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
         }
+
+        fn end_too_deep(&self) {}
     }
 
     let _kept = patience::keep(Some(Arc::new(Looks(AtomicUsize::new(5)))));

@@ -1,5 +1,7 @@
 //! `json`, `to_json_string`: values out of JSON text and back.
 
+use std::cell::OnceCell;
+
 use datum::{Datum, JsonError, Kind, json};
 
 use crate::EvalError;
@@ -16,7 +18,16 @@ pub fn json(args: &Args<'_>) -> Result<Datum, EvalError> {
     if text.contains('\0') {
         return Err(EvalError::logic("Encountered unescaped null byte in JSON string."));
     }
-    let value = json::parse_shared(text).map_err(|error| match error {
+    let stopped = OnceCell::new();
+    let go_on = || match (args.env.check_cancel(), stopped.get()) {
+        (Err(error), None) => stopped.set(error).is_err(),
+        (_, stopped) => stopped.is_none(),
+    };
+    let parsed = json::parse_while(text, &go_on);
+    if let Some(error) = stopped.into_inner() {
+        return Err(error);
+    }
+    let value = parsed.map_err(|error| match error {
         JsonError::Syntax { .. } => {
             let quoted = quoted(text);
             EvalError::logic(format!("Failed to parse \"{quoted}\" as JSON: {error}"))

@@ -8,7 +8,8 @@ use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 use super::field::object_of;
 use crate::EvalError;
 use crate::args::{Arg, Args};
-use crate::deep;
+use crate::deep::{self, Walk};
+use crate::env::Cancel;
 
 /// `merge`: the object with others laid over it, from left to right. A function is called with
 /// what was merged so far.
@@ -31,7 +32,7 @@ pub fn merge_item(item: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
             }
         };
         check_layer(layer).map_err(|error| error.at(i))?;
-        merged = merge_datums(&merged, layer)?;
+        merged = merge_datums(&merged, layer, args.env.cancel)?;
     }
     Ok(merged)
 }
@@ -39,7 +40,7 @@ pub fn merge_item(item: &Datum, args: &Args<'_>) -> Result<Datum, EvalError> {
 /// `over` laid over the row `under`, as `update` does it.
 pub fn merge_row(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
     check_layer(over)?;
-    merge_datums(under, over)
+    merge_outermost(under, over, Walk::of_thread())
 }
 
 /// A time or a shape may be a member of what is laid over something, but not all of it.
@@ -90,11 +91,15 @@ pub fn stray_literal() -> EvalError {
 /// `over` laid over `under`. Times and shapes are objects here, as they are in RethinkDB: they merge
 /// member by member, and what comes out is checked. Bytes are none.
 /// Source: `default_merge_unchecked_stack` in datum.cc of RethinkDB 2.4.
-pub fn merge_datums(under: &Datum, over: &Datum) -> Result<Datum, EvalError> {
+pub fn merge_datums(under: &Datum, over: &Datum, cancel: &Cancel) -> Result<Datum, EvalError> {
+    merge_outermost(under, over, Walk::until(cancel))
+}
+
+fn merge_outermost(under: &Datum, over: &Datum, walk: Walk<'_>) -> Result<Datum, EvalError> {
     match over {
         Datum::Object(over) if pseudo::is_literal(over) => Err(stray_literal()),
-        over if has_members(over) && has_members(under) => merge_members(under, over, 0),
-        over => Ok(without_literals(over.clone())?.unwrap_or(Datum::Null)),
+        over if has_members(over) && has_members(under) => merge_members(under, over, walk),
+        over => Ok(without_literals(over.clone(), walk)?.unwrap_or(Datum::Null)),
     }
 }
 
@@ -103,12 +108,11 @@ pub(crate) fn has_members(value: &Datum) -> bool {
     matches!(value, Datum::Object(_) | Datum::Time(_) | Datum::Geometry(_))
 }
 
-/// Merges two values that have members, which are so many levels deep.
-fn merge_members(under: &Datum, over: &Datum, depth: usize) -> Result<Datum, EvalError> {
+/// Merges two values that have members.
+fn merge_members(under: &Datum, over: &Datum, walk: Walk<'_>) -> Result<Datum, EvalError> {
     match (under, over) {
         (Datum::Object(under), Datum::Object(over)) => {
-            let (under, over) = (deep::read(under, depth), deep::read(over, depth));
-            merge_objects(&under, &over, depth).map(Datum::Object)
+            merge_objects(&walk.read(under), &walk.read(over), walk).map(Datum::Object)
         }
         // Nothing of the first is left.
         (Datum::Time(_), Datum::Time(_)) => Ok(over.clone()),
@@ -116,12 +120,12 @@ fn merge_members(under: &Datum, over: &Datum, depth: usize) -> Result<Datum, Eva
             let (Some(under), Some(over)) = (pseudo::to_object(under), pseudo::to_object(over)) else {
                 return Err(EvalError::internal("there are no members to merge"));
             };
-            typed(merge_objects(&under.to_tree(), &over, depth)?)
+            typed(merge_objects(&under.to_tree(), &over, walk)?)
         }
     }
 }
 
-fn merge_objects(under: &Object, over: &Object, depth: usize) -> Result<Object, EvalError> {
+fn merge_objects(under: &Object, over: &Object, walk: Walk<'_>) -> Result<Object, EvalError> {
     // What stays is not looked at: a stored row is changed by copying its text.
     let mut changes = Vec::with_capacity(over.len());
     for (field, layer) in over.iter() {
@@ -129,11 +133,12 @@ fn merge_objects(under: &Object, over: &Object, depth: usize) -> Result<Object, 
             Datum::Object(literal) if pseudo::is_literal(literal) => literal_value(literal)?,
             inner if has_members(inner) => match under.get(&field) {
                 Some(below) if has_members(&below) => {
-                    Some(deep::level(|| merge_members(&below, inner, depth + 1))?)
+                    let walk = walk.deeper()?;
+                    Some(deep::level(|| merge_members(&below, inner, walk))?)
                 }
-                _ => without_literals(layer)?,
+                _ => without_literals(layer, walk)?,
             },
-            _ => without_literals(layer)?,
+            _ => without_literals(layer, walk)?,
         };
         changes.push((field, value));
     }
@@ -150,16 +155,17 @@ fn literal_value(literal: &Object) -> Result<Option<Datum>, EvalError> {
 
 /// `value` with every literal in it replaced by what it stands for; `None` when it is itself a
 /// literal that removes.
-fn without_literals(value: Datum) -> Result<Option<Datum>, EvalError> {
+fn without_literals(value: Datum, walk: Walk<'_>) -> Result<Option<Datum>, EvalError> {
     if !pseudo::holds_literal(&value) {
         return Ok(Some(value));
     }
+    let walk = walk.deeper()?;
     deep::level(|| match value {
         Datum::Object(literal) if pseudo::is_literal(&literal) => literal_value(&literal),
         Datum::Object(object) => {
             let mut kept = ObjectBuilder::new();
             for (field, value) in object.iter() {
-                if let Some(value) = without_literals(value)? {
+                if let Some(value) = without_literals(value, walk)? {
                     kept.insert(field, value);
                 }
             }
@@ -168,7 +174,7 @@ fn without_literals(value: Datum) -> Result<Option<Datum>, EvalError> {
         Datum::Array(items) => {
             let mut kept = Vec::with_capacity(items.len());
             for item in items.iter() {
-                kept.extend(without_literals(item.clone())?);
+                kept.extend(without_literals(item.clone(), walk)?);
             }
             Ok(Some(Datum::from(kept)))
         }

@@ -9,7 +9,8 @@ use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 
 use crate::EvalError;
 use crate::args::Args;
-use crate::deep;
+use crate::deep::{self, Walk};
+use crate::env::Cancel;
 
 /// Parts of an object. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ impl PathSpec {
         args.env.check_array(count)?;
         let mut specs = Vec::with_capacity(count);
         for i in first..args.len() {
-            specs.push(PathSpec::of(args.datum(i)?)?);
+            specs.push(PathSpec::of(args.datum(i)?, args.env.cancel)?);
         }
         match specs.pop() {
             Some(only) if specs.is_empty() => Ok(only),
@@ -52,15 +53,20 @@ impl PathSpec {
     }
 
     /// What `value` names.
-    pub fn of(value: &Datum) -> Result<PathSpec, EvalError> {
+    pub fn of(value: &Datum, cancel: &Cancel) -> Result<PathSpec, EvalError> {
         match value {
             Datum::String(field) => Ok(PathSpec::field(field.clone())),
             Datum::Array(specs) => {
-                deep::level(|| specs.iter().map(PathSpec::of).collect::<Result<_, _>>().map(PathSpec::union))
+                cancel.check()?;
+                let of = |spec| PathSpec::of(spec, cancel);
+                deep::level(|| specs.iter().map(of).collect::<Result<_, _>>().map(PathSpec::union))
             }
-            Datum::Object(members) => deep::level(|| Self::inside(&members.to_tree())),
+            Datum::Object(members) => {
+                cancel.check()?;
+                deep::level(|| Self::inside(&members.to_tree(), cancel))
+            }
             Datum::Time(_) | Datum::Geometry(_) => match pseudo::to_object(value) {
-                Some(members) => Self::inside(&members),
+                Some(members) => Self::inside(&members, cancel),
                 None => Err(invalid(value)),
             },
             other => Err(invalid(other)),
@@ -82,12 +88,12 @@ impl PathSpec {
         }
     }
 
-    fn inside(members: &Object) -> Result<PathSpec, EvalError> {
+    fn inside(members: &Object, cancel: &Cancel) -> Result<PathSpec, EvalError> {
         let mut specs = Vec::with_capacity(members.len());
         for (field, value) in members.iter() {
             let spec = match value {
                 Datum::Bool(true) => None,
-                other => Some(PathSpec::of(&other)?),
+                other => Some(PathSpec::of(&other, cancel)?),
             };
             specs.push((field, spec));
         }
@@ -113,50 +119,48 @@ impl PathSpec {
 
     /// Only the parts of `object` that are named. Of two specs in a row that name parts of one field, the later
     /// decides about it. Source: `project` in pathspec.cc of RethinkDB 2.4.
-    #[must_use]
-    pub fn pluck(&self, object: &Object) -> Object {
-        self.pluck_at(object, 0)
+    pub fn pluck(&self, object: &Object, cancel: &Cancel) -> Result<Object, EvalError> {
+        self.pluck_at(object, Walk::until(cancel))
     }
 
-    fn pluck_at(&self, object: &Object, depth: usize) -> Object {
+    fn pluck_at(&self, object: &Object, walk: Walk<'_>) -> Result<Object, EvalError> {
         let mut kept = ObjectBuilder::new();
-        self.pluck_into(&deep::read(object, depth), &mut kept, depth);
-        kept.build()
+        self.pluck_into(&walk.read(object), &mut kept, walk)?;
+        Ok(kept.build())
     }
 
     /// `object` without the parts that are named.
-    #[must_use]
-    pub fn without(&self, object: &Object) -> Object {
-        self.without_at(object, 0)
+    pub fn without(&self, object: &Object, cancel: &Cancel) -> Result<Object, EvalError> {
+        self.without_at(object, Walk::until(cancel))
     }
 
-    fn without_at(&self, object: &Object, depth: usize) -> Object {
-        let object = deep::read(object, depth);
+    fn without_at(&self, object: &Object, walk: Walk<'_>) -> Result<Object, EvalError> {
+        let object = walk.read(object);
         let mut changes = Vec::new();
-        self.remove_from(&object, &mut changes, depth);
-        object.with_changes(changes)
+        self.remove_from(&object, &mut changes, walk)?;
+        Ok(object.with_changes(changes))
     }
 
     /// Whether `object` has every part that is named, and not as null.
-    #[must_use]
-    pub fn is_in(&self, object: &Object) -> bool {
-        self.is_in_at(object, 0)
+    pub fn is_in(&self, object: &Object, cancel: &Cancel) -> Result<bool, EvalError> {
+        self.is_in_at(object, Walk::until(cancel))
     }
 
-    fn is_in_at(&self, object: &Object, depth: usize) -> bool {
-        let object = &*deep::read(object, depth);
+    fn is_in_at(&self, object: &Object, walk: Walk<'_>) -> Result<bool, EvalError> {
+        let object = &*walk.read(object);
         match &*self.0 {
-            Node::Field(field) => object.get(field).is_some_and(|v| !matches!(v, Datum::Null)),
-            Node::Union(specs) => deep::level(|| specs.iter().all(|spec| spec.is_in_at(object, depth))),
-            Node::Inside(members) => members.iter().all(|(field, spec)| {
+            Node::Field(field) => Ok(object.get(field).is_some_and(|v| !matches!(v, Datum::Null))),
+            Node::Union(specs) => deep::level(|| all(specs, |spec| spec.is_in_at(object, walk))),
+            Node::Inside(members) => all(members, |(field, spec)| {
+                let walk = walk.deeper()?;
                 deep::level(|| match object.get(field) {
-                    Some(Datum::Object(inner)) => spec.is_in_at(&inner, depth + 1),
+                    Some(Datum::Object(inner)) => spec.is_in_at(&inner, walk),
                     Some(value @ (Datum::Time(_) | Datum::Geometry(_))) => {
-                        pseudo::to_object(&value).is_some_and(|inner| spec.is_in(&inner))
+                        pseudo::to_object(&value).map_or(Ok(false), |inner| spec.is_in_at(&inner, walk))
                     }
                     // Something without fields has all of no fields.
-                    Some(_) => spec.is_empty(),
-                    None => false,
+                    Some(_) => Ok(spec.is_empty()),
+                    None => Ok(false),
                 })
             }),
         }
@@ -171,45 +175,45 @@ impl PathSpec {
         }
     }
 
-    fn pluck_into(&self, object: &Object, kept: &mut ObjectBuilder, depth: usize) {
+    fn pluck_into(&self, object: &Object, kept: &mut ObjectBuilder, walk: Walk<'_>) -> Result<(), EvalError> {
         match &*self.0 {
             Node::Field(field) => {
                 if let Some(value) = object.get(field) {
                     kept.insert(field.clone(), value);
                 }
             }
-            Node::Union(specs) => deep::level(|| {
-                for spec in specs {
-                    spec.pluck_into(object, kept, depth);
-                }
-            }),
+            Node::Union(specs) => {
+                return deep::level(|| specs.iter().try_for_each(|spec| spec.pluck_into(object, kept, walk)));
+            }
             Node::Inside(members) => {
                 for (field, spec) in members {
                     let Some(value) = object.get(field) else { continue };
-                    let part = |inner: Option<&Object>| match inner {
+                    let part = |inner: Option<&Object>| match (walk.deeper()?, inner) {
                         // Each field is an object of its own at first: what says to be a time is none.
-                        Some(inner) => Some(spec.pluck_at(inner, depth + 1))
-                            .filter(|part| !part.contains_key(pseudo::KEY)),
+                        (walk, Some(inner)) => spec
+                            .pluck_at(inner, walk)
+                            .map(|part| Some(part).filter(|part| !part.contains_key(pseudo::KEY))),
                         // Nobody looks for a field where nothing is named.
-                        None => spec.is_empty().then(Object::default),
+                        (_, None) => Ok(spec.is_empty().then(Object::default)),
                     };
-                    if let Some(part) = deep::level(|| part_of(&value, Arrays::Enter, &part)) {
+                    if let Some(part) = deep::level(|| part_of(&value, Arrays::Enter, &part))? {
                         kept.insert(field.clone(), part);
                     }
                 }
             }
         }
+        Ok(())
     }
 
     /// Adds what has to change in `object` to the changes that are known already.
-    fn remove_from(&self, object: &Object, changes: &mut Vec<(Text, Option<Datum>)>, depth: usize) {
+    fn remove_from(&self, object: &Object, changes: &mut Changes, walk: Walk<'_>) -> Result<(), EvalError> {
         match &*self.0 {
             Node::Field(field) => changes.push((field.clone(), None)),
-            Node::Union(specs) => deep::level(|| {
-                for spec in specs {
-                    spec.remove_from(object, changes, depth);
-                }
-            }),
+            Node::Union(specs) => {
+                return deep::level(|| {
+                    specs.iter().try_for_each(|spec| spec.remove_from(object, changes, walk))
+                });
+            }
             Node::Inside(members) => {
                 for (field, spec) in members {
                     let changed = changes.iter().rfind(|(known, _)| known == field);
@@ -218,30 +222,57 @@ impl PathSpec {
                         None => object.get(field),
                     };
                     let Some(value) = value else { continue };
-                    let part = |inner: Option<&Object>| inner.map(|inner| spec.without_at(inner, depth + 1));
-                    if let Some(part) = deep::level(|| part_of(&value, Arrays::Enter, &part)) {
+                    let part = |inner: Option<&Object>| {
+                        let walk = walk.deeper()?;
+                        inner.map(|inner| spec.without_at(inner, walk)).transpose()
+                    };
+                    if let Some(part) = deep::level(|| part_of(&value, Arrays::Enter, &part))? {
                         changes.push((field.clone(), Some(part)));
                     }
                 }
             }
         }
+        Ok(())
     }
 }
 
+/// What becomes of members of an object: a value, or nothing.
+type Changes = Vec<(Text, Option<Datum>)>;
+
+/// What is made of an object, or of a value without members; perhaps nothing.
+type Part<'a> = &'a dyn Fn(Option<&Object>) -> Result<Option<Object>, EvalError>;
+
 /// What `part` makes of a value, or of each item of an array: nothing if one of them has no members, or a time or a
 /// shape would lack something of one. `part` is asked about values without members, too.
-fn part_of(value: &Datum, arrays: Arrays, part: &dyn Fn(Option<&Object>) -> Option<Object>) -> Option<Datum> {
+fn part_of(value: &Datum, arrays: Arrays, part: Part<'_>) -> Result<Option<Datum>, EvalError> {
     match value {
-        Datum::Object(object) => part(Some(object)).map(Datum::Object),
+        Datum::Object(object) => Ok(part(Some(object))?.map(Datum::Object)),
         Datum::Time(_) | Datum::Geometry(_) => {
-            pseudo::from_object(part(pseudo::to_object(value).as_ref())?).ok()
+            let part = part(pseudo::to_object(value).as_ref())?;
+            Ok(part.and_then(|part| pseudo::from_object(part).ok()))
         }
         Datum::Array(items) if arrays == Arrays::Enter => {
-            let parts = items.iter().map(|item| part_of(item, Arrays::Refuse, part));
-            parts.collect::<Option<Vec<_>>>().map(Datum::from)
+            let mut parts = Vec::with_capacity(items.len());
+            for item in items.iter() {
+                match part_of(item, Arrays::Refuse, part)? {
+                    Some(part) => parts.push(part),
+                    None => return Ok(None),
+                }
+            }
+            Ok(Some(Datum::from(parts)))
         }
-        _ => part(None).map(Datum::Object),
+        _ => Ok(part(None)?.map(Datum::Object)),
     }
+}
+
+/// Whether all of `parts` hold. The first that does not is the last to be looked at.
+fn all<T>(parts: &[T], mut holds: impl FnMut(&T) -> Result<bool, EvalError>) -> Result<bool, EvalError> {
+    for part in parts {
+        if !holds(part)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Node {
@@ -279,6 +310,8 @@ mod tests {
 
     use super::*;
 
+    static NEVER: Cancel = Cancel::never();
+
     fn object(text: &str) -> Object {
         match json::parse(text.as_bytes()) {
             Ok(Datum::Object(object)) => object,
@@ -299,13 +332,15 @@ mod tests {
             r#"[{"h":"e"},{"a":"x"},{"c":["g",{"d":"f"}]}]"#,
         ] {
             let value = json::parse(spec.as_bytes()).expect("a path spec");
-            let spec = PathSpec::of(&value).expect("a legal path spec");
-            for (of_stored, of_tree) in
-                [(spec.pluck(&stored), spec.pluck(&tree)), (spec.without(&stored), spec.without(&tree))]
-            {
-                assert_eq!(Datum::Object(of_stored), Datum::Object(of_tree), "{value:?}");
-            }
-            assert_eq!(spec.is_in(&stored), spec.is_in(&tree), "{value:?}");
+            let spec = PathSpec::of(&value, &NEVER).expect("a legal path spec");
+            let parts = |object: &Object| {
+                let parts = [spec.pluck(object, &NEVER), spec.without(object, &NEVER)];
+                (
+                    parts.map(|part| part.expect("not stopped")),
+                    spec.is_in(object, &NEVER).expect("not stopped"),
+                )
+            };
+            assert_eq!(parts(&stored), parts(&tree), "{value:?}");
         }
     }
 
@@ -315,6 +350,6 @@ mod tests {
         for _ in 0..200_000 {
             value = Datum::from(vec![value]);
         }
-        drop(PathSpec::of(&value).expect("a legal path spec"));
+        drop(PathSpec::of(&value, &NEVER).expect("a legal path spec"));
     }
 }

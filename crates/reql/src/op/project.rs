@@ -8,44 +8,45 @@ use super::field::object_of;
 use super::pathspec::PathSpec;
 use crate::EvalError;
 use crate::args::Args;
+use crate::env::Cancel;
 
 /// `pluck`: only the named parts of an object.
 pub fn pluck(args: &Args<'_>) -> Result<Datum, EvalError> {
     let spec = PathSpec::of_args(args, 1)?;
-    pluck_item(args.datum(0)?, &spec)
+    pluck_item(args.datum(0)?, &spec, args.env.cancel)
 }
 
 /// `without`: an object less the named parts.
 pub fn without(args: &Args<'_>) -> Result<Datum, EvalError> {
     let spec = PathSpec::of_args(args, 1)?;
-    without_item(args.datum(0)?, &spec)
+    without_item(args.datum(0)?, &spec, args.env.cancel)
 }
 
 /// `has_fields`: whether an object has all the named parts, and none of them null.
 pub fn has_fields(args: &Args<'_>) -> Result<Datum, EvalError> {
     let spec = PathSpec::of_args(args, 1)?;
-    item_has_fields(args.datum(0)?, &spec).map(Datum::Bool)
+    item_has_fields(args.datum(0)?, &spec, args.env.cancel).map(Datum::Bool)
 }
 
 /// `with_fields`: the named parts of the objects of a sequence that have them all. It is
 /// `has_fields`, which answers true or false for one object, and then `pluck`.
 pub fn with_fields(args: &Args<'_>) -> Result<Datum, EvalError> {
     let spec = PathSpec::of_args(args, 1)?;
-    let has_them = item_has_fields(args.datum(0)?, &spec)?;
-    pluck_item(&Datum::Bool(has_them), &spec)
+    let has_them = item_has_fields(args.datum(0)?, &spec, args.env.cancel)?;
+    pluck_item(&Datum::Bool(has_them), &spec, args.env.cancel)
 }
 
 /// Only the named parts of `item`, which must be an object.
-pub fn pluck_item(item: &Datum, spec: &PathSpec) -> Result<Datum, EvalError> {
-    Ok(Datum::Object(spec.pluck(object_of(item, "pluck")?)))
+pub fn pluck_item(item: &Datum, spec: &PathSpec, cancel: &Cancel) -> Result<Datum, EvalError> {
+    spec.pluck(object_of(item, "pluck")?, cancel).map(Datum::Object)
 }
 
 /// `item`, which must be an object, less the named parts.
-pub fn without_item(item: &Datum, spec: &PathSpec) -> Result<Datum, EvalError> {
-    Ok(Datum::Object(spec.without(object_of(item, "without")?)))
+pub fn without_item(item: &Datum, spec: &PathSpec, cancel: &Cancel) -> Result<Datum, EvalError> {
+    spec.without(object_of(item, "without")?, cancel).map(Datum::Object)
 }
 
 /// Whether `item`, which must be an object, has all the named parts.
-pub fn item_has_fields(item: &Datum, spec: &PathSpec) -> Result<bool, EvalError> {
-    Ok(spec.is_in(object_of(item, "has_fields")?))
+pub fn item_has_fields(item: &Datum, spec: &PathSpec, cancel: &Cancel) -> Result<bool, EvalError> {
+    spec.is_in(object_of(item, "has_fields")?, cancel)
 }

@@ -6,6 +6,7 @@ use super::{Garbled, Pack, Travel, Unpack};
 use crate::args::Arg;
 use crate::backtrace::Frame;
 use crate::closure::Closure;
+use crate::env::Cancel;
 use crate::error::EvalError;
 use crate::group::GroupBy;
 use crate::op::geo::{Relation, ShapeTest};
@@ -85,7 +86,7 @@ impl Travel for PathSpec {
     }
 
     fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
-        PathSpec::of(&Datum::unpack(from)?).map_err(|_| from.garbled("a path"))
+        PathSpec::of(&Datum::unpack(from)?, &Cancel::never()).map_err(|_| from.garbled("a path"))
     }
 }
 

@@ -168,7 +168,8 @@ impl<'a> Reader<'a> {
                 if !number.is_finite() {
                     return Err(NotJson);
                 }
-                (number, len)
+                // An integer has one zero; `-0.0` is none.
+                (if number == 0.0 && len == "-0".len() { 0.0 } else { number }, len)
             }
         };
         self.at += len;

@@ -134,3 +134,12 @@ fn what_is_known_before_anything_runs_is_marked() {
         assert_eq!(tape.root().is_known(), known, "{text}");
     }
 }
+
+#[test]
+fn an_integer_zero_has_no_sign() {
+    for (text, printed) in [("-0", "0"), ("[2,[-0,-0.0,-0e0]]", "[0,-0.0,-0.0]")] {
+        let term = crate::wire::parse_term(text.as_bytes()).expect("a legal term");
+        let crate::Term::Datum(value) = term else { panic!("{text} is a value") };
+        assert_eq!(value.to_json_string(), printed);
+    }
+}

@@ -1,0 +1,140 @@
+//! Values that share their parts are small, and enormous for whoever goes through them part by part: what is made of
+//! them is made until the query is told to stop, or as far as there is memory.
+
+#[path = "data/syntax.rs"]
+#[allow(dead_code, reason = "shared with the cases")]
+mod syntax;
+
+use std::sync::Arc;
+
+use datum::{Datum, Object, Text, Time, patience};
+use io::memory::{Account, Budget, Metered};
+use rekindle_reql::op::merge::{merge_datums, merge_row};
+use rekindle_reql::op::pathspec::PathSpec;
+use rekindle_reql::{self as reql, Cancel, Env, ErrorClass, EvalError, Scope, SeededChance, Term, wire};
+
+#[global_allocator]
+static ALLOCATOR: Metered<std::alloc::System> = Metered(std::alloc::System);
+
+const MB: u64 = 1 << 20;
+
+/// Terms that make more of `x`, `y` and the path `p` than there is memory.
+const TERMS: [&str; 5] = [
+    "x.merge(y).keys()",
+    "[x].concat_map(v => [v.merge(y)]).count()",
+    "x.pluck(p).keys()",
+    "x.without(p).keys()",
+    "x.has_fields(p)",
+];
+
+/// Terms that walk through all of them.
+const WALKS: [&str; 3] =
+    ["[x].with_fields(p).count()", "[x].pluck(p).count()", "[x].filter(x.merge({z: 1})).count()"];
+
+/// `term` of two objects and a path whose parts are two to the power of 45.
+fn with_enormous(term: &str) -> String {
+    let of = |leaf: &str| format!("r.range(45).fold({leaf}, (a, i) => ({{a: a, b: a}}))");
+    format!("r.do({}, {}, {}, (x, y, p) => {term})", of("{k: 0}"), of("{k: 1}"), of("true"))
+}
+
+fn evaluated(text: &str, cancel: &Cancel) -> Result<Datum, EvalError> {
+    let json = syntax::to_wire(text).expect("the notation of tests");
+    let term = wire::parse_term(json.to_string().as_bytes()).expect("a legal term");
+    evaluated_term(&term, cancel)
+}
+
+fn evaluated_term(term: &Term, cancel: &Cancel) -> Result<Datum, EvalError> {
+    let chance = SeededChance::new(1);
+    let env = Env {
+        now: Time::new(0.0, 0),
+        array_limit: 100_000,
+        cancel,
+        chance: &chance,
+        globals: &[],
+        open: None,
+    };
+    reql::eval(term, &Scope::empty(), &env)
+}
+
+#[test]
+fn what_is_made_of_them_is_bounded_by_memory() {
+    for term in TERMS {
+        let account = Account::new(Budget::new(64 * MB));
+        let _work = account.enter();
+        let error = evaluated(&with_enormous(term), &Cancel::new()).expect_err(term);
+        assert_eq!(error.class(), ErrorClass::ResourceLimit, "{term}: {}", error.message());
+    }
+}
+
+#[test]
+fn what_is_made_of_them_is_made_until_the_query_is_told_to_stop() {
+    for term in TERMS.into_iter().chain(WALKS) {
+        let cancel = Arc::new(Cancel::new());
+        let error = std::thread::scope(|scope| {
+            let query = scope.spawn(|| {
+                let _watched = patience::keep(Some(cancel.clone()));
+                evaluated(&with_enormous(term), &cancel).err()
+            });
+            cancel.set();
+            query.join().expect("no panic").expect("stopped")
+        });
+        assert_eq!(error.class(), ErrorClass::OpIndeterminate, "{term}");
+    }
+}
+
+/// Two to the power of `levels` leaves.
+fn wide(levels: usize, leaf: Datum) -> Object {
+    let both = |part: &Datum| ["a", "b"].map(|key| (Text::from_static(key), part.clone())).into_iter();
+    (1..levels).fold(both(&leaf).collect(), |part: Object, _| both(&Datum::Object(part)).collect())
+}
+
+#[test]
+fn a_walk_that_has_begun_looks_whether_it_is_to_stop() {
+    let stopped = Cancel::new();
+    stopped.set();
+    let (x, y) = (wide(45, Datum::from(0)), wide(45, Datum::from(1)));
+    assert!(merge_datums(&Datum::Object(x.clone()), &Datum::Object(y), &stopped).is_err());
+    let endless = Datum::Object(wide(45, Datum::Bool(true)));
+    assert!(PathSpec::of(&endless, &stopped).is_err());
+    let path = Datum::Object(wide(8, Datum::Bool(true)));
+    let path = PathSpec::of(&path, &Cancel::new()).expect("a path");
+    assert!(path.pluck(&x, &stopped).is_err());
+    assert!(path.without(&x, &stopped).is_err());
+    assert!(path.is_in(&x, &stopped).is_err());
+}
+
+#[test]
+fn a_row_is_changed_for_whoever_the_thread_works_for() {
+    let account = Account::new(Budget::new(64 * MB));
+    let _work = account.enter();
+    let (x, y) = (wide(45, Datum::from(0)), wide(45, Datum::from(1)));
+    let error = merge_row(&Datum::Object(x), &Datum::Object(y)).expect_err("too much");
+    assert_eq!(error.class(), ErrorClass::ResourceLimit);
+}
+
+/// What a walk answers that was ended is not told.
+#[test]
+fn values_too_deep_for_any_stack_fail() {
+    let levels = || (0..4_000_000).fold(Datum::Null, |inner, _| Datum::from(vec![inner]));
+    let cancel = Arc::new(Cancel::new());
+    let _watched = patience::keep(Some(cancel.clone()));
+    let json = syntax::to_wire("r.range(0).count().eq(1)").expect("the notation of tests");
+    let term = wire::parse_term(json.to_string().as_bytes()).expect("a legal term");
+    let Term::Call(mut call) = term else { panic!("a call") };
+    call.args = vec![Term::Datum(levels()), Term::Datum(levels())];
+    let error = evaluated_term(&Term::Call(call), &cancel).expect_err("too deep");
+    assert_eq!(error.class(), ErrorClass::ResourceLimit, "{}", error.message());
+}
+
+/// Each bracket, and each item, needs more memory than the text has bytes.
+#[test]
+fn json_text_is_read_as_far_as_there_is_memory() {
+    for text in ["[", "[1,", "{\"a\":", "[{},", "[[],"] {
+        let quoted = Datum::from(text).to_json_string();
+        let account = Account::new(Budget::new(48 * MB));
+        let _work = account.enter();
+        let doubled = format!("r.json(r.range(21).fold({quoted}, (a, i) => a.add(a)))");
+        let error = evaluated(&doubled, &Cancel::new()).expect_err(text);
+        assert_eq!(error.class(), ErrorClass::ResourceLimit, "{text}: {}", error.message());
+    }
+}
