@@ -200,9 +200,9 @@ impl Cx {
         self.cancel.check()
     }
 
-    /// Fails if the query was told to stop.
+    /// Fails if the query was told to stop, or came too deep.
     pub fn unless_stopped(&self) -> Result<(), EvalError> {
-        if self.cancel.is_set() { Err(EvalError::cancelled()) } else { Ok(()) }
+        if self.cancel.is_set() { self.cancel.check() } else { Ok(()) }
     }
 
     /// Fails if an array may not hold `count` items, or there is no memory left for them.

@@ -43,6 +43,7 @@ mod terminal;
 mod transform;
 pub mod travel;
 mod value;
+mod walk;
 pub mod wire;
 
 pub use args::{Arg, Args};

@@ -7,13 +7,14 @@ use datum::{Array, Datum, Object, Text, pseudo};
 
 use crate::args::Arg;
 use crate::closure::Closure;
-use crate::deep::{self, Walk};
+use crate::deep;
 use crate::env::Env;
 use crate::error::EvalError;
 use crate::op::field::{field_of, object_of};
 use crate::op::merge::has_members;
 use crate::sorting;
 use crate::term::Term;
+use crate::walk::Walk;
 
 /// A value of an item: one of its fields, or what a function makes of it.
 #[derive(Clone, Debug)]

@@ -283,7 +283,7 @@ impl<'a> Driver<'a> {
     /// Fails if one of the rows failed because the query was told to stop: that is no fault of the row.
     fn unless_stopped(&self, reports: &[RowReport]) -> Result<(), EvalError> {
         match self.cx.cancel.is_set() && reports.iter().any(|report| matches!(report.fate, Fate::Failed(_))) {
-            true => Err(EvalError::cancelled()),
+            true => self.cx.unless_stopped(),
             false => Ok(()),
         }
     }

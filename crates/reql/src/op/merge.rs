@@ -8,8 +8,9 @@ use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 use super::field::object_of;
 use crate::EvalError;
 use crate::args::{Arg, Args};
-use crate::deep::{self, Walk};
+use crate::deep;
 use crate::env::Cancel;
+use crate::walk::Walk;
 
 /// `merge`: the object with others laid over it, from left to right. A function is called with
 /// what was merged so far.

@@ -9,8 +9,9 @@ use datum::{Datum, Object, ObjectBuilder, Text, pseudo};
 
 use crate::EvalError;
 use crate::args::Args;
-use crate::deep::{self, Walk};
+use crate::deep;
 use crate::env::Cancel;
+use crate::walk::Walk;
 
 /// Parts of an object. Cheap to clone.
 #[derive(Clone, Debug)]
