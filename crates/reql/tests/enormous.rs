@@ -115,13 +115,15 @@ fn a_row_is_changed_for_whoever_the_thread_works_for() {
 /// What a walk answers that was ended is not told.
 #[test]
 fn values_too_deep_for_any_stack_fail() {
-    let levels = || (0..4_000_000).fold(Datum::Null, |inner, _| Datum::from(vec![inner]));
+    // Each level is compared with the next one, so that no two are the same value.
+    let inner = (0..12_000_000).fold(Datum::Null, |inner, _| Datum::from(vec![inner]));
+    let outer = Datum::from(vec![inner.clone()]);
     let cancel = Arc::new(Cancel::new());
     let _watched = patience::keep(Some(cancel.clone()));
     let json = syntax::to_wire("r.range(0).count().eq(1)").expect("the notation of tests");
     let term = wire::parse_term(json.to_string().as_bytes()).expect("a legal term");
     let Term::Call(mut call) = term else { panic!("a call") };
-    call.args = vec![Term::Datum(levels()), Term::Datum(levels())];
+    call.args = vec![Term::Datum(outer), Term::Datum(inner)];
     let error = evaluated_term(&Term::Call(call), &cancel).expect_err("too deep");
     assert_eq!(error.class(), ErrorClass::ResourceLimit, "{}", error.message());
 }
