@@ -72,8 +72,9 @@ impl EqJoined {
         let (TableRef::Stored(table), Some(Index::Secondary(known))) = (&self.table, &self.index) else {
             return None;
         };
-        let present = table.present_index(&self.cx, &self.name)?;
-        (present.id != known.id && !present.kind.is_geo()).then_some(Index::Secondary(present))
+        let catalog = self.cx.node().catalog_guard();
+        let present = catalog.table_by_id(table.handle.config.id)?.config.indexes.find(&self.name)?;
+        (present.id != known.id && !present.kind.is_geo()).then(|| Index::Secondary(present.clone()))
     }
 
     /// What `left` is paired with under `key`, if that is one row; more are paired one by one.
