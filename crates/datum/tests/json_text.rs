@@ -135,9 +135,10 @@ fn text_is_json_exactly_when_serde_json_says_so() {
         if let (Ok(oracle), Ok(found)) = (oracle, found)
             && !context.contains("$reql_type$")
         {
-            // Compared as values: in the oracle an integer zero has a sign.
+            // In the oracle an integer zero has a sign, too.
+            let unsigned = |value: &Datum| value.to_json_string().replace("-0.0", "0");
             let again = json::parse(oracle.to_string().as_bytes()).expect("valid JSON");
-            assert_eq!(again, found, "{context}");
+            assert_eq!(unsigned(&again), unsigned(&found), "{context}");
         }
     }
     assert!(accepted > 10_000, "only {accepted} texts were JSON");
