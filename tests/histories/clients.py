@@ -1,8 +1,8 @@
 """Clients of `cargo xtask histories`: they ask for documents through the official driver and write down
 what they were told, as `main.go` reads it.
 
-Groups of five share a document until it has had its operations, then a new one, for so many seconds. Then "over" is
-printed; after a line on the standard input every server is asked for every document once more, with majority.
+Groups of five share a document until it has had its operations, then a new one, for so many seconds, and for more of
+them while too little was answered to be judged. Then "over" is printed; after a line on the standard input every server is asked for every document once more, with majority.
 """
 
 import argparse
@@ -28,6 +28,8 @@ PATIENCE = 3
 PATIENCE_TO_CONNECT = 1
 # How long the answers of a cluster that is whole again may take.
 PATIENCE_AT_END = 60
+# So many times their seconds clients go on at most, if little is answered.
+SECONDS_TIMES_MOST = 10
 # A client begins an operation every so many seconds at most, however long the one before took: the faults are to meet
 # many of them.
 PACE_MAX = 0.2
@@ -132,6 +134,7 @@ class Work:
         self.readable_for_sure = r.db("test").table("histories", read_mode="majority")
         self.value_last = 0
         self.lines = []
+        self.answered = {"reads": 0, "changes": 0}
         self.began = time.monotonic_ns()
 
     def document(self, number):
@@ -142,7 +145,13 @@ class Work:
         return self.documents[number]
 
     def is_over(self):
-        return time.monotonic_ns() - self.began >= self.options.seconds * 1_000_000_000
+        times = (time.monotonic_ns() - self.began) / (self.options.seconds * 1_000_000_000)
+        return times >= (1 if self.is_enough() else SECONDS_TIMES_MOST)
+
+    def is_enough(self):
+        """Whether something can be concluded from what was answered, as in `history.go`."""
+        reads, changes = self.answered["reads"], self.answered["changes"]
+        return reads > 0 and changes > 0 and reads + changes >= self.options.least
 
     async def connect(self, server, patience):
         host, port = self.servers[server]
@@ -164,6 +173,7 @@ class Work:
         else:
             if (what := told(document, asked["kind"], answer)) is not None:
                 line |= {"return_ns": time.monotonic_ns() - self.began, **what}
+                self.answered["reads" if asked["kind"] == "read" else "changes"] += 1
         if line["return_ns"] is None and line["kind"] != "read":
             document.open += 1
         self.lines.append(line)
@@ -272,6 +282,7 @@ async def main():
     parser.add_argument("--servers", required=True, help="HOST:PORT,…")
     parser.add_argument("--kind", choices=["all", *KINDS], default="all")
     parser.add_argument("--seconds", type=int, required=True)
+    parser.add_argument("--least", type=int, required=True, help="answers, for which the clients go on")
     parser.add_argument("--operations", type=int, required=True, help="of one document")
     parser.add_argument("--read-mode", required=True)
     parser.add_argument("--pinned", action="store_true", help="every client asks one server and no other")

@@ -17,13 +17,14 @@ use crate::conformance::cache;
 /// How much there is to do.
 #[derive(clap::Args)]
 pub(super) struct Job {
-    /// For so many seconds, however much is done in them
+    /// For so many seconds, and up to ten times as long while fewer than `--least` are answered
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
     /// Operations on each document, by all of its group together: then the group takes a new one
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     operations: u32,
-    /// Where fewer operations of clients were answered the run is not judged [default: 50 for each second]
+    /// So many operations of clients are to be answered: clients go on for them, and without them nothing is judged
+    /// [default: 50 for each second]
     #[arg(long)]
     least: Option<u32>,
     /// What documents are: all of them are mixed by default
@@ -63,7 +64,7 @@ impl Clients {
             .args(["--servers", &servers.join(","), "--kind", &job.kind, "--read-mode", &modes.read_mode])
             .args(modes.pinned.then_some("--pinned"))
             .args(["--seconds", &job.seconds.to_string(), "--operations", &job.operations.to_string()])
-            .args(["--seed", &seed.to_string(), "--history"])
+            .args(["--least", &job.least().to_string(), "--seed", &seed.to_string(), "--history"])
             .arg(history)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
