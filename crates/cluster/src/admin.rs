@@ -237,7 +237,8 @@ impl Core {
         let mut plan = self.plan_change(id, change, go_on)?;
         let moved = change.shards.as_ref().filter(|_| plan.is_none());
         let lacking = self.await_majority(id, moved, go_on)?;
-        let _one_at_a_time = task::lock(&self.changing);
+        let version = self.catalog().version;
+        let one_at_a_time = task::lock(&self.changing);
         plan.iter_mut().try_for_each(|plan| self.seal(id, plan))?;
         let outcome = self.administer_held(|catalog, draft| {
             let handle = table_by_id(catalog, id)?;
@@ -268,6 +269,8 @@ impl Core {
         {
             self.give_up(id, plan);
         }
+        drop(one_at_a_time);
+        self.await_others(version);
         outcome
     }
 }

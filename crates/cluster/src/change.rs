@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long what the own copy of the catalog refuses waits for news of it.
 const CATCH_UP: Duration = Duration::from_secs(2);
+/// How long a change that is made waits for other servers to show it.
+pub(crate) const SHOWN_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Rows of the catalog that are to be written together.
 pub(crate) struct Draft {
@@ -137,13 +139,31 @@ impl Core {
     }
 
     /// As [`Core::change`], for what somebody asks for: what `edit` refuses, or finds to be so already, is worked out
-    /// again on everything that the catalog holds. Another server may have changed it just before.
+    /// again on everything that the catalog holds. Another server may have changed it just before. And what is changed
+    /// is shown by the servers that are connected, too, when this returns: whoever was told so may ask any of them.
     pub(crate) fn administer<T>(
         &self,
         edit: impl FnMut(&Catalog, &mut Draft) -> Result<T, AdminError>,
     ) -> Result<T, AdminError> {
-        let _one_at_a_time = task::lock(&self.changing);
-        self.administer_held(edit)
+        let before = self.catalog().version;
+        let held = task::lock(&self.changing);
+        let outcome = self.administer_held(edit);
+        drop(held);
+        self.await_others(before);
+        outcome
+    }
+
+    /// Returns once the servers that are connected show the catalog that this one shows, or did not for as long as
+    /// [`SHOWN_PATIENCE`]; at once if the version is still `before`.
+    pub(crate) fn await_others(&self, before: u64) {
+        let version = self.catalog().version;
+        if version == before {
+            return;
+        }
+        let shows = Question::Shows { version }.encode();
+        let questions = self.sees().into_iter().map(|server| (server, shows.clone())).collect();
+        // Who does not answer is hung or cut off, and learns of it when it is not.
+        self.ask_all(questions, SHOWN_PATIENCE);
     }
 
     /// As [`Core::administer`], for whoever holds `changing`.

@@ -53,6 +53,8 @@ pub(crate) enum Question {
     SetMark { group: GroupId, mark: u64 },
     /// My log does not get on, and why; or it does again.
     Stalled { cause: Option<StallCause> },
+    /// Do you show this version of the catalog, or a later one? Answered once it is so, or not soon.
+    Shows { version: u64 },
 }
 
 impl Question {
@@ -75,7 +77,8 @@ impl Question {
             | Question::CopyWanted { .. }
             | Question::CopyNext { .. }
             | Question::Cuts { .. }
-            | Question::Stalled { .. } => false,
+            | Question::Stalled { .. }
+            | Question::Shows { .. } => false,
         }
     }
 
@@ -118,6 +121,7 @@ impl Question {
                 bytes.put_u8(19);
                 put_cause(&mut bytes, *cause);
             }
+            Question::Shows { version } => put_words(&mut bytes, 20, [*version]),
             Question::Version => bytes.put_u8(9),
             Question::Sees => bytes.put_u8(10),
             Question::HandOver { group, to } => put_words(&mut bytes, 5, [group.0, to.0]),
@@ -177,6 +181,7 @@ impl Question {
                 to: PeerId(take_u64(&mut bytes)?),
             },
             19 => Question::Stalled { cause: take_cause(&mut bytes)? },
+            20 => Question::Shows { version: take_u64(&mut bytes)? },
             _ => return None,
         };
         bytes.is_empty().then_some(question)
@@ -233,6 +238,7 @@ mod tests {
             Question::Stalled { cause: None },
             Question::Stalled { cause: Some(StallCause::Slow) },
             Question::Stalled { cause: Some(StallCause::Stopped) },
+            Question::Shows { version: 6 },
         ]
     }
 

@@ -9,6 +9,7 @@ use log::{GroupId, Members};
 
 use crate::answer::{JoinAnswer, StateAnswer, encode_begun, encode_ends, encode_servers, encode_states};
 use crate::catalog_row::CatalogRow;
+use crate::change::SHOWN_PATIENCE;
 use crate::copy_piece::encode_difference;
 use crate::node::{CATALOG_GROUP, Core, Node};
 use crate::post::{Event, Post};
@@ -122,6 +123,10 @@ impl Core {
                 Ok(Bytes::new())
             }
             Question::Stalled { cause } => Ok(self.heard_of_stall(from, cause)),
+            Question::Shows { version } => {
+                self.await_version(version, SHOWN_PATIENCE);
+                Ok(Bytes::new())
+            }
             Question::CopyBegin { group } => self.give_copy(group).map(|answer| answer.encode()),
             Question::CopyNext { copy, after, stretches } => {
                 self.give_rows(copy, after.as_ref(), &stretches).map(|piece| encode_difference(&piece))

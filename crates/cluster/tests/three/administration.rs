@@ -9,8 +9,8 @@ use datum::Text;
 use log::GroupId;
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
-    AdminError, JoinOptions, OpenError, Post, RepairMode, RepairScope, ShardPlaces, ShardsWanted,
-    TableOptions, join, places_of,
+    AdminError, Catalog, JoinOptions, OpenError, Post, RepairMode, RepairScope, ShardPlaces, ShardsWanted,
+    TableChange, TableOptions, join, places_of,
 };
 use shard::Replicas;
 use storage::TableId;
@@ -140,6 +140,27 @@ fn a_node_that_was_told_nothing_yet_catches_up_when_asked() {
             let found = has() || node.node.catch_up(PATIENCE) && has() || has();
             assert!(found, "{name} is missing");
         }
+    }
+}
+
+#[test]
+fn what_one_node_was_told_the_others_show_when_it_is_done() {
+    let hub = Arc::new(Hub::default());
+    let (_machines, nodes) = three(&hub);
+    let shown = |there: &dyn Fn(&Catalog) -> bool| nodes.iter().all(|node| there(&node.node.catalog()));
+    for round in 0..40 {
+        let node = &nodes[round % 3].node;
+        let (name, other) = (format!("db{round}"), format!("other{round}"));
+        node.create_db(&name).unwrap();
+        assert!(shown(&|catalog| catalog.database(&name).is_some()), "{name} is missing");
+        node.create_table(&name, "t", TableOptions::default()).unwrap();
+        assert!(shown(&|catalog| catalog.table(&name, "t").is_some()), "{name}.t is missing");
+        let id = node.catalog().table(&name, "t").unwrap().config.id;
+        let change = TableChange { name: Some(Text::from(&*other)), ..TableChange::default() };
+        node.change_table(id, &change).unwrap();
+        assert!(shown(&|catalog| catalog.table(&name, &other).is_some()), "{name}.{other} is missing");
+        node.drop_db(&name).unwrap();
+        assert!(shown(&|catalog| catalog.database(&name).is_none()), "{name} is still there");
     }
 }
 
