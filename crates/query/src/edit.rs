@@ -259,6 +259,11 @@ fn settle(target: Target<'_>, before: &Datum, after: Datum) -> Result<RowReport,
                 _ => Fate::Replaced,
             }
         }
+        // Objects, too, though no rows.
+        (_, Datum::Time(_) | Datum::Geometry(_)) => {
+            let members = pseudo::to_object(&after).unwrap_or_default();
+            return Err(key_missing(target.field, &members));
+        }
         (_, other) => return Err(not_an_object(other)),
     };
     if matches!(fate, Fate::Inserted | Fate::Replaced) {
@@ -308,6 +313,11 @@ fn check_key(target: Target<'_>, before: &Datum, row: &Object) -> Result<(), Eva
     Err(EvalError::logic(format!("Primary key `{field}` cannot be changed {change}")))
 }
 
+/// That a row would hold what only stands for a bound.
+pub(crate) fn extreme_stored() -> EvalError {
+    EvalError::logic("`r.minval` and `r.maxval` cannot be written to disk.")
+}
+
 /// Fails if `row` is too large, or holds something that only exists while a query runs, or too long an array.
 /// What is stored text already was checked before.
 fn check_storable(row: &Datum) -> Result<(), EvalError> {
@@ -322,7 +332,7 @@ fn check_storable(row: &Datum) -> Result<(), EvalError> {
         return Err(reql::op::merge::stray_literal());
     }
     if row.not_json().is_some() {
-        return Err(EvalError::logic("`r.minval` and `r.maxval` cannot be written to disk."));
+        return Err(extreme_stored());
     }
     if row.has_longer_array(ARRAY_STORED_MAX) {
         return Err(EvalError::resource("Array too large for disk writes (limit 100,000 elements)."));

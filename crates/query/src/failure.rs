@@ -15,12 +15,13 @@ pub(crate) fn read_failed(error: &ReadError) -> EvalError {
 /// Reading by the index `name` of `table` failed.
 pub(crate) fn index_failed(table: &StoredTable, name: &Text, error: IndexError) -> EvalError {
     match error {
-        IndexError::Missing(_) => TableRef::Stored(table.clone()).index_missing(name),
+        IndexError::Missing(_) => TableRef::Stored(table.clone()).unreadable_index(name),
         IndexError::NotReady(_) => {
             let (db, table) = (&table.handle.db.name, &table.handle.config.name);
             EvalError::op_failed(format!(
                 "Index `{name}` on table `{db}.{table}` was accessed before its construction was finished."
             ))
+            .bare()
         }
         IndexError::Bound(error) => key_error(&error),
         IndexError::TooMany { most, value } => EvalError::resource(format!(

@@ -1,11 +1,10 @@
 //! One row of a table as a value: `get`, `nth`, `min` and `max`. Read when it is needed, so that
 //! a write to it reads it only once, under its latch.
 
-use datum::{Datum, PrimaryKey};
+use datum::Datum;
 use reql::EvalError;
 
 use crate::context::Cx;
-use crate::failure::key_error;
 use crate::read;
 use crate::table::TableRef;
 
@@ -20,10 +19,9 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// The row under `key`, not read yet. Fails when no row can have such a key.
-    pub fn at(table: TableRef, key: Datum) -> Result<Row, EvalError> {
-        PrimaryKey::encode(&key).map_err(|error| key_error(&error))?;
-        Ok(Row { table, key, read: None })
+    /// The row under `key`, not read yet. Whoever reads it fails if no row can have such a key.
+    pub fn at(table: TableRef, key: Datum) -> Row {
+        Row { table, key, read: None }
     }
 
     /// A row that came out of a selection of `table`.

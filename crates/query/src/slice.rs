@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datum::key::check_bound;
-use datum::{KeyRange, Text};
+use datum::{Datum, KeyError, KeyRange, Text};
 use reql::EvalError;
 use shard::Bounds;
 
@@ -69,6 +69,7 @@ impl Slice {
         };
         Ok(match (&self.table, index) {
             (TableRef::Stored(table), Index::Secondary(index)) => {
+                self.check_secondary_bounds()?;
                 let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
                 let wanted = Wanted::Values([(bounds, 1)].into());
                 let (id, name, counted_on) = (index.id, index.name, None);
@@ -80,6 +81,15 @@ impl Slice {
                 Source::of_array(read::system_rows(cx, system, &self.range()?, self.order)?.into())
             }
         })
+    }
+
+    /// Fails for an object as a bound, which no index holds. What else has no place there is found where rows are read.
+    fn check_secondary_bounds(&self) -> Result<(), EvalError> {
+        let ends = self.bounds.iter().flat_map(|bounds| [&bounds.left, &bounds.right]);
+        match ends.into_iter().find(|end| matches!(end, Datum::Object(_))) {
+            Some(object) => Err(key_error(&KeyError::SecondaryKind(object.clone()))),
+            None => Ok(()),
+        }
     }
 
     /// The range of primary keys the bounds describe. Fails for bounds that have no place among keys, but

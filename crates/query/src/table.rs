@@ -174,11 +174,12 @@ impl TableRef {
             TableRef::System(_) => None,
         };
         match found {
-            None => Err(self.index_missing(name)),
+            None => Err(self.unreadable_index(name)),
             Some(index) if index.kind.is_geo() => Err(EvalError::logic(format!(
                 "Index `{name}` is a geospatial index.  Only get_nearest and get_intersecting can use a \
                  geospatial index."
-            ))),
+            ))
+            .bare()),
             Some(index) => Ok(Index::Secondary(index)),
         }
     }
@@ -188,6 +189,15 @@ impl TableRef {
         let stop = if matches!(self, TableRef::System(_)) { "" } else { "." };
         let (db, name) = (self.db_name(), self.name());
         EvalError::op_failed(format!("Index `{index}` was not found on table `{db}.{name}`{stop}"))
+    }
+
+    /// As [`TableRef::index_missing`], of an index by which rows are to be read. Source: `acquire_sindex_for_read` in
+    /// store.cc of RethinkDB.
+    pub fn unreadable_index(&self, index: &str) -> EvalError {
+        match self {
+            TableRef::Stored(_) => self.index_missing(index).bare(),
+            TableRef::System(_) => self.index_missing(index),
+        }
     }
 
     /// The primary key of a row read from this table.

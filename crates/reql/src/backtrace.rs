@@ -93,13 +93,21 @@ pub struct Backtrace {
     inner_first: Vec<Frame>,
     /// What leads to the first of them, once the error left a function whose place is known.
     anchor: Option<Arc<Way>>,
+    /// Whether it stays without frames.
+    is_bare: bool,
 }
 
 impl Backtrace {
+    /// One without frames, which gets none.
+    #[must_use]
+    pub fn bare() -> Backtrace {
+        Backtrace { is_bare: true, ..Backtrace::default() }
+    }
+
     /// Adds the step that leads, from one term further out, to what is known so far. When the whole
     /// way is known already there is nothing to add.
     pub fn push_outer(&mut self, frame: Frame) {
-        if self.anchor.is_none() {
+        if self.anchor.is_none() && !self.is_bare {
             self.inner_first.push(frame);
         }
     }
@@ -107,7 +115,7 @@ impl Backtrace {
     /// Completes the way: what is known so far begins where `way` ends. A function is called by
     /// whoever pulls at the stream it is a step of, often far from the term it stands in.
     pub fn anchor(&mut self, way: &Arc<Way>) {
-        if self.anchor.is_none() {
+        if self.anchor.is_none() && !self.is_bare {
             self.anchor = Some(way.clone());
         }
     }

@@ -307,6 +307,14 @@ impl EvalError {
         self
     }
 
+    /// The same error without a way to it, and whoever it passes adds none: RethinkDB finds it where rows are read, far
+    /// from the terms.
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.0.backtrace = Backtrace::bare();
+        self
+    }
+
     /// The same error with its text put behind `prefix`.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {

@@ -266,7 +266,7 @@ terms! {
     Insert 56 "INSERT" 2..2 ["conflict" "durability" "return_changes" "return_vals" "ignore_write_hook"] Write
     Update 53 "UPDATE" 2..2 ["non_atomic" "durability" "return_changes" "return_vals" "ignore_write_hook"] Write
     Replace 55 "REPLACE" 2..2 ["non_atomic" "durability" "return_changes" "return_vals" "ignore_write_hook"] Write
-    Delete 54 "DELETE" 1..1 ["durability" "return_changes" "return_vals" "ignore_write_hook"] Write
+    Delete 54 "DELETE" 1..1 ["non_atomic" "durability" "return_changes" "return_vals" "ignore_write_hook"] Write
     Sync 138 "SYNC" 1..1 [] Write
     // Administration.
     DbCreate 57 "DB_CREATE" 1..1 [] Write

@@ -108,6 +108,8 @@ fn multiply(machine: &Machine, a: Val, b: Val) -> Out<Val> {
             if times as usize * items.len() > 20_000 {
                 return Err(Fault::unsaid("a large array"));
             }
+            // Nothing is nothing, however often.
+            let times = if items.is_empty() { 0 } else { times };
             Ok(Val::Array((0..times).flat_map(|_| items.clone()).collect()))
         }
         (a, b) => finite(args::number(&a)? * args::number(&b)?),

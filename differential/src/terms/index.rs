@@ -53,6 +53,9 @@ pub(super) fn entries_of(machine: &Machine, slice: &Slice, name: &str) -> Out<Ve
         found => found?,
     };
     if let Some([(left, closed), (right, right_closed)]) = &slice.bounds {
+        if !slice.is_empty() && [left, right].into_iter().any(|end| matches!(end, Val::Object(_))) {
+            return Err(Fault::logic("an object as a bound"));
+        }
         found.retain(|(value, ..)| {
             let above = value > left || (*closed && value == left);
             above && (value < right || (*right_closed && value == right))
@@ -96,7 +99,7 @@ pub(super) fn extreme(args: &Args<'_>, first: Thing, index: Option<Val>) -> Out<
     let ordered = Slice { descends: Some(args.id == 148), index: slice.index.clone(), ..slice.clone() };
     let mut found = entries_of(args.machine, &ordered, &name)?;
     if found.is_empty() {
-        return Err(Fault::missing("no entries"));
+        return Err(Fault::logic("no entries"));
     }
     found.swap_remove(0).1.map(|row| Thing::Row(slice.table, row))
 }

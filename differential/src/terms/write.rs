@@ -23,7 +23,8 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
 struct Report {
     counts: BTreeMap<&'static str, f64>,
     first_error: bool,
-    changes: Vec<Val>,
+    /// None while no row was looked at: then nothing is told of changes.
+    changes: Option<Vec<Val>>,
 }
 
 /// Which changes are told.
@@ -49,8 +50,10 @@ impl Report {
             // Its text is not compared.
             out.insert("first_error".to_owned(), Val::Text(String::new()));
         }
-        if told != Told::None {
-            let crowded = machine.exceeds(self.changes.len());
+        if told != Told::None
+            && let Some(mut changes) = self.changes
+        {
+            let crowded = machine.exceeds(changes.len());
             if crowded && self.first_error {
                 return Err(Fault::unsaid("which changes are told when some are errors"));
             }
@@ -58,7 +61,6 @@ impl Report {
                 let text = format!("Too many changes, array truncated to {}.", machine.array_limit());
                 out.insert("warnings".to_owned(), Val::Array(vec![Val::Text(text)]));
             }
-            let mut changes = self.changes;
             changes.truncate(machine.array_limit());
             out.insert("changes".to_owned(), Val::Array(changes));
         }
@@ -84,6 +86,7 @@ fn settle(
     told: Told,
     report: &mut Report,
 ) {
+    report.changes.get_or_insert_default();
     let key_field = args.machine.world.borrow().tables[table].key.clone();
     let new = new.and_then(|new| check(&key_field, old.as_ref(), new));
     let changed = match (&old, &new) {
@@ -137,7 +140,7 @@ fn settle(
         };
         members.insert("new_val".to_owned(), new);
         members.insert("old_val".to_owned(), old);
-        report.changes.push(Val::Object(members));
+        report.changes.get_or_insert_default().push(Val::Object(members));
     }
 }
 
@@ -204,14 +207,24 @@ fn insert(args: &Args<'_>) -> Out<Thing> {
     };
     let key_field = args.machine.world.borrow().tables[&table].key.clone();
     let mut report = Report::default();
+    // What could be no row anywhere is told of with the changes, too; if nothing else is there, one of them.
+    let hopeless = |row: &Val| match row {
+        Val::Object(members) => {
+            members.get(&key_field).is_some_and(|key| !key.has_bound() && tables::check_key(key).is_err())
+        }
+        _ => true,
+    };
+    let mut left = if rows.iter().all(hopeless) { 1 } else { rows.len() };
     for row in rows {
+        if hopeless(&row) {
+            let told = if told == Told::None || left == 0 { Told::None } else { Told::All };
+            left = left.saturating_sub(1);
+            settle(args, &table, None, Err(Fault::logic("what can be no row")), told, &mut report);
+            continue;
+        }
         let key = match &row {
             Val::Object(members) => members.get(&key_field).cloned(),
-            other => {
-                let wrong = Err(Fault::expected("OBJECT", other));
-                settle(args, &table, None, wrong, told, &mut report);
-                continue;
-            }
+            _ => None,
         };
         let Some(key) = key else { return Err(Fault::unsaid("a generated key")) };
         let old = args.machine.world.borrow().tables[&table].rows.get(&key).cloned().map(Val::Object);

@@ -42,6 +42,17 @@ pub enum KeyError {
 }
 
 impl KeyError {
+    /// Whether the offending value is `minval` or `maxval`, which stand for bounds of keys and are none.
+    #[must_use]
+    pub fn is_extreme(&self) -> bool {
+        match self {
+            KeyError::PrimaryKind(value) | KeyError::SecondaryKind(value) | KeyError::ItemKind(value) => {
+                matches!(value.kind(), Kind::MinVal | Kind::MaxVal)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the offending value is null, which makes the error one of non-existence.
     #[must_use]
     pub fn is_null(&self) -> bool {

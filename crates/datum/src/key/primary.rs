@@ -117,8 +117,7 @@ pub fn bound_position(value: &Datum) -> PrimaryKey {
     PrimaryKey(Bytes::from(out))
 }
 
-/// Fails if `value` cannot bound a range of primary keys: for what no key has in it, the bounds and
-/// objects on their own aside.
+/// Fails if `value` cannot bound a range of primary keys: for what no key has in it, the bounds aside.
 ///
 /// Of an array no more is looked at than RethinkDB does, which is not all of a long one.
 pub fn check_bound(value: &Datum) -> Result<(), KeyError> {
@@ -126,6 +125,7 @@ pub fn check_bound(value: &Datum) -> Result<(), KeyError> {
         Datum::Array(items) => check_items(items, &mut 0),
         Datum::String(text) => without_nul(text).map(drop),
         Datum::Geometry(_) => Err(KeyError::Geometry),
+        Datum::Null | Datum::Object(_) => Err(KeyError::PrimaryKind(value.clone())),
         _ => Ok(()),
     }
 }

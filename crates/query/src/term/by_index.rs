@@ -43,7 +43,7 @@ pub(crate) fn extreme(over: Over<'_>) -> Result<Value, EvalError> {
         Some(row) => Row::of_selection(table, row).map(Value::Row),
         None => {
             let why = format!("`{term}` found no entries in the specified index.");
-            Err(EvalError::non_existence(why))
+            Err(EvalError::logic(why))
         }
     }
 }

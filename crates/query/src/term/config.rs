@@ -71,7 +71,7 @@ fn selected(system: SystemRef, id: &str, found: Option<Object>) -> Result<Value,
     let table = TableRef::System(system);
     match found {
         Some(row) => Row::of_selection(table, row.into()),
-        None => Row::at(table, id.into()),
+        None => Ok(Row::at(table, id.into())),
     }
     .map(Value::Row)
 }

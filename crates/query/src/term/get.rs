@@ -10,5 +10,5 @@ use crate::value::Value;
 pub(crate) fn get(mut args: Args<'_>) -> Result<Value, EvalError> {
     let table = args.table(0)?;
     let key = args.datum(1)?;
-    Row::at(table, key).map(Value::Row)
+    Ok(Value::Row(Row::at(table, key)))
 }

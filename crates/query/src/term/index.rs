@@ -57,9 +57,10 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
             other => {
                 let closure = other.into_func(args.cx).map_err(|error| error.at(2))?;
                 if purity::of_func(&closure.func) != Determinism::Always {
-                    return Err(EvalError::logic(
-                        "Could not prove function deterministic.  Index functions must be deterministic.",
-                    ));
+                    let why =
+                        "Could not prove function deterministic.  Index functions must be deterministic.";
+                    // Told of what the function answers.
+                    return Err(EvalError::logic(why).at(1).at(2));
                 }
                 let stored = StoredFunc::of_closure(&closure).map_err(|error| error.at(2))?;
                 (stored, IndexKind::One)
@@ -81,11 +82,8 @@ pub(crate) fn index_create(mut args: Args<'_>) -> Result<Value, EvalError> {
 /// `index_drop`: removes an index.
 pub(crate) fn index_drop(mut args: Args<'_>) -> Result<Value, EvalError> {
     let (table, name) = (args.table(0)?, args.plain_string(1)?);
-    let table = match configurable(&args, &table) {
-        // RethinkDB's system tables have no indexes to drop.
-        Err(_) if matches!(table, TableRef::System(_)) => return Err(table.index_missing(&name)),
-        other => other?,
-    };
+    check_may_have(&table, &name)?;
+    let table = configurable(&args, &table)?;
     args.cx.node().drop_index(table.handle.config.id, &name).map_err(admin_failed)?;
     Ok(answer("dropped", 1))
 }
@@ -96,6 +94,7 @@ pub(crate) fn index_rename(mut args: Args<'_>) -> Result<Value, EvalError> {
     check_name(&table, &from)?;
     check_name(&table, &to)?;
     let overwrite = if args.flag("overwrite")? { Overwrite::Yes } else { Overwrite::No };
+    check_may_have(&table, &from)?;
     let table = configurable(&args, &table)?;
     if from == to && args.cx.look_again(|| table.present_index(args.cx, &from)).is_some() {
         return Ok(answer("renamed", 0));
@@ -136,6 +135,18 @@ fn check_name(table: &TableRef, name: &Text) -> Result<(), EvalError> {
             Err(EvalError::logic(format!("Index name conflict: `{name}` is the name of the primary key.")))
         }
         false => Ok(()),
+    }
+}
+
+/// Fails for a system table, which has no index to drop or rename.
+/// Source: `artificial_reql_cluster_interface_t::sindex_drop` of RethinkDB.
+fn check_may_have(table: &TableRef, index: &Text) -> Result<(), EvalError> {
+    match table {
+        TableRef::Stored(_) => Ok(()),
+        TableRef::System(_) => {
+            let (db, table) = (table.db_name(), table.name());
+            Err(EvalError::op_failed(format!("Index `{index}` does not exist on table `{db}.{table}`.")))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use reql::{Answer, Call, EvalError, Scope, Term};
 
 use crate::args::Args;
 use crate::context::Cx;
-use crate::edit::{Conflict, Edit, RowReport, key_missing};
+use crate::edit::{Conflict, Edit, RowReport, extreme_stored, key_missing};
 use crate::failure::key_error;
 use crate::stream::Pipe;
 use crate::value::{Value, no_selection};
@@ -102,6 +102,13 @@ struct Inserter<'a> {
     result: WriteResult,
 }
 
+/// A row that cannot be written.
+struct Unwritable {
+    report: RowReport,
+    /// Whether that was plain before anybody looked at the table.
+    at_once: bool,
+}
+
 /// A row that can be written.
 struct Ready {
     key: PrimaryKey,
@@ -114,6 +121,9 @@ impl Inserter<'_> {
         let env = self.cx.env();
         env.check_batches()?;
         let mut rows = pipe.open(self.cx)?;
+        if rows.is_infinite() {
+            return Err(reql::infinite());
+        }
         let mut batch = Vec::new();
         let mut fill = self.driver.fill();
         while let Some(row) = rows.next(&env)? {
@@ -127,16 +137,24 @@ impl Inserter<'_> {
     }
 
     fn write(&mut self, rows: Vec<Datum>) -> Result<(), EvalError> {
-        let plans: Vec<Result<Ready, RowReport>> = rows.into_iter().map(|row| self.plan(row)).collect();
+        let plans: Vec<Result<Ready, Unwritable>> = rows.into_iter().map(|row| self.plan(row)).collect();
         // Rows that cannot be written at all are the first errors, wherever they stand.
-        plans.iter().filter_map(|plan| plan.as_ref().err()).for_each(|report| self.result.note(report));
+        let unwritable = plans.iter().filter_map(|plan| plan.as_ref().err()).filter(|wrong| wrong.at_once);
+        unwritable.for_each(|wrong| self.result.note(&wrong.report));
         let ready: Vec<&Ready> = plans.iter().filter_map(|plan| plan.as_ref().ok()).collect();
         let keys: Vec<PrimaryKey> = ready.iter().map(|ready| ready.key.clone()).collect();
         let planned = Planned { keys: &keys, edit: &|i| &ready[i].edit, generated: &|i| ready[i].generated };
         let mut reports = self.driver.write(&planned)?.into_iter();
+        // Of rows that all cannot be written one is shown. Source: `table_t::batched_insert` of RethinkDB.
+        let none_is_ready = plans.iter().all(|plan| plan.as_ref().is_err_and(|wrong| wrong.at_once));
+        let mut shown = if none_is_ready { 1 } else { plans.len() };
         for plan in plans {
             match plan {
-                Err(report) => self.result.add(report),
+                Err(Unwritable { report, at_once: false }) => self.result.add(report),
+                Err(Unwritable { report, at_once: true }) => {
+                    self.result.add_unwritable(report, shown > 0);
+                    shown = shown.saturating_sub(1);
+                }
                 Ok(ready) => {
                     let Some(report) = reports.next() else { break };
                     if ready.generated {
@@ -149,8 +167,11 @@ impl Inserter<'_> {
         Ok(())
     }
 
-    fn plan(&self, row: Datum) -> Result<Ready, RowReport> {
-        let refused = |error: EvalError| RowReport::failed(error, Datum::Null);
+    fn plan(&self, row: Datum) -> Result<Ready, Unwritable> {
+        let refused = |error: EvalError| {
+            let report = RowReport::failed(error, Datum::Null);
+            Unwritable { report, at_once: true }
+        };
         let row = match row {
             Datum::Object(row) => row,
             Datum::Time(_) | Datum::Geometry(_) => {
@@ -166,7 +187,10 @@ impl Inserter<'_> {
         let Some(key) = row.get(&self.field) else {
             return Err(refused(key_missing(&self.field, &row)));
         };
-        let key = PrimaryKey::encode(&key).map_err(|error| refused(key_error(&error)))?;
+        let key = PrimaryKey::encode(&key).map_err(|error| match error.is_extreme() {
+            true => Unwritable { at_once: false, ..refused(extreme_stored()) },
+            false => refused(key_error(&error)),
+        })?;
         Ok(Ready { key, edit: Edit::Insert { row, conflict: self.conflict.clone() }, generated })
     }
 

@@ -97,13 +97,14 @@ fn shape_index(
 ) -> Result<(StoredTable, IndexConfig), EvalError> {
     let TableRef::Stored(stored) = table else { return Err(table.index_missing(name)) };
     match stored.find_index(args.cx, name) {
-        None => Err(table.index_missing(name)),
+        None => Err(table.unreadable_index(name)),
         Some(index) if index.kind.is_geo() => Ok((stored.clone(), index)),
         Some(_) => {
             let term = args.op().name().to_lowercase();
-            Err(EvalError::logic(format!(
+            let why = format!(
                 "Index `{name}` is not a geospatial index.  {term} can only be used with a geospatial index."
-            )))
+            );
+            Err(EvalError::logic(why).bare())
         }
     }
 }

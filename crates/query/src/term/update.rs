@@ -57,6 +57,8 @@ pub(crate) fn update(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
 /// `delete`: removes each row.
 pub(crate) fn delete(mut args: Args<'_>) -> Result<Value, EvalError> {
     let target = args.take(0)?;
+    // A replacement by null, to RethinkDB, which takes this option, too.
+    args.flag("non_atomic")?;
     let options = WriteOptions::of(&args)?;
     write(args.cx, target, options, &Edit::Delete, true)
 }

@@ -23,7 +23,8 @@ pub(crate) fn set_write_hook(mut args: Args<'_>) -> Result<Value, EvalError> {
         Value::Datum(Datum::Binary(bytes)) => Some(of_bytes(&bytes)?),
         other => {
             let closure = other.into_func(args.cx).map_err(|error| error.at(1))?;
-            check_deterministic(purity::of_func(&closure.func))?;
+            // Told of what the function answers.
+            check_deterministic(purity::of_func(&closure.func)).map_err(|error| error.at(1).at(1))?;
             Some(StoredFunc::of_closure(&closure).map_err(|error| error.at(1))?)
         }
     };

@@ -16,7 +16,8 @@ pub(crate) struct WriteResult {
     skipped: u64,
     unchanged: u64,
     first_error: Option<String>,
-    changes: Vec<Datum>,
+    /// None before something is written.
+    changes: Option<Vec<Datum>>,
     changes_cut: bool,
     generated_keys: Vec<Datum>,
     generated_count: usize,
@@ -35,7 +36,7 @@ impl WriteResult {
             skipped: 0,
             unchanged: 0,
             first_error: None,
-            changes: Vec::new(),
+            changes: None,
             changes_cut: false,
             generated_keys: Vec::new(),
             generated_count: 0,
@@ -44,7 +45,18 @@ impl WriteResult {
 
     /// Adds what became of one row.
     pub fn add(&mut self, report: RowReport) {
-        let is_change = report.is_change();
+        let shown = self.return_changes.shows(&report);
+        self.add_and(report, shown);
+    }
+
+    /// Adds a row that nothing could be written for, whatever it holds. It is shown with the rows that changed, too, if
+    /// at all.
+    pub fn add_unwritable(&mut self, report: RowReport, shown: bool) {
+        self.add_and(report, shown && self.return_changes != ReturnChanges::No);
+    }
+
+    fn add_and(&mut self, report: RowReport, shown: bool) {
+        self.changes.get_or_insert_default();
         let mut error = None;
         match report.fate {
             Fate::Inserted => self.inserted += 1,
@@ -59,11 +71,6 @@ impl WriteResult {
                 error = Some(message);
             }
         }
-        let shown = match self.return_changes {
-            ReturnChanges::No => false,
-            ReturnChanges::Changed => is_change,
-            ReturnChanges::Always => true,
-        };
         if shown {
             self.show(report.old, report.new, error);
         }
@@ -108,14 +115,17 @@ impl WriteResult {
         if self.generated_count > 0 {
             out.insert(Text::from_static("generated_keys"), self.generated_keys.into());
         }
-        if self.return_changes != ReturnChanges::No {
-            out.insert(Text::from_static("changes"), self.changes.into());
+        if self.return_changes != ReturnChanges::No
+            && let Some(changes) = self.changes
+        {
+            out.insert(Text::from_static("changes"), changes.into());
         }
         Datum::Object(out.build())
     }
 
     fn show(&mut self, old: Datum, new: Datum, error: Option<String>) {
-        if self.changes.len() >= self.array_limit {
+        let changes = self.changes.get_or_insert_default();
+        if changes.len() >= self.array_limit {
             self.changes_cut = true;
             return;
         }
@@ -125,7 +135,7 @@ impl WriteResult {
         }
         change.insert(Text::from_static("new_val"), new);
         change.insert(Text::from_static("old_val"), old);
-        self.changes.push(Datum::Object(Object::from(change)));
+        changes.push(Datum::Object(Object::from(change)));
     }
 }
 

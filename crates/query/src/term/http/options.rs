@@ -105,10 +105,8 @@ fn read_auth(auth: &Datum) -> Result<Auth, EvalError> {
     };
     let text = |name: &str| match fields.get(name) {
         Some(Datum::String(text)) => Ok(Some(text.to_string())),
-        Some(other) => {
-            let kind = other.kind().name();
-            Err(EvalError::logic(format!("Expected `auth.{name}` to be a STRING, but found {kind}.")))
-        }
+        // Of the whole, as RethinkDB has it (`get_auth_item` in terms/http.cc).
+        Some(_) => Err(EvalError::logic(format!("Expected `auth.{name}` to be a STRING, but found OBJECT."))),
         None => Ok(None),
     };
     let needed = |name: &str| {
