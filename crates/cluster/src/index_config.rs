@@ -47,6 +47,11 @@ impl TableIndexes {
         self.list.iter().find(|index| index.name == name)
     }
 
+    /// Whether there was an index of that identity, and is none any more.
+    pub(crate) fn was_dropped(&self, id: IndexId) -> bool {
+        id <= IndexId(self.given) && !self.list.iter().any(|index| index.id == id)
+    }
+
     pub(crate) fn add(&mut self, name: Text, function: StoredFunc, kind: IndexKind) {
         self.given += 1;
         self.list.push(IndexConfig { id: IndexId(self.given), name, function, kind });

@@ -208,20 +208,21 @@ impl Core {
     ) -> Result<(), AdminError> {
         for table in after.tables() {
             let Some(old) = before.table_by_id(table.config.id) else { continue };
-            let is_known = |id| table.config.indexes.list.iter().any(|index| index.id == id);
-            for lost in old.config.indexes.list.iter().filter(|index| !is_known(index.id)) {
+            for lost in old.config.indexes.list.iter().filter(|old| table.config.indexes.was_dropped(old.id))
+            {
                 self.erase_index(table, lost.id)?;
             }
         }
         Ok(())
     }
 
-    /// Removes entries of indexes that the catalog does not know: a crash came between the two.
+    /// Removes entries of indexes that the catalog does not know any more: a crash came between the two, or entries came
+    /// late. Of those that it does not know yet the logs of the shards may have told already.
     pub(crate) fn sweep_indexes(&self) -> Result<(), AdminError> {
         let snapshot = self.engine().snapshot()?;
         for table in self.catalog().tables() {
             for index in storage::indexes_present(&snapshot, table.config.id)? {
-                if !table.config.indexes.list.iter().any(|known| known.id == index) {
+                if table.config.indexes.was_dropped(index) {
                     self.erase_index(table, index)?;
                 }
             }

@@ -73,14 +73,19 @@ impl Shard {
     }
 
     /// Begins to make the rows here those of a copy: nobody may read them until that is finished. Fails if
-    /// an index of the copy is not known.
-    pub fn begin_restore(&self, end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
+    /// an index of the copy is not known yet; one that was dropped is left out.
+    pub fn begin_restore(&self, mut end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
         let known = self.indexes();
-        let of_copy = end.builds.iter().map(|(id, _)| {
-            let index = known.iter().find(|index| index.id() == *id);
-            index.cloned().ok_or(RestoreError::Index(*id))
-        });
-        let indexes = of_copy.collect::<Result<Vec<_>, _>>()?;
+        let mut indexes = Vec::new();
+        let find = |id: IndexId| known.iter().find(|index| index.id() == id).cloned();
+        for (id, _) in &end.builds {
+            match find(*id) {
+                Some(index) => indexes.push(index),
+                None if self.has_heard_of(*id) => {}
+                None => return Err(RestoreError::Index(*id)),
+            }
+        }
+        end.builds.retain(|(id, _)| find(*id).is_some());
         self.clear_entries(&self.snapshot()?)?;
         Ok(Restoration { shard: self, end, indexes, after: None, rows: 0, is_whole: false })
     }
@@ -209,13 +214,10 @@ impl Restoration<'_> {
 
     /// Makes the rows the state of the shard, durably. Fails before all of them are as in the copy.
     pub fn finish(self) -> Result<(), RestoreError> {
-        let known = self.shard.indexes();
-        let is_gone = |index: &&Arc<IndexDef>| !known.iter().any(|known| known.id() == index.id());
-        match self.indexes.iter().find(is_gone) {
-            _ if !self.is_whole => return Err(RestoreError::Misfit),
-            Some(gone) => return Err(RestoreError::Index(gone.id())),
-            None => {}
+        if !self.is_whole {
+            return Err(RestoreError::Misfit);
         }
+        let known = self.shard.indexes();
         let (table, group) = (self.shard.table().id(), self.shard.group());
         let CopyEnd { at, progress, builds } = self.end;
         let mut batch = Batch::new();
@@ -223,7 +225,9 @@ impl Restoration<'_> {
         storage::forget_group(&mut batch, table, group);
         Applied { lsn: at, progress }.put(&mut batch, group);
         Count(self.rows).put(&mut batch, table, group);
-        for (index, build) in &builds {
+        // What was dropped meanwhile is not noted.
+        let is_known = |(index, _): &&(IndexId, IndexBuild)| known.iter().any(|known| known.id() == *index);
+        for (index, build) in builds.iter().filter(is_known) {
             build.put(&mut batch, table, group, *index);
         }
         let engine = self.shard.table().store().engine();

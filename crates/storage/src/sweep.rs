@@ -1,5 +1,6 @@
 //! The end of a table and of a group.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -49,11 +50,12 @@ pub fn drop_index(batch: &mut Batch, table: TableId, index: IndexId, groups: &[G
     }
 }
 
-/// The indexes of `table` that have entries in the snapshot. One seek per index.
+/// The indexes of `table` that have entries or build records in the snapshot. One seek per index, and one for the
+/// records.
 ///
-/// One that the catalog does not know is left from a drop that a crash interrupted.
-pub fn indexes_present(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<Vec<IndexId>, ReadError> {
-    let mut indexes = Vec::new();
+/// One that the catalog does not know any more is left from a drop that a crash interrupted, or that entries came after.
+pub fn indexes_present(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<BTreeSet<IndexId>, ReadError> {
+    let mut indexes = indexes_noted(snapshot, table)?;
     let mut from = Some(table.as_bytes().to_vec());
     let end = after_prefix(table.as_bytes());
     while let Some(start) = from {
@@ -63,8 +65,23 @@ pub fn indexes_present(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<V
         let Some((key, _)) = scan.next()? else { break };
         let id = key.get(16..20).and_then(|id| id.try_into().ok());
         let index = IndexId(u32::from_be_bytes(id.ok_or_else(|| corrupt_meta("an index key"))?));
-        indexes.push(index);
+        indexes.insert(index);
         from = after_prefix(&index_prefix(table, index));
+    }
+    Ok(indexes)
+}
+
+/// The indexes of `table` that have build records in the snapshot.
+fn indexes_noted(snapshot: &Arc<dyn Snapshot>, table: TableId) -> Result<BTreeSet<IndexId>, ReadError> {
+    let prefix = table_builds_prefix(table);
+    let end = after_prefix(&prefix);
+    let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let mut scan =
+        Arc::clone(snapshot).scan(Space::Meta, (Bound::Included(&prefix[..]), end), Direction::Ascending);
+    let mut indexes = BTreeSet::new();
+    while let Some((key, _)) = scan.next()? {
+        let id = key.last_chunk().ok_or_else(|| corrupt_meta("the key of an index build"))?;
+        indexes.insert(IndexId(u32::from_be_bytes(*id)));
     }
     Ok(indexes)
 }

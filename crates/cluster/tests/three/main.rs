@@ -11,6 +11,7 @@ mod fixture;
 mod halves;
 mod heirs;
 mod hub;
+mod indexes;
 mod leaving;
 mod life;
 mod majority;
