@@ -118,10 +118,23 @@ impl Outline {
     /// Exact: an engine that has applied it has everything up to `index`, whatever was there before
     /// another leader replaced it.
     pub fn proposed_until(&self, index: u64) -> u64 {
-        let is_other =
-            |at: &u64| self.changes.binary_search(at).is_ok() || self.elections.binary_search(at).is_ok();
         let mut entries = (self.start.0 + 1..=index).rev();
-        entries.find(|at| !is_other(at)).unwrap_or(self.proposed_start)
+        entries.find(|at| !self.is_other(*at)).unwrap_or(self.proposed_start)
+    }
+
+    /// The last position up to `committed` at which rows are as they were at `at`: nothing in between is a proposal.
+    pub fn unchanged_until(&self, at: u64, committed: u64) -> u64 {
+        if at < self.proposed_start {
+            return at;
+        }
+        let at = at.max(self.start.0);
+        let next = (at + 1..=committed.min(self.last)).find(|next| !self.is_other(*next));
+        next.map_or(at.max(committed.min(self.last)), |next| next - 1)
+    }
+
+    /// Whether the entry at a position in the log is no proposal.
+    fn is_other(&self, at: u64) -> bool {
+        self.changes.binary_search(&at).is_ok() || self.elections.binary_search(&at).is_ok()
     }
 
     /// Begins anew after `index`, whatever was there.
@@ -297,6 +310,26 @@ mod tests {
         outline.forget(3, outline.proposed_until(3));
         assert_eq!(outline.proposed_start(), 2, "that is all that an engine must have");
         assert_eq!(outline.proposed_until(4), 2);
+    }
+
+    #[test]
+    fn rows_are_the_same_until_something_else_is_proposed() {
+        let mut outline = Outline::default();
+        let kinds = [EntryKind::Election, PROPOSED, EntryKind::Members, EntryKind::Election, PROPOSED];
+        for (index, kind) in (1..).zip(kinds) {
+            assert!(outline.append(index, 1, kind));
+        }
+        let until = |outline: &Outline| [0, 2, 3, 5].map(|at| outline.unchanged_until(at, 5));
+        assert_eq!(until(&outline), [1, 4, 4, 5]);
+        assert_eq!(outline.unchanged_until(2, 3), 3, "what is not committed may go");
+        outline.forget(3, outline.proposed_until(3));
+        assert_eq!(
+            until(&outline),
+            [0, 4, 4, 5],
+            "what was proposed and is forgotten is not known to be in them"
+        );
+        outline.forget(4, outline.proposed_until(4));
+        assert_eq!(outline.unchanged_until(2, 4), 4);
     }
 
     #[test]

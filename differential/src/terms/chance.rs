@@ -26,7 +26,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
             let names = world.tables[&table].indexes.keys().map(|name| Val::Text(name.clone()));
             datum(Val::Array(names.collect()))
         }
-        79 => info(args.thing(0)?),
+        79 => info(super::control::unread(args)?),
         103 => datum(Val::Time(args.machine.now(), 0)),
         138 => {
             tables::whole(args, 0)?;

@@ -28,7 +28,7 @@ pub(super) fn eval(args: &Args<'_>) -> Out<Thing> {
         12 if args.is_empty() => Err(Fault::new(Class::Empty, "empty error")),
         12 => Err(Fault::new(Class::User, args.text(0)?)),
         23 => datum(Val::Bool(!args.datum(0)?.truth())),
-        52 => datum(Val::Text(args.thing(0)?.type_of().to_owned())),
+        52 => datum(Val::Text(unread(args)?.type_of().to_owned())),
         64 => funcall(args),
         65 => branch(args),
         66 | 67 => and_or(args),
@@ -156,5 +156,14 @@ fn literal(args: &Args<'_>) -> Out<Thing> {
     match args.len() {
         0 => datum(Val::Literal(None)),
         _ => datum(Val::Literal(Some(Box::new(args.datum(0)?)))),
+    }
+}
+
+/// The first argument, of which only the type is asked: nobody need have read the row that it is.
+pub(super) fn unread(args: &Args<'_>) -> Out<Thing> {
+    let is_row = args.term(0).and_then(|term| term.get(0)).is_some_and(|id| *id == 16);
+    match args.thing(0) {
+        Err(_) if is_row => Err(Fault::unsaid("the type of a row under what is no key")),
+        other => other,
     }
 }

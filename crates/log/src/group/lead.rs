@@ -274,9 +274,9 @@ impl Group {
         let committed = self.committed();
         for (at, done) in self.origins.extract_if(.., |(at, _)| *at <= committed) {
             let outline = self.node.store();
-            // Rows are as old as the last entry that changed them; what came after it, and has left the
-            // log, was not about rows.
-            let at = if at >= outline.proposed_start() { at.max(outline.start()) } else { at };
+            // Rows are as old as the last entry that changed them. Who gets them may have forgotten, with what came
+            // before, entries after it that were not about rows.
+            let at = outline.unchanged_until(at, committed);
             done(match outline.term_at(at) {
                 Some(term) => Ok(Origin { at: Lsn(at), term: Term(term), members: outline.members.clone() }),
                 None => Err(Refusal::Unfit.into()),
