@@ -161,9 +161,15 @@ fn literal(args: &Args<'_>) -> Out<Thing> {
 
 /// The first argument, of which only the type is asked: nobody need have read the row that it is.
 pub(super) fn unread(args: &Args<'_>) -> Out<Thing> {
-    let is_row = args.term(0).and_then(|term| term.get(0)).is_some_and(|id| *id == 16);
+    let is_row = args.term(0).is_some_and(names_a_row);
     match args.thing(0) {
         Err(_) if is_row => Err(Fault::unsaid("the type of a row under what is no key")),
         other => other,
     }
+}
+
+/// Whether a `get` is within a term.
+fn names_a_row(term: &Json) -> bool {
+    let Json::Array(items) = term else { return false };
+    items.first().is_some_and(|id| *id == 16) || items.iter().any(names_a_row)
 }

@@ -72,7 +72,7 @@ impl World {
         let node = &mut self.nodes[nth];
         node.end_sync();
         let birth = Birth::Joiner { own };
-        node.engine.replace(&Rows::new());
+        node.engine.replace(&Rows::new(), Lsn(0));
         let Some(life) = &mut node.life else { return };
         if life.runner.open_group(GROUP, Lsn(0), &birth).is_ok() {
             (node.peer, node.birth) = (Some(own), birth);

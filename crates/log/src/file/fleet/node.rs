@@ -24,6 +24,8 @@ pub(super) type Rows = BTreeMap<Lsn, Bytes>;
 pub(super) struct Engine {
     pub memory: Mutex<Rows>,
     pub durable: Mutex<Rows>,
+    // Up to where the rows were those of a copy when they came: its last entries may be none of rows.
+    pub copied: Mutex<Lsn>,
     // Everything applied since the last look.
     pub news: Mutex<Vec<(Lsn, Bytes)>>,
     // The log, which is to be durable before the rows.
@@ -37,11 +39,16 @@ pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Engine {
     /// Up to where the rows would survive a power loss.
     pub fn applied_durably(&self) -> Lsn {
-        hold(&self.durable).last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn)
+        self.up_to(&hold(&self.durable))
     }
 
-    /// The rows become a copy of others.
-    pub fn replace(&self, rows: &Rows) {
+    fn up_to(&self, rows: &Rows) -> Lsn {
+        rows.last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn).max(*hold(&self.copied))
+    }
+
+    /// The rows become a copy of others, which is as they are at a position.
+    pub fn replace(&self, rows: &Rows, at: Lsn) {
+        *hold(&self.copied) = at;
         *hold(&self.memory) = rows.clone();
         *hold(&self.durable) = rows.clone();
     }
@@ -62,7 +69,7 @@ impl Applier for Engine {
     }
 
     fn applied(&self, _group: GroupId) -> Lsn {
-        hold(&self.memory).last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn)
+        self.up_to(&hold(&self.memory))
     }
 
     fn keep_behind(&self, log: Hardener) {
@@ -155,10 +162,9 @@ impl Node {
 
     /// The process starts; its group opens, if it has one.
     pub fn start(&mut self, group: GroupId, clock: &SimClock, random: &SimRandom) -> Result<(), LogError> {
-        let durable = hold(&self.engine.durable).clone();
-        let engine =
-            Engine { memory: Mutex::new(durable.clone()), durable: Mutex::new(durable), ..Engine::default() };
-        self.engine = Arc::new(engine);
+        let (durable, at) = (hold(&self.engine.durable).clone(), *hold(&self.engine.copied));
+        self.engine = Arc::default();
+        self.engine.replace(&durable, at);
         self.post = Arc::default();
         let random: Arc<dyn io::Random> = Arc::new(random.clone());
         let options = StoreOptions { segment_bytes: 4096 };

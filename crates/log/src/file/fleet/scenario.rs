@@ -6,12 +6,13 @@ use io::sim::SimFiles;
 
 use super::node::{Engine, Rows, hold};
 use super::world::World;
-use crate::lsn::Durability;
+use crate::lsn::{Durability, Lsn};
 
 /// What was on a node's disk once.
 pub(super) struct Backup {
     files: SimFiles,
     rows: Rows,
+    copied: Lsn,
 }
 
 impl World {
@@ -80,7 +81,8 @@ impl World {
         let node = &mut self.nodes[nth];
         (node.life, node.role) = (None, None);
         node.files.end_process();
-        let backup = Backup { files: node.files.copy(), rows: hold(&node.engine.durable).clone() };
+        let (rows, copied) = (hold(&node.engine.durable).clone(), *hold(&node.engine.copied));
+        let backup = Backup { files: node.files.copy(), rows, copied };
         self.start(nth)?;
         Ok(backup)
     }
@@ -91,7 +93,7 @@ impl World {
         (node.life, node.role) = (None, None);
         node.files = backup.files;
         let engine = Engine::default();
-        engine.replace(&backup.rows);
+        engine.replace(&backup.rows, backup.copied);
         node.engine = Arc::new(engine);
         self.start(nth)
     }

@@ -159,7 +159,7 @@ impl World {
 
     pub(super) fn forget_replica(&mut self, nth: usize) -> Result<(), String> {
         let node = &mut self.nodes[nth];
-        node.engine.replace(&Rows::new());
+        node.engine.replace(&Rows::new(), Lsn(0));
         let old = node.peer.take();
         node.life = None;
         if mutant::is(Mutant::ReusePeer) {
@@ -361,7 +361,7 @@ impl World {
                 let first = rows.first_key_value().map(|(lsn, _)| *lsn);
                 first.map(|lsn| rows.remove(&lsn));
             }
-            node.engine.replace(&rows);
+            node.engine.replace(&rows, origin.at);
             if self.random.one_in(5) {
                 continue;
             }
