@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datum::key::secondary;
-use datum::{Datum, KeyError, PrimaryKey, Text};
+use datum::{Datum, PrimaryKey, Text};
 use reql::Selector;
 use reql::stream::{Items, pair};
 use reql::{Arg, Call, Env, EvalError, Scope, Term};
@@ -43,7 +43,7 @@ pub(crate) fn eq_join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, 
     };
     let (left, shared) = (left.pipe.open(cx)?, cx.shared()?);
     let joined = EqJoined { cx: shared, left, selector, table, name, index: None, current: None };
-    joined_value(cx, Box::new(joined), is_eager)
+    joined_value(cx, call.op, Box::new(joined), is_eager)
 }
 
 fn selector(cx: &Cx, by: &Term, scope: &Scope<'_>) -> Result<Selector, EvalError> {
@@ -90,7 +90,7 @@ impl EqJoined {
         };
         match (legal, index) {
             // The bounds are legal, and no row has them.
-            (Err(error), _) if is_of_bound(&error) => Ok(None),
+            (Err(error), _) if error.is_extreme() => Ok(None),
             (Err(error), Index::Secondary(_)) => Err(key_error(&error)),
             (Err(error), _) if matches!(self.table, TableRef::Stored(_)) => Err(key_error(&error)),
             (_, Index::Primary) => {
@@ -104,17 +104,6 @@ impl EqJoined {
             }
         }
     }
-}
-
-/// Whether a value cannot be a key because of `r.minval` or `r.maxval`, which are above and below all keys.
-fn is_of_bound(error: &KeyError) -> bool {
-    use KeyError::{ItemKind, PrimaryKind, SecondaryKind};
-    matches!(
-        error,
-        PrimaryKind(Datum::MinVal | Datum::MaxVal)
-            | SecondaryKind(Datum::MinVal | Datum::MaxVal)
-            | ItemKind(Datum::MinVal | Datum::MaxVal)
-    )
 }
 
 impl Items for EqJoined {

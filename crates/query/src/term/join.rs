@@ -40,12 +40,20 @@ pub(crate) fn join(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, Eva
             Box::new(AgainJoined { cx, left, right, predicate, outer, current })
         }
     };
-    joined_value(cx, joined, is_array)
+    joined_value(cx, call.op, joined, is_array)
 }
 
 /// The value of a join: an array if the left side is one, whatever the right side is, or a stream. Source: terms/rewrites.cc
 /// and datum_stream.cc of RethinkDB 2.4.
-pub(super) fn joined_value(cx: &Cx, mut joined: Box<dyn Items>, is_array: bool) -> Result<Value, EvalError> {
+pub(super) fn joined_value(
+    cx: &Cx,
+    op: Op,
+    mut joined: Box<dyn Items>,
+    is_array: bool,
+) -> Result<Value, EvalError> {
+    if let Some(trace) = &cx.trace {
+        trace.top(op.name().to_lowercase());
+    }
     if !is_array {
         return Ok(Value::Seq(Seq::stream(Pipe::of_source(Source::Items(joined)))));
     }
