@@ -157,14 +157,19 @@ fn a_drop_that_a_crash_interrupted_is_finished_at_the_next_start() {
     create(&node, "a");
     build(&node);
     let id: TableId = table(&node).config.id;
+    create(&node, "gone");
+    let gone = table(&node).config.indexes.find("gone").unwrap().id;
+    node.drop_index(id, &"gone".into()).unwrap();
     drop(node);
-    // Entries of an index that the catalog does not know.
+    // Entries of an index that the catalog does not know any more, and of one that it does not know yet.
     let mut batch = Batch::new();
-    let key = [id.as_bytes(), &9_u32.to_be_bytes()[..], b"key"].concat();
-    batch.put(Space::Index, &key, bytes::Bytes::from_static(&[1, 0, 0]));
+    for index in [gone, IndexId(gone.0 + 1)] {
+        let key = [id.as_bytes(), &index.0.to_be_bytes()[..], b"key"].concat();
+        batch.put(Space::Index, &key, bytes::Bytes::from_static(&[1, 0, 0]));
+    }
     machine.engine.write(batch).unwrap();
-    assert_eq!(entries(&machine), 51);
+    assert_eq!(entries(&machine), 52);
     let node = machine.open();
-    assert_eq!(entries(&machine), 50);
+    assert_eq!(entries(&machine), 51);
     assert_eq!(threes(&node, "a"), 7);
 }

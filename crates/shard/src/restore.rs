@@ -27,8 +27,8 @@ pub enum RestoreError {
     /// The engine did not take it.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// The copy has an index that is not known here, yet or any more.
-    #[error("index {0} is not known here")]
+    /// The copy has an index that is not known here yet.
+    #[error("index {0} is not known here yet")]
     Index(IndexId),
     /// A row that came is damaged.
     #[error("a copied row is damaged")]
