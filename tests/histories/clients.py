@@ -2,7 +2,8 @@
 what they were told, as `main.go` reads it.
 
 Groups of five share a document until it has had its operations, then a new one, for so many seconds, and for more of
-them while too little was answered to be judged. Then "over" is printed; after a line on the standard input every server is asked for every document once more, with majority.
+them while too little was answered to be judged. Then "over" is printed; after a line on the standard input every
+server is asked for every document once more, with majority.
 """
 
 import argparse

@@ -75,13 +75,15 @@ impl Shard {
     /// Begins to make the rows here those of a copy: nobody may read them until that is finished. Fails if
     /// an index of the copy is not known yet; one that was dropped is left out.
     pub fn begin_restore(&self, mut end: CopyEnd) -> Result<Restoration<'_>, RestoreError> {
+        // Asked before: what was given out by then and is not known afterwards was dropped, and is not new.
+        let heard_of: Vec<bool> = end.builds.iter().map(|(id, _)| self.has_heard_of(*id)).collect();
         let known = self.indexes();
         let mut indexes = Vec::new();
         let find = |id: IndexId| known.iter().find(|index| index.id() == id).cloned();
-        for (id, _) in &end.builds {
+        for ((id, _), is_old) in end.builds.iter().zip(heard_of) {
             match find(*id) {
                 Some(index) => indexes.push(index),
-                None if self.has_heard_of(*id) => {}
+                None if is_old => {}
                 None => return Err(RestoreError::Index(*id)),
             }
         }
