@@ -1,7 +1,8 @@
 //! Reads of rows that the queries of one turn ask of the same server: they travel as one question.
 //!
 //! A question costs each server on its way a frame, a checksum, a place among those that wait and an answer of its own,
-//! whatever number of rows it is about. Where many connections are ready together, many of their reads go the same way.
+//! whatever number of rows it is about. Where many connections are ready together, many of their reads go the same way,
+//! and some are about the same row, which is asked for once: all of them had begun before the question leaves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use storage::TableId;
 use crate::links::{Links, OneShot, Trouble, Written};
 use crate::read_mode::ReadMode;
 
-/// Most rows that one question asks for: so many are looked up on the thread that brings the question.
+/// Most rows that one question asks for, however many read them: so many are looked up on the thread that brings the question.
 pub(crate) const TOGETHER_MAX: usize = 16;
 
 /// Whom reads are asked of together, and what of.
@@ -61,7 +62,8 @@ struct Batch {
     errand: Errand,
     manner: Manner,
     keys: Vec<PrimaryKey>,
-    slots: Vec<Arc<RowSlot>>,
+    /// Who waits, and for the row under which of `keys`.
+    slots: Vec<(usize, Arc<RowSlot>)>,
 }
 
 impl Gets {
@@ -76,8 +78,7 @@ impl Gets {
                 waiting.len() - 1
             });
             let batch = &mut waiting[place];
-            batch.keys.push(key);
-            batch.slots.push(slot.clone());
+            batch.add(key, slot.clone());
             (batch.keys.len() == TOGETHER_MAX).then(|| waiting.swap_remove(place))
         };
         full.into_iter().for_each(|batch| batch.ask(links));
@@ -92,12 +93,23 @@ impl Gets {
 }
 
 impl Batch {
+    fn add(&mut self, key: PrimaryKey, slot: Arc<RowSlot>) {
+        let known = self.keys.iter().position(|known| *known == key);
+        let place = known.unwrap_or_else(|| {
+            self.keys.push(key);
+            self.keys.len() - 1
+        });
+        self.slots.push((place, slot));
+    }
+
     fn ask(self, links: &Links) {
         let Batch { errand: Errand { server, table, mode }, manner, keys, slots } = self;
+        let wanted = keys.len();
         match (manner.question)(table, mode, keys) {
             Ok(question) => {
                 let told = move |answer: Result<Bytes, AskError>| {
-                    tell(slots, answer.map(|answer| (manner.rows)(answer).ok()));
+                    let rows = |answer| (manner.rows)(answer).ok().filter(|rows| rows.len() == wanted);
+                    tell(slots, answer.map(rows));
                 };
                 links.ask_aside_telling(server, question, manner.patience, Box::new(told));
             }
@@ -108,12 +120,11 @@ impl Batch {
 }
 
 /// Tells each what came of the question: its row, or that it is to ask alone.
-fn tell(slots: Vec<Arc<RowSlot>>, answer: Result<Option<Vec<Datum>>, AskError>) {
-    match answer {
-        Ok(Some(rows)) if rows.len() == slots.len() => {
-            slots.iter().zip(rows).for_each(|(slot, row)| slot.tell(Ok(row)));
-        }
-        Ok(_) => slots.iter().for_each(|slot| slot.tell(Err(NoRow::AskAlone))),
-        Err(error) => slots.iter().for_each(|slot| slot.tell(Err(NoRow::Lost(error.clone())))),
+fn tell(slots: Vec<(usize, Arc<RowSlot>)>, answer: Result<Option<Vec<Datum>>, AskError>) {
+    for (place, slot) in slots {
+        slot.tell(match &answer {
+            Ok(rows) => rows.as_ref().and_then(|rows| rows.get(place)).cloned().ok_or(NoRow::AskAlone),
+            Err(error) => Err(NoRow::Lost(error.clone())),
+        });
     }
 }

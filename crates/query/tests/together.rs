@@ -72,9 +72,13 @@ fn begin(house: &House, key: usize) -> FarPoint {
 
 /// Reads rows 0 to `count`, all begun before one turn, and checks each; how many questions that took.
 fn read(house: &House, asked: &Mutex<usize>, count: usize) -> usize {
-    let reads: Vec<FarPoint> = (0..count).map(|key| begin(house, key)).collect();
+    read_these(house, asked, 0..count)
+}
+
+fn read_these(house: &House, asked: &Mutex<usize>, keys: impl Iterator<Item = usize>) -> usize {
+    let reads: Vec<(usize, FarPoint)> = keys.map(|key| (key, begin(house, key))).collect();
     house.service.turn();
-    for (key, read) in reads.into_iter().enumerate() {
+    for (key, read) in reads {
         let wanted = match key % 2 {
             0 => format!("{{\"id\":{key},\"n\":{}}}", key / 2),
             _ => "null".to_owned(),
@@ -88,6 +92,13 @@ fn read(house: &House, asked: &Mutex<usize>, count: usize) -> usize {
 fn reads_of_one_turn_are_one_question_for_sixteen_of_them() {
     let (house, asked) = house(|_| None);
     assert_eq!([1, 16, 17, 40].map(|count| read(&house, &asked, count)), [1, 1, 2, 3]);
+}
+
+#[test]
+fn a_row_that_many_read_in_one_turn_is_asked_for_once() {
+    let (house, asked) = house(|_| None);
+    let of = |rows: usize| (0..1000).map(move |read| (read * 7) % rows);
+    assert_eq!([1, 2, 15, 17].map(|rows| read_these(&house, &asked, of(rows))), [1, 1, 1, 63]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! it stands, and sends all answers that are ready with one write. It is one future on its
 //! worker's thread; other threads reach it through its mail.
 
+mod acknowledge;
 mod answer;
 mod dialogue;
 mod mail;
@@ -33,6 +34,7 @@ use tokio::time::{Sleep, sleep};
 use crate::service::Client;
 use crate::wake_queue::{ConnectionWaker, Slot};
 use crate::worker_state::WorkerState;
+use acknowledge::Acknowledge;
 use mail::Mail;
 use outbox::Outbox;
 use talk::Talk;
@@ -99,7 +101,7 @@ enum Round {
     Over,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
     /// A connection that has just been accepted from `address`.
     pub fn new(stream: S, address: SocketAddr, worker: Rc<WorkerState>) -> Connection<S> {
         worker.counters.connections.fetch_add(1, Relaxed);
@@ -327,7 +329,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Round::Over
             }
             Phase::Handshake(_) if self.worker.shared.draining.load(Relaxed) => Round::Over,
-            Phase::Handshake(_) | Phase::Queries(_) => next,
+            Phase::Queries(talk) => {
+                if talk.took_long() {
+                    self.stream.acknowledge_with_answers();
+                }
+                next
+            }
+            Phase::Handshake(_) => next,
             Phase::Closing => match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Ready(Ok(())) => {
                     self.phase = Phase::Lingering(Box::pin(sleep(LINGER)));
@@ -344,7 +352,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Future for Connection<S> {
+impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Future for Connection<S> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

@@ -6,6 +6,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
 from rethinkdb import RethinkDB, r
@@ -139,6 +140,35 @@ class Doors(unittest.TestCase):
                     while bad.recv(4096):
                         pass
             self.assertEqual(r.expr(1).run(good), 1)
+
+
+class Packets(unittest.TestCase):
+    def test_a_query_after_a_slow_one_is_acknowledged_with_its_answer(self):
+        """Linux would acknowledge it with a packet of its own, since the slow one had no answer for so long."""
+        with node() as server, r.connect(port=server.driver_port) as connection:
+            numbers = 50_000
+            while self.seconds(connection, numbers) < 0.1:
+                numbers *= 2
+            alone = 0
+            for _ in range(20):
+                self.seconds(connection, numbers)
+                before = acknowledgements(connection)
+                self.assertEqual(r.expr(1).run(connection), 1)
+                alone += acknowledgements(connection) - before
+            # Now and then the machine does something else for forty milliseconds.
+            self.assertLess(alone, 7)
+
+    def seconds(self, connection, numbers):
+        began = time.monotonic()
+        r.range(numbers).map(lambda number: number.mul(2)).sum().run(connection)
+        return time.monotonic() - began
+
+
+def acknowledgements(connection):
+    """Packets that have come from the server with nothing in them, by the kernel's struct tcp_info."""
+    info = connection._instance._socket._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+    all_in, with_data = struct.unpack_from("=I", info, 140), struct.unpack_from("=I", info, 152)
+    return all_in[0] - with_data[0]
 
 
 class OldProtocol(unittest.TestCase):

@@ -12,6 +12,7 @@ use protocol::frame::Frame;
 use protocol::request::{self, QueryType};
 use protocol::{Failure, Token, response};
 
+use super::acknowledge::ACKNOWLEDGED_AFTER;
 use super::answer;
 use super::dialogue::{ContinueStep, Dialogue, DoneStep, Fetch, Job, Reply, StopStep};
 use super::mail::{Letter, Mail, Tally};
@@ -34,6 +35,8 @@ pub struct Talk {
     jobs_max: usize,
     dialogue: Dialogue,
     pending: Vec<Pending>,
+    /// Whether an answer took [`ACKNOWLEDGED_AFTER`].
+    took_long: bool,
 }
 
 /// A write on its way to the log, or a question to another node.
@@ -54,7 +57,8 @@ impl Talk {
         waker: Waker,
         jobs_max: usize,
     ) -> Talk {
-        Talk { worker, session, mail, waker, jobs_max, dialogue: Dialogue::default(), pending: Vec::new() }
+        let (dialogue, pending) = (Dialogue::default(), Vec::new());
+        Talk { worker, session, mail, waker, jobs_max, dialogue, pending, took_long: false }
     }
 
     /// Whether the next query must wait until one of those running has ended.
@@ -65,6 +69,11 @@ impl Talk {
     /// Whether nothing runs.
     pub fn is_idle(&self) -> bool {
         self.dialogue.jobs() == 0
+    }
+
+    /// Whether one of the answers since this was last asked took [`ACKNOWLEDGED_AFTER`].
+    pub fn took_long(&mut self) -> bool {
+        std::mem::take(&mut self.took_long)
     }
 
     /// Tells everything that runs to stop; it is still answered.
@@ -97,6 +106,7 @@ impl Talk {
         for letter in self.mail.collect() {
             let Letter { token, job, frame, hold: _hold, stream, tally, noreply } = letter;
             let frame = if noreply { Vec::new() } else { frame };
+            self.took_long |= !noreply && tally.started.elapsed() >= ACKNOWLEDGED_AFTER;
             self.count(tally);
             self.end_job();
             let step = self.dialogue.done(token, job, stream);
@@ -228,6 +238,7 @@ impl Talk {
         };
         let Pending { token, job, noreply, mut tally, .. } = self.pending.swap_remove(index);
         tally.failed = answer.is_err();
+        self.took_long |= !noreply && tally.started.elapsed() >= ACKNOWLEDGED_AFTER;
         self.count(tally);
         self.end_job();
         let step = self.dialogue.done(token, job, None);
