@@ -129,6 +129,7 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
         addresses: vec![plan.address.clone()],
         canonical: Vec::new(),
         port: 29015,
+        is_proxy: false,
     };
     let links = Links::new(LinkOptions {
         me,

@@ -212,6 +212,7 @@ impl Surroundings<'_> {
                 addresses: self.addresses.clone(),
                 canonical: self.config.peers.canonical_addresses.clone(),
                 port: self.port,
+                is_proxy: self.config.is_proxy,
             },
             join: self.config.peers.join.clone(),
             book: load_book(&**self.files, self.dir)?,

@@ -1,6 +1,7 @@
 """Three servers as one cluster, through the official driver: no acknowledged write is lost when a
 leader is killed, a server joins or is removed, or a table is divided while it is written to."""
 
+import json
 import os
 import signal
 import threading
@@ -564,6 +565,9 @@ class ThreeServers(unittest.TestCase):
         self.assertTrue(all(shard["replicas"] == ["s0", "s1", "s2"] for shard in config["shards"]))
         self.assertEqual(proxy.stop(), 0)
         self.assertEqual(ask(self.first, r.table("t").count()), 1000)
+        for node in self.cluster.nodes:
+            book = json.loads((node.directory / "data" / "servers.json").read_text())
+            self.assertLessEqual({server["name"] for server in book["servers"]}, {"s0", "s1", "s2"})
 
     def test_settings_are_checked_by_whoever_is_asked_and_known_to_all(self):
         for node in self.cluster.nodes:

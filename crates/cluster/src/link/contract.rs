@@ -84,6 +84,8 @@ pub struct Me {
     pub canonical: Vec<String>,
     /// Its cluster port.
     pub port: u16,
+    /// Whether it is a proxy: nobody dials it, and its place is not remembered.
+    pub is_proxy: bool,
 }
 
 /// Whether a server that looks for a cluster may make one with others that do.

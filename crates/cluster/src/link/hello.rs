@@ -23,6 +23,8 @@ pub(super) struct Hello {
     pub(super) tags: Vec<String>,
     pub(super) addresses: Vec<String>,
     pub(super) port: u16,
+    /// Whether it is a proxy.
+    pub(super) is_proxy: bool,
     pub(super) program: String,
     pub(super) heartbeat_ms: u64,
     /// At which of its addresses one that was dialed was reached, as it sees it.
@@ -46,6 +48,7 @@ impl Hello {
             let pairs = found.iter().map(|(place, server)| [place.clone(), server.to_string()]);
             ("found", Datum::Array(pairs.map(|pair| texts(&pair)).collect()))
         });
+        let proxy = self.is_proxy.then_some(("proxy", Datum::Bool(true)));
         let reached_at = self.reached_at.as_ref().map(|at| ("reached_at", at.as_str().into()));
         let fields = [
             ("cluster", cluster),
@@ -61,7 +64,7 @@ impl Hello {
             ("heartbeat_ms", Datum::Number(self.heartbeat_ms as f64)),
             ("capabilities", Datum::empty_array()),
         ];
-        object(fields.into_iter().chain(reached_at).chain(expects).chain(found)).to_json_string()
+        object(fields.into_iter().chain(proxy).chain(reached_at).chain(expects).chain(found)).to_json_string()
     }
 
     pub(super) fn parse(text: &[u8]) -> Result<Hello, Damage> {
@@ -81,6 +84,7 @@ impl Hello {
             tags: texts_of(&fields, "tags", LIST_MAX).ok_or(missing("tags"))?,
             addresses: texts_of(&fields, "addresses", LIST_MAX).ok_or(missing("addresses"))?,
             port: u16::try_from(port).map_err(|_| missing("port"))?,
+            is_proxy: fields.get("proxy") == Some(Datum::Bool(true)),
             program: text_of(&fields, "program").ok_or(missing("program"))?,
             heartbeat_ms: number_of(&fields, "heartbeat_ms").ok_or(missing("heartbeat_ms"))?,
             reached_at: text_of(&fields, "reached_at"),

@@ -84,6 +84,7 @@ pub fn sample_hello(name: &str) -> Vec<u8> {
         tags: vec!["default".to_owned()],
         addresses: vec!["127.0.0.1:29015".to_owned()],
         port: 29015,
+        is_proxy: false,
         program: "rekindle".to_owned(),
         heartbeat_ms: 625,
         reached_at: None,

@@ -119,6 +119,7 @@ fn links(wish: &Wish<'_>, port: u16) -> Links {
             addresses: Vec::new(),
             canonical: Vec::new(),
             port,
+            is_proxy: false,
         },
         join: wish.join.iter().map(|address| (*address).to_owned()).collect(),
         book: Book::default(),

@@ -203,6 +203,7 @@ impl World {
             addresses: vec![address(number)],
             canonical: Vec::new(),
             port: 29015,
+            is_proxy: false,
         };
         let book =
             if state.book.is_empty() { Book::default() } else { Book::parse(state.book.as_bytes()).unwrap() };

@@ -40,6 +40,7 @@ impl Machine {
             tags: self.me.tags.clone(),
             addresses: self.me.addresses.clone(),
             port: self.me.port,
+            is_proxy: self.me.is_proxy,
             program: PROGRAM.to_owned(),
             heartbeat_ms: u64::try_from(interval_ms).unwrap_or(u64::MAX),
             reached_at,
@@ -262,8 +263,12 @@ impl Machine {
         self.tick_by(now);
     }
 
-    /// Enters into the book where a server says it is, and where it was found.
+    /// Enters into the book where a server says it is, and where it was found. Not of a proxy: it dials the others itself, and
+    /// is somebody else each time that it starts.
     fn learn_address(&mut self, hello: &Hello, origin: &Origin) {
+        if hello.is_proxy {
+            return;
+        }
         let mut addresses = hello.addresses.clone();
         let seen = match origin {
             Origin::Dialed(address) => Some(address.clone()),

@@ -39,6 +39,7 @@ fn machine(number: u128, cluster: Option<u128>, join: &[&str]) -> Machine {
         addresses: vec![format!("n{number}:1")],
         canonical: Vec::new(),
         port: 1,
+        is_proxy: false,
     };
     Machine::new(Beginning {
         me,
@@ -168,6 +169,32 @@ fn both_dial_at_once_and_have_one_link() {
         bench.notes[1]
             .contains(&"Connected to server \"n1\" 00000000-0000-0000-0000-000000000001".to_owned())
     );
+}
+
+#[test]
+fn a_proxy_dials_all_servers_and_nobody_remembers_it() {
+    let machines = [machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]), machine(3, None, &["n1:1"])];
+    let mut bench = bench_of(machines);
+    bench.machines[2].me.is_proxy = true;
+    bench.nobody_at = Some("n3:1");
+    bench.run(A_WHILE);
+    assert_eq!(bench.connected.each_ref().map(Vec::len), [2, 2, 2], "{:?}", bench.notes);
+    for (&(from, id), _) in
+        bench.far_ends.clone().iter().filter(|((from, _), (to, _))| *from == 2 || *to == 2)
+    {
+        bench.happened[from].push(Happening::Closed(id, "the cable was cut".to_owned()));
+    }
+    bench.run(A_WHILE);
+    assert_eq!(
+        bench.connected.each_ref().map(Vec::len),
+        [3, 3, 4],
+        "it came back to both: {:?}",
+        bench.notes
+    );
+    for machine in &bench.machines {
+        assert!(machine.book.entry(ServerId(Uuid::from_u128(3))).is_none());
+    }
+    assert_eq!(bench.machines[2].book.entries().count(), 2);
 }
 
 #[test]
