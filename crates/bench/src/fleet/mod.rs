@@ -60,11 +60,12 @@ impl Fleet {
     pub fn start(plan: &FleetPlan, mut groups: Option<&mut CpuGroups>) -> anyhow::Result<Fleet> {
         let mut fleet = Fleet { nodes: Vec::new(), plan: plan.clone() };
         for number in 0..plan.nodes {
+            let offset = plan.port_offset + number as u16;
+            // Nodes of several clusters have different ports, not different numbers.
             let group = match groups.as_deref_mut() {
-                Some(groups) => Some(groups.add(&format!("node{number}")).context("making a control group")?),
+                Some(groups) => Some(groups.add(&format!("node{offset}")).context("making a control group")?),
                 None => None,
             };
-            let offset = plan.port_offset + number as u16;
             fleet.nodes.push(Node::start(&NodePlan {
                 binary: plan.binary.clone(),
                 folder: plan.folder.join(format!("node{number}")),

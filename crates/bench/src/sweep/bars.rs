@@ -1,7 +1,7 @@
 //! What the project wants of itself in a sweep, where the sizes that were run allow to say.
 
 use super::document::{Bar, Point, Series};
-use super::summarize::REPORT;
+use super::summarize::{self, REPORT};
 use crate::published;
 
 /// The bars that these series can be held against.
@@ -27,7 +27,7 @@ fn at<'a>(series: &'a [Series], workload: &str, nodes: usize) -> Option<&'a Poin
 }
 
 fn growth(series: &[Series], workload: &str, from: usize, to: usize) -> Option<f64> {
-    Some(at(series, workload, to)?.per_second / at(series, workload, from)?.per_second)
+    Some(summarize::growth(at(series, workload, from)?, at(series, workload, to)?))
 }
 
 fn published_growth(workload: &str, from: usize, to: usize) -> Option<f64> {

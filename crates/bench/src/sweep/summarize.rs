@@ -95,15 +95,16 @@ pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
     // The speed-up of A is against two nodes: one has one replica. Everything else is against the
     // smallest cluster, also where that flatters nobody.
     let is_base = |nodes: usize| workload != Workload::A || nodes >= 2;
-    let base = points.iter().find(|point| is_base(point.nodes)).map(|p| (p.nodes, p.per_second))?;
-    let published_base = published::per_second(REPORT, workload.key(), base.0);
+    let base = points.iter().find(|point| is_base(point.nodes))?.clone();
+    let published_base = published::per_second(REPORT, workload.key(), base.nodes);
     for point in &mut points {
-        let speed_up = (point.nodes >= base.0).then(|| point.per_second / base.1);
-        (point.speed_up, point.efficiency) = (speed_up, efficiency(speed_up, point.nodes, base.0));
+        let speed_up = (point.nodes >= base.nodes).then(|| growth(&base, point));
+        (point.speed_up, point.efficiency) = (speed_up, efficiency(speed_up, point.nodes, base.nodes));
         if let Some(published) = &mut point.published {
-            let speed_up = published_base.filter(|_| point.nodes >= base.0).map(|b| published.per_second / b);
+            let speed_up =
+                published_base.filter(|_| point.nodes >= base.nodes).map(|b| published.per_second / b);
             published.speed_up = speed_up;
-            published.efficiency = efficiency(speed_up, point.nodes, base.0);
+            published.efficiency = efficiency(speed_up, point.nodes, base.nodes);
         }
     }
     let fitted = |all: Vec<(usize, f64)>| {
@@ -115,7 +116,7 @@ pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
         workload: workload.key().to_owned(),
         name: workload.title().to_owned(),
         unit: workload.unit().to_owned(),
-        base_nodes: Some(base.0),
+        base_nodes: Some(base.nodes),
         fit: fitted(points.iter().map(|point| (point.nodes, point.per_second)).collect()),
         published_fit: fitted(PUBLISHED_SIZES.into_iter().filter_map(rate).collect()),
         points,
@@ -141,6 +142,17 @@ pub fn alarms(series: &[Series]) -> Vec<Alarm> {
         kind: alarm.kind,
     };
     seen.into_iter().map(told).collect()
+}
+
+/// How many times as much is done at `to` as at `from`. Where both have as many rounds it is the ratio in the middle
+/// of those that each round gives, of an even number the smaller of two: between rounds the machine may change.
+pub(super) fn growth(from: &Point, to: &Point) -> f64 {
+    let mut ratios: Vec<f64> = from.rounds.iter().zip(&to.rounds).map(|(from, to)| to / from).collect();
+    ratios.sort_by(f64::total_cmp);
+    match ratios.get(ratios.len().saturating_sub(1) / 2) {
+        Some(ratio) if from.rounds.len() == to.rounds.len() => *ratio,
+        _ => to.per_second / from.per_second,
+    }
 }
 
 /// The point of one size: the run in the middle, of an even number the slower of two. What was wrong in any
@@ -290,6 +302,17 @@ mod tests {
         let wanted = [(11.0, vec![10.0, 30.0, 11.0]), (121.0, vec![130.0, 90.0, 121.0])];
         assert_eq!(points.collect::<Vec<_>>(), wanted);
         assert_eq!(series.points[1].speed_up, Some(11.0));
+    }
+
+    #[test]
+    fn sizes_of_one_round_are_compared_with_each_other() {
+        // The machine is half as fast in the second round, and twice as fast in the third.
+        let rates = [(1, 10.0), (16, 120.0), (1, 5.0), (16, 62.0), (1, 20.0), (16, 100.0)];
+        let of = |rates| series(Workload::COutdated, &runs(Workload::COutdated, rates)).expect("it was run");
+        let growth = bars::bars(&[of(&rates)]).remove(0);
+        assert_eq!((of(&rates).points[1].speed_up, growth.found, growth.ok), (Some(12.0), 12.0, true));
+        // One size lacks a round: the runs in the middle are all that is left.
+        assert_eq!(of(&rates[..5]).points[1].speed_up, Some(6.2));
     }
 
     #[test]

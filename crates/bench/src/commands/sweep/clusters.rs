@@ -1,0 +1,260 @@
+//! The clusters of a sweep: they are started, loaded and measured, one after the other or by turns.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use super::SweepArgs;
+use super::mark::Mark;
+use crate::chance::Chance;
+use crate::commands::{analytic, words, ycsb_load, ycsb_run};
+use crate::flags::write;
+use crate::fleet::{self, Fleet, FleetPlan};
+use crate::machine::cgroup::CpuGroups;
+use crate::machine::watch::Watched;
+use crate::result::RunResult;
+use crate::sweep::summarize::{SweepRun, Workload};
+use crate::terminal::thousands;
+use crate::wire::admin::Admin;
+use crate::wire::handshake::Login;
+use crate::wire::terms;
+use crate::ycsb::settings::DATABASE;
+
+/// A node that uses no more of a core has done what a load leaves behind; where nodes have a share of a core,
+/// no more than this part of it.
+const QUIET_CORE_SHARE: f64 = 0.1;
+const QUIET_PART: f64 = 0.2;
+const QUIET_PATIENCE: Duration = Duration::from_secs(30);
+
+/// A cluster under measurement.
+pub(super) struct Cluster {
+    addresses: Vec<String>,
+    watched: Vec<Watched>,
+    /// Of the laboratory's own making; one that was given is somebody else's.
+    fleet: Option<Fleet>,
+}
+
+impl Cluster {
+    fn start(plan: &FleetPlan, groups: Option<&mut CpuGroups>) -> anyhow::Result<Cluster> {
+        eprintln!("sweep: starting {} {}", plan.nodes, if plan.nodes == 1 { "node" } else { "nodes" });
+        let fleet = Fleet::start(plan, groups)?;
+        let addresses = fleet.addresses();
+        let pages = fleet.metrics_urls();
+        let watched = addresses.iter().zip(pages).map(|(a, page)| Watched::find(a, None, Some(page)));
+        Ok(Cluster { watched: watched.collect(), fleet: Some(fleet), addresses })
+    }
+
+    fn given(hosts: &str) -> Cluster {
+        let addresses: Vec<String> = hosts.split(',').map(|host| host.trim().to_owned()).collect();
+        let watched = addresses.iter().map(|address| Watched::find(address, None, None)).collect();
+        Cluster { watched, fleet: None, addresses }
+    }
+
+    fn nodes(&self) -> usize {
+        self.addresses.len()
+    }
+
+    fn replicas(&self) -> usize {
+        self.nodes().min(2)
+    }
+
+    /// `outcome`, unless a node has ended by itself: then what it said last.
+    fn unless_dead<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
+        match self.fleet.iter().flat_map(Fleet::dead).next() {
+            Some(said) => bail!("{said}"),
+            None => outcome,
+        }
+    }
+}
+
+/// What has been measured so far.
+pub(super) struct Sweep<'a> {
+    pub(super) args: &'a SweepArgs,
+    pub(super) runs: Vec<SweepRun>,
+    pub(super) notes: Vec<String>,
+    pub(super) version: Option<String>,
+}
+
+impl Sweep<'_> {
+    /// Starts clusters of these sizes on this machine, all at once, and runs each workload on all of them `turns` times,
+    /// by turns.
+    pub(super) fn own_clusters(&mut self, sizes: &[usize], turns: u16, mut groups: Option<&mut CpuGroups>) {
+        let folder = match fleet::data_folder(&self.args.output.join("nodes")) {
+            Ok(folder) => folder,
+            Err(error) => return self.notes.push(format!("{error:#}")),
+        };
+        let started = self.start(sizes, &folder, groups.as_deref_mut());
+        self.measure(started, turns, groups.as_deref());
+        if let Some(groups) = groups {
+            groups.clear();
+        }
+        if let Err(error) = folder.give_up() {
+            self.notes.push(error.to_string());
+        }
+    }
+
+    /// Does the same on clusters that run already: each is comma-separated addresses.
+    pub(super) fn given_clusters(&mut self, hosts: &[String], turns: u16) {
+        self.measure(hosts.iter().map(|hosts| Cluster::given(hosts)).collect(), turns, None);
+    }
+
+    fn start(&mut self, sizes: &[usize], folder: &Path, mut groups: Option<&mut CpuGroups>) -> Vec<Cluster> {
+        let mut clusters = Vec::new();
+        let mut ports_taken = 0;
+        for &nodes in sizes {
+            let started = self.plan(nodes, folder, ports_taken);
+            let started = started.and_then(|plan| Cluster::start(&plan, groups.as_deref_mut()));
+            clusters.extend(self.noted(nodes, started));
+            ports_taken += nodes as u16;
+        }
+        clusters
+    }
+
+    fn plan(&self, nodes: usize, folder: &Path, ports_taken: u16) -> anyhow::Result<FleetPlan> {
+        let plan = self.args.fleet.limited_plan(nodes, &folder.join(format!("of{nodes}")))?;
+        Ok(FleetPlan { port_offset: plan.port_offset + ports_taken, ..plan })
+    }
+
+    /// What came of something done on a cluster of this size; what went wrong is told at once, and at the end.
+    fn noted<T>(&mut self, nodes: usize, outcome: anyhow::Result<T>) -> Option<T> {
+        outcome
+            .map_err(|error| {
+                let note = format!("{nodes} nodes: {error:#}");
+                eprintln!("sweep: {note}");
+                self.notes.push(note);
+            })
+            .ok()
+    }
+
+    /// Loads all clusters, then runs everything on them. One on which something fails is left out from then on.
+    fn measure(&mut self, mut clusters: Vec<Cluster>, turns: u16, groups: Option<&CpuGroups>) {
+        let is_limited = groups.is_some();
+        self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, is_limited));
+        if let Err(error) = fleet::limit(groups, self.args.fleet.share()) {
+            return self.notes.push(format!("{error:#}"));
+        }
+        for workload in self.args.ordered() {
+            for _ in 0..turns {
+                self.keep(&mut clusters, |sweep, cluster| sweep.run_on(workload, cluster));
+            }
+        }
+    }
+
+    /// Does something on each cluster and keeps those on which it went well.
+    fn keep(
+        &mut self,
+        clusters: &mut Vec<Cluster>,
+        mut act: impl FnMut(&mut Self, &Cluster) -> anyhow::Result<()>,
+    ) {
+        clusters.retain(|cluster| {
+            let outcome = act(self, cluster);
+            self.noted(cluster.nodes(), cluster.unless_dead(outcome)).is_some()
+        });
+    }
+
+    fn prepare(&mut self, cluster: &Cluster, is_limited: bool) -> anyhow::Result<()> {
+        let load = self.load(cluster)?;
+        if let Some(check) = load.checks.iter().find(|check| !check.ok) {
+            let first = load.errors.first().map_or("no error", |error| error.first_message.as_str());
+            bail!("only {} of {} documents could be loaded: {first}", check.found, check.expected);
+        }
+        self.version = load.versions.server.clone();
+        write(&self.file(&load), &load)?;
+        self.warm(cluster, is_limited)
+    }
+
+    fn run_on(&mut self, workload: Workload, cluster: &Cluster) -> anyhow::Result<()> {
+        let before = Mark::now(&cluster.watched);
+        let result = self.run_one(workload, cluster)?;
+        let around = before.until(&Mark::now(&cluster.watched), &result);
+        write(&self.file(&result), &result)?;
+        eprintln!(
+            "sweep: {} nodes, {}: {} operations/s",
+            cluster.nodes(),
+            workload.title(),
+            thousands(result.throughput.operations_per_second.round() as u64)
+        );
+        let (nodes, replicas) = (cluster.nodes(), cluster.replicas() as u32);
+        self.runs.push(SweepRun { workload, nodes, shards: nodes as u32, replicas, result, around });
+        Ok(())
+    }
+
+    fn load(&self, cluster: &Cluster) -> anyhow::Result<RunResult> {
+        let words = format!(
+            "a --records {} --drop --shards {} --replicas {} --durability soft -p fieldalphabet=ycsb014",
+            self.args.records,
+            cluster.nodes(),
+            cluster.replicas()
+        );
+        ycsb_load::measure(words::read(&words, &self.common(cluster, "load"))?)
+    }
+
+    fn run_one(&self, workload: Workload, cluster: &Cluster) -> anyhow::Result<RunResult> {
+        let SweepArgs { records, seconds, warmup, runs, connections, client_threads, .. } = self.args;
+        let pacing = format!(
+            "-p recordcount={records} -p fieldalphabet=ycsb014 --connections {} --client-threads \
+             {client_threads} --warmup {warmup} --seconds {seconds}",
+            connections * cluster.nodes()
+        );
+        let common = self.common(cluster, workload.key());
+        match workload {
+            Workload::A => ycsb_run::measure(words::read(&format!("a {pacing} --durability hard"), &common)?),
+            Workload::CSync => {
+                ycsb_run::measure(words::read(&format!("c {pacing} --read-mode single"), &common)?)
+            }
+            Workload::COutdated => {
+                ycsb_run::measure(words::read(&format!("c {pacing} --read-mode outdated"), &common)?)
+            }
+            Workload::Analytic => analytic::measure(words::read(&format!("--runs {runs}"), &common)?),
+        }
+    }
+
+    /// Flags of every run. Metrics pages are not read while something is measured: making them costs
+    /// the nodes what they are measured for.
+    fn common(&self, cluster: &Cluster, what: &str) -> Vec<String> {
+        let seed = self.args.seed.wrapping_add(self.runs.len() as u64);
+        let label = match self.args.label.as_str() {
+            "" => format!("{} nodes, {what}", cluster.nodes()),
+            label => format!("{label}, {} nodes, {what}", cluster.nodes()),
+        };
+        let mut flags = vec![
+            format!("--host={}", cluster.addresses.join(",")),
+            format!("--label={label}"),
+            format!("--seed={seed}"),
+        ];
+        flags.extend(cluster.addresses.iter().map(|_| "--http=none".to_owned()));
+        flags.extend(self.args.quiet.then(|| "--quiet".to_owned()));
+        flags
+    }
+
+    /// Lets every server read its rows once, then waits until the cluster has done what it does after a
+    /// load.
+    fn warm(&self, cluster: &Cluster, is_limited: bool) -> anyhow::Result<()> {
+        let login = Login { user: "admin".to_owned(), password: String::new() };
+        let table = terms::table_outdated(DATABASE, "usertable");
+        let query = terms::sum_of_split_counts(table, "field0", ".");
+        for address in &cluster.addresses {
+            let mut chance = Chance::new(self.args.seed, 7_000_000);
+            Admin::connect(address, &login, &mut chance)?.ask(&query)?;
+        }
+        let granted = self.args.fleet.share().filter(|_| is_limited);
+        let quiet = granted.map_or(QUIET_CORE_SHARE, |share| QUIET_CORE_SHARE.min(share * QUIET_PART));
+        let started = Instant::now();
+        let mut last = Mark::now(&cluster.watched);
+        while started.elapsed() < QUIET_PATIENCE {
+            std::thread::sleep(Duration::from_secs(1));
+            let now = Mark::now(&cluster.watched);
+            let share = now.since(&last, |mark| mark.servers_seconds);
+            if share.is_none_or(|share| share < quiet * cluster.nodes() as f64) {
+                break;
+            }
+            last = now;
+        }
+        Ok(())
+    }
+
+    fn file(&self, result: &RunResult) -> PathBuf {
+        self.args.output.join(format!("{}.json", result.id))
+    }
+}

@@ -1,0 +1,52 @@
+//! What machine, client and servers have used, before a run and after it.
+
+use std::time::Instant;
+
+use crate::machine::watch::Watched;
+use crate::machine::{own, whole};
+use crate::result::RunResult;
+use crate::sweep::summarize::Surroundings;
+
+/// Counters of machine, client and servers at one moment.
+pub(super) struct Mark {
+    at: Instant,
+    busy_seconds: Option<f64>,
+    own_seconds: f64,
+    pub(super) servers_seconds: Option<f64>,
+    link_bytes: Option<u64>,
+}
+
+impl Mark {
+    pub(super) fn now(servers: &[Watched]) -> Mark {
+        let samples: Vec<_> = servers.iter().map(Watched::sample).collect();
+        Mark {
+            at: Instant::now(),
+            busy_seconds: whole::busy_seconds(),
+            own_seconds: own::cpu().seconds,
+            servers_seconds: samples.iter().map(|sample| sample.cpu_seconds).sum(),
+            link_bytes: samples.iter().map(|sample| sample.link_sent_bytes).sum(),
+        }
+    }
+
+    /// Growth of a counter per second since `before`.
+    pub(super) fn since(&self, before: &Mark, counter: impl Fn(&Mark) -> Option<f64>) -> Option<f64> {
+        let grown = counter(self)? - counter(before)?;
+        Some(grown / (self.at - before.at).as_secs_f64().max(1e-9))
+    }
+
+    /// What happened around `result`, which was measured between this mark and `after`.
+    pub(super) fn until(&self, after: &Mark, result: &RunResult) -> Surroundings {
+        let others = |mark: &Mark| Some(mark.busy_seconds? - mark.own_seconds - mark.servers_seconds?);
+        let operations: u64 = match result.runs.len() {
+            0 => result.series.points.iter().map(|point| point.ok).sum(),
+            timed => timed as u64,
+        };
+        let bytes = self.link_bytes.zip(after.link_bytes).map(|(before, after)| after.saturating_sub(before));
+        Surroundings {
+            others_core_share: after.since(self, others).map(|share| share.max(0.0)),
+            link_bytes_per_operation: bytes
+                .filter(|_| operations > 0)
+                .map(|bytes| bytes as f64 / operations as f64),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! `bench sweep`: the published experiments at several cluster sizes, and one report of them.
+
+mod clusters;
+mod mark;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use clap::{Args, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use crate::assemble;
+use crate::flags::{fresh_seed, write};
+use crate::fleet::flags::FleetFlags;
+use crate::limits::{above_zero, at_least_one};
+use crate::machine::cgroup::CpuGroups;
+use crate::machine::facts;
+use crate::report;
+use crate::sweep::document::{FORMAT, FORMAT_VERSION, QuotaUse, SweepResult, Target};
+use crate::sweep::summarize::{self, Workload};
+use crate::sweep::{bars, table};
+use clusters::Sweep;
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum WorkloadFlag {
+    /// YCSB A: two replicas, hard durability
+    A,
+    /// YCSB C, read mode single
+    #[value(name = "c-sync", alias = "c-single")]
+    CSync,
+    /// YCSB C, read mode outdated
+    COutdated,
+    /// The map-reduce query
+    Analytic,
+}
+
+/// Runs the published experiments on clusters of several sizes
+///
+/// Starts each cluster on this machine, gives every node the same share of a core, loads, warms up,
+/// measures, and writes all results and report.html to one folder.
+#[derive(Args, Clone, Debug)]
+pub struct SweepArgs {
+    /// Cluster sizes
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,3,4,8,12,16",
+          value_parser = at_least_one::<u16>)]
+    nodes: Vec<u16>,
+    /// Drivers' addresses of the servers of a cluster that runs already (comma list); once per cluster.
+    /// Then nothing is started, and its size is the number of addresses
+    #[arg(long, value_name = "HOST:PORT,…", conflicts_with = "nodes")]
+    cluster: Vec<String>,
+    /// What to run
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "c-sync,c-outdated,analytic,a")]
+    workloads: Vec<WorkloadFlag>,
+    /// Documents of about 1 KB
+    #[arg(long, value_name = "N", default_value_t = 250_000, value_parser = at_least_one::<u64>)]
+    records: u64,
+    /// Length of each measured part
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = above_zero)]
+    seconds: f64,
+    /// Seconds before each measured part
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    warmup: f64,
+    /// Timed runs of the map-reduce query
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one::<u64>)]
+    runs: u64,
+    /// How often all of it is done, every size once in each round: the run in the middle counts
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<u16>)]
+    rounds: u16,
+    /// All clusters at the same time, each loaded once, and every workload on one after the other, round after
+    /// round: sizes are compared within seconds, on a machine whose speed changes
+    #[arg(long)]
+    together: bool,
+    /// Connections for each server
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = at_least_one::<usize>)]
+    connections: usize,
+    /// Threads that drive them
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = at_least_one::<usize>)]
+    client_threads: usize,
+    #[command(flatten)]
+    fleet: FleetFlags,
+    /// Folder for results, report.html and, meanwhile, the nodes' data
+    #[arg(short = 'o', long, value_name = "FOLDER", default_value = "sweep")]
+    output: PathBuf,
+    /// Text to tell this sweep from others
+    #[arg(long, default_value = "", hide_default_value = true)]
+    label: String,
+    /// Seed of keys and values
+    #[arg(long, default_value_t = fresh_seed(), hide_default_value = true)]
+    seed: u64,
+    /// No line while a run is under way
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Runs the command.
+pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
+    let started = SystemTime::now();
+    args.fleet.want_caches_for(args.records);
+    if args.cluster.is_empty() {
+        args.fleet.fit_limited(args.nodes_at_once())?;
+    }
+    let (mut groups, why_none) = match args.cluster.is_empty() {
+        true => args.fleet.groups(),
+        false => (None, Some("the clusters ran already".to_owned())),
+    };
+    why_none.iter().for_each(|why| eprintln!("sweep: no equal shares of processor time: {why}"));
+    let mut sweep = Sweep { args: &args, runs: Vec::new(), notes: Vec::new(), version: None };
+    let (repeats, turns, at_once) = match args.together {
+        true => (1, args.rounds, usize::MAX),
+        false => (args.rounds, 1, 1),
+    };
+    for _ in 0..repeats {
+        match args.cluster.is_empty() {
+            true => args
+                .sizes()
+                .chunks(at_once)
+                .for_each(|sizes| sweep.own_clusters(sizes, turns, groups.as_mut())),
+            false => args.cluster.chunks(at_once).for_each(|hosts| sweep.given_clusters(hosts, turns)),
+        }
+    }
+    let failed = !sweep.notes.is_empty();
+    let document = sweep.document(started, groups.as_ref(), why_none);
+    write(&args.output.join(format!("{}.json", document.id)), &document)?;
+    print!("{}", table::show(&document));
+    if !document.series.is_empty() {
+        let page = args.output.join("report.html");
+        let report::Collected { runs, sweeps, skipped } = report::collect(&args.output)?;
+        let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+        std::fs::write(&page, report::render(&runs, &sweeps, &skipped))
+            .with_context(|| format!("writing {}", page.display()))?;
+        println!("\nreport      {}", page.display());
+    }
+    let is_wrong = |kind: &str| matches!(kind, "wrong-answers" | "check-failed");
+    Ok(match failed || document.alarms.iter().any(|alarm| is_wrong(&alarm.kind)) {
+        true => ExitCode::FAILURE,
+        false => ExitCode::SUCCESS,
+    })
+}
+
+impl SweepArgs {
+    fn sizes(&self) -> Vec<usize> {
+        let mut sizes: Vec<usize> = self.nodes.iter().map(|nodes| usize::from(*nodes)).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        sizes
+    }
+
+    fn nodes_at_once(&self) -> usize {
+        let sizes = self.sizes().into_iter();
+        if self.together { sizes.sum() } else { sizes.max().unwrap_or(0) }
+    }
+
+    /// What was asked for, the run that changes documents last: the query's answer is known until then.
+    fn ordered(&self) -> Vec<Workload> {
+        let all = [
+            (WorkloadFlag::CSync, Workload::CSync),
+            (WorkloadFlag::COutdated, Workload::COutdated),
+            (WorkloadFlag::Analytic, Workload::Analytic),
+            (WorkloadFlag::A, Workload::A),
+        ];
+        all.into_iter().filter(|(flag, _)| self.workloads.contains(flag)).map(|(_, one)| one).collect()
+    }
+}
+
+impl Sweep<'_> {
+    fn document(
+        self,
+        started: SystemTime,
+        groups: Option<&CpuGroups>,
+        why_none: Option<String>,
+    ) -> SweepResult {
+        let args = self.args;
+        let all = [Workload::A, Workload::CSync, Workload::COutdated, Workload::Analytic];
+        let series: Vec<_> =
+            all.into_iter().filter_map(|workload| summarize::series(workload, &self.runs)).collect();
+        let quota = args.fleet.quota().filter(|_| groups.is_some());
+        let binary = args.fleet.plan(1, &args.output).ok().filter(|_| args.cluster.is_empty());
+        SweepResult {
+            format: FORMAT.to_owned(),
+            format_version: FORMAT_VERSION,
+            id: assemble::id_of("sweep", "", started),
+            label: args.label.clone(),
+            command: assemble::command(),
+            started_at: facts::rfc3339(started),
+            ended_at: facts::rfc3339(SystemTime::now()),
+            target: Target {
+                binary: binary.map(|plan| plan.binary.display().to_string()),
+                version: self.version,
+            },
+            quota: QuotaUse {
+                kind: groups.map_or("none", |groups| groups.version().name()).to_owned(),
+                core_share: quota.and(args.fleet.share()),
+                quota_us: quota.map(|quota| quota.quota_us),
+                period_us: quota.map(|quota| quota.period_us),
+                why_none,
+            },
+            settings: settings(args),
+            machine: facts::machine(true),
+            bars: bars::bars(&series),
+            alarms: summarize::alarms(&series),
+            series,
+            notes: self.notes,
+        }
+    }
+}
+
+fn settings(args: &SweepArgs) -> Map<String, Value> {
+    let described = json!({
+        "nodes": args.sizes(),
+        "cluster": args.cluster,
+        "records": args.records,
+        "seconds": args.seconds,
+        "warmup": args.warmup,
+        "runs": args.runs,
+        "rounds": args.rounds,
+        "together": args.together,
+        "connections": args.connections,
+        "client-threads": args.client_threads,
+        "cache-size": args.fleet.cache_mb(),
+        "node-flag": args.fleet.node_flags(),
+        "seed": args.seed.to_string(),
+    });
+    described.as_object().cloned().unwrap_or_default()
+}
