@@ -82,7 +82,7 @@ impl Sweep<'_> {
     pub(super) fn own_clusters(&mut self, sizes: &[usize], turns: u16, mut groups: Option<&mut CpuGroups>) {
         let folder = match fleet::data_folder(&self.args.output.join("nodes")) {
             Ok(folder) => folder,
-            Err(error) => return self.notes.push(format!("{error:#}")),
+            Err(error) => return self.tell(format!("{error:#}")),
         };
         let started = self.start(sizes, &folder, groups.as_deref_mut());
         self.measure(started, turns, groups.as_deref());
@@ -90,7 +90,7 @@ impl Sweep<'_> {
             groups.clear();
         }
         if let Err(error) = folder.give_up() {
-            self.notes.push(error.to_string());
+            self.tell(error.to_string());
         }
     }
 
@@ -116,15 +116,15 @@ impl Sweep<'_> {
         Ok(FleetPlan { port_offset: plan.port_offset + ports_taken, ..plan })
     }
 
-    /// What came of something done on a cluster of this size; what went wrong is told at once, and at the end.
+    /// What came of something done on a cluster of this size; what went wrong is told.
     fn noted<T>(&mut self, nodes: usize, outcome: anyhow::Result<T>) -> Option<T> {
-        outcome
-            .map_err(|error| {
-                let note = format!("{nodes} nodes: {error:#}");
-                eprintln!("sweep: {note}");
-                self.notes.push(note);
-            })
-            .ok()
+        outcome.map_err(|error| self.tell(format!("{nodes} nodes: {error:#}"))).ok()
+    }
+
+    /// At once, and at the end.
+    fn tell(&mut self, note: String) {
+        eprintln!("sweep: {note}");
+        self.notes.push(note);
     }
 
     /// Loads all clusters, then runs everything on them. One on which something fails is left out from then on.
@@ -132,7 +132,7 @@ impl Sweep<'_> {
         let is_limited = groups.is_some();
         self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, is_limited));
         if let Err(error) = fleet::limit(groups, self.args.fleet.share()) {
-            return self.notes.push(format!("{error:#}"));
+            return self.tell(format!("{error:#}"));
         }
         for workload in self.args.ordered() {
             for _ in 0..turns {
