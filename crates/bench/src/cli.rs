@@ -7,6 +7,7 @@ use clap::Subcommand;
 use crate::commands::analytic::AnalyticArgs;
 use crate::commands::baseline::BaselineArgs;
 use crate::commands::blocks::BlocksArgs;
+use crate::commands::hop::HopArgs;
 use crate::commands::idle::IdleArgs;
 use crate::commands::report::ReportArgs;
 use crate::commands::reql::ReqlArgs;
@@ -14,7 +15,9 @@ use crate::commands::sweep::SweepArgs;
 use crate::commands::units::UnitsArgs;
 use crate::commands::ycsb_load::LoadArgs;
 use crate::commands::ycsb_run::RunArgs;
-use crate::commands::{analytic, baseline, blocks, idle, report, reql, sweep, units, ycsb_load, ycsb_run};
+use crate::commands::{
+    analytic, baseline, blocks, hop, idle, report, reql, sweep, units, ycsb_load, ycsb_run,
+};
 
 pub use crate::commands::explain::{ExplainArgs, run as explain};
 
@@ -34,6 +37,8 @@ pub enum BenchArgs {
     Sweep(SweepArgs),
     /// BigchainDB's six tests and its replication tests, scaled to this machine
     Units(UnitsArgs),
+    /// What a query costs more when a second server takes part in it
+    Hop(HopArgs),
     /// What a cluster with many tables costs when nobody asks it anything
     Idle(IdleArgs),
     /// What an echo server and redis-server cost on this machine
@@ -61,6 +66,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         BenchArgs::Blocks(args) => blocks::run(args),
         BenchArgs::Sweep(args) => sweep::run(args),
         BenchArgs::Units(args) => units::run(args),
+        BenchArgs::Hop(args) => hop::run(args),
         BenchArgs::Idle(args) => idle::run(args),
         BenchArgs::Baseline(args) => baseline::run(args),
         BenchArgs::Report(args) => report::run(&args),

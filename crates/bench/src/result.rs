@@ -19,7 +19,7 @@ pub struct RunResult {
     pub format_version: u32,
     /// Unique, safe as a file name.
     pub id: String,
-    /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `baseline-redis`, `baseline-echo`.
+    /// `ycsb-load`, `ycsb-run`, `analytic`, `blocks`, `reql`, `hop`, `idle`, `baseline-redis`, `baseline-echo`.
     pub kind: String,
     /// Title for people.
     pub name: String,

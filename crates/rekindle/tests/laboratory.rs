@@ -81,6 +81,50 @@ fn a_sweep_measures_clusters_of_another_program_and_reports_them() {
 }
 
 #[test]
+fn clusters_of_all_sizes_are_measured_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = "sweep --together --rounds 2 --nodes 2,1 --workloads c-sync,a --records 400 --seconds 1 \
+                 --warmup 0 --connections 4 --no-quota --port-offset 2120 --cache-size 100 -o out";
+    let output = bench(folder.path(), words);
+    assert!(output.status.success(), "{}", said(&output));
+    let sweep = documents(&folder.path().join("out"), "rekindle-bench-sweep").remove(0);
+    assert_eq!(sweep["series"].as_array().map(Vec::len), Some(2));
+    let series = sweep["series"].as_array().expect("series").iter();
+    for point in series.filter_map(|one| one["points"].as_array()).flatten() {
+        let rounds = point["rounds"].as_array().expect("rounds");
+        assert!(rounds.len() == 2 && rounds.iter().all(Value::is_f64), "{point}");
+    }
+    let mut runs = documents(&folder.path().join("out"), "rekindle-bench-result");
+    runs.retain(|run| run["kind"] == "ycsb-run");
+    // Names begin with the second.
+    runs.sort_by_key(|run| run["id"].as_str().map(str::to_owned));
+    let asked: Vec<&str> = runs.iter().filter_map(|run| run["settings"]["hosts"].as_str()).collect();
+    let (one, two) = ("127.0.0.1:30135", "127.0.0.1:30136,127.0.0.1:30137");
+    assert_eq!(asked, [one, two, one, two, one, two, one, two], "by turns");
+}
+
+#[test]
+fn a_second_server_costs_what_it_costs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = "hop --records 300 --seconds 1 --rounds 1 --port-offset 2350 --cache-size 100 --json out/";
+    let output = bench(folder.path(), words);
+    let [hop] = &documents(&folder.path().join("out"), "rekindle-bench-result")[..] else {
+        panic!("no result: {}", said(&output));
+    };
+    let operations = hop["operations"].as_array().expect("operations");
+    let costs = operations.iter().map(|one| one["server_cpu_us_per_operation"].as_f64().unwrap_or(0.0));
+    let costs: Vec<f64> = costs.collect();
+    assert!(
+        costs.len() == 4 && costs[1] > costs[0] && costs[3] > costs[2] && costs[2] > costs[0],
+        "{costs:?}"
+    );
+    let verdicts: Vec<&str> =
+        hop["notes"].as_array().expect("notes").iter().filter_map(Value::as_str).collect();
+    let is_held = verdicts.iter().all(|verdict| verdict.ends_with(": held"));
+    assert_eq!((verdicts.len(), output.status.success()), (2, is_held), "{verdicts:?}");
+}
+
+#[test]
 fn write_units_keep_their_promises_on_small_clusters() {
     let folder = tempfile::tempdir().expect("a folder");
     let words = "units --factor 32 --seconds 1 --block-bytes 20000 --overload 4 --no-quota \

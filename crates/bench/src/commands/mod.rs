@@ -4,6 +4,7 @@ pub mod analytic;
 pub mod baseline;
 pub mod blocks;
 pub mod explain;
+pub mod hop;
 pub mod idle;
 pub mod report;
 pub mod reql;

@@ -52,6 +52,18 @@ impl FleetFlags {
         self.cache_size.get_or_insert(published.max(CACHE_MB));
     }
 
+    /// From now on each of `nodes` has its part of the machine's cores, one at least, unless the user says how many.
+    pub fn share_cores(&mut self, nodes: usize) {
+        if !self.says_cores() {
+            let each = (facts::cores() / nodes.max(1)).max(1);
+            self.node_flag.extend(["--cores".to_owned(), each.to_string()]);
+        }
+    }
+
+    fn says_cores(&self) -> bool {
+        self.node_flag.iter().any(|flag| flag.starts_with("--cores") || flag.starts_with("-c"))
+    }
+
     /// Fails, with what to change, where this machine cannot have `nodes` at the same time, each with all of the
     /// machine.
     pub fn fit(&self, nodes: usize) -> Result<(), Unfit> {
@@ -95,9 +107,8 @@ impl FleetFlags {
     /// Flags of every node that will be limited. One that gets less than the machine has is told so, unless the user
     /// says how many cores it has: otherwise it has a thread for each core of the machine.
     pub fn node_flags(&self) -> Vec<String> {
-        let says_cores = |flag: &String| flag.starts_with("--cores") || flag.starts_with("-c");
         let told = match self.share() {
-            Some(share) if !self.node_flag.iter().any(says_cores) => {
+            Some(share) if !self.says_cores() => {
                 vec!["--cores".to_owned(), format!("{}", share.ceil())]
             }
             _ => Vec::new(),

@@ -102,9 +102,10 @@ pub struct Point {
     pub run: String,
     /// Work per second.
     pub per_second: f64,
-    /// Work per second of each round, in their order; none where a sweep of before there were rounds is read.
+    /// Work per second of each round up to the last one that went well, in their order, with nothing for those that
+    /// did not; empty where a sweep of before there were rounds is read.
     #[serde(default)]
-    pub rounds: Vec<f64>,
+    pub rounds: Vec<Option<f64>>,
     /// Against the base; null below it.
     pub speed_up: Option<f64>,
     /// Speed-up by growth in nodes.

@@ -72,6 +72,8 @@ pub struct Surroundings {
 pub struct SweepRun {
     /// What was run.
     pub workload: Workload,
+    /// Which time it was that this was run at this size, from 0; the same number at two sizes means one after the other.
+    pub round: usize,
     /// Servers of the cluster.
     pub nodes: usize,
     /// Shards of the table.
@@ -144,15 +146,15 @@ pub fn alarms(series: &[Series]) -> Vec<Alarm> {
     seen.into_iter().map(told).collect()
 }
 
-/// How many times as much is done at `to` as at `from`. Where both have as many rounds it is the ratio in the middle
-/// of those that each round gives, of an even number the smaller of two: between rounds the machine may change.
+/// How many times as much is done at `to` as at `from`: the ratio in the middle of those that each round gives in which
+/// both went well, of an even number the smaller of two, for between rounds the machine may change. Where there is no
+/// such round it is that of the runs in the middle.
 pub(super) fn growth(from: &Point, to: &Point) -> f64 {
-    let mut ratios: Vec<f64> = from.rounds.iter().zip(&to.rounds).map(|(from, to)| to / from).collect();
+    let in_one_round = from.rounds.iter().zip(&to.rounds);
+    let mut ratios: Vec<f64> = in_one_round.filter_map(|(from, to)| Some((*to)? / (*from)?)).collect();
     ratios.sort_by(f64::total_cmp);
-    match ratios.get(ratios.len().saturating_sub(1) / 2) {
-        Some(ratio) if from.rounds.len() == to.rounds.len() => *ratio,
-        _ => to.per_second / from.per_second,
-    }
+    let middle = ratios.get(ratios.len().saturating_sub(1) / 2);
+    middle.copied().unwrap_or(to.per_second / from.per_second)
 }
 
 /// The point of one size: the run in the middle, of an even number the slower of two. What was wrong in any
@@ -162,8 +164,10 @@ fn middle(rounds: &[&SweepRun]) -> Option<Point> {
     by_speed.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (_, run) = by_speed.get(by_speed.len().checked_sub(1)? / 2)?;
     let of_each = || rounds.iter().map(|run| point(run));
+    let in_round = |nth| rounds.iter().find(|run| run.round == nth).map(|run| per_second(run));
+    let last = rounds.iter().map(|run| run.round).max()?;
     Some(Point {
-        rounds: rounds.iter().map(|run| per_second(run)).collect(),
+        rounds: (0..=last).map(in_round).collect(),
         failed: of_each().map(|point| point.failed).sum(),
         alarms: of_each().flat_map(|point| point.alarms).collect(),
         ..point(run)
@@ -194,7 +198,7 @@ fn point(run: &SweepRun) -> Point {
         replicas: run.replicas,
         run: result.id.clone(),
         per_second,
-        rounds: vec![per_second],
+        rounds: vec![Some(per_second)],
         speed_up: None,
         efficiency: None,
         published: published::per_second(REPORT, run.workload.key(), run.nodes).map(no_base),
@@ -269,15 +273,17 @@ mod tests {
     }
 
     fn runs(workload: Workload, rates: &[(usize, f64)]) -> Vec<SweepRun> {
-        let run = |(nodes, rate): &(usize, f64)| SweepRun {
+        let mut seen: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut run = |(nodes, rate): &(usize, f64)| SweepRun {
             workload,
+            round: *seen.entry(*nodes).and_modify(|round| *round += 1).or_default(),
             nodes: *nodes,
             shards: *nodes as u32,
             replicas: 2,
             result: result(*rate),
             around: Surroundings::default(),
         };
-        rates.iter().map(run).collect()
+        rates.iter().map(&mut run).collect()
     }
 
     #[test]
@@ -299,7 +305,8 @@ mod tests {
         let rates = [(1, 10.0), (16, 130.0), (1, 30.0), (16, 90.0), (1, 11.0), (16, 121.0)];
         let series = series(Workload::COutdated, &runs(Workload::COutdated, &rates)).expect("it was run");
         let points = series.points.iter().map(|point| (point.per_second, point.rounds.clone()));
-        let wanted = [(11.0, vec![10.0, 30.0, 11.0]), (121.0, vec![130.0, 90.0, 121.0])];
+        let wanted =
+            [(11.0, [10.0, 30.0, 11.0].map(Some).to_vec()), (121.0, [130.0, 90.0, 121.0].map(Some).to_vec())];
         assert_eq!(points.collect::<Vec<_>>(), wanted);
         assert_eq!(series.points[1].speed_up, Some(11.0));
     }
@@ -308,11 +315,17 @@ mod tests {
     fn sizes_of_one_round_are_compared_with_each_other() {
         // The machine is half as fast in the second round, and twice as fast in the third.
         let rates = [(1, 10.0), (16, 120.0), (1, 5.0), (16, 62.0), (1, 20.0), (16, 100.0)];
-        let of = |rates| series(Workload::COutdated, &runs(Workload::COutdated, rates)).expect("it was run");
-        let growth = bars::bars(&[of(&rates)]).remove(0);
-        assert_eq!((of(&rates).points[1].speed_up, growth.found, growth.ok), (Some(12.0), 12.0, true));
-        // One size lacks a round: the runs in the middle are all that is left.
-        assert_eq!(of(&rates[..5]).points[1].speed_up, Some(6.2));
+        let of = |runs: &[SweepRun]| series(Workload::COutdated, runs).expect("it was run");
+        let mut all = runs(Workload::COutdated, &rates);
+        let growth = bars::bars(&[of(&all)]).remove(0);
+        assert_eq!((of(&all).points[1].speed_up, growth.found, growth.ok), (Some(12.0), 12.0, true));
+        // What failed in one round is not compared in another.
+        all.remove(0);
+        let [one, sixteen] = &of(&all).points[..] else { panic!("two sizes") };
+        assert_eq!((&one.rounds[..], sixteen.speed_up), (&[None, Some(5.0), Some(20.0)][..], Some(5.0)));
+        // No round in which both went well: what is left are the runs in the middle.
+        let apart = [all.remove(0), all.remove(2)];
+        assert_eq!(of(&apart).points[1].speed_up, Some(6.0));
     }
 
     #[test]

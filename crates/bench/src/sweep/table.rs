@@ -65,7 +65,7 @@ fn row(point: &Point) -> Vec<String> {
     vec![
         point.nodes.to_string(),
         thousands(point.per_second.round() as u64),
-        spread(&point.rounds),
+        spread(point.rounds.iter().flatten().copied()),
         ratio(point.speed_up),
         ratio(point.efficiency),
         ratio(published.and_then(|p| p.speed_up)),
@@ -79,10 +79,10 @@ fn row(point: &Point) -> Vec<String> {
 }
 
 /// The slowest and the fastest of several rounds.
-fn spread(rounds: &[f64]) -> String {
+fn spread(rounds: impl Iterator<Item = f64> + Clone) -> String {
     let whole = |rate: f64| thousands(rate.round() as u64);
-    match (rounds.iter().copied().reduce(f64::min), rounds.iter().copied().reduce(f64::max)) {
-        (Some(slowest), Some(fastest)) if rounds.len() > 1 => {
+    match (rounds.clone().reduce(f64::min), rounds.clone().reduce(f64::max)) {
+        (Some(slowest), Some(fastest)) if rounds.count() > 1 => {
             format!("{} to {}", whole(slowest), whole(fastest))
         }
         _ => "-".to_owned(),

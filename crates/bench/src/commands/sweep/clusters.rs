@@ -1,5 +1,6 @@
 //! The clusters of a sweep: they are started, loaded and measured, one after the other or by turns.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -77,15 +78,20 @@ pub(super) struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Starts clusters of these sizes on this machine, all at once, and runs each workload on all of them `turns` times,
-    /// by turns.
-    pub(super) fn own_clusters(&mut self, sizes: &[usize], turns: u16, mut groups: Option<&mut CpuGroups>) {
+    /// Starts clusters of these sizes on this machine, all at once, and runs each workload on all of them, by turns,
+    /// once for each of these `rounds`.
+    pub(super) fn own_clusters(
+        &mut self,
+        sizes: &[usize],
+        rounds: Range<usize>,
+        mut groups: Option<&mut CpuGroups>,
+    ) {
         let folder = match fleet::data_folder(&self.args.output.join("nodes")) {
             Ok(folder) => folder,
             Err(error) => return self.tell(format!("{error:#}")),
         };
         let started = self.start(sizes, &folder, groups.as_deref_mut());
-        self.measure(started, turns, groups.as_deref());
+        self.measure(started, rounds, groups.as_deref());
         if let Some(groups) = groups {
             groups.clear();
         }
@@ -95,8 +101,8 @@ impl Sweep<'_> {
     }
 
     /// Does the same on clusters that run already: each is comma-separated addresses.
-    pub(super) fn given_clusters(&mut self, hosts: &[String], turns: u16) {
-        self.measure(hosts.iter().map(|hosts| Cluster::given(hosts)).collect(), turns, None);
+    pub(super) fn given_clusters(&mut self, hosts: &[String], rounds: Range<usize>) {
+        self.measure(hosts.iter().map(|hosts| Cluster::given(hosts)).collect(), rounds, None);
     }
 
     fn start(&mut self, sizes: &[usize], folder: &Path, mut groups: Option<&mut CpuGroups>) -> Vec<Cluster> {
@@ -128,15 +134,15 @@ impl Sweep<'_> {
     }
 
     /// Loads all clusters, then runs everything on them. One on which something fails is left out from then on.
-    fn measure(&mut self, mut clusters: Vec<Cluster>, turns: u16, groups: Option<&CpuGroups>) {
+    fn measure(&mut self, mut clusters: Vec<Cluster>, rounds: Range<usize>, groups: Option<&CpuGroups>) {
         let is_limited = groups.is_some();
         self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, is_limited));
         if let Err(error) = fleet::limit(groups, self.args.fleet.share()) {
             return self.tell(format!("{error:#}"));
         }
         for workload in self.args.ordered() {
-            for _ in 0..turns {
-                self.keep(&mut clusters, |sweep, cluster| sweep.run_on(workload, cluster));
+            for round in rounds.clone() {
+                self.keep(&mut clusters, |sweep, cluster| sweep.run_on(workload, round, cluster));
             }
         }
     }
@@ -164,7 +170,7 @@ impl Sweep<'_> {
         self.warm(cluster, is_limited)
     }
 
-    fn run_on(&mut self, workload: Workload, cluster: &Cluster) -> anyhow::Result<()> {
+    fn run_on(&mut self, workload: Workload, round: usize, cluster: &Cluster) -> anyhow::Result<()> {
         let before = Mark::now(&cluster.watched);
         let result = self.run_one(workload, cluster)?;
         let around = before.until(&Mark::now(&cluster.watched), &result);
@@ -176,7 +182,7 @@ impl Sweep<'_> {
             thousands(result.throughput.operations_per_second.round() as u64)
         );
         let (nodes, replicas) = (cluster.nodes(), cluster.replicas() as u32);
-        self.runs.push(SweepRun { workload, nodes, shards: nodes as u32, replicas, result, around });
+        self.runs.push(SweepRun { workload, round, nodes, shards: nodes as u32, replicas, result, around });
         Ok(())
     }
 

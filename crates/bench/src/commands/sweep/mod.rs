@@ -107,17 +107,18 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     };
     why_none.iter().for_each(|why| eprintln!("sweep: no equal shares of processor time: {why}"));
     let mut sweep = Sweep { args: &args, runs: Vec::new(), notes: Vec::new(), version: None };
-    let (repeats, turns, at_once) = match args.together {
-        true => (1, args.rounds, usize::MAX),
-        false => (args.rounds, 1, 1),
+    let (in_one_go, at_once) = match args.together {
+        true => (args.rounds, usize::MAX),
+        false => (1, 1),
     };
-    for _ in 0..repeats {
+    for first in (0..args.rounds).step_by(usize::from(in_one_go)) {
+        let rounds = || usize::from(first)..usize::from(first + in_one_go);
         match args.cluster.is_empty() {
             true => args
                 .sizes()
                 .chunks(at_once)
-                .for_each(|sizes| sweep.own_clusters(sizes, turns, groups.as_mut())),
-            false => args.cluster.chunks(at_once).for_each(|hosts| sweep.given_clusters(hosts, turns)),
+                .for_each(|sizes| sweep.own_clusters(sizes, rounds(), groups.as_mut())),
+            false => args.cluster.chunks(at_once).for_each(|hosts| sweep.given_clusters(hosts, rounds())),
         }
     }
     let failed = !sweep.notes.is_empty();
