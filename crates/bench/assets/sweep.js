@@ -48,7 +48,10 @@ const sweepPart = (sweep, tools) => {
   }
 
   // The slowest and the fastest of several rounds.
-  const spread = (all, rounds = all.filter((rate) => rate !== null)) => (rounds.length > 1 ? `${whole(Math.min(...rounds))} to ${whole(Math.max(...rounds))}` : '–');
+  const spread = (all) => {
+    const rounds = all.filter((rate) => rate !== null);
+    return rounds.length > 1 ? `${whole(Math.min(...rounds))} to ${whole(Math.max(...rounds))}` : '–';
+  };
 
   function rows(series) {
     return series.points.map((point) => {

@@ -37,7 +37,7 @@ pub enum BenchArgs {
     Sweep(SweepArgs),
     /// BigchainDB's six tests and its replication tests, scaled to this machine
     Units(UnitsArgs),
-    /// What a query costs more when a second server takes part in it
+    /// How much more a query costs when a second server takes part in it
     Hop(HopArgs),
     /// What a cluster with many tables costs when nobody asks it anything
     Idle(IdleArgs),

@@ -169,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn nodes_that_share_a_machine_have_a_core_each_at_least() {
+        let cores = |line: &[&str]| {
+            let mut line = Line::parse_from([&["bench"], line].concat());
+            line.fleet.share_cores(10_000);
+            line.fleet.plan(1, Path::new("data")).unwrap().flags
+        };
+        assert_eq!(cores(&[]), ["--cores", "1"]);
+        assert_eq!(cores(&["--node-flag=-c3"]), ["-c3"]);
+    }
+
+    #[test]
     fn what_the_user_says_of_cores_holds() {
         for flag in ["--cores=3", "-c3"] {
             let flag = format!("--node-flag={flag}");

@@ -72,7 +72,7 @@ pub struct Surroundings {
 pub struct SweepRun {
     /// What was run.
     pub workload: Workload,
-    /// Which time it was that this was run at this size, from 0; the same number at two sizes means one after the other.
+    /// Which time it was that this was run at this size, from 0. Runs of one round are compared with each other.
     pub round: usize,
     /// Servers of the cluster.
     pub nodes: usize,

@@ -83,8 +83,7 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
         look(&nodes);
         a.node.own_stall().is_none() && !b.node.is_stalled(a.server())
     });
-    // Another, or a itself: it is the primary replica, to whom the shard is handed back before long.
-    wait_until("a hears who leads", || handle(&a).leader().is_some() && handle(&a).hears());
+    wait_until("a hears who leads", || handle(&a).hears());
     a.wait_ready("t");
     wait_until("a has the news", || a.node.catalog().database("meanwhile").is_some());
     match late.wait() {
@@ -102,6 +101,11 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     for node in nodes {
         assert_eq!(missing(node, 3), [], "an acknowledged row is lost");
     }
+    // It is the primary replica.
+    wait_until("the shard is handed back to a", || {
+        look(&nodes);
+        matches!(handle(&a).leader(), Some(Route::Near(_)))
+    });
 }
 
 #[test]

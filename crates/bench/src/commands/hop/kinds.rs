@@ -1,9 +1,9 @@
 //! The kinds of queries that are compared, in pairs, and what their costs say.
 
-use crate::result::{ClientUse, OperationResult};
+use crate::result::{OperationResult, RunResult};
 
 /// A table with one shard.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     OneReplica,
     TwoReplicas,
@@ -25,57 +25,61 @@ impl Table {
     }
 }
 
+/// Which of the two servers is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// That which leads the shard.
+    Leader,
+    Other,
+}
+
 /// One kind of query, and who is asked.
 pub(super) struct Kind {
     pub(super) name: &'static str,
     /// Of YCSB's command line.
     pub(super) words: &'static str,
     pub(super) table: Table,
-    /// Whether the server is asked that holds the primary replica.
-    pub(super) is_local: bool,
+    pub(super) asked: Asked,
 }
 
 const GET: &str = "c --read-mode single";
 const UPDATE: &str = "a -p readproportion=0 -p updateproportion=1 --durability hard";
 
-/// A pair of kinds, the cheaper one first, and how many times as much the other may cost.
+/// Two kinds of which the second takes another server, and how many times as much it may cost.
 pub(super) struct Pair {
-    name: &'static str,
     pub(super) kinds: [Kind; 2],
+    /// What they are called in a sentence.
+    phrases: [&'static str; 2],
     at_most: f64,
 }
 
 pub(super) const PAIRS: [Pair; 2] = [
     Pair {
-        name: "get, forwarded by local",
         kinds: [
-            Kind { name: "GET-LOCAL", words: GET, table: Table::OneReplica, is_local: true },
-            Kind { name: "GET-FORWARDED", words: GET, table: Table::OneReplica, is_local: false },
+            Kind { name: "GET-LOCAL", words: GET, table: Table::OneReplica, asked: Asked::Leader },
+            Kind { name: "GET-FORWARDED", words: GET, table: Table::OneReplica, asked: Asked::Other },
         ],
+        phrases: ["of a local one", "a forwarded get"],
         at_most: 2.3,
     },
     Pair {
-        name: "hard update, two replicas by one",
         kinds: [
-            Kind { name: "UPDATE-ONE", words: UPDATE, table: Table::OneReplica, is_local: true },
-            Kind { name: "UPDATE-TWO", words: UPDATE, table: Table::TwoReplicas, is_local: true },
+            Kind { name: "UPDATE-ONE", words: UPDATE, table: Table::OneReplica, asked: Asked::Leader },
+            Kind { name: "UPDATE-TWO", words: UPDATE, table: Table::TwoReplicas, asked: Asked::Leader },
         ],
+        phrases: ["of one with one", "a hard update with two replicas"],
         at_most: 3.0,
     },
 ];
 
 /// What one run came to.
 pub(super) struct Run {
-    /// Its processor time is that of both servers.
+    /// Processor time of both servers for one query.
+    pub(super) cpu_us: f64,
+    /// The queries, under the name of their kind.
     pub(super) operation: OperationResult,
-    pub(super) client: ClientUse,
-    pub(super) seconds: f64,
-}
-
-impl Run {
-    pub(super) fn cpu(&self) -> f64 {
-        self.operation.server_cpu_us_per_operation.unwrap_or(f64::NAN)
-    }
+    /// All else.
+    pub(super) result: RunResult,
 }
 
 /// The one in the middle by `figure`, of an even number the greater of two.
@@ -84,18 +88,17 @@ pub(super) fn middle<T>(mut all: Vec<T>, figure: impl Fn(&T) -> f64) -> T {
     all.swap_remove(all.len() / 2)
 }
 
-/// The ratio of a pair in words, and whether it is within its bar.
-pub(super) fn verdict(pair: &Pair, of_both: &[Vec<Run>]) -> (String, bool) {
-    let ratios: Vec<f64> =
-        of_both[0].iter().zip(&of_both[1]).map(|(less, more)| more.cpu() / less.cpu()).collect();
-    let rounds: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
+/// What the costs of a pair in each round, in microseconds, say, and whether that is within its bar.
+pub(super) fn verdict(pair: &Pair, rounds: impl Iterator<Item = [f64; 2]>) -> (String, bool) {
+    let ratios: Vec<f64> = rounds.map(|[less, more]| more / less).collect();
+    let shown: Vec<String> = ratios.iter().map(|ratio| format!("{ratio:.2}")).collect();
     let found = middle(ratios, |ratio| *ratio);
     let is_held = found <= pair.at_most;
     let held = if is_held { "held" } else { "MISSED" };
+    let [less, more] = pair.phrases;
     let text = format!(
-        "{}: {found:.2} times the server CPU (rounds {}), at most {} wanted: {held}",
-        pair.name,
-        rounds.join(" "),
+        "{more} takes {found:.2} times the server CPU {less} (rounds {}), at most {} wanted: {held}",
+        shown.join(" "),
         pair.at_most
     );
     (text, is_held)
@@ -105,30 +108,13 @@ pub(super) fn verdict(pair: &Pair, of_both: &[Vec<Run>]) -> (String, bool) {
 mod tests {
     use super::*;
 
-    fn runs(costs: &[f64]) -> Vec<Run> {
-        let operation = |cost: f64| OperationResult {
-            name: String::new(),
-            ok: 1,
-            failed: 0,
-            per_second: 1.0,
-            service: Default::default(),
-            intended: None,
-            failed_service: None,
-            server_cpu_us_per_operation: Some(cost),
-        };
-        let run =
-            |cost: &f64| Run { operation: operation(*cost), client: ClientUse::default(), seconds: 1.0 };
-        costs.iter().map(run).collect()
-    }
-
     #[test]
     fn the_ratio_in_the_middle_is_held_against_the_bar() {
         let [gets, updates] = &PAIRS;
-        // Ratios of 2, 2.5 and 2.2: those of the middle runs would be 2.5.
-        let both = [runs(&[10.0, 10.0, 20.0]), runs(&[20.0, 25.0, 44.0])];
-        let (text, is_held) = verdict(gets, &both);
-        assert!(is_held && text.contains("2.20 times the server CPU (rounds 2.00 2.50 2.20)"), "{text}");
-        let (text, is_held) = verdict(updates, &[runs(&[10.0, 10.0]), runs(&[20.0, 31.0])]);
+        // Ratios of 2, 2.5 and 2.2: that of the costs in the middle would be 2.5.
+        let (text, is_held) = verdict(gets, [[10.0, 20.0], [10.0, 25.0], [20.0, 44.0]].into_iter());
+        assert!(is_held && text.contains("2.20 times the server CPU of a local one (rounds 2.00 2.50 2.20)"));
+        let (text, is_held) = verdict(updates, [[10.0, 20.0], [10.0, 31.0]].into_iter());
         assert!(!is_held && text.contains("3.10") && text.ends_with("MISSED"), "{text}");
     }
 }

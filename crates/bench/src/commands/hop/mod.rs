@@ -1,5 +1,5 @@
-//! `bench hop`: what a query costs the servers more when a second one takes part in it: a get that is asked of a
-//! server without the row, an update that a second replica has to have.
+//! `bench hop`: how much more a query costs when a second server takes part in it: a get that is asked of a server
+//! without the row, an update that a second replica has to have.
 
 mod kinds;
 mod servers;
@@ -17,17 +17,16 @@ use crate::flags::OutputFlags;
 use crate::fleet::flags::FleetFlags;
 use crate::fleet::{Fleet, data_folder};
 use crate::limits::{above_zero, at_least_one};
-use crate::machine::facts;
-use crate::result::{ClientUse, RunResult, Throughput, Versions};
-use crate::site::BENCH_VERSION;
+use crate::result::{ClientUse, Pacing, RunResult, Throughput, Verification};
+use crate::shapes::rest::Rest;
 use kinds::{PAIRS, Run, middle, verdict};
-use servers::Bench;
+use servers::Servers;
 
 const NODES: usize = 2;
 /// Length of the run of each kind that nobody looks at.
 const TRIAL_SECONDS: f64 = 2.0;
 
-/// Measures what a query costs more when a second server takes part in it
+/// Measures how much more a query costs when a second server takes part in it
 #[derive(Args, Clone, Debug)]
 pub struct HopArgs {
     /// Documents of about 1 KB in each of two tables
@@ -39,7 +38,7 @@ pub struct HopArgs {
     /// How often each of the four kinds is measured, by turns: the ratio in the middle counts
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one::<u16>)]
     rounds: u16,
-    /// Connections
+    /// Connections of each run, all to the server that is asked
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = at_least_one::<usize>)]
     connections: usize,
     /// Folder for the nodes' data meanwhile
@@ -60,31 +59,65 @@ pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
     let outcome = measure(&args, &fleet);
     let dead = fleet.dead();
     drop(fleet);
-    folder.give_up()?;
+    let given_up = folder.give_up();
     ensure!(dead.is_empty(), "{}", dead.join("\n"));
     let (result, is_held) = outcome?;
     let code = args.output.finish(&result)?;
+    given_up?;
     Ok(if is_held { code } else { ExitCode::FAILURE })
 }
 
 fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
     let started = SystemTime::now();
-    let bench = Bench::prepare(args, fleet)?;
-    let kinds = || PAIRS.iter().flat_map(|pair| &pair.kinds);
-    for kind in kinds() {
-        bench.run(kind, TRIAL_SECONDS.min(args.seconds), 0)?;
+    let mut servers = Servers::prepare(args, fleet)?;
+    for kind in PAIRS.iter().flat_map(|pair| &pair.kinds) {
+        servers.run(kind, TRIAL_SECONDS.min(args.seconds), 0)?;
     }
-    let mut measured: Vec<Vec<Run>> = kinds().map(|_| Vec::new()).collect();
+    let mut measured: Vec<[Vec<Run>; 2]> = PAIRS.iter().map(|_| [Vec::new(), Vec::new()]).collect();
     for round in 1..=u64::from(args.rounds) {
-        for (kind, runs) in kinds().zip(&mut measured) {
-            runs.push(bench.run(kind, args.seconds, round)?);
+        for (pair, runs) in PAIRS.iter().zip(&mut measured) {
+            // Neither of the two is always the one that comes after the other.
+            for nth in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
+                let kind = &pair.kinds[nth];
+                let run = servers.run(kind, args.seconds, round)?;
+                if !args.output.quiet {
+                    eprintln!("hop: round {round}, {}: {:.1} us of server CPU", kind.name, run.cpu_us);
+                }
+                runs[nth].push(run);
+            }
         }
     }
-    let verdicts: Vec<(String, bool)> =
-        PAIRS.iter().zip(measured.chunks(2)).map(|(pair, of_both)| verdict(pair, of_both)).collect();
-    let mut result = blank(about(args, &verdicts, started));
-    let all = || measured.iter().flatten();
-    let seconds: f64 = all().map(|run| run.seconds).sum();
+    servers.are_led_as_before()?;
+    let verdicts: Vec<(String, bool)> = PAIRS
+        .iter()
+        .zip(&measured)
+        .map(|(pair, [less, more])| verdict(pair, less.iter().zip(more).map(|(l, m)| [l.cpu_us, m.cpu_us])))
+        .collect();
+    let is_held = verdicts.iter().all(|(_, is_held)| *is_held);
+    let notes = verdicts.into_iter().map(|(text, _)| text).chain(restless(servers.rest)).collect();
+    let mut result = blank(about(args, notes, started));
+    gather(&mut result, args, measured);
+    result.versions.server = Some(servers.version);
+    Ok((result, is_held))
+}
+
+/// What is to be said if the servers did not rest before every run.
+fn restless(rest: Rest) -> Option<String> {
+    match rest {
+        Rest::Reached => None,
+        Rest::Busy => {
+            Some("a server never came to rest: what it flushed and merged is in the figures".to_owned())
+        }
+        Rest::Unknown => Some(
+            "whether the servers flushed or merged meanwhile is not known: they show no metrics".to_owned(),
+        ),
+    }
+}
+
+/// Sums of all measured runs; of each kind the operations of the run in the middle.
+fn gather(result: &mut RunResult, args: &HopArgs, measured: Vec<[Vec<Run>; 2]>) {
+    let all = || measured.iter().flatten().flatten();
+    let seconds: f64 = all().map(|run| run.result.time.measured_seconds).sum();
     let operations: u64 = all().map(|run| run.operation.ok).sum();
     result.throughput = Throughput {
         operations,
@@ -92,21 +125,33 @@ fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
         units: Vec::new(),
     };
     result.time.measured_seconds = seconds;
-    result.client = client(all());
+    result.client = client(all().map(|run| &run.result.client));
     result.cost.client_cpu_us_per_operation = Some(result.client.cpu_seconds * 1e6 / operations as f64);
-    result.operations = measured.into_iter().map(|runs| middle(runs, Run::cpu).operation).collect();
-    result.pacing.kind = "closed".to_owned();
-    result.pacing.connections = args.connections;
-    result.pacing.pipeline = 1;
-    result.machine = facts::machine(true);
-    result.versions =
-        Versions { bench: BENCH_VERSION.to_owned(), server: bench.version, ..Versions::default() };
-    Ok((result, verdicts.iter().all(|(_, is_held)| *is_held)))
+    result.verification = Verification {
+        checked_by_type: all().map(|run| run.result.verification.checked_by_type).sum(),
+        parsed: all().map(|run| run.result.verification.parsed).sum(),
+        wrong: all().map(|run| run.result.verification.wrong).sum(),
+        ..Verification::default()
+    };
+    for alarm in all().flat_map(|run| &run.result.alarms) {
+        if result.alarms.iter().all(|known| known.kind != alarm.kind) {
+            result.alarms.push(alarm.clone());
+        }
+    }
+    result.pacing = Pacing {
+        kind: "closed".to_owned(),
+        connections: args.connections,
+        pipeline: 1,
+        client_threads: result.client.threads,
+        ..Pacing::default()
+    };
+    let kinds = measured.into_iter().flatten();
+    result.operations = kinds.map(|runs| middle(runs, |run| run.cpu_us).operation).collect();
 }
 
 /// What the client used in all runs.
-fn client<'a>(runs: impl Iterator<Item = &'a Run>) -> ClientUse {
-    runs.map(|run| &run.client).fold(ClientUse::default(), |sum, one| ClientUse {
+fn client<'a>(runs: impl Iterator<Item = &'a ClientUse>) -> ClientUse {
+    runs.fold(ClientUse::default(), |sum, one| ClientUse {
         cpu_seconds: sum.cpu_seconds + one.cpu_seconds,
         user_seconds: sum.user_seconds + one.user_seconds,
         system_seconds: sum.system_seconds + one.system_seconds,
@@ -119,14 +164,15 @@ fn client<'a>(runs: impl Iterator<Item = &'a Run>) -> ClientUse {
     })
 }
 
-fn about(args: &HopArgs, verdicts: &[(String, bool)], started: SystemTime) -> About {
+fn about(args: &HopArgs, notes: Vec<String>, started: SystemTime) -> About {
     let settings = json!({
         "records": args.records,
         "seconds": args.seconds,
         "rounds": args.rounds,
         "connections": args.connections,
         "cache-size": args.fleet.cache_mb(),
-        "node-flag": args.fleet.node_flag,
+        "node-flag": args.fleet.node_flag.join(" "),
+        "target-binary": args.fleet.target_binary.as_ref().map(|path| path.display().to_string()),
     });
     About {
         kind: "hop",
@@ -136,7 +182,7 @@ fn about(args: &HopArgs, verdicts: &[(String, bool)], started: SystemTime) -> Ab
         published: None,
         seed: args.output.seed,
         settings: settings.as_object().cloned().unwrap_or_default(),
-        notes: verdicts.iter().map(|(text, _)| text.clone()).collect(),
+        notes,
         started,
     }
 }

@@ -1,65 +1,109 @@
 //! The two servers under measurement, their tables, and one run against them.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
 use super::HopArgs;
-use super::kinds::{Kind, Run, Table};
+use super::kinds::{Asked, Kind, Run, Table};
 use crate::chance::Chance;
 use crate::commands::{words, ycsb_load, ycsb_run};
 use crate::fleet::{Fleet, system_rows};
 use crate::machine::watch::Watched;
 use crate::result::OperationResult;
+use crate::shapes::rest::{self, Rest};
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 
+/// Less processor time says nothing: it is counted in hundredths of a second.
+const CPU_SECONDS_MIN: f64 = 0.2;
+
 /// Two servers with both tables.
-pub(super) struct Bench<'a> {
+pub(super) struct Servers<'a> {
     args: &'a HopArgs,
+    /// Without their metrics pages, which cost them processor time.
     watched: Vec<Watched>,
-    /// Which server holds the primary replica of the table with one, and of that with two.
-    primaries: [usize; 2],
-    pub(super) version: Option<String>,
+    /// With them, to know when the servers rest.
+    resting: Vec<Watched>,
+    names: Vec<String>,
+    leaders: Leaders,
+    /// The least rest there was before a run.
+    pub(super) rest: Rest,
+    pub(super) version: String,
 }
 
-impl Bench<'_> {
-    pub(super) fn prepare<'a>(args: &'a HopArgs, fleet: &Fleet) -> anyhow::Result<Bench<'a>> {
+/// Which server leads the table with one replica, and which that with two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Leaders {
+    one: usize,
+    two: usize,
+}
+
+impl Servers<'_> {
+    pub(super) fn prepare<'a>(args: &'a HopArgs, fleet: &Fleet) -> anyhow::Result<Servers<'a>> {
         let addresses = fleet.addresses();
-        let none = || Some("none".to_owned());
-        let watched = addresses.iter().map(|address| Watched::find(address, None, none()));
-        let mut bench = Bench { args, watched: watched.collect(), primaries: [0; 2], version: None };
+        let find = |(address, page): (&String, String)| Watched::find(address, None, Some(page));
+        let none = addresses.iter().map(|_| "none".to_owned());
+        let mut servers = Servers {
+            args,
+            watched: addresses.iter().zip(none).map(find).collect(),
+            resting: addresses.iter().zip(fleet.metrics_urls()).map(find).collect(),
+            names: fleet.names(),
+            leaders: Leaders { one: 0, two: 0 },
+            rest: Rest::Reached,
+            version: String::new(),
+        };
+        servers.cpu_seconds()?;
         for table in [Table::OneReplica, Table::TwoReplicas] {
-            bench.load(table, &addresses[0])?;
+            servers.load(table)?;
         }
-        let login = Login { user: "admin".to_owned(), password: String::new() };
-        let mut admin = Admin::connect(&addresses[0], &login, &mut Chance::new(1, 9_100_000))?;
-        let rows = system_rows(&mut admin, "table_config")?;
-        let names = fleet.names();
-        bench.primaries =
-            [primary(&rows, &names, Table::OneReplica)?, primary(&rows, &names, Table::TwoReplicas)?];
-        bench.version = Some(admin.server_version.clone());
-        Ok(bench)
+        servers.leaders = servers.look_for_leaders()?;
+        servers.version = servers.admin()?.server_version.clone();
+        Ok(servers)
     }
 
-    fn load(&self, table: Table, address: &str) -> anyhow::Result<()> {
+    fn admin(&self) -> anyhow::Result<Admin> {
+        let login = Login { user: "admin".to_owned(), password: String::new() };
+        Ok(Admin::connect(&self.watched[0].address, &login, &mut Chance::new(1, 9_100_000))?)
+    }
+
+    fn look_for_leaders(&self) -> anyhow::Result<Leaders> {
+        let rows = system_rows(&mut self.admin()?, "table_status")?;
+        let leader = |table| leader(&rows, &self.names, table);
+        Ok(Leaders { one: leader(Table::OneReplica)?, two: leader(Table::TwoReplicas)? })
+    }
+
+    /// Fails if another server leads a table than when it was loaded: queries took other ways then.
+    pub(super) fn are_led_as_before(&self) -> anyhow::Result<()> {
+        let now = self.look_for_leaders()?;
+        ensure!(now == self.leaders, "a table is led by another server than at first: start again");
+        Ok(())
+    }
+
+    fn load(&self, table: Table) -> anyhow::Result<()> {
         let load = format!(
             "--table {} --records {} --shards 1 --replicas {} --durability soft",
             table.name(),
             self.args.records,
             table.replicas()
         );
-        let load = ycsb_load::measure(words::read(&load, &self.common(address, "load", 0))?)?;
-        match load.checks.iter().find(|check| !check.ok) {
-            Some(check) => bail!("only {} of {} documents could be loaded", check.found, check.expected),
-            None => Ok(()),
+        let common = self.common(&self.watched[0].address, "load", 0);
+        let load = ycsb_load::measure(words::read(&load, &common)?)?;
+        if let Some(check) = load.checks.iter().find(|check| !check.ok) {
+            let first = load.errors.first().map_or("no error", |error| error.first_message.as_str());
+            bail!("only {} of {} documents could be loaded: {first}", check.found, check.expected);
         }
+        Ok(())
     }
 
-    /// Runs `kind` once. Other rounds have other values: a second update with the same ones would change nothing. Fails
-    /// when a query fails, and where the servers' processor time cannot be read.
-    pub(super) fn run(&self, kind: &Kind, seconds: f64, round: u64) -> anyhow::Result<Run> {
-        let primary = self.primaries[usize::from(kind.table == Table::TwoReplicas)];
-        let asked = if kind.is_local { primary } else { 1 - primary };
+    /// Runs `kind` once, when both servers rest; nobody looks at round 0. Other rounds have other values: a second update
+    /// with the same ones would change nothing. Fails when a query fails, and where the servers' processor time is too
+    /// little.
+    pub(super) fn run(&mut self, kind: &Kind, seconds: f64, round: u64) -> anyhow::Result<Run> {
+        let leader = match kind.table {
+            Table::OneReplica => self.leaders.one,
+            Table::TwoReplicas => self.leaders.two,
+        };
+        let asked = if kind.asked == Asked::Leader { leader } else { 1 - leader };
         let line = format!(
             "{} --table {} --records {} --connections {} --warmup 0 --seconds {seconds}",
             kind.words,
@@ -68,29 +112,30 @@ impl Bench<'_> {
             self.args.connections
         );
         let common = self.common(&self.watched[asked].address, kind.name, round + 1);
-        let before = self.cpu_seconds();
+        self.rest = self.rest.max(rest::wait(&self.resting));
+        let before = self.cpu_seconds()?;
         let result = ycsb_run::measure(words::read(&line, &common)?)?;
-        let used = self.cpu_seconds().zip(before).map(|(after, before)| after - before);
+        let used = self.cpu_seconds()? - before;
         if let Some(error) = result.errors.first() {
             bail!("{}: {}", kind.name, error.first_message);
         }
-        let operation = result.operations.into_iter().find(|one| one.ok > 0);
+        ensure!(
+            round == 0 || used >= CPU_SECONDS_MIN,
+            "{}: {used:.2} s of processor time, which is counted in hundredths, are too little: give more --seconds",
+            kind.name
+        );
+        let operation = result.operations.iter().find(|one| one.ok > 0).cloned();
         let operation = operation.with_context(|| format!("{}: no query was answered", kind.name))?;
-        let used = used.context("the processor time of the servers is not to be had from /proc")?;
-        let each = used * 1e6 / operation.ok as f64;
-        if !self.args.output.quiet {
-            eprintln!("hop: {}: {each:.1} us", kind.name);
-        }
+        let cpu_us = used * 1e6 / operation.ok as f64;
         let name = kind.name.to_owned();
-        Ok(Run {
-            operation: OperationResult { name, server_cpu_us_per_operation: Some(each), ..operation },
-            client: result.client,
-            seconds: result.time.measured_seconds,
-        })
+        let operation = OperationResult { name, server_cpu_us_per_operation: Some(cpu_us), ..operation };
+        Ok(Run { cpu_us, operation, result })
     }
 
-    fn cpu_seconds(&self) -> Option<f64> {
-        self.watched.iter().map(|server| server.sample().cpu_seconds).sum()
+    /// Of both since they started.
+    fn cpu_seconds(&self) -> anyhow::Result<f64> {
+        let used: Option<f64> = self.watched.iter().map(|server| server.sample().cpu_seconds).sum();
+        used.context("the processor time of the servers cannot be read from /proc")
     }
 
     fn common(&self, address: &str, what: &str, turn: u64) -> Vec<String> {
@@ -101,12 +146,13 @@ impl Bench<'_> {
     }
 }
 
-/// Which of the servers with these names holds the primary replica of `table`.
-fn primary(rows: &[Value], names: &[String], table: Table) -> anyhow::Result<usize> {
+/// Which of the servers with these names leads the only shard of `table`, by `table_status`.
+fn leader(rows: &[Value], names: &[String], table: Table) -> anyhow::Result<usize> {
     let row = rows.iter().find(|row| row["name"] == table.name());
-    let primary = row.and_then(|row| row["shards"][0]["primary_replica"].as_str());
-    let primary = primary.with_context(|| format!("table_config does not say who leads {}", table.name()))?;
-    names.iter().position(|name| name == primary).with_context(|| format!("there is no server {primary}"))
+    let leader = row.and_then(|row| row["shards"][0]["primary_replicas"][0].as_str());
+    let leader =
+        leader.with_context(|| format!("table_status does not say who leads table {}", table.name()))?;
+    names.iter().position(|name| name == leader).with_context(|| format!("there is no server {leader}"))
 }
 
 #[cfg(test)]
@@ -116,11 +162,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leads_is_read_from_the_configuration() {
-        let shards = json!([{"primary_replica": "node1", "replicas": ["node1"]}]);
-        let rows = [json!({"name": "one", "shards": shards})];
+    fn who_leads_is_read_from_the_status() {
+        let rows = [json!({"name": "one", "shards": [{"primary_replicas": ["node1"]}]})];
         let names = ["node0", "node1"].map(str::to_owned);
-        assert_eq!(primary(&rows, &names, Table::OneReplica).ok(), Some(1));
-        assert!(primary(&rows, &names, Table::TwoReplicas).is_err());
+        assert_eq!(leader(&rows, &names, Table::OneReplica).ok(), Some(1));
+        assert!(leader(&rows, &names, Table::TwoReplicas).is_err());
+        assert!(leader(&rows, &names[..1], Table::OneReplica).is_err());
     }
 }

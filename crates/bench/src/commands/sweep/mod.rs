@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
@@ -101,6 +101,7 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     if args.cluster.is_empty() {
         args.fleet.fit_limited(args.nodes_at_once())?;
     }
+    args.given_sizes_differ()?;
     let (mut groups, why_none) = match args.cluster.is_empty() {
         true => args.fleet.groups(),
         false => (None, Some("the clusters ran already".to_owned())),
@@ -146,6 +147,19 @@ impl SweepArgs {
         sizes.sort_unstable();
         sizes.dedup();
         sizes
+    }
+
+    /// Fails if two given clusters have one size: which of them stands for it is not for us to say.
+    fn given_sizes_differ(&self) -> anyhow::Result<()> {
+        let mut sizes: Vec<usize> = self.cluster.iter().map(|hosts| hosts.split(',').count()).collect();
+        sizes.sort_unstable();
+        match sizes.windows(2).find(|two| two[0] == two[1]) {
+            Some(two) => bail!(
+                "--cluster: two clusters have {} servers, a sweep compares sizes: leave one out",
+                two[0]
+            ),
+            None => Ok(()),
+        }
     }
 
     fn nodes_at_once(&self) -> usize {
