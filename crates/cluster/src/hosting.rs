@@ -11,8 +11,10 @@ use shard::{Forerunner, Shard};
 use storage::{Changes, Direction, RowChange, TableId};
 
 use crate::hosted::Hosted;
+use crate::last_word::Parting;
 use crate::most_complete::everyone;
 use crate::node::{CATALOG_GROUP, CATALOG_TABLE, Core};
+use crate::pending::Departed;
 use crate::readers::readers_of;
 use crate::router::shard_range;
 use crate::succession::Opening;
@@ -43,6 +45,7 @@ impl Core {
                 opening => self.open_replica(config.id, &mut config.shards[i], &range, &opening)?,
             };
             let shard = &config.shards[i];
+            is_put_off |= self.is_departing(shard.group);
             if let Some(near) = &near {
                 near.set_indexes(config.indexes.defs());
                 near.set_acks(config.write_acks.acks());
@@ -92,6 +95,9 @@ impl Core {
             self.discard_earlier(table, config.group, named)?;
         }
         let group = config.group;
+        if self.is_departing(group) {
+            return Ok(None);
+        }
         if let Some(open) = io::task::lock(&self.hosted).get_mut(&group) {
             open.is_named |= named.is_none_or(|named| named == open.own);
             name_old(config, server, open.own);
@@ -132,7 +138,9 @@ impl Core {
         let opened = match open(birth.clone()) {
             Err(shard::OpenError::Log(LogError::OtherPeer { .. })) => {
                 if self.past_is_known.load(Ordering::Acquire) {
-                    self.leave_as(table, group)?;
+                    if !self.leave_as(table, group)? {
+                        return Ok(None);
+                    }
                     open(birth)
                 } else {
                     // Which of the two is the later one is known when the catalog is: until then it goes on
@@ -155,9 +163,7 @@ impl Core {
                 if let LogError::Gone { peer, .. } = error {
                     self.note_gone(table, group, peer);
                 }
-                let mut batch = Batch::new();
-                storage::forget_group(&mut batch, table, group);
-                self.engine().write(batch)?;
+                self.leave_as(table, group)?;
                 self.owe_clearing(table);
                 Ok(None)
             }
@@ -213,16 +219,24 @@ impl Core {
             // Whoever still has a handle of before looks for the rows again.
             self.replicas.make_void(group);
         }
-        let closed = match lives_elsewhere {
-            true => self.log.leave_group(group),
-            false => self.log.close_group(group),
-        };
-        match closed {
-            Ok(()) | Err(LogError::Tombstone(_) | LogError::Gone { .. } | LogError::NotOpen(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let is_written = self.part(group, if lives_elsewhere { Parting::Leaves } else { Parting::Closes })?;
         self.replicas.forget(group);
         self.post.forget(group);
+        if !is_written {
+            self.note_departed(group, Departed { table, open });
+            return Ok(());
+        }
+        self.forget_rows(catalog, table, group, open)
+    }
+
+    /// Forgets a replica that has gone, and removes the rows of one that was `open`.
+    pub(crate) fn forget_rows(
+        &self,
+        catalog: &Catalog,
+        table: TableId,
+        group: GroupId,
+        open: Option<Hosted>,
+    ) -> Result<(), AdminError> {
         let mut batch = Batch::new();
         storage::forget_group(&mut batch, table, group);
         if catalog.table_by_id(table).is_none() {
@@ -302,17 +316,23 @@ impl Core {
         if !self.past_is_shown.load(Ordering::Acquire) || self.catalog().tables().iter().any(is_divided) {
             return Ok(());
         }
-        self.sweep()?;
+        if !self.sweep()? {
+            return Ok(());
+        }
         self.sweep_indexes()?;
         self.is_swept.store(true, Ordering::Release);
         Ok(())
     }
 
-    fn sweep(&self) -> Result<(), AdminError> {
+    /// Whether all of it was removed: on a full disk that has to wait.
+    fn sweep(&self) -> Result<bool, AdminError> {
         let catalog = self.catalog();
         for group in storage::groups_present(&self.engine().snapshot()?)? {
-            if group != CATALOG_GROUP && !io::task::lock(&self.hosted).contains_key(&group) {
-                self.close_unopened(group)?;
+            if group != CATALOG_GROUP
+                && !io::task::lock(&self.hosted).contains_key(&group)
+                && !self.close_unopened(group)?
+            {
+                return Ok(false);
             }
         }
         let mut batch = Batch::new();
@@ -325,20 +345,21 @@ impl Core {
                 None => storage::drop_table(&mut batch, table),
             }
         }
-        Ok(self.engine().write(batch)?)
+        self.engine().write(batch)?;
+        Ok(true)
     }
 
-    /// Takes leave of a group that the engine remembers and the catalog does not place here.
+    /// Takes leave of a group that the engine remembers and the catalog does not place here; whether that is written.
     ///
     /// It is not opened for that: of whom the log knows nothing, that would make a group of one, which leads.
-    fn close_unopened(&self, group: GroupId) -> Result<(), AdminError> {
-        match self.log.leave_group(group) {
-            Ok(()) | Err(LogError::Tombstone(_) | LogError::Gone { .. } | LogError::NotOpen(_)) => {}
-            Err(error) => return Err(error.into()),
+    fn close_unopened(&self, group: GroupId) -> Result<bool, AdminError> {
+        if !self.part(group, Parting::Leaves)? {
+            return Ok(false);
         }
         let mut batch = Batch::new();
         storage::forget_group(&mut batch, TableId::from_uuid(uuid::Uuid::nil()), group);
-        Ok(self.engine().write(batch)?)
+        self.engine().write(batch)?;
+        Ok(true)
     }
 }
 

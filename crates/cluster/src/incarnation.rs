@@ -11,13 +11,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::Batch;
-use log::{GroupId, LogError, PeerId};
+use log::{GroupId, PeerId};
 use storage::TableId;
 
 use crate::catalog_row::CatalogRow;
 use crate::hosted::Hosted;
+use crate::last_word::Parting;
 use crate::node::{CATALOG_GROUP, Core};
-use crate::pending::Gone;
+use crate::pending::{Departed, Gone};
 use crate::{AdminError, Catalog, TableConfig};
 
 /// A replica that has left is named for so long before another takes its place: a change of the catalog that
@@ -73,20 +74,24 @@ impl Core {
         tracing::debug!("group {group}: {own} was removed here, {named} takes its place");
         gate.shut();
         shard.retire();
-        self.leave_as(table, group)
+        self.leave_as(table, group)?;
+        Ok(())
     }
 
-    /// Takes leave of a group as the replica that the log knows. Its rows stay until those of the next one
-    /// are copied over them.
-    pub(crate) fn leave_as(&self, table: TableId, group: GroupId) -> Result<(), AdminError> {
-        match self.log.leave_group(group) {
-            Ok(()) | Err(LogError::Tombstone(_) | LogError::Gone { .. } | LogError::NotOpen(_)) => {}
-            Err(error) => return Err(error.into()),
-        }
+    /// Takes leave of a group as the replica that the log knows; whether another may take its place. Its rows stay until
+    /// those of the next one are copied over them.
+    pub(crate) fn leave_as(&self, table: TableId, group: GroupId) -> Result<bool, AdminError> {
+        let is_written = self.part(group, Parting::Leaves)?;
         self.replicas.forget(group);
-        let mut batch = Batch::new();
-        storage::forget_group(&mut batch, table, group);
-        Ok(self.engine().write(batch)?)
+        match is_written {
+            true => {
+                let mut batch = Batch::new();
+                storage::forget_group(&mut batch, table, group);
+                self.engine().write(batch)?;
+            }
+            false => self.note_departed(group, Departed { table, open: None }),
+        }
+        Ok(is_written)
     }
 
     /// A replica that the catalog names here has left its group for good.

@@ -77,7 +77,7 @@ impl Core {
             return Ok(());
         }
         let owing: Vec<TableId> = task::lock(&self.owing).iter().copied().collect();
-        for table in owing {
+        for table in owing.into_iter().filter(|table| !self.has_departing(*table)) {
             match catalog.table_by_id(table) {
                 Some(handle) if !handle.config.lineage.sealed.is_empty() => continue,
                 Some(handle) if self.names_one_that_left(handle) => continue,

@@ -38,6 +38,7 @@ mod index_work;
 mod indexes;
 mod join;
 mod keeper;
+mod last_word;
 mod layout;
 mod leaders;
 mod leavings;

@@ -6,12 +6,21 @@ use std::time::Instant;
 use log::{GroupId, PeerId};
 use storage::TableId;
 
+use crate::hosted::Hosted;
+
 /// A replica of this server that has left its group for good, and was named when it was to be opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Gone {
     pub(crate) table: TableId,
     pub(crate) peer: PeerId,
     pub(crate) since: Instant,
+}
+
+/// A replica that has gone, and what it leaves behind.
+pub(crate) struct Departed {
+    pub(crate) table: TableId,
+    /// What was open, if its rows go with it.
+    pub(crate) open: Option<Hosted>,
 }
 
 /// Replicas that come after others.
@@ -25,6 +34,8 @@ pub(crate) struct Pending {
     pub(crate) heirs: BTreeSet<GroupId>,
     /// Replicas that the catalog names and that can never be opened.
     pub(crate) gone: BTreeMap<GroupId, Gone>,
+    /// Replicas that are gone from here, of which the log has no space to say so.
+    pub(crate) departed: BTreeMap<GroupId, Departed>,
 }
 
 impl Pending {

@@ -78,6 +78,9 @@ impl Core {
         if shard.replica_on(server).is_none() || is_open() {
             return Ok(Opening::Now(Vec::new()));
         }
+        if self.is_departing(shard.group) {
+            return Ok(Opening::Later);
+        }
         // It was open before, so everything that it came after is in the engine.
         if Applied::read(&**self.engine(), shard.group)?.is_some() {
             return Ok(Opening::Now(Vec::new()));
@@ -173,7 +176,8 @@ impl Core {
         open.shard.retire();
         self.replicas.make_void(group);
         self.owe_clearing(table);
-        self.leave_as(table, group)
+        self.leave_as(table, group)?;
+        Ok(())
     }
 
     /// The open groups of a table's earlier shards with keys in `range`.

@@ -157,12 +157,14 @@ pub trait Log: Send + Sync {
     /// Closes the group for good, on this node: its entries go, a durable tombstone stays, and it can
     /// never be opened again. A group of one finishes first what was proposed. Blocks.
     ///
-    /// Fails with [`LogError::NotOpen`] if it is not open, also when it was removed just now: that is durable then.
+    /// Fails with [`LogError::NotOpen`] if it is not open, also when it was removed just now: that is durable then. On a
+    /// full disk it fails with [`LogError::LastWord`], however often it is asked: its rows must not be forgotten before
+    /// that is over.
     fn close_group(&self, id: GroupId) -> Result<(), LogError>;
 
     /// Removes this node's replica, and its entries, leaving a durable tombstone of its peer id. The
     /// group may be opened here again as another replica. The others are told by
-    /// [`Log::change_members`], not by this. Blocks.
+    /// [`Log::change_members`], not by this. Fails as [`Log::close_group`] does. Blocks.
     fn leave_group(&self, id: GroupId) -> Result<(), LogError>;
 
     /// Orders `entry` after everything proposed to the group before. Never blocks on the disk.

@@ -157,6 +157,10 @@ pub enum LogError {
     /// The group was closed for good; its id is never used again.
     #[error("group {0} was closed for good")]
     Tombstone(GroupId),
+    /// The group is closed here, and the disk has no space for its last word: that is the first thing written when there
+    /// is some. Until then a power loss brings the group back as it was.
+    #[error("the disk is full: it is not written yet that group {0} is closed")]
+    LastWord(GroupId),
     /// The engine has forgotten entries that the log no longer holds.
     #[error("group {group} is applied up to {applied} but its log begins after {log_start}")]
     Gap {

@@ -1,17 +1,17 @@
 //! A disk that is full, or hangs, while its server lives.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
 use io::Files;
 use io::sim::{Hang, SimFiles};
-use log::Durability;
+use log::{Durability, LogError};
 use rekindle_cluster::{Readiness, Route, ShardsWanted, TableOptions, readiness};
 use shard::{Decision, WriteTicket};
 
-use crate::fixture::{create, on, table, wait_for_voters};
-use crate::hub::{Hub, Machine, Running, change, missing, row, wait_until, write_until_done};
+use crate::fixture::{create, group, on, table, wait_for_voters};
+use crate::hub::{Hub, Machine, Running, change, missing, row, stored, wait_until, write_until_done};
 
 pub fn look(nodes: &[&Running]) {
     nodes.iter().for_each(|node| node.node.mind_log());
@@ -229,4 +229,48 @@ fn new_tables_go_to_servers_that_can_write() {
     late.wait().unwrap();
     b.node.drop_table("test", "named").unwrap();
     assert_eq!(made("after", ShardsWanted::count(1)), a.server());
+}
+
+#[test]
+fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_written() {
+    let hub = Arc::new(Hub::default());
+    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let nodes = [&a, &b, &c];
+    create(&a, on(&[&[&b, &a, &c]]));
+    a.wait_ready("t");
+    write_until_done(&nodes, 0);
+    assert_eq!(missing(&a, 1), []);
+    let group = group(&a);
+    // It hears of it from the catalog alone, and the disk is full just before it acts.
+    hub.deafen(a.server(), group);
+    let (disk, own, once) = (files.clone(), a.server(), Once::new());
+    a.node.watch_catalog(Box::new(move |catalog| {
+        let config = catalog.table("test", "t").map(|table| table.config.clone());
+        let mut named = config
+            .iter()
+            .flat_map(|config| config.shards[0].replicas.iter().chain(&config.shards[0].leaving));
+        if !named.any(|replica| replica.server == own) {
+            once.call_once(|| disk.fill(true));
+        }
+    }));
+    change(&b, table(&b).config.id, on(&[&[&b, &c]])).unwrap();
+    wait_until("the replica is closed", || a.node.log().group_status(group).is_err());
+    assert!(matches!(a.node.log().leave_group(group), Err(LogError::LastWord(_))));
+    wait_until("the full disk is noticed", || {
+        look(&nodes);
+        a.node.own_stall().is_some()
+    });
+    let position = || storage::Applied::read(&**a.node.engine(), group).unwrap();
+    assert!(position().is_some(), "a power loss would bring the replica back without its rows");
+    assert_eq!(stored(&a).len(), 1);
+
+    files.fill(false);
+    wait_until("it is forgotten when there is space", || position().is_none() && stored(&a).is_empty());
+    hub.let_all_hear();
+    wait_until("it may come back", || {
+        look(&nodes);
+        change(&b, table(&b).config.id, on(&[&[&b, &c, &a]])).is_ok()
+    });
+    a.wait_ready("t");
+    assert_eq!(missing(&a, 1), []);
 }

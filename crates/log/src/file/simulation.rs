@@ -362,9 +362,14 @@ impl World {
         self.end_sync(life);
         life.runner.turn(&mut life.inbox);
         let group = self.any_group();
-        if life.runner.close_group(group).is_ok() {
+        let closed = life.runner.close_group(group);
+        // On a full disk it may be there again after a power loss.
+        let may_return = self.open.contains(&group) && matches!(closed, Err(LogError::LastWord(_)));
+        if closed.is_ok() || may_return {
             self.history.remove(&group);
             self.open.remove(&group);
+        }
+        if closed.is_ok() {
             self.closed.insert(group);
         }
         let next = GroupId(100 + self.closed.len() as u64 * 10 + self.random.below(10));

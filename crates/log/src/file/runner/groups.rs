@@ -138,7 +138,7 @@ impl<S: Store> Runner<S> {
         self.settle();
         match self.driver.group(id) {
             // It may have left just now, which is to be durable before anybody forgets its rows.
-            None => return self.settled().and(Err(LogError::NotOpen(id))),
+            None => return self.settled_word(id).and(Err(LogError::NotOpen(id))),
             Some(group) if !group.is_alone() || group.is_idle() => {}
             Some(_) => return Err(LogError::Stopped),
         }
@@ -152,20 +152,29 @@ impl<S: Store> Runner<S> {
             (None, Some(stored)) => PeerId(stored.peer),
             (None, None) => {
                 // It may have left just now, which is to be durable before anybody forgets its rows.
-                self.settled()?;
+                self.settled_word(id)?;
                 return Err(LogError::NotOpen(id));
             }
         };
         self.end_group(id, &Record::Gone { group: id, peer: peer.0 })
     }
 
-    /// Closes a group with a last word, which is durable on return; if the disk is full, it is the
-    /// first thing written when there is space again.
+    /// Closes a group with a last word.
     fn end_group(&mut self, id: GroupId, last_word: &Record<&[u8]>) -> Result<(), LogError> {
         self.driver.close(id, &Doubt::Closed);
         self.store.push(last_word);
         self.append();
-        self.settled()
+        self.settled_word(id)
+    }
+
+    /// Whether the last word of a group is durable. If the disk is full it is the first thing written when there is
+    /// space again.
+    fn settled_word(&mut self, id: GroupId) -> Result<(), LogError> {
+        self.settled()?;
+        match self.full {
+            None => Ok(()),
+            Some(_) => Err(LogError::LastWord(id)),
+        }
     }
 
     /// Waits until everything is durable that there is space for.

@@ -140,6 +140,26 @@ fn a_copy_that_is_complete_on_a_full_disk_is_gone_on_from() {
 }
 
 #[test]
+fn what_is_closed_on_a_full_disk_is_not_said_to_be_before_it_is_written() {
+    let close: fn(&mut Runner<FileStore>) -> _ = |runner| runner.close_group(GROUP);
+    let leave: fn(&mut Runner<FileStore>) -> _ = |runner| runner.leave_group(GROUP);
+    for end in [close, leave] {
+        let (files, clock) = (SimFiles::new(1), SimClock::new());
+        let mut runner = runner(&files, &clock);
+        pass(&mut runner, &clock, 2);
+        files.fill(true);
+        for _ in 0..3 {
+            assert!(matches!(end(&mut runner), Err(LogError::LastWord(GROUP))));
+        }
+        files.fill(false);
+        assert!(matches!(end(&mut runner), Err(LogError::NotOpen(GROUP))), "now it is written");
+        drop(runner);
+        files.crash();
+        assert!(store_of(&files, StoreOptions::default()).group(GROUP).is_none(), "the last word is durable");
+    }
+}
+
+#[test]
 fn members_are_not_reset_on_a_full_disk_and_can_be_when_there_is_space() {
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = joiner(&files, &clock);
