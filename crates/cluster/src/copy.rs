@@ -188,7 +188,7 @@ impl Core {
             getting.source = Some(source);
             getting.rows_total = answer.rows;
         });
-        let (at, progress, builds) = (origin.at, answer.progress.clone(), answer.builds.clone());
+        let (at, progress, builds) = (origin.reach(), answer.progress.clone(), answer.builds.clone());
         let mut restoration = {
             let _inside = enter()?;
             self.log.begin_restore(group)?;

@@ -19,7 +19,8 @@ use io::Nanos;
 use crate::error::{ApplyError, Doubt, LogError, ProposeError};
 use crate::hardener::Hardener;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, Role};
+use crate::member::{Birth, GroupStatus, MemberChange, Members, PeerId, Role};
+use crate::origin::Origin;
 use crate::stats::LogStats;
 
 /// One entry on its way to the engine.
@@ -229,15 +230,17 @@ pub trait Log: Send + Sync {
     fn peers_back(&self, peers: Vec<PeerId>);
 
     /// On the leader: what the log of a copy of the rows at `at` begins with, once `at` is durable
-    /// on a majority. Fails if `at` has left the log.
+    /// on a majority; or, if that takes longer than a second, since the majority may need this copy, at what is, with the
+    /// entries after it. Fails if `at` has left the log.
     fn origin(&self, id: GroupId, at: Lsn, done: OriginDone);
 
     /// The rows of this node's replica are about to be discarded: durable on return. Until
     /// [`Log::finish_restore`], and across restarts, nothing is applied and it never leads. Blocks.
     fn begin_restore(&self, id: GroupId) -> Result<(), LogError>;
 
-    /// The engine holds, durably, the rows of `origin`: the log goes on after it. If the disk becomes full meanwhile that
-    /// is the first thing written when there is space again. Blocks.
+    /// The engine holds, durably, the rows of `origin` as of its [reach](Origin::reach): the log goes on after it. Fails with
+    /// [`LogError::OtherEntries`] where the log has others than those that came with it: the rows stay void, for another
+    /// copy. If the disk becomes full meanwhile that is the first thing written when there is space again. Blocks.
     fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError>;
 
     /// Unsafe, for a group whose majority is gone for good: from now on, durably, `members` are the

@@ -171,6 +171,9 @@ pub enum LogError {
         /// Entries up to here are gone from the log.
         log_start: Lsn,
     },
+    /// The log has other entries than those that came with a copy of the rows.
+    #[error("the log of group {0} has other entries than the copy")]
+    OtherEntries(GroupId),
     /// The replica has no rows that count: it cannot go on alone.
     #[error("the rows of this replica of group {0} are void")]
     Void(GroupId),

@@ -32,6 +32,7 @@ mod hardener;
 mod letter;
 mod lsn;
 mod member;
+mod origin;
 mod outline;
 mod proposal;
 mod record;
@@ -45,7 +46,8 @@ pub use contract::{Applier, Done, Entry, Letter, Log, Mail, Nobody, OriginDone, 
 pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
 pub use hardener::Hardener;
 pub use lsn::{Acks, Durability, GroupId, Lsn, Position, Term};
-pub use member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, PeerStatus, Role};
+pub use member::{Birth, GroupStatus, MemberChange, Members, PeerId, PeerStatus, Role};
+pub use origin::Origin;
 pub use record::{EntryKind, Record};
 pub use segment::HeaderError;
 pub use stats::{GROUP_COMMIT_BUCKETS, LogStats};

@@ -63,18 +63,6 @@ pub struct Members {
     pub removed: Vec<PeerId>,
 }
 
-/// What a replica's log begins with when its rows came as a copy: everything up to `at` is in the
-/// rows. Given by [`Log::origin`](crate::Log::origin) of the replica that was copied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// The position of the rows.
-    pub at: Lsn,
-    /// The term of the entry there.
-    pub term: Term,
-    /// The members, which may be those of a later position.
-    pub members: Members,
-}
-
 /// What part a replica plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -223,43 +211,5 @@ impl Members {
         let peers = |words: &[u64]| words.iter().map(|word| PeerId(*word)).collect();
         let (voters, learners, removed) = (peers(voters), peers(learners), peers(removed));
         rest.is_empty().then_some(Members { at: Lsn(*at), voters, learners, removed })
-    }
-}
-
-impl Origin {
-    /// Its bytes, for the way to the replica that is restored: position, term, members.
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = [self.at.0, self.term.0].map(u64::to_le_bytes).concat();
-        bytes.extend_from_slice(&self.members.encode());
-        bytes
-    }
-
-    /// Reads what [`Origin::encode`] wrote; `None` for anything else.
-    pub fn decode(bytes: &[u8]) -> Option<Origin> {
-        let (at, rest) = bytes.split_first_chunk()?;
-        let (term, rest) = rest.split_first_chunk()?;
-        let (at, term) = (Lsn(u64::from_le_bytes(*at)), Term(u64::from_le_bytes(*term)));
-        Some(Origin { at, term, members: Members::decode(rest)? })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_origin_reads_back_and_no_other_length_does() {
-        let (voters, learners, removed) = (vec![PeerId(1), PeerId(2)], vec![PeerId(9)], vec![PeerId(4)]);
-        let members = Members { at: Lsn(3), voters, learners, removed };
-        let origin = Origin { at: Lsn(7), term: Term(2), members };
-        let bytes = origin.encode();
-        assert_eq!(Origin::decode(&bytes), Some(origin));
-        for len in 0..bytes.len() {
-            let cut = Origin::decode(&bytes[..len]);
-            assert!(cut.is_none_or(|cut| cut.members.learners.is_empty()), "cut at {len}");
-        }
-        let mut forged = bytes;
-        forged[24] = 200;
-        assert_eq!(Origin::decode(&forged), None, "more voters than there are bytes");
     }
 }

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use crate::contract::{Applier, Done, Entry, Letter, Log, Nobody, OriginDone, Watch};
 use crate::error::{Doubt, LogError, ProposeError, Refusal};
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId, Role};
+use crate::member::{Birth, GroupStatus, MemberChange, Members, PeerId, Role};
+use crate::origin::Origin;
 use crate::stats::LogStats;
 
 /// What would be on the disk. Clones are the same disk; a log opened on it finds the entries of
@@ -294,7 +295,7 @@ impl Log for MemoryLog {
     fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
         done(match hold(&self.shared.disk.groups).get(&id) {
             Some(group) if at <= group.last => {
-                Ok(Origin { at, term: TERM, members: Members::first(vec![group.own(id)]) })
+                Ok(Origin { at, term: TERM, members: Members::first(vec![group.own(id)]), ahead: Vec::new() })
             }
             _ => Err(Refusal::Unfit.into()),
         });

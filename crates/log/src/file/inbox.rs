@@ -11,7 +11,8 @@ use crate::company;
 use crate::contract::Letter;
 use crate::error::{ApplyError, LogError, Refusal};
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::{Birth, GroupStatus, Members, Origin};
+use crate::member::{Birth, GroupStatus, Members};
+use crate::origin::Origin;
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 

@@ -21,7 +21,8 @@ use super::turns::Turns;
 use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Stall, Watch};
 use crate::error::{Doubt, LogError};
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Members, Origin, PeerId};
+use crate::member::{Birth, GroupStatus, MemberChange, Members, PeerId};
+use crate::origin::Origin;
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 

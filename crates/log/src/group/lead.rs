@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use raft::{ReadState, StateRole};
 
 use super::Group;
-use crate::contract::{Done, OriginDone};
+use crate::contract::Done;
 use crate::error::{Doubt, Refusal};
 use crate::lsn::{Lsn, Term};
-use crate::member::{GroupStatus, Origin, PeerId, PeerStatus, Role};
+use crate::member::{GroupStatus, PeerId, PeerStatus, Role};
 use crate::store::Store;
 use crate::turn::{Answers, Effects, Turn};
 
@@ -168,7 +168,7 @@ impl Group {
             for done in self.reading.drain().into_iter().chain(syncs) {
                 turn.effects.answers.done.push((done, Err(Refusal::NotLeader { leader }.into())));
             }
-            for (_, done) in self.origins.drain(..) {
+            for done in self.origins.drain() {
                 done(Err(Refusal::NotLeader { leader }.into()));
             }
         }
@@ -249,38 +249,6 @@ impl Group {
         if due && !self.void && self.node.raft.state == StateRole::Leader {
             self.wanted_at.insert(peer, self.ticks);
             effects.wanted.push((self.id, PeerId(peer)));
-        }
-    }
-
-    /// Takes a question where the log of a copy of the rows at `at` begins.
-    ///
-    /// Also on one that is elected and not in office yet: it may be that the copy makes the majority.
-    pub fn ask_origin(&mut self, at: Lsn, done: OriginDone) {
-        if self.void || self.node.raft.state != StateRole::Leader {
-            return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
-        }
-        if at.0 > self.node.store().last() {
-            return done(Err(Refusal::Unfit.into()));
-        }
-        self.origins.push((at.0, done));
-        self.answer_origins();
-    }
-
-    pub(super) fn answer_origins(&mut self) {
-        if !self.members_are_kept() {
-            // A copy would make others believe in them at once.
-            return;
-        }
-        let committed = self.committed();
-        for (at, done) in self.origins.extract_if(.., |(at, _)| *at <= committed) {
-            let outline = self.node.store();
-            // Rows are as old as the last entry that changed them. Who gets them may have forgotten, with what came
-            // before, entries after it that were not about rows.
-            let at = outline.unchanged_until(at, committed);
-            done(match outline.term_at(at) {
-                Some(term) => Ok(Origin { at: Lsn(at), term: Term(term), members: outline.members.clone() }),
-                None => Err(Refusal::Unfit.into()),
-            });
         }
     }
 

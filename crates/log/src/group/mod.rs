@@ -6,7 +6,7 @@
 //! applied from there, a hard one when it is committed, and neither overtakes the other.
 //!
 //! `replicate` writes letters and reads them, `apply` moves the watermarks, `lead` is about roles and
-//! what is asked of leaders, `change` about members, `rest` about groups in which nothing happens, `lost` about
+//! what is asked of leaders, `origins` about copies, `change` about members, `rest` about groups in which nothing happens, `lost` about
 //! replicas whose node's files are older than what they acknowledged.
 
 mod apply;
@@ -14,6 +14,7 @@ mod caretaker;
 mod change;
 mod lead;
 mod lost;
+mod origins;
 mod replicate;
 mod rest;
 
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, VecDeque};
 use raft::eraftpb::{Entry as RaftEntry, Message, MessageType};
 use raft::{Config, RawNode, Ready, StateRole};
 
-use crate::contract::{Done, OriginDone};
+use crate::contract::Done;
 use crate::error::{Doubt, LogError, Refusal};
 use crate::letter::Payload;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
@@ -37,6 +38,7 @@ use caretaker::Unled;
 use change::Untold;
 use lead::{Limbo, Reading};
 use lost::Promise;
+use origins::Origins;
 use replicate::Flight;
 use rest::Rest;
 
@@ -96,7 +98,7 @@ pub(crate) struct Group {
     lead_from: u64,
     limbo: Vec<Limbo>,
     reading: Reading,
-    origins: Vec<(u64, OriginDone)>,
+    origins: Origins,
     void: bool,
     told_void: bool,
     removed: bool,
@@ -177,7 +179,7 @@ impl Group {
             lead_from: 0,
             limbo: Vec::new(),
             reading: Reading::default(),
-            origins: Vec::new(),
+            origins: Origins::default(),
             void: stored.void,
             told_void: false,
             removed: false,
@@ -446,7 +448,7 @@ impl Group {
         for done in self.reading.drain() {
             done(Err(Refusal::Stopped.into()));
         }
-        for (_, done) in self.origins.drain(..) {
+        for done in self.origins.drain() {
             done(Err(Refusal::Stopped.into()));
         }
     }

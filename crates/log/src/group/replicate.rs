@@ -232,7 +232,7 @@ impl Group {
         (message.from, message.to) = (from.0, self.own);
         self.notice_loss(&mut message);
         self.note_asked(&message);
-        let (kind, term) = (message.get_msg_type(), message.term);
+        let (kind, term, commit) = (message.get_msg_type(), message.term, message.commit);
         if !self.is_acceptable(&message, &payloads)
             || (kind == MessageType::MsgTimeoutNow && !self.may_stand())
         {
@@ -255,23 +255,22 @@ impl Group {
         self.save(turn)?;
         self.received.clear();
         if is_from_leader && kind == MessageType::MsgHeartbeat {
-            self.answer_heartbeat(from, term, turn.effects);
+            self.answer_heartbeat(from, (term, commit), turn.effects);
         }
         Ok(())
     }
 
     /// What a follower tells a leader besides what consensus does.
-    fn answer_heartbeat(&mut self, leader: PeerId, term: u64, effects: &mut Effects) {
+    fn answer_heartbeat(&mut self, leader: PeerId, (term, commit): (u64, u64), effects: &mut Effects) {
         self.confess(leader, term, effects);
         if self.void {
             self.mail(leader.0, &Content::NeedsRows { term }, effects);
         }
-        let outline = self.node.store();
-        let start = outline.start();
-        if start > 0 && start == outline.last() && self.verified.0 != term && !self.is_unsynced() {
-            // The log begins with a copy of rows, of which the leader's consensus knows nothing. Up
-            // to there everything is durable here, and was committed before it was copied.
-            let mut message = Message { term, index: start, commit: start, ..Message::default() };
+        let here = self.durable();
+        if here > commit && !self.is_unsynced() {
+            // It tells of what it knows to be here, so it does not know of all: after a copy of the rows, or where it was
+            // elected anew. What is committed is as it has it, and it may have nothing any more with which to find that out.
+            let mut message = Message { term, index: here, commit: here, ..Message::default() };
             message.set_msg_type(MessageType::MsgAppendResponse);
             self.mail(leader.0, &Content::Consensus { message, payloads: Vec::new(), soft: 0 }, effects);
         }

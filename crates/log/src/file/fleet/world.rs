@@ -12,8 +12,9 @@ use super::node::{Node, Rows, hold};
 use crate::contract::{Applier, Letter};
 use crate::error::{LogError, ProposeError};
 use crate::lsn::{Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, Origin, PeerId, Role};
+use crate::member::{Birth, GroupStatus, PeerId, Role};
 use crate::mutant::{self, Mutant};
+use crate::origin::Origin;
 use crate::proposal::{Ask, Proposal, Work};
 
 pub(super) const GROUP: GroupId = GroupId(7);
@@ -361,14 +362,14 @@ impl World {
                 let first = rows.first_key_value().map(|(lsn, _)| *lsn);
                 first.map(|lsn| rows.remove(&lsn));
             }
-            node.engine.replace(&rows, origin.at);
+            node.engine.replace(&rows, origin.reach());
             if self.random.one_in(5) {
                 continue;
             }
             match life.runner.finish_restore(GROUP, &origin) {
                 Ok(()) => node.needs_rows = false,
-                // Older than what the replica has by itself.
-                Err(LogError::Gap { .. } | LogError::Stopped) => {}
+                // Older than what the replica has by itself, or of another leader.
+                Err(LogError::Gap { .. } | LogError::OtherEntries(_) | LogError::Stopped) => {}
                 Err(other) => return Err(format!("node {nth} is not restored: {other}")),
             }
         }

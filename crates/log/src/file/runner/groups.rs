@@ -3,9 +3,10 @@
 use super::Runner;
 use crate::error::{Doubt, LogError};
 use crate::lsn::{GroupId, Lsn};
-use crate::member::{Birth, Members, Origin, PeerId};
+use crate::member::{Birth, Members, PeerId};
+use crate::origin::Origin;
 use crate::record::Record;
-use crate::store::Store;
+use crate::store::{Store, StoredEntry};
 
 /// How much is replayed at once when a group is opened.
 const REPLAY_BYTES: usize = 8 << 20;
@@ -204,7 +205,7 @@ impl<S: Store> Runner<S> {
         self.settled_well()?;
         let stored = self.store.group(id).ok_or(LogError::NotOpen(id))?;
         let outline = &stored.outline;
-        let Origin { at: Lsn(index), term, members } = origin;
+        let Origin { at: Lsn(index), term, members, ahead } = origin;
         if *index < outline.start() {
             let (applied, log_start) = (origin.at, Lsn(outline.start()));
             return Err(LogError::Gap { group: id, applied, log_start });
@@ -212,10 +213,21 @@ impl<S: Store> Runner<S> {
         let (peer, hard) = (stored.peer, outline.hard.clone());
         let is_new = outline.members.voters.is_empty();
         let newer = (members.at > outline.members.at).then(|| members.clone());
-        if outline.term_at(*index) != Some(term.0) {
+        let begins_anew = outline.term_at(*index) != Some(term.0);
+        let last = if begins_anew { *index } else { outline.last() };
+        let differs =
+            |entry: &&StoredEntry| entry.index <= last && outline.term_at(entry.index) != Some(entry.term);
+        if ahead.iter().any(|entry| differs(&entry)) {
+            return Err(LogError::OtherEntries(id));
+        }
+        if begins_anew {
             // What is in the log from where it differs was never committed, and what came before is in
             // the rows.
             self.store.push(&Record::Start { group: id, index: *index, term: term.0 });
+        }
+        for StoredEntry { index, term, kind, payload } in ahead.iter().filter(|entry| entry.index > last) {
+            let (index, term, kind, payload) = (*index, *term, *kind, &payload[..]);
+            self.store.push(&Record::Entry { group: id, index, term, kind, payload });
         }
         if let Some(members) = newer.or_else(|| is_new.then(|| members.clone())) {
             self.store.push(&Record::Member { group: id, peer, members });
@@ -228,7 +240,7 @@ impl<S: Store> Runner<S> {
         // On a disk that has no space for that the group is opened all the same, or it would stay closed: its votes, and
         // its acknowledgements of what comes later, wait until it is durable.
         self.settled()?;
-        self.open_stored(id, origin.at)?;
+        self.open_stored(id, origin.reach())?;
         self.settled()
     }
 

@@ -9,6 +9,7 @@ use io::Clock;
 use io::sim::{Fault, SimClock, SimFiles, SimRandom};
 use raft::eraftpb::{Message, MessageType};
 
+mod copies;
 mod full;
 
 use super::{Outside, Pace, Runner};

@@ -121,7 +121,12 @@ fn joiner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
 }
 
 fn origin() -> Origin {
-    Origin { at: Lsn(5), term: Term(1), members: Members::first(vec![PeerId(1), PeerId(2)]) }
+    Origin {
+        at: Lsn(5),
+        term: Term(1),
+        members: Members::first(vec![PeerId(1), PeerId(2)]),
+        ahead: Vec::new(),
+    }
 }
 
 #[test]

@@ -1,0 +1,62 @@
+//! Copies with entries that are in the rows and not known to be committed.
+
+use super::*;
+use crate::store::StoredEntry;
+use crate::{LogError, Members, Origin, Term};
+
+const OWN: PeerId = PeerId(1);
+
+fn restoring(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
+    let mut runner = runner_of(files, clock, &Birth::Joiner { own: OWN }, Arc::new(Unsent::default()));
+    runner.begin_restore(GROUP).unwrap();
+    runner
+}
+
+/// Rows of which everything up to 5 is committed, with entries after that of these terms.
+fn origin(terms: &[u64]) -> Origin {
+    let kind = EntryKind::Proposed(Durability::Soft);
+    let ahead = terms.iter().zip(6..).map(|(term, index)| StoredEntry {
+        index,
+        term: *term,
+        kind,
+        payload: Bytes::from_static(b"a row"),
+    });
+    let members = Members::first(vec![OWN, PeerId(2)]);
+    Origin { at: Lsn(5), term: Term(1), members, ahead: ahead.collect() }
+}
+
+#[test]
+fn entries_ahead_are_in_the_log_and_applied_and_not_committed() {
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
+    let mut runner = restoring(&files, &clock);
+    runner.finish_restore(GROUP, &origin(&[1, 2])).unwrap();
+    let status = runner.group_status(GROUP).unwrap();
+    assert!(!status.needs_rows, "{status:?}");
+    assert_eq!((status.start, status.committed, status.applied), (Lsn(5), Lsn(5), Lsn(7)));
+    assert_eq!((status.last, status.last_term), (Lsn(7), Term(2)));
+    drop(runner);
+    files.crash();
+    let store = store_of(&files, StoreOptions::default());
+    let entries = store.read(GROUP, 5, 1 << 20).unwrap();
+    assert_eq!(entries, origin(&[1, 2]).ahead, "as durable as the copy");
+}
+
+#[test]
+fn a_copy_is_not_taken_where_the_log_has_other_entries() {
+    let (files, clock) = (SimFiles::new(1), SimClock::new());
+    let mut runner = restoring(&files, &clock);
+    runner.finish_restore(GROUP, &origin(&[1, 2])).unwrap();
+    runner.begin_restore(GROUP).unwrap();
+    for other in [&[2][..], &[1, 3], &[1, 3, 3]] {
+        let refused = runner.finish_restore(GROUP, &origin(other));
+        assert!(matches!(refused, Err(LogError::OtherEntries(GROUP))), "{other:?}: {refused:?}");
+        assert!(runner.group_status(GROUP).unwrap().needs_rows, "there is no copy yet");
+    }
+    for same in [&[1][..], &[1, 2], &[1, 2, 2]] {
+        runner.begin_restore(GROUP).unwrap();
+        runner.finish_restore(GROUP, &origin(same)).unwrap();
+        let status = runner.group_status(GROUP).unwrap();
+        assert_eq!(status.applied, origin(same).reach());
+        assert_eq!(status.last, Lsn(5 + same.len().max(2) as u64), "what was there stays");
+    }
+}

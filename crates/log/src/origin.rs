@@ -1,0 +1,133 @@
+//! What the log of a replica begins with whose rows came as a copy.
+
+use bytes::Bytes;
+
+use crate::lsn::{Lsn, Term};
+use crate::member::Members;
+use crate::record::EntryKind;
+use crate::store::StoredEntry;
+
+/// Stands where the position and the numbers of members would, and is none of those.
+const AHEAD: [u8; 16] = [0xff; 16];
+
+/// What a replica's log begins with when its rows came as a copy: everything up to `at` is in the
+/// rows. Given by [`Log::origin`](crate::Log::origin) of the replica that was copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Where the log begins: everything up to here is committed.
+    pub at: Lsn,
+    /// The term of the entry there.
+    pub term: Term,
+    /// The members, which may be those of a later position.
+    pub members: Members,
+    /// The entries after `at` that are in the rows, too: applied where they were copied, and not known to be committed.
+    /// Mostly none.
+    pub ahead: Vec<StoredEntry>,
+}
+
+impl Origin {
+    /// The position of the rows.
+    #[must_use]
+    pub fn reach(&self) -> Lsn {
+        self.ahead.last().map_or(self.at, |last| Lsn(last.index))
+    }
+
+    /// Its bytes, for the way to the replica that is restored: docs/formats/cluster-question.md.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = [self.at.0, self.term.0].map(u64::to_le_bytes).concat();
+        if !self.ahead.is_empty() {
+            bytes.extend_from_slice(&AHEAD);
+            bytes.extend_from_slice(&(self.ahead.len() as u64).to_le_bytes());
+            for entry in &self.ahead {
+                bytes.extend_from_slice(&entry.term.to_le_bytes());
+                bytes.push(entry.kind.flags());
+                bytes.extend_from_slice(&(entry.payload.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(&entry.payload);
+            }
+        }
+        bytes.extend_from_slice(&self.members.encode());
+        bytes
+    }
+
+    /// Reads what [`Origin::encode`] wrote; `None` for anything else.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Origin> {
+        let (at, rest) = word(bytes)?;
+        let (term, mut rest) = word(rest)?;
+        let mut ahead = Vec::new();
+        if let Some(told) = rest.strip_prefix(&AHEAD) {
+            let (count, told) = word(told)?;
+            rest = told;
+            for nth in 1..=count {
+                let (entry, after) = entry(at.checked_add(nth)?, rest)?;
+                ahead.push(entry);
+                rest = after;
+            }
+        }
+        Some(Origin { at: Lsn(at), term: Term(term), members: Members::decode(rest)?, ahead })
+    }
+}
+
+fn word(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (word, rest) = bytes.split_first_chunk()?;
+    Some((u64::from_le_bytes(*word), rest))
+}
+
+fn entry(index: u64, bytes: &[u8]) -> Option<(StoredEntry, &[u8])> {
+    let (term, rest) = word(bytes)?;
+    let (flags, rest) = rest.split_first()?;
+    let (len, rest) = word(rest)?;
+    let (payload, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
+    let payload = Bytes::copy_from_slice(payload);
+    Some((StoredEntry { index, term, kind: EntryKind::from_flags(*flags)?, payload }, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lsn::Durability;
+    use crate::member::PeerId;
+
+    fn members() -> Members {
+        let (voters, learners, removed) = (vec![PeerId(1), PeerId(2)], vec![PeerId(9)], vec![PeerId(4)]);
+        Members { at: Lsn(3), voters, learners, removed }
+    }
+
+    #[test]
+    fn an_origin_reads_back_and_no_other_length_does() {
+        let origin = Origin { at: Lsn(7), term: Term(2), members: members(), ahead: Vec::new() };
+        let bytes = origin.encode();
+        assert_eq!(Origin::decode(&bytes), Some(origin));
+        for len in 0..bytes.len() {
+            let cut = Origin::decode(&bytes[..len]);
+            assert!(cut.is_none_or(|cut| cut.members.learners.is_empty()), "cut at {len}");
+        }
+        let mut forged = bytes;
+        forged[24] = 200;
+        assert_eq!(Origin::decode(&forged), None, "more voters than there are bytes");
+    }
+
+    #[test]
+    fn entries_ahead_read_back_and_are_no_members() {
+        let entry = |index, kind, payload: &'static [u8]| StoredEntry {
+            index,
+            term: 2,
+            kind,
+            payload: Bytes::from_static(payload),
+        };
+        let soft = EntryKind::Proposed(Durability::Soft);
+        let ahead =
+            vec![entry(8, soft, b"a row"), entry(9, EntryKind::Election, b""), entry(10, soft, b"another")];
+        let origin = Origin { at: Lsn(7), term: Term(2), members: members(), ahead };
+        assert_eq!(origin.reach(), Lsn(10));
+        let bytes = origin.encode();
+        // Whoever knows of no such entries does not take them for something else.
+        assert_eq!(Members::decode(&bytes[16..]), None);
+        assert_eq!(Origin::decode(&bytes), Some(origin));
+        for len in 0..bytes.len() {
+            let cut = Origin::decode(&bytes[..len]);
+            assert!(cut.is_none_or(|cut| cut.members.learners.is_empty()), "cut at {len}");
+        }
+    }
+}
