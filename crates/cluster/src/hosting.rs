@@ -45,7 +45,7 @@ impl Core {
                 opening => self.open_replica(config.id, &mut config.shards[i], &range, &opening)?,
             };
             let shard = &config.shards[i];
-            is_put_off |= self.is_departing(shard.group);
+            is_put_off |= shard.replica_on(self.identity.server).is_some() && self.is_departing(shard.group);
             if let Some(near) = &near {
                 near.set_indexes(config.indexes.defs());
                 near.set_acks(config.write_acks.acks());
@@ -219,14 +219,15 @@ impl Core {
             // Whoever still has a handle of before looks for the rows again.
             self.replicas.make_void(group);
         }
-        let is_written = self.part(group, if lives_elsewhere { Parting::Leaves } else { Parting::Closes })?;
+        let is_written =
+            self.end_in_log(group, if lives_elsewhere { Parting::Leaves } else { Parting::Closes })?;
         self.replicas.forget(group);
         self.post.forget(group);
         if !is_written {
             self.note_departed(group, Departed { table, open });
             return Ok(());
         }
-        self.forget_rows(catalog, table, group, open)
+        self.forget_rows(catalog, table, group, open.as_ref())
     }
 
     /// Forgets a replica that has gone, and removes the rows of one that was `open`.
@@ -235,7 +236,7 @@ impl Core {
         catalog: &Catalog,
         table: TableId,
         group: GroupId,
-        open: Option<Hosted>,
+        open: Option<&Hosted>,
     ) -> Result<(), AdminError> {
         let mut batch = Batch::new();
         storage::forget_group(&mut batch, table, group);
@@ -353,7 +354,7 @@ impl Core {
     ///
     /// It is not opened for that: of whom the log knows nothing, that would make a group of one, which leads.
     fn close_unopened(&self, group: GroupId) -> Result<bool, AdminError> {
-        if !self.part(group, Parting::Leaves)? {
+        if !self.end_in_log(group, Parting::Leaves)? {
             return Ok(false);
         }
         let mut batch = Batch::new();

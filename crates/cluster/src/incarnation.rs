@@ -81,7 +81,7 @@ impl Core {
     /// Takes leave of a group as the replica that the log knows; whether another may take its place. Its rows stay until
     /// those of the next one are copied over them.
     pub(crate) fn leave_as(&self, table: TableId, group: GroupId) -> Result<bool, AdminError> {
-        let is_written = self.part(group, Parting::Leaves)?;
+        let is_written = self.end_in_log(group, Parting::Leaves)?;
         self.replicas.forget(group);
         match is_written {
             true => {

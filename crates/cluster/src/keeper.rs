@@ -76,7 +76,6 @@ impl Core {
             }
             if let Err(error) = self.forget_departed() {
                 tracing::error!("what has gone from here is not forgotten yet: {error}");
-                task::sleep(LOOK);
             }
             if let Err(error) = self.go_on_with_succession() {
                 tracing::error!("new shards could not be opened yet: {error}");

@@ -36,6 +36,8 @@ pub(crate) struct Pending {
     pub(crate) gone: BTreeMap<GroupId, Gone>,
     /// Replicas that are gone from here, of which the log has no space to say so.
     pub(crate) departed: BTreeMap<GroupId, Departed>,
+    /// When it was tried last to say so.
+    pub(crate) last_words_at: Option<Instant>,
 }
 
 impl Pending {

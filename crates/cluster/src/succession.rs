@@ -78,7 +78,8 @@ impl Core {
         if shard.replica_on(server).is_none() || is_open() {
             return Ok(Opening::Now(Vec::new()));
         }
-        if self.is_departing(shard.group) {
+        // Its rows may be those of one that has gone.
+        if self.has_departing(config.id) {
             return Ok(Opening::Later);
         }
         // It was open before, so everything that it came after is in the engine.
@@ -162,7 +163,9 @@ impl Core {
         if matches!(opening, Opening::Empty) {
             // They do not stand still, and must not go on under a copy.
             others.iter().try_for_each(|group| self.abandon(config.id, *group))?;
-        } else if shard.founder_on(server).is_none() {
+            return Ok(!self.has_departing(config.id));
+        }
+        if shard.founder_on(server).is_none() {
             overrun.extend(others);
         }
         Ok(true)

@@ -159,8 +159,8 @@ pub trait Log: Send + Sync {
     /// never be opened again. A group of one finishes first what was proposed. Blocks.
     ///
     /// Fails with [`LogError::NotOpen`] if it is not open, also when it was removed just now: that is durable then. On a
-    /// full disk it fails with [`LogError::LastWord`], however often it is asked: its rows must not be forgotten before
-    /// that is over.
+    /// full disk it fails with [`LogError::LastWord`], however often it is asked, and with [`LogError::Stopped`] where something
+    /// of a group of one waits for space: its rows must not be forgotten before that is over.
     fn close_group(&self, id: GroupId) -> Result<(), LogError>;
 
     /// Removes this node's replica, and its entries, leaving a durable tombstone of its peer id. The
@@ -231,7 +231,7 @@ pub trait Log: Send + Sync {
 
     /// On the leader: what the log of a copy of the rows at `at` begins with, once `at` is durable
     /// on a majority; or, if that takes longer than a second, since the majority may need this copy, at what is, with the
-    /// entries after it. Fails if `at` has left the log.
+    /// entries after it. Fails if `at` has left the log, and if those are too many for a copy or not durable here.
     fn origin(&self, id: GroupId, at: Lsn, done: OriginDone);
 
     /// The rows of this node's replica are about to be discarded: durable on return. Until

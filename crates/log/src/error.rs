@@ -157,8 +157,9 @@ pub enum LogError {
     /// The group was closed for good; its id is never used again.
     #[error("group {0} was closed for good")]
     Tombstone(GroupId),
-    /// The group is closed here, and the disk has no space for its last word: that is the first thing written when there
-    /// is some. Until then a power loss brings the group back as it was.
+    /// The disk is full: whether the group is here or not, what the log said of it last may not be durable. If it was to be
+    /// closed, it is, and its last word is the first thing written when there is space; until then a power loss brings it back
+    /// as it was.
     #[error("the disk is full: it is not written yet that group {0} is closed")]
     LastWord(GroupId),
     /// The engine has forgotten entries that the log no longer holds.

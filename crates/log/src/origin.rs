@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::lsn::{Lsn, Term};
 use crate::member::Members;
-use crate::record::EntryKind;
+use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
 use crate::store::StoredEntry;
 
 /// Stands where the position and the numbers of members would, and is none of those.
@@ -26,6 +26,11 @@ pub struct Origin {
 }
 
 impl Origin {
+    /// The term of the last entry that is in the rows.
+    pub(crate) fn last_term(&self) -> Term {
+        self.ahead.last().map_or(self.term, |last| Term(last.term))
+    }
+
     /// The position of the rows.
     #[must_use]
     pub fn reach(&self) -> Lsn {
@@ -59,8 +64,13 @@ impl Origin {
         if let Some(told) = rest.strip_prefix(&AHEAD) {
             let (count, told) = word(told)?;
             rest = told;
+            let mut least = term;
             for nth in 1..=count {
                 let (entry, after) = entry(at.checked_add(nth)?, rest)?;
+                if entry.term < least {
+                    return None;
+                }
+                least = entry.term;
                 ahead.push(entry);
                 rest = after;
             }
@@ -78,9 +88,11 @@ fn entry(index: u64, bytes: &[u8]) -> Option<(StoredEntry, &[u8])> {
     let (term, rest) = word(bytes)?;
     let (flags, rest) = rest.split_first()?;
     let (len, rest) = word(rest)?;
-    let (payload, rest) = rest.split_at_checked(usize::try_from(len).ok()?)?;
-    let payload = Bytes::copy_from_slice(payload);
-    Some((StoredEntry { index, term, kind: EntryKind::from_flags(*flags)?, payload }, rest))
+    let len = usize::try_from(len).ok().filter(|len| *len <= PAYLOAD_BYTES_MAX)?;
+    let (payload, rest) = rest.split_at_checked(len)?;
+    // Changes of members are in rows only when they are committed.
+    let kind = EntryKind::from_flags(*flags).filter(|kind| *kind != EntryKind::Members)?;
+    Some((StoredEntry { index, term, kind, payload: Bytes::copy_from_slice(payload) }, rest))
 }
 
 #[cfg(test)]
@@ -128,6 +140,21 @@ mod tests {
         for len in 0..bytes.len() {
             let cut = Origin::decode(&bytes[..len]);
             assert!(cut.is_none_or(|cut| cut.members.learners.is_empty()), "cut at {len}");
+        }
+    }
+
+    #[test]
+    fn entries_that_no_log_would_take_are_refused() {
+        let soft = EntryKind::Proposed(Durability::Soft);
+        for (what, terms, kind) in [
+            ("a term that falls", [3, 2], soft),
+            ("a term before that of the beginning", [1, 2], soft),
+            ("a change of members", [2, 2], EntryKind::Members),
+        ] {
+            let entry = |(index, term)| StoredEntry { index, term, kind, payload: Bytes::new() };
+            let ahead = (8..).zip(terms).map(entry).collect();
+            let origin = Origin { at: Lsn(7), term: Term(2), members: members(), ahead };
+            assert_eq!(Origin::decode(&origin.encode()), None, "{what}");
         }
     }
 }

@@ -5,7 +5,7 @@
 //!   write              one write(2)           begin_sync  what another thread runs: one fsync
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -141,8 +141,13 @@ pub trait Store: Send {
     fn read(&self, group: GroupId, index: u64, bytes_max: usize) -> Result<Vec<StoredEntry>, LogError>;
 
     /// Deletes the oldest segments as long as every entry in them is at or before the position
-    /// that `flushed` gives for its group. Groups that `flushed` does not name are kept.
-    fn delete_flushed(&mut self, flushed: &BTreeMap<GroupId, u64>) -> Result<Vec<Forgotten>, StoreError>;
+    /// that `flushed` gives for its group. Groups that `flushed` does not name are kept, and so are those that have ended
+    /// and are `ending`: that is not durable yet.
+    fn delete_flushed(
+        &mut self,
+        flushed: &BTreeMap<GroupId, u64>,
+        ending: &BTreeSet<GroupId>,
+    ) -> Result<Vec<Forgotten>, StoreError>;
 
     /// Notes beside the log how far it is durable: whoever opens it next finds out if it ends before that.
     fn note_end(&mut self) -> Result<(), StoreError>;

@@ -164,3 +164,13 @@ fn a_program_that_is_no_server_is_quoted() {
     let output = bench(folder.path(), words);
     assert!(!output.status.success() && said(&output).contains("node0 ended with"), "{}", said(&output));
 }
+
+#[test]
+fn two_clusters_of_one_size_are_refused_before_either_is_asked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let words = "sweep --cluster 127.0.0.1:1,127.0.0.1:2 --cluster 127.0.0.1:3,127.0.0.1:4 -o out";
+    let output = bench(folder.path(), words);
+    let said = said(&output);
+    assert!(!output.status.success() && said.contains("two clusters have 2 servers"), "{said}");
+    assert!(!folder.path().join("out").join("report.html").exists());
+}

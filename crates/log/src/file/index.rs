@@ -197,10 +197,11 @@ impl Index {
     }
 
     /// Whether everything in the oldest segment is flushed, and it is not the only one.
-    pub fn oldest_is_flushed(&self, flushed: &BTreeMap<GroupId, u64>) -> bool {
+    pub fn oldest_is_flushed(&self, flushed: &BTreeMap<GroupId, u64>, ending: &BTreeSet<GroupId>) -> bool {
         let Some(oldest) = self.segments.front() else { return false };
         let gone = |id: &GroupId, index: u64| {
-            !self.groups.contains_key(id) || flushed.get(id).is_some_and(|to| *to >= index)
+            let is_known = self.groups.contains_key(id) || ending.contains(id);
+            !is_known || flushed.get(id).is_some_and(|to| *to >= index)
         };
         self.segments.len() > 1 && oldest.last.iter().all(|(id, index)| gone(id, *index))
     }

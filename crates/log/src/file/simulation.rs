@@ -138,6 +138,8 @@ struct World {
     // Groups not looked at since the power went.
     power_lost: BTreeSet<GroupId>,
     closed: BTreeSet<GroupId>,
+    // Groups that were to be closed, and may be.
+    in_doubt: BTreeSet<GroupId>,
     next_payload: u64,
     acknowledged: u64,
 }
@@ -166,6 +168,7 @@ impl World {
             open: BTreeSet::new(),
             power_lost: BTreeSet::new(),
             closed: BTreeSet::new(),
+            in_doubt: BTreeSet::new(),
             next_payload: 0,
             acknowledged: 0,
         }
@@ -193,6 +196,12 @@ impl World {
         let options = StoreOptions { segment_bytes: 4096 };
         let store = FileStore::open(files, Arc::clone(&random), Path::new(DIR), options)
             .map_err(|cause| format!("log does not open: {cause}"))?;
+        for group in std::mem::take(&mut self.in_doubt) {
+            if store.is_tombstone(group) {
+                self.history.remove(&group);
+                self.closed.insert(group);
+            }
+        }
         self.check_log_leads(&store)?;
         self.engine.keep_behind(store.hardener());
         let applier = Arc::clone(&self.engine) as Arc<dyn Applier>;
@@ -363,14 +372,13 @@ impl World {
         life.runner.turn(&mut life.inbox);
         let group = self.any_group();
         let closed = life.runner.close_group(group);
-        // On a full disk it may be there again after a power loss.
-        let may_return = self.open.contains(&group) && matches!(closed, Err(LogError::LastWord(_)));
-        if closed.is_ok() || may_return {
+        if closed.is_ok() {
             self.history.remove(&group);
             self.open.remove(&group);
-        }
-        if closed.is_ok() {
             self.closed.insert(group);
+        } else if self.open.contains(&group) && life.runner.group_status(group).is_err() {
+            // A full disk, or one that failed: the next start finds it as it was, or closed.
+            self.in_doubt.insert(group);
         }
         let next = GroupId(100 + self.closed.len() as u64 * 10 + self.random.below(10));
         let is_new = !self.closed.contains(&next) && !self.history.contains_key(&next);

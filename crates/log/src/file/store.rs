@@ -1,6 +1,6 @@
 //! The store in files: a folder of segments, the last of which is appended to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -327,9 +327,13 @@ impl Store for FileStore {
         Ok(entries)
     }
 
-    fn delete_flushed(&mut self, flushed: &BTreeMap<GroupId, u64>) -> Result<Vec<Forgotten>, StoreError> {
+    fn delete_flushed(
+        &mut self,
+        flushed: &BTreeMap<GroupId, u64>,
+        ending: &BTreeSet<GroupId>,
+    ) -> Result<Vec<Forgotten>, StoreError> {
         let mut forgotten = Vec::new();
-        while self.index.oldest_is_flushed(flushed) {
+        while self.index.oldest_is_flushed(flushed, ending) {
             let Some(oldest) = self.index.segments.front() else { break };
             self.files.remove(&segment_path(&self.dir, oldest.number))?;
             // One at a time, so that a power loss never leaves a hole among the names.

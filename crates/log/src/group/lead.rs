@@ -1,4 +1,4 @@
-//! Roles, and what is asked of leaders: reads, handing over, where a copy begins.
+//! Roles, and what is asked of leaders: reads, handing over.
 
 use std::collections::VecDeque;
 

@@ -377,6 +377,11 @@ impl Group {
         Ok(())
     }
 
+    /// Nothing that the log holds is acknowledged before this append is durable.
+    pub fn hold_back_until(&mut self, append: u64) {
+        self.unsynced.push_front(Unsynced { append, ready: 0, messages: Vec::new() });
+    }
+
     /// Whether something appended is not durable yet.
     pub fn is_unsynced(&self) -> bool {
         !self.unsynced.is_empty() || !self.members_are_kept()

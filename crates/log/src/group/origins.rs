@@ -8,11 +8,12 @@ use crate::error::{LogError, Refusal};
 use crate::lsn::{Lsn, Term};
 use crate::origin::Origin;
 use crate::store::{Store, StoredEntry};
+use crate::turn::Turn;
 
 /// So long it is waited until what is in the rows is committed, in ticks.
 const COMMIT_TICKS: u64 = 10;
-/// Entries that are in the rows and not committed go with a copy up to so many bytes. They are those of a moment: nothing
-/// soft is given to the engine any more when no majority writes.
+/// Entries that are in the rows and not committed go with a copy up to about so many bytes. Soft ones are those of a
+/// moment; where one replica is enough for an acknowledgement there may be more, and no copy until they are committed.
 const AHEAD_BYTES_MAX: usize = 16 << 20;
 
 /// Questions where the logs of copies begin.
@@ -81,52 +82,44 @@ impl Group {
     /// Answers those who have waited for long: soft entries that are in the rows may have been written by one who votes no
     /// more, and the one who is to write them, too, cannot before it has the copy. They go with it, and whoever gets them
     /// has them as if they had come before: in its log, applied, and not known to be committed.
-    pub(super) fn answer_origins_ahead(&mut self, store: &impl Store) -> Result<(), LogError> {
+    pub(super) fn answer_origins_ahead<S: Store>(&mut self, turn: &Turn<'_, S>) -> Result<(), LogError> {
         let due = self.ticks.saturating_sub(COMMIT_TICKS);
-        let is_due = |asked: &Asked| asked.since <= due;
-        if !self.members_are_kept() || !self.origins.0.iter().any(is_due) {
+        let committed = self.committed();
+        let is_due = |asked: &Asked| asked.since <= due && asked.at > committed;
+        // What one who votes alone has ordered in a term that is not durable may be other entries after a power loss.
+        let may_tell = self.members_are_kept() && self.term_append <= turn.synced;
+        if !may_tell || !self.origins.0.iter().any(is_due) {
             return Ok(());
         }
-        let committed = self.committed();
-        let Some(term) = self.node.store().term_at(committed) else { return Ok(()) };
-        let reach = self.origins.0.iter().filter(|asked| is_due(asked)).map(|asked| asked.at).max();
-        let ahead = self.entries_ahead(committed, reach.unwrap_or(committed), store)?;
+        let Some(term) = self.node.store().term_at(committed).map(Term) else { return Ok(()) };
+        let ahead = self.durable_ahead(committed, turn.store)?;
+        let reach = ahead.last().map_or(committed, |last| last.index);
         let members = self.members().clone();
-        let has_all = |at: u64| at <= committed || ahead.last().is_some_and(|last| at <= last.index);
-        for asked in self.origins.0.extract_if(.., |asked| is_due(asked) && has_all(asked.at)) {
-            tracing::debug!(
-                group = self.id.0,
-                committed,
-                at = asked.at,
-                "a copy goes with entries that are not committed"
-            );
-            let ahead = ahead.iter().filter(|entry| entry.index <= asked.at).cloned().collect();
-            (asked.done)(Ok(Origin {
-                at: Lsn(committed),
-                term: Term(term),
-                members: members.clone(),
-                ahead,
-            }));
+        for Asked { at, done, .. } in self.origins.0.extract_if(.., |asked| is_due(asked)) {
+            done(match at <= reach {
+                true => {
+                    let (group, count) = (self.id.0, at - committed);
+                    tracing::debug!(
+                        group,
+                        committed,
+                        count,
+                        "a copy goes with entries that are not committed"
+                    );
+                    let ahead = ahead[..count as usize].to_vec();
+                    Ok(Origin { at: Lsn(committed), term, members: members.clone(), ahead })
+                }
+                // Too much for one copy, or not on the disk yet: the next one may find it otherwise.
+                false => Err(Refusal::Unfit.into()),
+            });
         }
         Ok(())
     }
 
-    /// The entries after `committed` up to `reach`, as far as they are written and may go with a copy.
-    fn entries_ahead(
-        &self,
-        committed: u64,
-        reach: u64,
-        store: &impl Store,
-    ) -> Result<Vec<StoredEntry>, LogError> {
-        let (mut ahead, mut bytes): (Vec<StoredEntry>, usize) = (Vec::new(), 0);
-        let mut at = committed;
-        while at < reach.min(self.written) && bytes < AHEAD_BYTES_MAX {
-            let read = store.read(self.id, at, AHEAD_BYTES_MAX)?;
-            let Some(last) = read.last() else { break };
-            at = last.index;
-            bytes += read.iter().map(|entry| entry.payload.len()).sum::<usize>();
-            ahead.extend(read.into_iter().filter(|entry| entry.index <= reach));
-        }
+    /// The entries after `committed` that are durable here, as many as may go with a copy.
+    fn durable_ahead(&self, committed: u64, store: &impl Store) -> Result<Vec<StoredEntry>, LogError> {
+        let durable = self.written.min(self.node.raft.raft_log.persisted);
+        let mut ahead = store.read(self.id, committed, AHEAD_BYTES_MAX)?;
+        ahead.retain(|entry| entry.index <= durable);
         Ok(ahead)
     }
 }

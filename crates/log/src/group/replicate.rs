@@ -34,6 +34,14 @@ pub(super) struct Flight {
     void_at: Option<u64>,
 }
 
+/// What a leader said when it had nothing to say.
+struct Heartbeat {
+    leader: PeerId,
+    term: u64,
+    /// Up to where it knows the log here to be committed.
+    commit: u64,
+}
+
 impl Flight {
     /// The other has everything up to `matched`.
     fn landed(&mut self, matched: u64) {
@@ -255,13 +263,14 @@ impl Group {
         self.save(turn)?;
         self.received.clear();
         if is_from_leader && kind == MessageType::MsgHeartbeat {
-            self.answer_heartbeat(from, (term, commit), turn.effects);
+            self.answer_heartbeat(Heartbeat { leader: from, term, commit }, turn.effects);
         }
         Ok(())
     }
 
     /// What a follower tells a leader besides what consensus does.
-    fn answer_heartbeat(&mut self, leader: PeerId, (term, commit): (u64, u64), effects: &mut Effects) {
+    fn answer_heartbeat(&mut self, heard: Heartbeat, effects: &mut Effects) {
+        let Heartbeat { leader, term, commit } = heard;
         self.confess(leader, term, effects);
         if self.void {
             self.mail(leader.0, &Content::NeedsRows { term }, effects);
@@ -272,6 +281,7 @@ impl Group {
             // elected anew. What is committed is as it has it, and it may have nothing any more with which to find that out.
             let mut message = Message { term, index: here, commit: here, ..Message::default() };
             message.set_msg_type(MessageType::MsgAppendResponse);
+            self.withhold_change(&mut message);
             self.mail(leader.0, &Content::Consensus { message, payloads: Vec::new(), soft: 0 }, effects);
         }
     }

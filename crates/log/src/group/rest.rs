@@ -95,7 +95,7 @@ impl Group {
     pub fn tick<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
         self.ticks += 1;
         self.answer_deposed(turn.effects);
-        self.answer_origins_ahead(&*turn.store)?;
+        self.answer_origins_ahead(turn)?;
         let raft = &mut self.node.raft;
         raft.set_randomized_election_timeout(self.election_ticks);
         let stands = raft.state != StateRole::Leader && raft.election_elapsed + 1 >= self.election_ticks;

@@ -162,6 +162,7 @@ impl<S: Store> Runner<S> {
 
     /// Closes a group with a last word.
     fn end_group(&mut self, id: GroupId, last_word: &Record<&[u8]>) -> Result<(), LogError> {
+        self.note_ending(id);
         self.driver.close(id, &Doubt::Closed);
         self.store.push(last_word);
         self.append();
@@ -215,32 +216,39 @@ impl<S: Store> Runner<S> {
         let newer = (members.at > outline.members.at).then(|| members.clone());
         let begins_anew = outline.term_at(*index) != Some(term.0);
         let last = if begins_anew { *index } else { outline.last() };
-        let differs =
-            |entry: &&StoredEntry| entry.index <= last && outline.term_at(entry.index) != Some(entry.term);
-        if ahead.iter().any(|entry| differs(&entry)) {
+        let is_other =
+            |entry: &StoredEntry| entry.index <= last && outline.term_at(entry.index) != Some(entry.term);
+        // Members of a later position would make those entries pass for committed.
+        if !ahead.is_empty() && (outline.members.at > origin.at || ahead.iter().any(is_other)) {
             return Err(LogError::OtherEntries(id));
         }
+        let append = self.driver.next_append();
         if begins_anew {
             // What is in the log from where it differs was never committed, and what came before is in
             // the rows.
             self.store.push(&Record::Start { group: id, index: *index, term: term.0 });
         }
-        for StoredEntry { index, term, kind, payload } in ahead.iter().filter(|entry| entry.index > last) {
+        for entry in ahead.iter().filter(|entry| entry.index > last) {
+            let StoredEntry { index, term, kind, payload } = entry;
             let (index, term, kind, payload) = (*index, *term, *kind, &payload[..]);
             self.store.push(&Record::Entry { group: id, index, term, kind, payload });
         }
         if let Some(members) = newer.or_else(|| is_new.then(|| members.clone())) {
             self.store.push(&Record::Member { group: id, peer, members });
         }
-        let vote = if term.0 > hard.term { 0 } else { hard.vote };
-        let (term, commit) = (hard.term.max(term.0), hard.commit.max(*index));
+        let reached = origin.last_term().0;
+        let vote = if reached > hard.term { 0 } else { hard.vote };
+        let (term, commit) = (hard.term.max(reached), hard.commit.max(*index));
         self.store.push(&Record::Vote { group: id, term, vote, commit });
         self.store.push(&Record::Rows { group: id, void: false });
         self.driver.close(id, &Doubt::Deposed);
         // On a disk that has no space for that the group is opened all the same, or it would stay closed: its votes, and
-        // its acknowledgements of what comes later, wait until it is durable.
+        // all that it acknowledges, wait until it is durable.
         self.settled()?;
         self.open_stored(id, origin.reach())?;
+        if let Some(group) = self.driver.group_mut(id) {
+            group.hold_back_until(append);
+        }
         self.settled()
     }
 

@@ -3,6 +3,7 @@
 //! Holds the driver, the store and the applier together. A simulation drives it directly and
 //! decides when an fsync ends.
 
+mod endings;
 mod groups;
 mod space;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use crate::record::Record;
 use crate::stats::LogStats;
 use crate::store::{Store, StoreError, SyncTask};
 
+use endings::Endings;
 use space::Full;
 
 /// One append holds at most about this much, so that a backlog of large entries is not doubled
@@ -78,6 +80,8 @@ pub(crate) struct Runner<S> {
     failed: Option<Doubt>,
     // Groups that were left here, and the append that says so.
     leaving: Vec<(GroupId, u64)>,
+    // Groups that have ended, until that is durable.
+    endings: Endings,
 }
 
 impl Syncing {
@@ -108,6 +112,7 @@ impl<S: Store> Runner<S> {
             full: None,
             failed: None,
             leaving: Vec::new(),
+            endings: Endings::default(),
         }
     }
 
@@ -283,6 +288,7 @@ impl<S: Store> Runner<S> {
         if self.driver.group(id).is_none() {
             return;
         }
+        self.note_ending(id);
         self.driver.close(id, &Doubt::Closed);
         self.store.push(&Record::Gone { group: id, peer: peer.0 });
         self.leaving.push((id, self.driver.next_append()));
@@ -401,7 +407,12 @@ impl<S: Store> Runner<S> {
             return None;
         }
         self.flush_running = true;
-        Some(Flushing { settled: self.driver.settled() })
+        let mut settled = self.driver.settled();
+        for (group, until) in self.endings.settled(self.driver.last_synced()) {
+            // It may be here again, as another replica.
+            settled.entry(group).or_insert(until);
+        }
+        Some(Flushing { settled })
     }
 
     /// The engine has everything up to `flushing` durably, or failed: whole segments leave.
@@ -414,7 +425,8 @@ impl<S: Store> Runner<S> {
             return self.fail(&Doubt::Apply(cause));
         }
         let segments_before = self.store.size().segments;
-        match self.store.delete_flushed(&flushing.settled) {
+        let ending = self.endings.groups(self.driver.last_synced());
+        match self.store.delete_flushed(&flushing.settled, &ending) {
             Ok(forgotten) => self.driver.forget(&forgotten),
             Err(cause) => return self.fail(&Doubt::Disk(cause.to_string())),
         }

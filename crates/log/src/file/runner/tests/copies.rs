@@ -34,6 +34,7 @@ fn entries_ahead_are_in_the_log_and_applied_and_not_committed() {
     assert!(!status.needs_rows, "{status:?}");
     assert_eq!((status.start, status.committed, status.applied), (Lsn(5), Lsn(5), Lsn(7)));
     assert_eq!((status.last, status.last_term), (Lsn(7), Term(2)));
+    assert_eq!(status.role, Role::Follower { term: Term(2), leader: None }, "no entry is of a later term");
     drop(runner);
     files.crash();
     let store = store_of(&files, StoreOptions::default());
@@ -59,4 +60,54 @@ fn a_copy_is_not_taken_where_the_log_has_other_entries() {
         assert_eq!(status.applied, origin(same).reach());
         assert_eq!(status.last, Lsn(5 + same.len().max(2) as u64), "what was there stays");
     }
+}
+
+#[test]
+fn what_came_with_a_copy_on_a_full_disk_is_acknowledged_when_it_is_durable() {
+    let (files, clock, mail) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
+    let mut runner = runner_of(&files, &clock, &Birth::Joiner { own: OWN }, Arc::clone(&mail) as _);
+    runner.begin_restore(GROUP).unwrap();
+    files.fill(true);
+    runner.finish_restore(GROUP, &origin(&[1, 2])).unwrap();
+    assert!(runner.full_since().is_some(), "the entries wait for space");
+    files.fill(false);
+    clock.advance(PACE.soft_wait);
+    runner.try_again();
+    assert!(runner.full_since().is_none(), "they are written, and not fsynced");
+    mail.take();
+    // Their leader finds them here.
+    let heartbeat = |commit| {
+        let mut message = Message { term: 2, commit, ..Message::default() };
+        message.set_msg_type(MessageType::MsgHeartbeat);
+        message
+    };
+    let append = || {
+        let mut message = Message { term: 2, log_term: 2, index: 7, commit: 5, ..Message::default() };
+        message.set_msg_type(MessageType::MsgAppend);
+        message
+    };
+    let letter = |message| Letter {
+        group: GROUP,
+        from: PeerId(2),
+        to: OWN,
+        body: Content::Consensus { message, payloads: Vec::new(), soft: 0 }.encode(),
+    };
+    let confirmed = |runner: &mut Runner<FileStore>| {
+        runner.receive(&mut vec![letter(heartbeat(5)), letter(append())]);
+        let answers = mail.take().into_iter().filter_map(|letter| Content::decode(&letter.body));
+        answers
+            .filter_map(|content| match content {
+                Content::Consensus { message, .. }
+                    if message.get_msg_type() == MessageType::MsgAppendResponse =>
+                {
+                    Some(message.index)
+                }
+                _ => None,
+            })
+            .max()
+    };
+    assert_eq!(confirmed(&mut runner), None, "a power loss could take them");
+    pass(&mut runner, &clock, 3);
+    mail.take();
+    assert_eq!(confirmed(&mut runner), Some(7));
 }
