@@ -343,3 +343,37 @@ fn who_knows_that_it_lost_an_entry_elects_nobody_who_never_had_it() {
         lose_an_entry_and_the_leader(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"))
     });
 }
+
+/// Two of three have written a soft entry when the leader goes. The third, which the other needs for a majority, is so far
+/// behind that it needs a copy of the rows first, in which that entry is.
+fn need_the_copy_for_a_majority(seed: u64) -> Result<(), String> {
+    let mut world = World::of_three(seed)?;
+    let leader = world.wait_for_leader(&[0, 1, 2])?;
+    let (kept, behind) = ((leader + 1) % 3, (leader + 2) % 3);
+    world.cut_off(behind);
+    while world.status(kept).is_some_and(|status| status.start == Lsn(0)) {
+        world.hard_entry(leader)?;
+        world.shorten_log(kept);
+    }
+    world.soft_entry_without_fsync(leader)?;
+    let soft = world.acknowledged();
+    world.stop_without_power(leader);
+    world.cut.clear();
+    world.wait_for_leader(&[kept])?;
+    let applied = |world: &World, nth| world.status(nth).map(|status| status.applied);
+    for _ in 0..100 {
+        world.exchange()?;
+        if applied(&world, behind) >= Some(soft) {
+            return world.heal();
+        }
+    }
+    Err(format!("{:?} is applied, and {soft} was acknowledged", applied(&world, behind)))
+}
+
+#[test]
+#[cfg(not(feature = "ack-before-append"))]
+fn rows_that_are_ahead_are_copied_to_who_is_needed_to_commit_them() {
+    (0..20).for_each(|seed| {
+        need_the_copy_for_a_majority(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
+    });
+}

@@ -64,6 +64,12 @@ impl World {
         *hold(&self.nodes[nth].engine.durable) = rows;
     }
 
+    /// The engine is flushed, if the log has grown enough for that, and entries leave the log.
+    pub(super) fn shorten_log(&mut self, nth: usize) {
+        self.flush(nth);
+        self.flush(nth);
+    }
+
     pub(super) fn lose_power(&mut self, nth: usize) -> Result<(), String> {
         self.stop_without_power(nth);
         self.start(nth)

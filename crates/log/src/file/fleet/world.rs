@@ -315,7 +315,7 @@ impl World {
         }
     }
 
-    fn flush(&mut self, nth: usize) {
+    pub(super) fn flush(&mut self, nth: usize) {
         let node = &mut self.nodes[nth];
         let Some(life) = &mut node.life else { return };
         match life.flushing.take() {
