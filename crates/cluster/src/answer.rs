@@ -310,6 +310,17 @@ pub(crate) fn decode_begun(bytes: &Bytes) -> Option<Vec<GroupId>> {
     rest.is_empty().then(|| groups.iter().map(|group| GroupId(u64::from_le_bytes(*group))).collect())
 }
 
+/// What came of [`Question::Terms`], one for each group; zero where none is known.
+pub(crate) fn encode_terms(terms: &[Term]) -> Bytes {
+    terms.iter().flat_map(|term| term.0.to_le_bytes()).collect()
+}
+
+/// Reads what [`encode_terms`] wrote.
+pub(crate) fn decode_terms(bytes: &Bytes) -> Option<Vec<Term>> {
+    let (terms, rest) = bytes.as_chunks::<8>();
+    rest.is_empty().then(|| terms.iter().map(|term| Term(u64::from_le_bytes(*term))).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,6 +361,9 @@ mod tests {
         let begun = vec![GroupId(3), GroupId(u64::MAX)];
         assert_eq!(decode_begun(&encode_begun(&begun)), Some(begun.clone()));
         assert_eq!(decode_begun(&encode_begun(&begun).slice(1..)), None);
+        let terms = vec![Term(0), Term(7)];
+        assert_eq!(decode_terms(&encode_terms(&terms)), Some(terms.clone()));
+        assert_eq!(decode_terms(&encode_terms(&terms).slice(1..)), None);
         let members = Members::first(vec![PeerId(3), PeerId(6)]);
         let end = EndAnswer { own: PeerId(3), last_term: Term(4), last: Lsn(5), members };
         assert_eq!(EndAnswer::decode(end.encode()), Some(end.clone()));

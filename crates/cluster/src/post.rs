@@ -230,6 +230,16 @@ impl Post {
         with.into_iter().filter(is_led).collect()
     }
 
+    /// The newest term that the log has told of each group; zero where it has told of none.
+    pub(crate) fn terms(&self, groups: &[GroupId]) -> Vec<Term> {
+        let offices = self.offices.lock();
+        let term = |group: &GroupId| match offices.told.get(group) {
+            Some(Role::Leader { term } | Role::Follower { term, .. }) => *term,
+            None => Term::default(),
+        };
+        groups.iter().map(term).collect()
+    }
+
     /// The log does not get on: of `groups`, and of those of before, nothing is led here any more, and who leads them
     /// is not heard from it.
     pub(crate) fn resign(&self, groups: &BTreeSet<GroupId>) {

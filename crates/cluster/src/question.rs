@@ -55,6 +55,8 @@ pub(crate) enum Question {
     Stalled { cause: Option<StallCause> },
     /// Do you show this version of the catalog, or a later one? Answered once it is so, or not soon.
     Shows { version: u64 },
+    /// What is the newest term that you know in each of these groups?
+    Terms { groups: Vec<GroupId> },
 }
 
 impl Question {
@@ -78,7 +80,8 @@ impl Question {
             | Question::CopyNext { .. }
             | Question::Cuts { .. }
             | Question::Stalled { .. }
-            | Question::Shows { .. } => false,
+            | Question::Shows { .. }
+            | Question::Terms { .. } => false,
         }
     }
 
@@ -108,6 +111,7 @@ impl Question {
             Question::States { groups } => put_groups(&mut bytes, 15, groups),
             Question::Begun { groups } => put_groups(&mut bytes, 16, groups),
             Question::Ends { groups } => put_groups(&mut bytes, 18, groups),
+            Question::Terms { groups } => put_groups(&mut bytes, 21, groups),
             Question::End { group } => put_words(&mut bytes, 7, [group.0]),
             Question::Mark { group } => put_words(&mut bytes, 17, [group.0]),
             Question::ResetMembers { group, members } => {
@@ -182,6 +186,7 @@ impl Question {
             },
             19 => Question::Stalled { cause: take_cause(&mut bytes)? },
             20 => Question::Shows { version: take_u64(&mut bytes)? },
+            21 => Question::Terms { groups: take_groups(&mut bytes)? },
             _ => return None,
         };
         bytes.is_empty().then_some(question)
@@ -239,6 +244,7 @@ mod tests {
             Question::Stalled { cause: Some(StallCause::Slow) },
             Question::Stalled { cause: Some(StallCause::Stopped) },
             Question::Shows { version: 6 },
+            Question::Terms { groups: vec![GroupId(3), GroupId(4)] },
         ]
     }
 

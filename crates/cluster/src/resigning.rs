@@ -13,7 +13,7 @@ use bytes::Bytes;
 use io::Nanos;
 use log::{GroupId, Stall, StallCause};
 
-use crate::answer::{self, StateAnswer};
+use crate::answer;
 use crate::node::Core;
 use crate::question::Question;
 use crate::stalls::Look;
@@ -66,10 +66,10 @@ impl Core {
         }
     }
 
-    /// Tells the others how the own log is. They say how theirs are, and who leads what is led here still.
+    /// Tells the others how the own log is. They say how theirs are, and the terms of what is led here still: who knows a
+    /// later one has helped to elect another, who may be out of reach for both.
     fn tell_others(&self, cause: Option<StallCause>) {
         let Some(wire) = self.post.wire() else { return };
-        let own = self.identity.server;
         for server in self.sees() {
             let (stalls, post, clock) =
                 (Arc::clone(&self.stalls), Arc::clone(&self.post), Arc::clone(self.clock()));
@@ -85,15 +85,12 @@ impl Core {
                 continue;
             }
             let (stalls, post) = (Arc::clone(&self.stalls), Arc::clone(&self.post));
-            let question = Question::States { groups: led.clone() }.encode();
+            let question = Question::Terms { groups: led.clone() }.encode();
             let answered = move |answer: Result<Bytes, AskError>| {
-                let states = answer.ok().and_then(answer::decode_states).unwrap_or_default();
-                let is_lost = |state: StateAnswer| match state {
-                    StateAnswer::Led(_) => true,
-                    StateAnswer::Elsewhere(leader) => leader.is_some_and(|leader| leader != own),
-                };
-                let states = led.into_iter().zip(states);
-                let lost = states.filter_map(|(group, state)| is_lost(state).then_some(group)).collect();
+                let theirs = answer.ok().and_then(|bytes| answer::decode_terms(&bytes)).unwrap_or_default();
+                let own = post.terms(&led);
+                let is_lost = |((group, theirs), own)| (theirs > own).then_some(group);
+                let lost = led.into_iter().zip(theirs).zip(own).filter_map(is_lost).collect();
                 stalls.while_stalled(|| post.resign(&lost));
             };
             wire.ask(server, question, PATIENCE, Box::new(answered));

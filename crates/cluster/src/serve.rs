@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use log::{GroupId, Members};
 
-use crate::answer::{JoinAnswer, StateAnswer, encode_begun, encode_ends, encode_servers, encode_states};
+use crate::answer::{
+    JoinAnswer, StateAnswer, encode_begun, encode_ends, encode_servers, encode_states, encode_terms,
+};
 use crate::catalog_row::CatalogRow;
 use crate::change::SHOWN_PATIENCE;
 use crate::copy_piece::encode_difference;
@@ -123,6 +125,7 @@ impl Core {
                 Ok(Bytes::new())
             }
             Question::Stalled { cause } => Ok(self.heard_of_stall(from, cause)),
+            Question::Terms { groups } => Ok(encode_terms(&self.post.terms(&groups))),
             Question::Shows { version } => {
                 self.await_version(version, SHOWN_PATIENCE);
                 Ok(Bytes::new())
@@ -150,7 +153,9 @@ impl Serve for Desk {
                     reply(Ok(encode_states(&groups.iter().map(leader).collect::<Vec<_>>())));
                 }
                 // The disk must not keep this waiting.
-                Some(question @ Question::Stalled { .. }) => reply(core.answer(from, question)),
+                Some(question @ (Question::Stalled { .. } | Question::Terms { .. })) => {
+                    reply(core.answer(from, question))
+                }
                 Some(question) if question.needs_the_log() && core.takes_no_turn() => {
                     reply(Err("the log of this server does not get on".to_owned()));
                 }

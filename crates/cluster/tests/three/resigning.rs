@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -12,8 +13,8 @@ use rekindle_cluster::{Ask, Route, ShardHandle, TableOptions};
 use shard::{Decision, WriteTicket};
 
 use crate::fixture::{ENDS, create, on};
-use crate::hub::{Hub, Line, Machine, Running, missing, row, wait_until, write_until_done};
-use crate::stalled::{look, three_and_a_disk};
+use crate::hub::{Hub, Line, Machine, Passing, Running, missing, row, wait_until, write_until_done};
+use crate::stalled::{Disk, look, three_and_a_disk};
 
 fn handle(node: &Running, table: &str) -> ShardHandle {
     node.node.catalog().table("test", table).unwrap().shards()[0].clone()
@@ -58,7 +59,7 @@ fn for_a_while(nodes: &[&Running], long: Duration, mut is_so: impl FnMut() -> bo
 #[test]
 fn an_office_is_not_taken_back_while_the_log_has_heard_nothing() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     table_on(&[&a, &b, &c], "t");
     files.hang(Some(Hang::Everything));
     let late = write_in(&a, "t", 0);
@@ -89,7 +90,7 @@ fn an_office_is_not_taken_back_while_the_log_has_heard_nothing() {
 #[test]
 fn who_was_not_replaced_leads_again_in_its_term_once_a_majority_says_so() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     table_on(&[&a, &b, &c], "t");
     let (group, before) = (handle(&a, "t").group(), term(&a, "t"));
     // They have nobody to elect another with.
@@ -118,10 +119,53 @@ fn who_was_not_replaced_leads_again_in_its_term_once_a_majority_says_so() {
     write_until_done(&[&a, &b, &c], 0);
 }
 
+/// Kinds of questions: docs/formats/cluster-question.md.
+const STALLED: Option<u8> = Some(19);
+const TERMS: Option<u8> = Some(21);
+
+#[test]
+fn who_was_replaced_gives_up_though_whoever_replaced_it_is_out_of_reach_and_leads_no_more() {
+    let hub = Arc::new(Hub::default());
+    let ([a, b, c], files) = three_and_a_disk(&hub);
+    let nodes = [&a, &b, &c];
+    table_on(&nodes, "t");
+    // Of the two others a hears that b is well, and nothing else for now.
+    let ([first, second], tells) = ([a.server(), b.server()], Arc::new(AtomicBool::new(false)));
+    let is_told = Arc::clone(&tells);
+    hub.meddle(move |passing: Passing| {
+        let is_heard = passing.asked_by != first
+            || passing.answered_by == second
+                && (passing.kind == STALLED || is_told.load(Ordering::Relaxed) && passing.kind == TERMS);
+        is_heard.then_some(passing.bytes)
+    });
+    files.hang(Some(Hang::Everything));
+    let late = write_in(&a, "t", 0);
+    wait_until("another leads", || {
+        look(&nodes);
+        leads(&b, "t") || leads(&c, "t")
+    });
+    hub.cut(b.server(), c.server());
+    hub.cut(a.server(), c.server());
+    wait_until("nobody else leads any more", || {
+        look(&nodes);
+        [&b, &c].iter().all(|node| !leads(node, "t") && handle(node, "t").leader().is_none())
+    });
+    assert!(leads(&a, "t"), "nothing has told a");
+    tells.store(true, Ordering::Relaxed);
+    wait_until("it gives up", || {
+        look(&nodes);
+        !leads(&a, "t")
+    });
+    files.hang(None);
+    hub.mend();
+    drop(late.wait());
+    write_until_done(&nodes, 0);
+}
+
 #[test]
 fn a_log_that_has_stopped_gives_up_all_that_others_can_lead_for_good() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     ["t", "idle"].iter().for_each(|table| table_on(&[&a, &b, &c], table));
     files.inject(Fault::Append);
     assert!(write_in(&a, "t", 0).wait().is_err());
@@ -137,7 +181,7 @@ fn a_log_that_has_stopped_gives_up_all_that_others_can_lead_for_good() {
 }
 
 /// Three whose disks can be filled, each alone.
-fn three_disks(hub: &Arc<Hub>) -> ([SimFiles; 3], [Running; 3]) {
+fn three_disks(hub: &Arc<Hub>) -> ([Running; 3], [Disk; 3]) {
     let files = [7, 8, 9].map(SimFiles::new);
     files.iter().for_each(|files| files.create_dir_all(Path::new("data")).unwrap());
     let start = |nth: usize, name, into: Option<&Running>| {
@@ -146,14 +190,14 @@ fn three_disks(hub: &Arc<Hub>) -> ([SimFiles; 3], [Running; 3]) {
     let a = start(0, "a", None);
     let (b, c) = (start(1, "b", Some(&a)), start(2, "c", Some(&a)));
     wait_until("three voters", || a.node.log().group_status(GroupId(0)).unwrap().members.voters.len() == 3);
-    (files, [a, b, c])
+    ([a, b, c], files.map(Disk))
 }
 
 #[test]
 fn what_nobody_else_can_lead_is_not_given_up() {
     for full in [2, 3] {
         let hub = Arc::new(Hub::default());
-        let (files, [a, b, c]) = three_disks(&hub);
+        let ([a, b, c], files) = three_disks(&hub);
         for (leader, others, table) in [(&a, [&b, &c], "t"), (&b, [&a, &c], "u"), (&c, [&a, &b], "v")] {
             table_on(&[leader, others[0], others[1]], table);
         }
@@ -175,7 +219,7 @@ fn what_nobody_else_can_lead_is_not_given_up() {
 #[test]
 fn what_two_hold_is_read_through_either_while_the_disk_of_the_leader_is_full() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     table_on(&[&a, &b], "t");
     files.fill(true);
     let late = write_in(&a, "t", 0);
@@ -196,7 +240,7 @@ fn what_two_hold_is_read_through_either_while_the_disk_of_the_leader_is_full() {
 #[test]
 fn the_configuration_can_be_changed_through_a_server_whose_disk_is_full() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     table_on(&[&a, &b, &c], "t");
     files.fill(true);
     let late = write_in(&a, "t", 0);
@@ -225,7 +269,7 @@ fn the_configuration_can_be_changed_through_a_server_whose_disk_is_full() {
 #[test]
 fn questions_for_a_log_that_hangs_are_refused() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a]]));
     a.wait_ready("t");
     files.hang(Some(Hang::Everything));

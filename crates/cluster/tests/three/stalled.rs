@@ -17,15 +17,33 @@ pub fn look(nodes: &[&Running]) {
     nodes.iter().for_each(|node| node.node.mind_log());
 }
 
+/// The disk of a server. It is well again once this is dropped, so that the server, dropped later, ends.
+pub struct Disk(pub SimFiles);
+
+impl std::ops::Deref for Disk {
+    type Target = SimFiles;
+
+    fn deref(&self) -> &SimFiles {
+        &self.0
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        self.hang(None);
+        self.fill(false);
+    }
+}
+
 /// Three that vote on the catalog, and the disk of the first.
-pub fn three_and_a_disk(hub: &Arc<Hub>) -> (SimFiles, [Running; 3]) {
+pub fn three_and_a_disk(hub: &Arc<Hub>) -> ([Running; 3], Disk) {
     let files = SimFiles::new(7);
     files.create_dir_all(Path::new("data")).unwrap();
     let first = Machine { files: Arc::new(files.clone()), ..Machine::new("a") };
     let a = first.start(hub, None);
     let (b, c) = (Machine::new("b").start(hub, Some(&a)), Machine::new("c").start(hub, Some(&a)));
     wait_for_voters(&a, 3);
-    (files, [a, b, c])
+    ([a, b, c], Disk(files))
 }
 
 /// What a node says that a table can be used for.
@@ -44,7 +62,7 @@ pub fn write_on(node: &Running, table: &str, n: u32) -> WriteTicket {
 #[test]
 fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     let nodes = [&a, &b, &c];
     create(&a, on(&[&[&a, &b, &c]]));
     a.wait_ready("t");
@@ -111,7 +129,7 @@ fn what_a_server_with_a_full_disk_led_is_led_by_others_and_found_there() {
 #[test]
 fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a]]));
     a.wait_ready("t");
     write_until_done(&[&a], 0);
@@ -146,7 +164,7 @@ fn a_table_that_only_a_server_with_a_full_or_hung_disk_holds_takes_no_writes() {
 #[test]
 fn who_has_all_the_votes_leads_on_although_the_catalog_names_others() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a]]));
     a.wait_ready("t");
     write_until_done(&[&a], 0);
@@ -173,7 +191,7 @@ fn who_has_all_the_votes_leads_on_although_the_catalog_names_others() {
 #[test]
 fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     create(&a, on(&[&[&a, &b, &c]]));
     let options = TableOptions { shards: on(&[&[&a]]), ..TableOptions::default() };
     a.node.create_table("test", "alone", options).unwrap();
@@ -201,7 +219,7 @@ fn an_fsync_that_hangs_by_itself_is_told_and_nothing_is_given_up() {
 #[test]
 fn new_tables_go_to_servers_that_can_write() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     let nodes = [&a, &b, &c];
     let made = |name: &str, shards: ShardsWanted| {
         let options = TableOptions { shards, ..TableOptions::default() };
@@ -234,7 +252,7 @@ fn new_tables_go_to_servers_that_can_write() {
 #[test]
 fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_written() {
     let hub = Arc::new(Hub::default());
-    let (files, [a, b, c]) = three_and_a_disk(&hub);
+    let ([a, b, c], files) = three_and_a_disk(&hub);
     let nodes = [&a, &b, &c];
     create(&a, on(&[&[&b, &a, &c]]));
     a.wait_ready("t");
