@@ -83,9 +83,8 @@ impl Group {
     /// more, and the one who is to write them, too, cannot before it has the copy. They go with it, and whoever gets them
     /// has them as if they had come before: in its log, applied, and not known to be committed.
     pub(super) fn answer_origins_ahead<S: Store>(&mut self, turn: &Turn<'_, S>) -> Result<(), LogError> {
-        let due = self.ticks.saturating_sub(COMMIT_TICKS);
-        let committed = self.committed();
-        let is_due = |asked: &Asked| asked.since <= due && asked.at > committed;
+        let (ticks, committed) = (self.ticks, self.committed());
+        let is_due = |asked: &Asked| asked.since + COMMIT_TICKS <= ticks && asked.at > committed;
         // What one who votes alone has ordered in a term that is not durable may be other entries after a power loss.
         let may_tell = self.members_are_kept() && self.term_append <= turn.synced;
         if !may_tell || !self.origins.0.iter().any(is_due) {

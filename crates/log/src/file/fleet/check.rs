@@ -70,7 +70,7 @@ impl World {
                 let node = &self.nodes[nth];
                 let rows = hold(&node.engine.memory).clone();
                 let at = rows.last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn);
-                let copy = Copy { to, rows, origin: Default::default() };
+                let copy = Copy { to, rows, origin: Default::default(), asked: self.now() };
                 let told = copy.origin.clone();
                 if let Some(life) = &mut self.nodes[nth].life {
                     let done = Box::new(move |result| *hold(&told) = Some(result));

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use io::Random;
 use io::sim::{SimClock, SimRandom};
+use io::{Clock, Nanos, Random};
 
 use super::node::{Node, Rows, hold};
 use crate::contract::{Applier, Letter};
@@ -36,11 +36,15 @@ pub(super) struct Read {
     pub answer: Answer,
 }
 
+/// Before that nothing goes with a copy that is not committed: ten ticks, of which the first is under way.
+const COMMITTED_WITHIN: Duration = Duration::from_millis(900);
+
 /// Rows on their way from a leader to another node.
 pub(super) struct Copy {
     pub to: PeerId,
     pub rows: Rows,
     pub origin: Slot<Result<Origin, ProposeError>>,
+    pub asked: Nanos,
 }
 
 /// One seed.
@@ -262,6 +266,10 @@ impl World {
         }
     }
 
+    pub(super) fn now(&self) -> Nanos {
+        self.clock.now()
+    }
+
     fn pass_time(&mut self, ms_max: u64) {
         self.pass_exactly(self.random.below(ms_max));
     }
@@ -345,12 +353,16 @@ impl World {
 
     /// Rows go from leaders to those who need them.
     pub(super) fn carry_copies(&mut self) -> Result<(), String> {
-        for Copy { to, mut rows, origin } in std::mem::take(&mut self.copies) {
+        for Copy { to, mut rows, origin, asked } in std::mem::take(&mut self.copies) {
             let told = hold(&origin).clone();
             let Some(told) = told else {
-                self.copies.push(Copy { to, rows, origin });
+                self.copies.push(Copy { to, rows, origin, asked });
                 continue;
             };
+            let waited = self.clock.now().since(asked);
+            if told.as_ref().is_ok_and(|origin| !origin.ahead.is_empty()) && waited < COMMITTED_WITHIN {
+                return Err(format!("after {waited:?} a copy goes with entries that may yet be committed"));
+            }
             let (Ok(origin), Some(nth)) = (told, self.place_of(to)) else { continue };
             let node = &mut self.nodes[nth];
             node.end_sync();

@@ -42,3 +42,21 @@ impl<S: Store> Runner<S> {
         self.endings.0.insert(id, Ending { append: self.driver.next_append(), settled });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_ended_is_needed_until_its_last_word_is_durable() {
+        let (one, other) = (GroupId(3), GroupId(4));
+        let mut endings = Endings::default();
+        endings.0.insert(one, Ending { append: 7, settled: 40 });
+        endings.0.insert(other, Ending { append: 8, settled: 50 });
+        assert_eq!(endings.groups(6), BTreeSet::from([one, other]));
+        assert_eq!(endings.settled(6).collect::<Vec<_>>(), [(one, 40), (other, 50)]);
+        assert_eq!(endings.settled(7).collect::<Vec<_>>(), [(other, 50)], "its append is durable");
+        assert_eq!(endings.groups(7), BTreeSet::from([other]));
+        assert!(endings.groups(8).is_empty());
+    }
+}
