@@ -200,37 +200,49 @@ impl Post {
     }
 
     /// The groups with so many votes, of all that there are in each: by the log, since the catalog names some who do not vote
-    /// yet, and others no more who still do. A vote is counted where `counts` says so of its server.
+    /// yet, and others no more who still do. A vote is counted where `counts` says so of its group and server.
     fn with_votes(
         &self,
-        counts: impl Fn(ServerId) -> bool,
+        counts: impl Fn(GroupId, ServerId) -> bool,
         are_enough: impl Fn(usize, usize) -> bool,
     ) -> BTreeSet<GroupId> {
         let (offices, servers) = (self.offices.lock(), self.servers.read());
-        let is_counted = |voter: &&PeerId| servers.get(voter).is_some_and(|server| counts(*server));
-        let fit = |voters: &Vec<PeerId>| are_enough(voters.iter().filter(is_counted).count(), voters.len());
-        offices.voters.iter().filter(|(_, voters)| fit(voters)).map(|(group, _)| *group).collect()
+        let fit = |group: GroupId, voters: &[PeerId]| {
+            let is_counted =
+                |voter: &&PeerId| servers.get(voter).is_some_and(|server| counts(group, *server));
+            are_enough(voters.iter().filter(is_counted).count(), voters.len())
+        };
+        offices
+            .voters
+            .iter()
+            .filter(|(group, voters)| fit(**group, voters))
+            .map(|(group, _)| *group)
+            .collect()
     }
 
     /// The groups of whose voters these servers have the majority.
     pub(crate) fn with_majority_on(&self, servers: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
-        self.with_votes(|server| servers.contains(&server), |votes, all| votes * 2 > all)
+        self.with_votes(|_, server| servers.contains(&server), |votes, all| votes * 2 > all)
     }
 
-    /// The groups of whose voters half or more are on other servers than these.
-    pub(crate) fn without_majority_on(&self, servers: &BTreeSet<ServerId>) -> BTreeSet<GroupId> {
-        self.with_votes(|server| !servers.contains(&server), |votes, all| votes * 2 >= all)
+    /// The groups that have no majority of voters for whose servers `is_for` says so.
+    pub(crate) fn without_majority_for(
+        &self,
+        is_for: impl Fn(GroupId, ServerId) -> bool,
+    ) -> BTreeSet<GroupId> {
+        self.with_votes(is_for, |votes, all| votes * 2 <= all)
     }
 
     /// The groups that are led here and have voters on `server`.
     pub(crate) fn led_with(&self, server: ServerId) -> Vec<GroupId> {
-        let with = self.with_votes(|of| of == server, |votes, _| votes > 0);
+        let with = self.with_votes(|_, of| of == server, |votes, _| votes > 0);
         let offices = self.offices.lock();
         let is_led = |group: &GroupId| matches!(offices.of(*group), Some(Role::Leader { .. }));
         with.into_iter().filter(is_led).collect()
     }
 
-    /// The newest term that the log has told of each group; zero where it has told of none.
+    /// The newest term that the log has told of each group; zero where it has told of none, which says nothing: the group
+    /// may have been removed here, or the log may not have come to it since it was opened.
     pub(crate) fn terms(&self, groups: &[GroupId]) -> Vec<Term> {
         let offices = self.offices.lock();
         let term = |group: &GroupId| match offices.told.get(group) {

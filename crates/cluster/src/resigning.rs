@@ -1,9 +1,9 @@
 //! A server whose log does not get on gives up what others can lead: the disk is full, or hangs, or the log has stopped.
 //! Such a server lives and answers, but nothing that it leads can be written, and it does not hear who leads instead.
 //!
-//! It says so to the others, whose groups elect another leader where they have a majority without it, and once enough of
-//! those have said that their logs are well, leads here no more what they can, until its log gets on and a majority has
-//! confirmed that it leads still. Decision 0037.
+//! It says so to the others, whose groups elect another leader where they have a majority without it. Once enough of those
+//! have said that their logs are well, it leads here no more what they can, nor what one of them knows a later term of, nor what
+//! no majority says it knows none of; until its log gets on and a majority has confirmed that it leads still. Decision 0037.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use io::Nanos;
-use log::{GroupId, Stall, StallCause};
+use log::{GroupId, Stall, StallCause, Term};
 
 use crate::answer;
 use crate::node::Core;
@@ -66,17 +66,16 @@ impl Core {
         }
     }
 
-    /// Tells the others how the own log is. They say how theirs are, and the terms of what is led here still: who knows a
-    /// later one has helped to elect another, who may be out of reach for both.
+    /// Tells the others how the own log is. They say how theirs are, and the newest terms that they know of what is led here
+    /// still.
     fn tell_others(&self, cause: Option<StallCause>) {
         let Some(wire) = self.post.wire() else { return };
         for server in self.sees() {
-            let (stalls, post, clock) =
-                (Arc::clone(&self.stalls), Arc::clone(&self.post), Arc::clone(self.clock()));
+            let (stalls, post) = (Arc::clone(&self.stalls), Arc::clone(&self.post));
             let answered = move |answer: Result<Bytes, AskError>| {
                 if let Some(theirs) = answer.ok().and_then(answer::decode_cause) {
                     let give_up = |well: &_| post.resign(&post.with_majority_on(well));
-                    stalls.answered(server, theirs, clock.now(), give_up);
+                    stalls.answered(server, theirs, give_up);
                 }
             };
             wire.ask(server, Question::Stalled { cause }.encode(), PATIENCE, Box::new(answered));
@@ -84,14 +83,13 @@ impl Core {
             if cause.is_none() || led.is_empty() {
                 continue;
             }
-            let (stalls, post) = (Arc::clone(&self.stalls), Arc::clone(&self.post));
+            let (stalls, post, clock) =
+                (Arc::clone(&self.stalls), Arc::clone(&self.post), Arc::clone(self.clock()));
             let question = Question::Terms { groups: led.clone() }.encode();
             let answered = move |answer: Result<Bytes, AskError>| {
-                let theirs = answer.ok().and_then(|bytes| answer::decode_terms(&bytes)).unwrap_or_default();
-                let own = post.terms(&led);
-                let is_lost = |((group, theirs), own)| (theirs > own).then_some(group);
-                let lost = led.into_iter().zip(theirs).zip(own).filter_map(is_lost).collect();
-                stalls.while_stalled(|| post.resign(&lost));
+                let there = answer.ok().and_then(|bytes| answer::decode_terms(&bytes)).unwrap_or_default();
+                let Verdict { confirmed, lost } = compare(&led, &there, &post.terms(&led));
+                stalls.confirmed(server, confirmed, clock.now(), || post.resign(&lost));
             };
             wire.ask(server, question, PATIENCE, Box::new(answered));
         }
@@ -155,14 +153,38 @@ impl Core {
         self.is_stalled(server) || (server == self.identity.server && self.own_stall().is_some())
     }
 
-    /// The groups that a majority of others can lead, as those say, and those of whose voters no majority answers: the log,
-    /// which counts who answers otherwise, does not.
+    /// The groups that a majority of others can lead, as those say, and those that no majority says it knows no later term
+    /// of: whoever answers nothing, or knows nothing, may have helped to elect another.
     fn led_without_me(&self, now: Nanos) -> BTreeSet<GroupId> {
         let led = self.post.with_majority_on(&self.stalls.well());
-        let Some(mut heard) = self.stalls.heard_lately(now) else { return led };
-        heard.insert(self.identity.server);
-        &led | &self.post.without_majority_on(&heard)
+        let Some(confirmed) = self.stalls.confirmed_lately(now) else { return led };
+        let own = self.identity.server;
+        let is_for = |group, server| server == own || confirmed.contains(&(group, server));
+        &led | &self.post.without_majority_for(is_for)
     }
+}
+
+/// What a server's answer means for groups that are led here.
+#[derive(Default)]
+struct Verdict {
+    /// It has a replica that knows no later term.
+    confirmed: Vec<GroupId>,
+    /// It knows a later term: another was elected, or tried to be.
+    lost: BTreeSet<GroupId>,
+}
+
+/// Compares the newest terms of groups that are known there, as far as the answer goes, with those that are known here.
+fn compare(groups: &[GroupId], there: &[Term], here: &[Term]) -> Verdict {
+    let mut verdict = Verdict::default();
+    for ((group, there), here) in groups.iter().zip(there).zip(here) {
+        match (there.0, here.0) {
+            // Nothing is known.
+            (0, _) | (_, 0) => {}
+            (there, here) if there > here => drop(verdict.lost.insert(*group)),
+            _ => verdict.confirmed.push(*group),
+        }
+    }
+    verdict
 }
 
 /// Why a log does not get on, for people.
@@ -171,5 +193,25 @@ fn in_words(cause: StallCause) -> &'static str {
         StallCause::Stopped => "it has stopped",
         StallCause::Full => "the disk is full",
         StallCause::Slow => "the disk, or the storage engine, does not answer",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_says_nothing_of_a_group_confirms_nothing() {
+        let groups: Vec<GroupId> = (1..=5).map(GroupId).collect();
+        let compare = |there: &[u64], here: &[u64]| {
+            let terms = |terms: &[u64]| terms.iter().copied().map(Term).collect::<Vec<_>>();
+            let Verdict { confirmed, lost } = super::compare(&groups, &terms(there), &terms(here));
+            let numbers = |groups: Vec<GroupId>| groups.iter().map(|group| group.0).collect::<Vec<_>>();
+            (numbers(confirmed), numbers(lost.into_iter().collect()))
+        };
+        assert_eq!(compare(&[4, 5, 6, 0, 7], &[5; 5]), (vec![1, 2], vec![3, 5]));
+        assert_eq!(compare(&[5, 6], &[5; 5]), (vec![1], vec![2]), "an answer that ends early");
+        assert_eq!(compare(&[], &[5; 5]), (vec![], vec![]), "no answer");
+        assert_eq!(compare(&[6; 5], &[0; 5]), (vec![], vec![]), "none of them is here any more");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use io::{Nanos, task};
-use log::{Stall, StallCause};
+use log::{GroupId, Stall, StallCause};
 use parking_lot::Mutex;
 
 use crate::ServerId;
@@ -44,8 +44,10 @@ struct Own {
     told_until: Option<Nanos>,
     /// When it was found that something is wrong.
     noticed: Nanos,
-    /// Who was told since, said how its own log is, and when.
-    said: BTreeMap<ServerId, (Option<StallCause>, Nanos)>,
+    /// Who was told since, and how it said that its own log is.
+    said: BTreeMap<ServerId, Option<StallCause>>,
+    /// When servers said last, since then, that they know no later term of a group than this one.
+    confirmed: BTreeMap<(GroupId, ServerId), Nanos>,
 }
 
 /// What a look at the own log has found.
@@ -67,6 +69,7 @@ impl Stalls {
         if let Some(stall) = found.filter(|stall| is_long(stall, now)) {
             if before.is_none() {
                 own.said.clear();
+                own.confirmed.clear();
                 own.noticed = now;
             }
             own.stall = Some(stall);
@@ -107,21 +110,28 @@ impl Stalls {
         &self,
         server: ServerId,
         cause: Option<StallCause>,
-        now: Nanos,
         give_up: impl FnOnce(&BTreeSet<ServerId>),
     ) {
         let mut own = self.own.lock();
         if own.stall.is_some() {
-            own.said.insert(server, (cause, now));
+            own.said.insert(server, cause);
             give_up(&own.well());
         }
     }
 
-    /// Does something if the own log does not get on still.
-    pub(crate) fn while_stalled(&self, work: impl FnOnce()) {
-        let own = self.own.lock();
+    /// `server` has said of the groups that it knows no later term than this server. `give_up` is called, for the others, if
+    /// the own log does not get on still.
+    pub(crate) fn confirmed(
+        &self,
+        server: ServerId,
+        groups: impl IntoIterator<Item = GroupId>,
+        now: Nanos,
+        give_up: impl FnOnce(),
+    ) {
+        let mut own = self.own.lock();
         if own.stall.is_some() {
-            work();
+            own.confirmed.extend(groups.into_iter().map(|group| ((group, server), now)));
+            give_up();
         }
     }
 
@@ -130,13 +140,12 @@ impl Stalls {
         self.own.lock().well()
     }
 
-    /// Who has answered lately what it is told while the own log does not get on; none as long as they may take for it.
-    pub(crate) fn heard_lately(&self, now: Nanos) -> Option<BTreeSet<ServerId>> {
+    /// Of which groups who has said lately, while the own log does not get on, that it knows no later term; none as long as
+    /// they may take for it.
+    pub(crate) fn confirmed_lately(&self, now: Nanos) -> Option<BTreeSet<(GroupId, ServerId)>> {
         let own = self.own.lock();
-        let is_lately = |(_, said): &(Option<StallCause>, Nanos)| now.since(*said) < HEARSAY;
-        let heard =
-            || own.said.iter().filter(|(_, said)| is_lately(said)).map(|(server, _)| *server).collect();
-        (now.since(own.noticed) >= HEARSAY).then(heard)
+        let lately = || own.confirmed.iter().filter(|(_, said)| now.since(**said) < HEARSAY);
+        (now.since(own.noticed) >= HEARSAY).then(|| lately().map(|(confirmed, _)| *confirmed).collect())
     }
 
     /// Takes note of since when an fsync beside the log's turns does not return, if it is long. What was known before,
@@ -169,7 +178,7 @@ impl Stalls {
 
 impl Own {
     fn well(&self) -> BTreeSet<ServerId> {
-        self.said.iter().filter(|(_, (cause, _))| cause.is_none()).map(|(server, _)| *server).collect()
+        self.said.iter().filter(|(_, cause)| cause.is_none()).map(|(server, _)| *server).collect()
     }
 }
 
@@ -244,7 +253,7 @@ mod tests {
         let server = |number: u128| ServerId(uuid::Uuid::from_u128(number));
         let (stalls, given_up) = (Stalls::default(), Mutex::new(Vec::new()));
         let answered = |number, cause| {
-            stalls.answered(server(number), cause, at(4100), |well| given_up.lock().push(well.clone()));
+            stalls.answered(server(number), cause, |well| given_up.lock().push(well.clone()));
         };
         answered(1, None);
         assert!(given_up.lock().is_empty(), "nothing is wrong here");
@@ -254,8 +263,35 @@ mod tests {
         answered(2, Some(StallCause::Full));
         let well = [vec![2], vec![2, 3], vec![3]].map(|well| well.into_iter().map(server).collect());
         assert_eq!(*given_up.lock(), well);
-        assert_eq!(stalls.heard_lately(at(6900)), None, "they may take some time");
-        assert_eq!(stalls.heard_lately(at(7050)).map(|heard| heard.len()), Some(2));
-        assert_eq!(stalls.heard_lately(at(7200)).map(|heard| heard.len()), Some(0));
+    }
+
+    #[test]
+    fn who_leads_on_is_confirmed_again_and_again_while_the_own_log_does_not_get_on() {
+        let server = |number: u128| ServerId(uuid::Uuid::from_u128(number));
+        let (stalls, given_up) = (Stalls::default(), Mutex::new(0));
+        let confirmed = |number, groups: &[u64], ms| {
+            let groups = groups.iter().copied().map(GroupId);
+            stalls.confirmed(server(number), groups, at(ms), || *given_up.lock() += 1);
+        };
+        confirmed(1, &[1], 3900);
+        assert_eq!(*given_up.lock(), 0, "nothing is wrong here");
+        stalls.look(slow(0), at(4000));
+        confirmed(2, &[1, 2], 4100);
+        confirmed(3, &[2], 6000);
+        confirmed(3, &[], 6500);
+        assert_eq!(*given_up.lock(), 3);
+        let lately = |ms| {
+            stalls.confirmed_lately(at(ms)).map(|confirmed| {
+                confirmed.into_iter().map(|(group, server)| (group.0, server.0.as_u128())).collect::<Vec<_>>()
+            })
+        };
+        assert_eq!(lately(6900), None, "they may take some time");
+        assert_eq!(lately(7050), Some(vec![(1, 2), (2, 2), (2, 3)]));
+        assert_eq!(lately(7200), Some(vec![(2, 3)]));
+        // Of the next stall nobody has said anything yet.
+        stalls.look(None, at(7500));
+        stalls.look(None, at(9500));
+        stalls.look(slow(9600), at(13_600));
+        assert_eq!(lately(16_600), Some(vec![]));
     }
 }

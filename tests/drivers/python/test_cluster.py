@@ -1,6 +1,7 @@
 """Three servers as one cluster, through the official driver: no acknowledged write is lost when a
 leader is killed, a server joins or is removed, or a table is divided while it is written to."""
 
+import contextlib
 import json
 import os
 import signal
@@ -41,7 +42,8 @@ def ask(node, query):
 def states(pid):
     """The state of each thread of a process, as in ps."""
     for thread in Path("/proc", str(pid), "task").iterdir():
-        yield (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            yield (thread / "stat").read_text().rpartition(")")[2].split()[0]
 
 
 class Cluster:
