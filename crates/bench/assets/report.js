@@ -222,7 +222,8 @@
 
   function subtitle() {
     const first = runs[0];
-    if (!first) return sweeps.length ? `${sweeps.length} sweeps.` : 'No results.';
+    if (!first && !sweeps.length) return 'No results.';
+    if (!first) return `${sweeps.length} ${sweeps.length === 1 ? 'sweep' : 'sweeps'}.`;
     const { machine, versions } = first;
     return `${runs.length} ${runs.length === 1 ? 'run' : 'runs'} from ${first.started_at} to ${runs[runs.length - 1].ended_at} on ${machine.cores} × ${machine.cpu_model}, ${bytes(machine.memory_bytes)}, ${machine.kernel}; server ${versions.server || 'unknown'}`;
   }

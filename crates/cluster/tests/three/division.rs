@@ -413,6 +413,13 @@ fn a_table_that_lost_its_majority_in_a_division_is_repaired() {
 
 #[test]
 fn who_begins_a_shard_without_its_rows_gets_them_although_the_power_goes_everywhere() {
+    // Its leader may hear too early that its rows are void.
+    assert!((0..20).any(|_| found_without_rows()), "the leader heard of it each time");
+}
+
+/// One of three loses its rows just before a division, founds the new shards, and gets half of a copy when the power goes
+/// everywhere. Whether it was taken for a founder.
+fn found_without_rows() -> bool {
     let hub = Arc::new(Hub::default());
     let mut machines = ["a", "b", "c"].map(Weak::new);
     let a = machines[0].machine.start(&hub, None);
@@ -432,7 +439,9 @@ fn who_begins_a_shard_without_its_rows_gets_them_although_the_power_goes_everywh
     c.node.replicas().make_void(old);
     table(&c).shards()[0].near().unwrap().clear(&datum::KeyRange::all()).unwrap();
     let config = divide(&a, on(&[&[&a, &b, &c], &[&b, &a, &c]]));
-    assert!(config.shards.iter().all(|shard| shard.founders.len() == 3), "it founds them: {config:?}");
+    if config.shards.iter().any(|shard| shard.founders.len() < 3) {
+        return false;
+    }
     // Then it gets about half.
     hub.count_answers(c.server(), 2_000_000);
     wait_until("a copy that is interrupted", || hub.answered(c.server()).1);
@@ -454,4 +463,5 @@ fn who_begins_a_shard_without_its_rows_gets_them_although_the_power_goes_everywh
         assert_eq!(crate::hub::stored(node), crate::hub::stored(all[0]));
         assert_eq!(rows(node), 40);
     }
+    true
 }
