@@ -21,7 +21,7 @@ const WELL: Duration = Duration::from_millis(1500);
 const TOLD: Duration = Duration::from_millis(1500);
 /// A turn that takes so long may be a disk that hangs: who says how it is does not say that it is well.
 const DOUBTFUL: Duration = Duration::from_secs(1);
-/// Who does not say again for so long that its log does not get on has another trouble, or none.
+/// What was said counts for so long: that a log does not get on, and that no later term is known.
 const HEARSAY: Duration = Duration::from_secs(3);
 
 /// Whose logs do not get on.
