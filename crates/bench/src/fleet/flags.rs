@@ -27,8 +27,8 @@ pub struct FleetFlags {
     /// the published servers had, if that is more
     #[arg(long, value_name = "MB", value_parser = at_least_one::<u64>)]
     pub cache_size: Option<u64>,
-    /// Share of one core that each node gets while it is measured. The more the machine can give to each of the largest
-    /// cluster, the more they are like nodes of machines of their own; the client needs half as much as all of them
+    /// Share of one core that each node gets while it is measured; together with the client, which takes up to half as
+    /// much as all nodes, they must find room on the machine
     #[arg(long, value_name = "SHARE", default_value_t = 0.07, value_parser = above_zero)]
     pub core_share: f64,
     /// Let the nodes have what the machine has
