@@ -10,6 +10,7 @@
 //!   believe the answer.
 
 use std::io::Result;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -67,6 +68,10 @@ pub trait File: Send + Sync {
 
     /// Cuts the file to `len` bytes. The next append goes there.
     fn truncate(&self, len: u64) -> Result<()>;
+
+    /// Says that nobody is likely to read the bytes in `range` soon. The system may then use the memory in which it
+    /// caches those that are durable; they are read as before. A hint, which a file may ignore.
+    fn uncache(&self, _range: Range<u64>) {}
 }
 
 /// Holds an exclusive lock until dropped.

@@ -13,9 +13,9 @@
 //! and then by whoever may allocate without bounds. Without [`Metered`] nothing is counted.
 
 mod account;
+mod allocator;
 mod budget;
 mod metered;
-mod purge;
 
 pub use account::{Account, Work, check};
 pub use budget::{Budget, Hold, OverBudget, Owner};

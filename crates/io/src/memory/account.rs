@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::allocator::purge;
 use super::budget::{Budget, OverBudget, Owner};
 use super::metered::net;
-use super::purge::purge;
 
 /// A thread looks at the budget each time it has allocated this much more. What a query holds may
 /// be wrong by this much per thread.

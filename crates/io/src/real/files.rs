@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::io::{Error, ErrorKind, Result, Write};
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::{Advice, fadvise};
 
 use crate::{File, Files, Lock};
 
@@ -100,6 +104,14 @@ impl File for RealFile {
 
     fn truncate(&self, len: u64) -> Result<()> {
         self.file.set_len(len)
+    }
+
+    fn uncache(&self, range: Range<u64>) {
+        let bytes = NonZeroU64::new(range.end.saturating_sub(range.start));
+        if let Some(bytes) = bytes {
+            // A file system that keeps its cache does no harm.
+            let _ = fadvise(&self.file, range.start, Some(bytes), Advice::DontNeed);
+        }
     }
 }
 
