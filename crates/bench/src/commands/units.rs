@@ -71,8 +71,9 @@ pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
     let small = TRIALS[0].scaled(args.factor).nodes;
     let large = TRIALS[3].scaled(args.factor).nodes;
     args.fleet.fit_limited(small.max(large))?;
-    let (mut groups, why_none) = args.fleet.groups();
-    why_none.iter().for_each(|why| eprintln!("units: no equal shares of processor time: {why}"));
+    let mut sharing = args.fleet.sharing();
+    sharing.complaints().iter().for_each(|complaint| eprintln!("units: {complaint}"));
+    let mut groups = sharing.groups.take();
     let mut units = Units { args: &args, done: Vec::new() };
     units.on_cluster(small, groups.as_mut(), |units, cluster| {
         TRIALS[..3].iter().try_for_each(|trial| units.trial(cluster, *trial))

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 
+use super::FleetPlan;
 use super::fits::{Has, Needs, Unfit};
-use super::{FleetPlan, groups_for};
+use super::sharing::Sharing;
 use crate::limits::{above_zero, at_least_one};
-use crate::machine::cgroup::{CpuGroups, Quota};
+use crate::machine::cgroup::Quota;
 use crate::machine::facts;
 
 /// How the nodes of a cluster on this machine are started.
@@ -117,9 +118,9 @@ impl FleetFlags {
         [told, self.node_flag.clone()].concat()
     }
 
-    /// Control groups for the nodes, or why there are none.
-    pub fn groups(&self) -> (Option<CpuGroups>, Option<String>) {
-        groups_for(self.share())
+    /// How nodes and client share this machine's cores from now on.
+    pub fn sharing(&self) -> Sharing {
+        Sharing::begin(self.share())
     }
 
     /// The share of a core that nodes are to have, if any.

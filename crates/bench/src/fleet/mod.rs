@@ -5,6 +5,7 @@
 pub mod fits;
 pub mod flags;
 mod node;
+pub mod sharing;
 
 use std::fs;
 use std::io;
@@ -155,17 +156,6 @@ fn remove_data(path: &Path) -> io::Result<()> {
     fs::remove_dir_all(path).map_err(|error| {
         io::Error::new(error.kind(), format!("{} could not be removed: {error}", path.display()))
     })
-}
-
-/// Gives every node `share` of one core where the machine allows it; otherwise says why not.
-pub fn groups_for(share: Option<f64>) -> (Option<CpuGroups>, Option<String>) {
-    if share.is_none() {
-        return (None, Some("no quota was asked for".to_owned()));
-    }
-    match CpuGroups::open() {
-        Ok(groups) => (Some(groups), None),
-        Err(error) => (None, Some(format!("{:#}", anyhow::Error::new(error)))),
-    }
 }
 
 /// Limits every group to `share` of one core, or lifts the limit.

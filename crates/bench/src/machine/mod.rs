@@ -2,6 +2,7 @@
 //! memory and disk, and what the machine is. [`cgroup`] makes nodes of one size of it, [`leash`] and [`holdings`] see to
 //! it that nothing of ours stays.
 
+pub mod batch;
 pub mod cgroup;
 pub mod facts;
 pub mod holdings;

@@ -68,6 +68,9 @@ pub struct QuotaUse {
     pub period_us: Option<u64>,
     /// Why there was none.
     pub why_none: Option<String>,
+    /// `batch` where client and nodes did not take a core from each other; sweeps of earlier versions have none.
+    #[serde(default)]
+    pub scheduling: Option<String>,
 }
 
 /// One workload at every size.

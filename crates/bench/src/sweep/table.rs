@@ -162,9 +162,10 @@ fn quota(sweep: &SweepResult) -> String {
     let quota = &sweep.quota;
     match (quota.core_share, quota.quota_us.zip(quota.period_us)) {
         (Some(share), Some((quota_us, period_us))) => format!(
-            "{:.1} % of a core per node ({}: {quota_us} us of every {period_us} us)",
+            "{:.1} % of a core per node ({}: {quota_us} us of every {period_us} us{})",
             share * 100.0,
-            quota.kind
+            quota.kind,
+            quota.scheduling.as_ref().map(|how| format!(", {how} scheduling")).unwrap_or_default()
         ),
         _ => format!(
             "no equal shares of processor time ({}): read the CPU per operation, not the throughput",

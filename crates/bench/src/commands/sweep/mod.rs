@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::assemble;
 use crate::flags::{fresh_seed, write};
 use crate::fleet::flags::FleetFlags;
+use crate::fleet::sharing::Sharing;
 use crate::limits::{above_zero, at_least_one};
-use crate::machine::cgroup::CpuGroups;
 use crate::machine::facts;
 use crate::report;
 use crate::sweep::document::{FORMAT, FORMAT_VERSION, QuotaUse, SweepResult, Target};
@@ -102,11 +102,11 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
         args.fleet.fit_limited(args.nodes_at_once())?;
     }
     args.given_sizes_differ()?;
-    let (mut groups, why_none) = match args.cluster.is_empty() {
-        true => args.fleet.groups(),
-        false => (None, Some("the clusters ran already".to_owned())),
+    let mut sharing = match args.cluster.is_empty() {
+        true => args.fleet.sharing(),
+        false => Sharing::none("the clusters ran already"),
     };
-    why_none.iter().for_each(|why| eprintln!("sweep: no equal shares of processor time: {why}"));
+    sharing.complaints().iter().for_each(|complaint| eprintln!("sweep: {complaint}"));
     let mut sweep = Sweep { args: &args, runs: Vec::new(), notes: Vec::new(), version: None };
     let (in_one_go, at_once) = match args.together {
         true => (args.rounds, usize::MAX),
@@ -118,12 +118,12 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
             true => args
                 .sizes()
                 .chunks(at_once)
-                .for_each(|sizes| sweep.own_clusters(sizes, rounds(), groups.as_mut())),
+                .for_each(|sizes| sweep.own_clusters(sizes, rounds(), sharing.groups.as_mut())),
             false => args.cluster.chunks(at_once).for_each(|hosts| sweep.given_clusters(hosts, rounds())),
         }
     }
     let failed = !sweep.notes.is_empty();
-    let document = sweep.document(started, groups.as_ref(), why_none);
+    let document = sweep.document(started, &sharing);
     write(&args.output.join(format!("{}.json", document.id)), &document)?;
     print!("{}", table::show(&document));
     if !document.series.is_empty() {
@@ -180,16 +180,12 @@ impl SweepArgs {
 }
 
 impl Sweep<'_> {
-    fn document(
-        self,
-        started: SystemTime,
-        groups: Option<&CpuGroups>,
-        why_none: Option<String>,
-    ) -> SweepResult {
+    fn document(self, started: SystemTime, sharing: &Sharing) -> SweepResult {
         let args = self.args;
         let all = [Workload::A, Workload::CSync, Workload::COutdated, Workload::Analytic];
         let series: Vec<_> =
             all.into_iter().filter_map(|workload| summarize::series(workload, &self.runs)).collect();
+        let groups = sharing.groups.as_ref();
         let quota = args.fleet.quota().filter(|_| groups.is_some());
         let binary = args.fleet.plan(1, &args.output).ok().filter(|_| args.cluster.is_empty());
         SweepResult {
@@ -209,7 +205,8 @@ impl Sweep<'_> {
                 core_share: quota.and(args.fleet.share()),
                 quota_us: quota.map(|quota| quota.quota_us),
                 period_us: quota.map(|quota| quota.period_us),
-                why_none,
+                why_none: sharing.why_none.clone(),
+                scheduling: sharing.scheduling.map(str::to_owned),
             },
             settings: settings(args),
             machine: facts::machine(true),
