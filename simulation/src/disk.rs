@@ -1,6 +1,7 @@
 //! A disk that takes its time: simulated files whose syncs wait, and may be cut off while they do.
 
 use std::io::Result;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -144,5 +145,9 @@ impl File for SlowFile {
 
     fn truncate(&self, len: u64) -> Result<()> {
         self.file.truncate(len)
+    }
+
+    fn uncache(&self, range: Range<u64>) {
+        self.file.uncache(range);
     }
 }

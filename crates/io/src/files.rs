@@ -71,7 +71,7 @@ pub trait File: Send + Sync {
 
     /// Says that nobody is likely to read the bytes in `range` soon. The system may then use the memory in which it
     /// caches those that are durable; they are read as before. A hint, which a file may ignore.
-    fn uncache(&self, _range: Range<u64>) {}
+    fn uncache(&self, range: Range<u64>);
 }
 
 /// Holds an exclusive lock until dropped.

@@ -9,12 +9,8 @@ use std::sync::Arc;
 use io::{File, task};
 use parking_lot::Mutex;
 
+use crate::cached::Cached;
 use crate::lsn::Position;
-
-/// The end of the log that stays in the page cache, for replicas that are a little behind.
-const CACHED_BYTES: u64 = 4 << 20;
-/// So much is forgotten at once: each time costs a system call.
-const UNCACHE_BYTES: u64 = 1 << 20;
 
 /// Makes what was appended to a log durable, on any thread and without a turn of the log. Clones are of the same log.
 ///
@@ -26,6 +22,7 @@ struct Shared {
     end: Mutex<End>,
     // Held during an fsync, and never while an engine is waited for.
     disk: Mutex<Disk>,
+    cached: Mutex<Cached>,
 }
 
 /// Where the log ends in the page cache. What came before the segment is durable.
@@ -39,15 +36,14 @@ struct End {
 struct Disk {
     durable: Position,
     failed: Option<(ErrorKind, String)>,
-    // Before it the system need not cache the segment.
-    uncached: Position,
 }
 
 impl Hardener {
     /// Of a log that ends in `segment` at `at`, durably.
     pub(crate) fn new(segment: Arc<dyn File>, at: Position) -> Hardener {
-        let disk = Mutex::new(Disk { durable: at, failed: None, uncached: at });
-        Hardener(Arc::new(Shared { end: Mutex::new(End { segment, at }), disk }))
+        let disk = Mutex::new(Disk { durable: at, failed: None });
+        let cached = Mutex::new(Cached::new(at));
+        Hardener(Arc::new(Shared { end: Mutex::new(End { segment, at }), disk, cached }))
     }
 
     /// The log ends in a new segment, durably.
@@ -73,15 +69,25 @@ impl Hardener {
         }
         let mut disk = task::lock(&self.0.disk);
         let End { segment, at } = self.0.end.lock().clone();
-        match disk.durable >= at {
-            true => Ok(()),
-            false => disk.sync(&*segment, at),
+        if disk.durable >= at {
+            return Ok(());
         }
+        disk.sync(&*segment, at)?;
+        drop(disk);
+        self.0.cached.lock().extend(&segment, at);
+        Ok(())
     }
 
     /// Makes `segment` durable, which ends the log, or did so until now; all of it up to `through`.
-    pub(crate) fn sync(&self, segment: &dyn File, through: Position) -> Result<()> {
-        task::lock(&self.0.disk).sync(segment, through)
+    pub(crate) fn sync(&self, segment: &Arc<dyn File>, through: Position) -> Result<()> {
+        task::lock(&self.0.disk).sync(&**segment, through)?;
+        self.0.cached.lock().extend(segment, through);
+        Ok(())
+    }
+
+    /// This segment was removed from the log.
+    pub(crate) fn removed(&self, segment: u64) {
+        self.0.cached.lock().forget(segment);
     }
 }
 
@@ -92,98 +98,9 @@ impl Disk {
         }
         let synced = segment.sync_data();
         match &synced {
-            Ok(()) => {
-                self.durable = self.durable.max(through);
-                self.uncache(segment, through);
-            }
+            Ok(()) => self.durable = self.durable.max(through),
             Err(cause) => self.failed = Some((cause.kind(), cause.to_string())),
         }
         synced
-    }
-
-    /// Lets the system forget what is durable in `segment` up to `through`, but for what may yet be read.
-    fn uncache(&mut self, segment: &dyn File, through: Position) {
-        let start = match self.uncached.segment == through.segment {
-            true => self.uncached.offset,
-            false => 0,
-        };
-        let end = through.offset.saturating_sub(CACHED_BYTES);
-        if end >= start + UNCACHE_BYTES {
-            segment.uncache(start..end);
-            self.uncached = Position { offset: end, ..through };
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::ops::Range;
-
-    use super::*;
-
-    const MB: u64 = 1 << 20;
-
-    /// A file whose fsyncs succeed, and which remembers what need not be cached.
-    #[derive(Default)]
-    struct Noted {
-        uncached: Mutex<Vec<Range<u64>>>,
-    }
-
-    impl File for Noted {
-        fn append(&self, _bytes: &[u8]) -> Result<()> {
-            Ok(())
-        }
-
-        fn sync_data(&self) -> Result<()> {
-            Ok(())
-        }
-
-        fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> Result<usize> {
-            Ok(0)
-        }
-
-        fn len(&self) -> Result<u64> {
-            Ok(0)
-        }
-
-        fn truncate(&self, _len: u64) -> Result<()> {
-            Ok(())
-        }
-
-        fn uncache(&self, range: Range<u64>) {
-            self.uncached.lock().push(range);
-        }
-    }
-
-    fn at(segment: u64, offset: u64) -> Position {
-        Position { segment, offset }
-    }
-
-    #[test]
-    fn of_what_is_durable_the_end_stays_cached_and_the_rest_goes_once() {
-        let (first, second) = (Arc::new(Noted::default()), Arc::new(Noted::default()));
-        let hardener = Hardener::new(Arc::clone(&first) as _, at(1, 0));
-        for half_megabytes in 1..=16 {
-            let end = at(1, half_megabytes * MB / 2);
-            hardener.appended(end);
-            hardener.harden().expect("no fault");
-        }
-        assert_eq!(*first.uncached.lock(), [0..MB, MB..2 * MB, 2 * MB..3 * MB, 3 * MB..4 * MB]);
-
-        hardener.begin_segment(Arc::clone(&second) as _, at(2, 100));
-        hardener.appended(at(2, 7 * MB));
-        hardener.sync(&*second, at(2, 4 * MB)).expect("no fault");
-        assert_eq!(*second.uncached.lock(), [], "all of it may yet be read");
-        hardener.harden().expect("no fault");
-        assert_eq!(*second.uncached.lock(), [0..3 * MB]);
-    }
-
-    #[test]
-    fn a_log_that_was_there_before_is_uncached_from_where_it_ended() {
-        let file = Arc::new(Noted::default());
-        let hardener = Hardener::new(Arc::clone(&file) as _, at(1, 8 * MB));
-        hardener.appended(at(1, 15 * MB));
-        hardener.harden().expect("no fault");
-        assert_eq!(*file.uncached.lock(), [8 * MB..11 * MB]);
     }
 }

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod mutant;
 pub mod recovery;
 
+mod cached;
 mod company;
 mod contract;
 mod driver;

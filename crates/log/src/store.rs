@@ -43,7 +43,7 @@ impl SyncTask {
     /// failure a second success means nothing. Waits for who makes the log durable at this moment, and fails if
     /// that has failed: [`Hardener`].
     pub fn run(&self) -> std::io::Result<()> {
-        self.hardener.sync(&*self.file, self.through)
+        self.hardener.sync(&self.file, self.through)
     }
 
     /// The point up to which the log is durable once [`SyncTask::run`] succeeded.

@@ -86,6 +86,32 @@ class Memory(unittest.TestCase):
             self.assertGreaterEqual(metric(server, "rekindle_memory_refused_total"), 3 * CLIENTS)
             self.assertLess(metric(server, "rekindle_memory_bytes", '{owner="queries"}'), 8 << 20)
 
+    def test_what_many_connections_free_in_large_pieces_does_not_add_up(self):
+        """Each holds too little for its memory to be given back when it ends; sixteen of them, eight times, do not."""
+        with node("--cache-size", "100", "--memory-limit", str(LIMIT_MB)) as server:
+            first = r.connect("127.0.0.1", server.driver_port)
+            r.table_create("t").run(first)
+            lock = threading.Lock()
+            failures = []
+
+            def client(number):
+                connection = r.connect("127.0.0.1", server.driver_port)
+                for megabytes in (3, 9, 15, 5, 12, 7, 14, 2):
+                    row = {"id": number, "text": "x" * (megabytes << 20)}
+                    with lock:
+                        written = r.table("t").insert(row, conflict="replace").run(connection)
+                        found = r.table("t").get(number).run(connection)
+                    if written["errors"] or found != row:
+                        failures.append((number, megabytes, written))
+
+            threads = [threading.Thread(target=client, args=(number,)) for number in range(16)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            self.assertEqual(failures, [])
+            self.assertLess(peak_mb(server.process.pid), LIMIT_MB)
+
     def test_what_fits_is_answered_and_a_cursor_that_waits_is_counted(self):
         with node("--cache-size", "100", "--memory-limit", str(LIMIT_MB)) as server:
             connection = r.connect("127.0.0.1", server.driver_port)

@@ -71,10 +71,10 @@ pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
     let small = TRIALS[0].scaled(args.factor).nodes;
     let large = TRIALS[3].scaled(args.factor).nodes;
     args.fleet.fit_limited(small.max(large))?;
-    let mut sharing = args.fleet.sharing();
+    let mut sharing = args.fleet.begin_sharing();
     sharing.complaints().iter().for_each(|complaint| eprintln!("units: {complaint}"));
     let mut groups = sharing.groups.take();
-    let mut units = Units { args: &args, done: Vec::new() };
+    let mut units = Units { args: &args, scheduling: sharing.scheduling, done: Vec::new() };
     units.on_cluster(small, groups.as_mut(), |units, cluster| {
         TRIALS[..3].iter().try_for_each(|trial| units.trial(cluster, *trial))
     })?;
@@ -94,6 +94,7 @@ pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
 
 struct Units<'a> {
     args: &'a UnitsArgs,
+    scheduling: Option<&'static str>,
     done: Vec<RunResult>,
 }
 
@@ -242,6 +243,7 @@ impl Units<'_> {
         result.settings.insert("nodes".to_owned(), json!(addresses.len()));
         let share = self.args.fleet.share().filter(|_| cluster.groups.is_some());
         result.settings.insert("core-share".to_owned(), json!(share));
+        result.settings.insert("scheduling".to_owned(), json!(self.scheduling));
         Ok(result)
     }
 

@@ -118,8 +118,8 @@ impl FleetFlags {
         [told, self.node_flag.clone()].concat()
     }
 
-    /// How nodes and client share this machine's cores from now on.
-    pub fn sharing(&self) -> Sharing {
+    /// Arranges how nodes and client share this machine's cores from now on.
+    pub fn begin_sharing(&self) -> Sharing {
         Sharing::begin(self.share())
     }
 

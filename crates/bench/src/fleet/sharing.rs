@@ -1,5 +1,7 @@
 //! How the nodes of a fleet and the client share the cores of one machine.
 
+use anyhow::Error;
+
 use crate::machine::batch::{self, BATCH};
 use crate::machine::cgroup::CpuGroups;
 
@@ -10,28 +12,29 @@ pub struct Sharing {
     pub groups: Option<CpuGroups>,
     /// Why there are none.
     pub why_none: Option<String>,
-    /// `batch` where nobody takes a core from anybody: `docs/decisions/0016`.
+    /// `batch` where neither nodes nor client take a core from each other: `docs/decisions/0016-equal-nodes.md`.
     pub scheduling: Option<&'static str>,
-    why_not_batch: Option<String>,
+    /// Why they do although nodes have equal shares.
+    pub why_not_batch: Option<String>,
 }
 
 impl Sharing {
-    /// Makes control groups for nodes that are to have `share` of a core, and sees to it that neither they nor this
-    /// program take a core from each other. Where nodes have no share nothing is arranged.
+    /// Makes control groups for nodes that are to have `share` of a core, and has this program, and what it starts from
+    /// now on, scheduled as batch work. Where nodes have no share nothing is arranged.
     pub fn begin(share: Option<f64>) -> Sharing {
         if share.is_none() {
             return Sharing::none("no quota was asked for");
         }
         let groups = match CpuGroups::open() {
             Ok(groups) => groups,
-            Err(error) => return Sharing::none(&format!("{:#}", anyhow::Error::new(error))),
+            Err(error) => return Sharing::none(&format!("{:#}", Error::new(error))),
         };
         let scheduled = batch::schedule_as_batch();
         Sharing {
             groups: Some(groups),
             why_none: None,
             scheduling: scheduled.is_ok().then_some(BATCH),
-            why_not_batch: scheduled.err(),
+            why_not_batch: scheduled.err().map(|error| format!("{:#}", Error::new(error))),
         }
     }
 
@@ -44,8 +47,23 @@ impl Sharing {
     pub fn complaints(&self) -> Vec<String> {
         let groups = self.why_none.iter().map(|why| format!("no equal shares of processor time: {why}"));
         let batch = self.why_not_batch.iter().map(|why| {
-            format!("nodes take a core from each other for every message that arrives, which costs large clusters more: {why}")
+            format!("no batch scheduling: {why}; nodes and client will take a core from each other, most of all in large clusters")
         });
         groups.chain(batch).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Sharing;
+
+    #[test]
+    fn what_could_not_be_arranged_is_said_with_its_reason() {
+        assert_eq!(
+            Sharing::begin(None).complaints(),
+            ["no equal shares of processor time: no quota was asked for"]
+        );
+        let refused = Sharing { why_not_batch: Some("no chrt".to_owned()), ..Sharing::default() };
+        assert!(refused.complaints()[0].starts_with("no batch scheduling: no chrt; "));
     }
 }

@@ -71,6 +71,9 @@ pub struct QuotaUse {
     /// `batch` where client and nodes did not take a core from each other; sweeps of earlier versions have none.
     #[serde(default)]
     pub scheduling: Option<String>,
+    /// Why they did although they had equal shares.
+    #[serde(default)]
+    pub why_not_batch: Option<String>,
 }
 
 /// One workload at every size.
@@ -189,4 +192,16 @@ pub struct Bar {
     pub published: Option<f64>,
     /// Whether it is met.
     pub ok: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::QuotaUse;
+
+    #[test]
+    fn a_quota_of_an_older_sweep_is_read() {
+        let text = r#"{"kind": "cgroup-v1", "core_share": 0.05, "quota_us": 2000, "period_us": 40000, "why_none": null}"#;
+        let quota: QuotaUse = serde_json::from_str(text).expect("the format promises it");
+        assert_eq!((quota.quota_us, quota.scheduling, quota.why_not_batch), (Some(2000), None, None));
+    }
 }

@@ -165,7 +165,11 @@ fn quota(sweep: &SweepResult) -> String {
             "{:.1} % of a core per node ({}: {quota_us} us of every {period_us} us{})",
             share * 100.0,
             quota.kind,
-            quota.scheduling.as_ref().map(|how| format!(", {how} scheduling")).unwrap_or_default()
+            match (&quota.scheduling, &quota.why_not_batch) {
+                (Some(how), _) => format!(", {how} scheduling"),
+                (None, Some(_)) => ", no batch scheduling".to_owned(),
+                (None, None) => String::new(),
+            }
         ),
         _ => format!(
             "no equal shares of processor time ({}): read the CPU per operation, not the throughput",

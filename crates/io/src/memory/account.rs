@@ -15,8 +15,9 @@ const STEP_BYTES: i64 = 256 << 10;
 /// An account draws this much at once, so that the budget is not asked at every step.
 const DRAW_BYTES: i64 = 1 << 20;
 
-/// Whoever drew as much as this at once leaves enough behind for the allocator to be told.
-const PURGE_BYTES: i64 = 16 << 20;
+/// Whoever drew as much as this at once leaves enough behind for the allocator to be told. What the others leave, in each
+/// of an allocator's arenas, has room beside what is budgeted.
+const PURGE_BYTES: i64 = 8 << 20;
 
 /// What one query holds. Dropping it gives everything back.
 #[derive(Debug)]

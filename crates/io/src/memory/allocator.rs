@@ -6,23 +6,25 @@
 mod configuration {
     use std::ffi::c_char;
 
-    /// What jemalloc reads when the process starts (jemalloc(3), "TUNING"); the environment variable `MALLOC_CONF` goes
-    /// before it.
+    /// What jemalloc is told when the process starts (jemalloc(3), "TUNING"). The environment variable `MALLOC_CONF` is
+    /// read later and wins.
     ///
     /// Freed memory is kept for a minute, not ten seconds: that of a memtable or a batch is wanted again in the time
-    /// that it takes to fill the next. And what is asked for in one piece of 8 to 64 MB, as a large batch is, is kept
-    /// like the rest, not given back the moment it is free. `docs/decisions/0043-memory-used-again.md`.
-    const TEXT: &[u8] = b"dirty_decay_ms:60000,oversize_threshold:67108864\0";
+    /// that it takes to fill the next. And it is kept however much of it lies together, up to half a gigabyte, several
+    /// times the largest memtable; from 8 MB on it would go back at once. `docs/decisions/0043-memory-used-again.md`.
+    const SETTINGS: &[u8] = b"dirty_decay_ms:60000,oversize_threshold:536870912\0";
 
+    /// A text that ends with a zero.
     #[repr(transparent)]
     pub struct Configuration(*const c_char);
 
     // SAFETY: it points to a constant, which nobody writes to.
     unsafe impl Sync for Configuration {}
 
+    /// Where jemalloc finds its settings.
     // SAFETY: the name and the type are those of jemalloc(3): a pointer to a text that ends with a zero.
     #[unsafe(export_name = "malloc_conf")]
-    pub static CONFIGURATION: Configuration = Configuration(TEXT.as_ptr().cast());
+    pub static CONFIGURATION: Configuration = Configuration(SETTINGS.as_ptr().cast());
 }
 
 /// Returns to the system what the allocator keeps for later. An allocator keeps freed pages for

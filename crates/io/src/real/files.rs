@@ -107,12 +107,65 @@ impl File for RealFile {
     }
 
     fn uncache(&self, range: Range<u64>) {
-        let bytes = NonZeroU64::new(range.end.saturating_sub(range.start));
-        if let Some(bytes) = bytes {
-            // A file system that keeps its cache does no harm.
-            let _ = fadvise(&self.file, range.start, Some(bytes), Advice::DontNeed);
+        if let Some(bytes) = NonZeroU64::new(range.end.saturating_sub(range.start)) {
+            // A file system that goes on caching does no harm.
+            let _ignored = fadvise(&self.file, range.start, Some(bytes), Advice::DontNeed);
         }
     }
 }
 
 impl Lock for RealLock {}
+
+#[cfg(test)]
+mod tests {
+    use std::io::IoSliceMut;
+
+    use rustix::fs::{StatFs, fstatfs};
+    use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    /// A file system that has its files nowhere but in memory (`tmpfs(5)`).
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+    fn is_cached(file: &fs::File, offset: u64) -> bool {
+        let mut byte = [0];
+        match preadv2(file, &mut [IoSliceMut::new(&mut byte)], offset, ReadWriteFlags::NOWAIT) {
+            Ok(count) => count == 1,
+            Err(Errno::AGAIN) => false,
+            Err(cause) => panic!("{cause}"),
+        }
+    }
+
+    #[test]
+    fn what_is_uncached_leaves_the_memory_and_is_read_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let file = RealFiles.create(&path).unwrap();
+        let bytes: Vec<u8> = (0..8 * MB).map(|at| (at % 251) as u8).collect();
+        file.append(&bytes).unwrap();
+        file.sync_data().unwrap();
+        let watched = fs::File::open(&path).unwrap();
+        let StatFs { f_type, .. } = fstatfs(&watched).unwrap();
+        if f_type as u64 == TMPFS_MAGIC {
+            return;
+        }
+        file.uncache(0..0);
+        assert!(is_cached(&watched, 0), "nothing was said of it");
+        // A page that the kernel is busy with stays.
+        let leaves = |offset| {
+            (0..1000).any(|_| {
+                file.uncache(0..4 * MB);
+                !is_cached(&watched, offset)
+            })
+        };
+        assert!(leaves(0), "the first page stays");
+        assert!(leaves(4 * MB - 1), "the last page stays");
+        assert!(is_cached(&watched, 6 * MB), "what lies behind was not meant");
+        let mut found = vec![0; bytes.len()];
+        assert_eq!(file.read_at(0, &mut found).unwrap(), bytes.len());
+        assert_eq!(found, bytes);
+    }
+}

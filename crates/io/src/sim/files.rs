@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -391,6 +392,8 @@ impl File for SimFile {
         hold(&self.content).truncate(len as usize);
         Ok(())
     }
+
+    fn uncache(&self, _range: Range<u64>) {}
 }
 
 impl Lock for SimLock {}

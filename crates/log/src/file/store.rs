@@ -126,7 +126,7 @@ impl FileStore {
 
     /// Makes the last segment durable, and a new one that repeats the state of every group.
     fn start_segment(&mut self) -> Result<(), StoreError> {
-        self.hardener.sync(&*self.file, self.written)?;
+        self.hardener.sync(&self.file, self.written)?;
         let mut header = SegmentHeader {
             version: FORMAT_VERSION,
             salt: self.random.next_u64() as u32,
@@ -338,6 +338,7 @@ impl Store for FileStore {
             self.files.remove(&segment_path(&self.dir, oldest.number))?;
             // One at a time, so that a power loss never leaves a hole among the names.
             self.files.sync_dir(&self.dir)?;
+            self.hardener.removed(oldest.number);
             forgotten.extend(self.index.forget_oldest());
         }
         Ok(forgotten)

@@ -103,7 +103,7 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     }
     args.given_sizes_differ()?;
     let mut sharing = match args.cluster.is_empty() {
-        true => args.fleet.sharing(),
+        true => args.fleet.begin_sharing(),
         false => Sharing::none("the clusters ran already"),
     };
     sharing.complaints().iter().for_each(|complaint| eprintln!("sweep: {complaint}"));
@@ -207,6 +207,7 @@ impl Sweep<'_> {
                 period_us: quota.map(|quota| quota.period_us),
                 why_none: sharing.why_none.clone(),
                 scheduling: sharing.scheduling.map(str::to_owned),
+                why_not_batch: sharing.why_not_batch.clone(),
             },
             settings: settings(args),
             machine: facts::machine(true),
