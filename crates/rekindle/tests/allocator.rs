@@ -12,7 +12,6 @@ fn printed(configuration: &str) -> String {
 fn freed_memory_is_kept_for_a_minute_unless_the_environment_says_otherwise() {
     let said = printed("stats_print:true");
     assert!(said.contains("opt.dirty_decay_ms: 60000 "), "{said}");
-    assert!(said.contains("opt.oversize_threshold: 536870912\n"), "{said}");
     let said = printed("stats_print:true,dirty_decay_ms:5000");
     assert!(said.contains("opt.dirty_decay_ms: 5000 "), "{said}");
 }

@@ -9,10 +9,9 @@ mod configuration {
     /// What jemalloc is told when the process starts (jemalloc(3), "TUNING"). The environment variable `MALLOC_CONF` is
     /// read later and wins.
     ///
-    /// Freed memory is kept for a minute, not ten seconds: that of a memtable or a batch is wanted again in the time
-    /// that it takes to fill the next. And it is kept however much of it lies together, up to half a gigabyte, several
-    /// times the largest memtable; from 8 MB on it would go back at once. `docs/decisions/0043-memory-used-again.md`.
-    const SETTINGS: &[u8] = b"dirty_decay_ms:60000,oversize_threshold:536870912\0";
+    /// Freed memory is kept for a minute, not ten seconds: what writes took is wanted again. Where 8 MB are free together they
+    /// go back at once, as by default: `docs/decisions/0043-memory-used-again.md`.
+    const SETTINGS: &[u8] = b"dirty_decay_ms:60000\0";
 
     /// A text that ends with a zero.
     #[repr(transparent)]
