@@ -18,7 +18,6 @@ const KEPT_BYTES: u64 = 32 << 20;
 const STEP_BYTES: u64 = 1 << 20;
 
 /// What was made durable since the log was opened and may be in the page cache, the oldest first.
-#[derive(Default)]
 pub(crate) struct Cached {
     stretches: VecDeque<Stretch>,
     /// Where the last one ends.

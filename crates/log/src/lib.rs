@@ -8,7 +8,8 @@
 //! - [`memory::MemoryLog`] keeps entries in memory, for tests.
 //! - [`file::FileLog`] keeps them in segments; docs/formats/log.md. From the outside in: `file/log`
 //!   (threads), `file/runner` (one turn), `driver` (all groups, pure), `group` (consensus), and
-//!   `file/store` (segments) over `record` and `segment` (bytes).
+//!   `file/store` (segments) over `record` and `segment` (bytes); `hardener` makes them durable, `cached` says how
+//!   much of them stays in the page cache.
 //! - A group has one replica or several: `group/` is one replica of one group, [`Mail`] takes its letters
 //!   to the others (docs/formats/letter.md), [`Watch`] is told who leads. `file/fleet` simulates many.
 //! - [`recovery::scan_segment`] reads the bytes of one segment, whatever they are.

@@ -87,7 +87,7 @@ class Memory(unittest.TestCase):
             self.assertLess(metric(server, "rekindle_memory_bytes", '{owner="queries"}'), 8 << 20)
 
     def test_what_many_connections_free_in_large_pieces_does_not_add_up(self):
-        """Each holds too little for its memory to be given back when it ends; sixteen of them, eight times, do not."""
+        """Some hold too little for their memory to be given back when they end, and none much of what is left."""
         with node("--cache-size", "100", "--memory-limit", str(LIMIT_MB)) as server:
             first = r.connect("127.0.0.1", server.driver_port)
             r.table_create("t").run(first)
