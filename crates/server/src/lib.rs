@@ -3,7 +3,7 @@
 //! In the order of a request: [`listen`] accepts, a [`worker`] owns the [`connection`], which
 //! asks a [`service`] for answers. [`startup`] puts it all together from a [`config`].
 
-// The event loop of `link_driver` watches a file descriptor that is no socket.
+// The event loop of `turns` watches a file descriptor that is no socket.
 #![deny(unsafe_code)]
 
 mod cache_size;
@@ -15,7 +15,6 @@ mod give_way;
 mod http;
 #[cfg(feature = "js")]
 mod js;
-mod link_driver;
 mod listen;
 mod log_lines;
 mod memory_plan;
@@ -34,6 +33,7 @@ mod start_error;
 mod startup;
 mod stores;
 mod tls;
+mod turns;
 mod wake_queue;
 #[cfg(feature = "http")]
 mod web;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::io::real::Borrowed;
 use parking_lot::Mutex;
@@ -19,8 +19,8 @@ use tokio::task::JoinSet;
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::give_way::give_way;
-use crate::link_driver;
 use crate::tls;
+use crate::turns::take_turns;
 use crate::worker_state::{Shared, WorkerState};
 
 /// Point queries run on these threads and may recurse with the depth of a document.
@@ -31,9 +31,6 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// How long they may take to notice that they were told to stop.
 const GRACE_INTERRUPTED: Duration = Duration::from_secs(5);
-
-/// What was begun waits for more no longer than this, and until those that were ready then have had their turn.
-const GATHER_MAX: Duration = Duration::from_micros(500);
 
 struct Arrival {
     stream: TcpStream,
@@ -113,8 +110,7 @@ fn run(
     let worker = Rc::new(WorkerState::new(shared, counters));
     runtime.block_on(async {
         let wakes = tokio::task::spawn_local(wake_connections(worker.clone()));
-        let turns = tokio::task::spawn_local(take_turns(worker.clone()));
-        let links = links.map(|links| tokio::task::spawn_local(link_driver::drive(links)));
+        let turns = tokio::task::spawn_local(take_turns(worker.clone(), links));
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -131,7 +127,6 @@ fn run(
         drain(&mut connections, &worker).await;
         wakes.abort();
         turns.abort();
-        links.iter().for_each(tokio::task::JoinHandle::abort);
     });
     Ok(())
 }
@@ -186,70 +181,11 @@ async fn wake_connections(worker: Rc<WorkerState>) {
     }
 }
 
-/// Takes the service's turn for what connections have begun, after all that are ready have had theirs: the
-/// more there is, the less each costs.
-async fn take_turns(worker: Rc<WorkerState>) {
-    loop {
-        std::future::poll_fn(|cx| worker.poll_turn(cx)).await;
-        let began = Instant::now();
-        gather(|| worker.take_owed(), || began.elapsed() > GATHER_MAX).await;
-        worker.shared.service.turn();
-    }
-}
-
-/// Where several have begun something, looks at the sockets for as long as each look brings more to carry out: clients
-/// that have just been answered ask again. Those who wait already wait no longer when it is late.
-async fn gather(take_owed: impl Fn() -> usize, is_late: impl Fn() -> bool) {
-    if take_owed() < 2 {
-        return;
-    }
-    loop {
-        tokio::task::yield_now().await;
-        if take_owed() == 0 || is_late() {
-            return;
-        }
-    }
-}
-
 /// A connection that panicked met a fault of ours; its neighbours go on.
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
         tracing::error!("a driver connection was lost to a fault of the server: {error}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-
-    /// How often it is looked what is owed, where that is so many each time, and the last number from then on; after
-    /// `late` looks it is late.
-    fn looks(owed: &[usize], late: usize) -> usize {
-        let looks = Cell::new(0);
-        let take_owed = || {
-            let look = looks.replace(looks.get() + 1);
-            owed[look.min(owed.len() - 1)]
-        };
-        Builder::new_current_thread()
-            .build()
-            .expect("a runtime")
-            .block_on(gather(take_owed, || looks.get() >= late));
-        looks.get()
-    }
-
-    #[test]
-    fn a_turn_for_several_waits_for_as_long_as_more_comes() {
-        assert_eq!(looks(&[2, 0], 100), 2);
-        assert_eq!(looks(&[2, 5, 1, 0], 100), 4);
-        assert_eq!(looks(&[1, 5], 100), 1, "one alone does not wait");
-    }
-
-    #[test]
-    fn it_does_not_wait_when_it_is_late() {
-        assert_eq!(looks(&[2, 1], 10), 10);
     }
 }

@@ -1,9 +1,10 @@
 //! TCP: one thread that drives a [`Party`] over sockets.
 //!
 //! A turn of the loop waits once, reads whatever has arrived on every connection, steps the party
-//! once, and writes what it ordered with one gathering write for each connection.
+//! until it has nothing more to say, and writes what it ordered with one gathering write for each connection.
 
 mod dial;
+mod event;
 mod lend;
 mod socket;
 mod tls;
@@ -25,14 +26,12 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use crate::network::{Bell, ConnectionId, Ends, Happening, Order, Party};
 use crate::{Clock, Nanos};
 use dial::Dialer;
+use event::{LISTENERS_MAX, Readiness, WAKER, id_of, listener_index, listener_token, token_of};
 pub use lend::Borrowed;
 use lend::{Ringer, Turns};
 use socket::{Progress, Socket};
 pub use tls::{Tls, TlsError, server_config};
 
-const WAKER: Token = Token(usize::MAX);
-/// Listeners have the tokens below the waker's.
-const LISTENERS_MAX: usize = 1024;
 /// Events that one turn takes.
 const EVENTS_MAX: usize = 256;
 /// How often the party is stepped before other connections are looked at again.
@@ -123,6 +122,8 @@ struct Driver<P> {
     sockets: HashMap<ConnectionId, Socket>,
     /// Sockets that had more to read than one turn takes.
     unread: Vec<ConnectionId>,
+    /// Sockets that were given something since they were last written to.
+    unsent: Vec<ConnectionId>,
     /// Closed by the party; they go when their last bytes have left, or at this time.
     leaving: Vec<(Nanos, ConnectionId)>,
     accepted_next: u64,
@@ -166,6 +167,7 @@ impl<P: Party> Driver<P> {
             listeners: sockets,
             sockets: HashMap::new(),
             unread: Vec::new(),
+            unsent: Vec::new(),
             leaving: Vec::new(),
             accepted_next: 0,
             dialer: Dialer::new(waker),
@@ -177,17 +179,35 @@ impl<P: Party> Driver<P> {
         })
     }
 
-    /// What there is to do, after at most `patience` of waiting for it.
-    fn turn_within(&mut self, patience: Duration) {
+    /// Waits for at most `patience` until something happens, and tells the party.
+    fn take_in_within(&mut self, patience: Duration) {
         self.wait(patience);
         self.resolved();
         self.accept();
         self.read();
+        self.step();
+    }
+
+    /// Steps the party until it and others have nothing more to say, or have said much; what it wants sent waits.
+    fn step(&mut self) {
         for _ in 0..STEPS_MAX {
             // Who rings from here on is heard by the next step, or by the next turn.
             self.bell.was_rung();
             self.wake_at = self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
             self.carry_out();
+            if self.happened.is_empty() && !self.bell.is_rung() {
+                break;
+            }
+        }
+    }
+
+    /// Sends what the party wants sent, what it says meanwhile included.
+    fn send_out(&mut self) {
+        for _ in 0..STEPS_MAX {
+            if !self.happened.is_empty() || self.bell.is_rung() {
+                self.step();
+            }
+            self.write();
             if self.happened.is_empty() && !self.bell.is_rung() {
                 break;
             }
@@ -211,7 +231,7 @@ impl<P: Party> Driver<P> {
         until.since(self.clock.now())
     }
 
-    /// Waits until something happens, at most for `patience`; handles writability.
+    /// Waits until something happens, at most for `patience`.
     fn wait(&mut self, patience: Duration) {
         self.has_more_events = false;
         // A wait that a signal cut short is a turn in which nothing happened.
@@ -241,8 +261,12 @@ impl<P: Party> Driver<P> {
     fn became_ready(&mut self, id: ConnectionId, ready: Readiness) {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         if ready.writable || ready.failed {
-            let progress = socket.writable(self.poll.registry(), token_of(id));
-            self.note(id, progress);
+            if socket.is_dialing() {
+                let progress = socket.dialed(self.poll.registry(), token_of(id));
+                self.note(id, progress);
+            } else {
+                self.unsent.push(id);
+            }
         }
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         socket.is_ending |= ready.ending;
@@ -322,7 +346,6 @@ impl<P: Party> Driver<P> {
     }
 
     fn carry_out(&mut self) {
-        let mut touched = Vec::new();
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
             match order {
@@ -336,7 +359,7 @@ impl<P: Party> Driver<P> {
                 Order::Send { connection, bytes, tell } => {
                     if let Some(socket) = self.sockets.get_mut(&connection) {
                         socket.give(bytes, tell);
-                        touched.push(connection);
+                        self.unsent.push(connection);
                     }
                 }
                 Order::Close(id) => {
@@ -344,15 +367,20 @@ impl<P: Party> Driver<P> {
                     if let Some(socket) = self.sockets.get_mut(&id) {
                         socket.is_leaving = true;
                         self.leaving.push((self.clock.now().after(LINGER), id));
-                        touched.push(id);
+                        self.unsent.push(id);
                     }
                 }
             }
         }
         orders.shrink_to(ORDERS_KEPT_MAX);
         self.orders = orders;
-        touched.dedup();
-        for id in touched {
+    }
+
+    fn write(&mut self) {
+        let mut unsent = std::mem::take(&mut self.unsent);
+        unsent.sort_unstable();
+        unsent.dedup();
+        for id in unsent {
             if let Some(socket) = self.sockets.get_mut(&id) {
                 let progress = socket.write();
                 self.note(id, progress);
@@ -397,11 +425,16 @@ impl<P: Party> Driver<P> {
 
 impl<P: Party> Turns for Driver<P> {
     fn turn(&mut self) {
-        self.turn_within(self.patience());
+        self.take_in_within(self.patience());
+        self.send_out();
     }
 
-    fn turn_at_once(&mut self, waker: &task::Waker) -> Duration {
-        self.turn_within(Duration::ZERO);
+    fn take_in(&mut self) {
+        self.take_in_within(Duration::ZERO);
+    }
+
+    fn send(&mut self, waker: &task::Waker) -> Duration {
+        self.send_out();
         self.ringer.rings_for(waker);
         self.patience()
     }
@@ -421,43 +454,8 @@ impl<P: Party> Turns for Driver<P> {
     fn end(mut self: Box<Self>) {
         self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
         self.carry_out();
+        self.write();
     }
-}
-
-struct Readiness {
-    readable: bool,
-    writable: bool,
-    ending: bool,
-    failed: bool,
-}
-
-impl Readiness {
-    fn of(event: &mio::event::Event) -> Readiness {
-        Readiness {
-            readable: event.is_readable(),
-            writable: event.is_writable(),
-            ending: event.is_read_closed() || event.is_error(),
-            failed: event.is_error() || event.is_write_closed(),
-        }
-    }
-}
-
-// A token is the number inside an id; ids come nowhere near the last ones.
-fn token_of(id: ConnectionId) -> Token {
-    Token(id.number() as usize)
-}
-
-fn id_of(token: Token) -> ConnectionId {
-    ConnectionId::from_number(token.0 as u64)
-}
-
-fn listener_token(index: usize) -> Token {
-    Token(usize::MAX - 1 - index)
-}
-
-fn listener_index(token: Token) -> Option<usize> {
-    let index = (usize::MAX - 1).checked_sub(token.0)?;
-    (index < LISTENERS_MAX).then_some(index)
 }
 
 #[cfg(test)]

@@ -16,9 +16,12 @@ pub(super) trait Turns: Send {
     /// Waits until there is something to do, and does it.
     fn turn(&mut self);
 
-    /// Does what there is to do without waiting. Returns how long nothing has to be done, unless [`Turns::events`]
-    /// becomes readable or `waker` is woken.
-    fn turn_at_once(&mut self, waker: &Waker) -> Duration;
+    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`Turns::send`].
+    fn take_in(&mut self);
+
+    /// Sends, without waiting. Returns how long nothing has to be done, unless [`Turns::events`] becomes readable or
+    /// `waker` is woken.
+    fn send(&mut self, waker: &Waker) -> Duration;
 
     /// Whether another thread has something for the party that no turn has seen.
     fn has_news(&self) -> bool;
@@ -49,10 +52,16 @@ impl Borrowed {
         driver.events()
     }
 
-    /// Does what there is to do without waiting. Returns how long nothing has to be done, unless [`Borrowed::events`]
-    /// becomes readable or `waker` is woken; zero if there is more to do at once.
-    pub fn turn(&mut self, waker: &Waker) -> Duration {
-        self.driver.as_mut().map_or(Duration::MAX, |driver| driver.turn_at_once(waker))
+    /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`Borrowed::send`],
+    /// and leaves with what is said until then.
+    pub fn take_in(&mut self) {
+        self.driver.iter_mut().for_each(|driver| driver.take_in());
+    }
+
+    /// Sends, without waiting. Returns how long nothing has to be done, unless [`Borrowed::events`] becomes readable
+    /// or `waker` is woken; zero if there is more to do at once.
+    pub fn send(&mut self, waker: &Waker) -> Duration {
+        self.driver.as_mut().map_or(Duration::MAX, |driver| driver.send(waker))
     }
 
     /// Whether somebody has something to say that no turn has seen, in which case the waker was woken.

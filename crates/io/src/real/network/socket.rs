@@ -103,9 +103,14 @@ impl Socket {
         self.tell |= tell;
     }
 
-    /// The system says that there is room, or that dialing has come to an end.
-    pub(super) fn writable(&mut self, registry: &Registry, token: Token) -> Progress {
-        let Stage::Dialing(rest) = &mut self.stage else { return self.write() };
+    /// Whether the connection does not stand yet.
+    pub(super) fn is_dialing(&self) -> bool {
+        matches!(self.stage, Stage::Dialing(_))
+    }
+
+    /// The system says that dialing has come to an end.
+    pub(super) fn dialed(&mut self, registry: &Registry, token: Token) -> Progress {
+        let Stage::Dialing(rest) = &mut self.stage else { return Progress::Nothing };
         let failed = match self.stream.take_error() {
             Ok(None) => match self.stream.peer_addr() {
                 Ok(_) => None,
@@ -135,7 +140,7 @@ impl Socket {
 
     /// Takes what has arrived, in pieces, up to a limit.
     pub(super) fn read(&mut self, scratch: &mut [u8], arrived: &mut Vec<Bytes>) -> Progress {
-        if matches!(self.stage, Stage::Dialing(_)) {
+        if self.is_dialing() {
             return Progress::Nothing;
         }
         for _ in 0..READS_MAX {
@@ -179,7 +184,7 @@ impl Socket {
 
     /// Sends what waits, as far as the system takes it.
     pub(super) fn write(&mut self) -> Progress {
-        if matches!(self.stage, Stage::Dialing(_)) {
+        if self.is_dialing() {
             return if self.is_leaving { Progress::Over(String::new()) } else { Progress::Nothing };
         }
         let had_to_tell = self.tell;

@@ -1,5 +1,6 @@
 //! The network thread over real sockets.
 
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
@@ -171,7 +172,8 @@ fn take_turns(lender: &NetworkThread, stop: Arc<AtomicBool>) -> JoinHandle<usize
         let waker = task::Waker::from(Arc::new(Rings(waker)));
         while !stop.load(Ordering::SeqCst) {
             turns += 1;
-            let rest = borrowed.turn(&waker);
+            borrowed.take_in();
+            let rest = borrowed.send(&waker);
             if !borrowed.has_news() {
                 poll.poll(&mut happened, Some(rest)).unwrap();
             }
@@ -216,6 +218,42 @@ fn bytes_come_in_order_and_once_whoever_takes_the_turns() {
             assert!(borrower.join().unwrap() > 1, "the borrower took turns");
         }
     }
+}
+
+/// Sends everything back, and tells that it came.
+struct Teller(Sender<()>);
+
+impl Party for Teller {
+    fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
+        if happened.iter().any(|happening| matches!(happening, Happening::Arrived(..))) {
+            self.0.send(()).unwrap();
+        }
+        Mirror.step(now, happened, orders)
+    }
+}
+
+#[test]
+fn what_is_said_in_several_steps_waits_for_the_borrower_and_leaves_together() {
+    let listener = StdListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (told, arrived) = channel();
+    let lender = start(Teller(told), vec![listener], None);
+    let mut borrowed = lender.lend().unwrap();
+    let mut caller = std::net::TcpStream::connect(address).unwrap();
+    for said in [b"one, ", b"two. "] {
+        caller.write_all(said).unwrap();
+        while arrived.try_recv().is_err() {
+            borrowed.take_in();
+        }
+        caller.set_nonblocking(true).unwrap();
+        let early = caller.read(&mut [0; 64]).map_err(|error| error.kind());
+        assert_eq!(early, Err(ErrorKind::WouldBlock), "nothing leaves before it is sent");
+        caller.set_nonblocking(false).unwrap();
+    }
+    borrowed.send(task::Waker::noop());
+    let mut heard = [0; 64];
+    let len = caller.read(&mut heard).unwrap();
+    assert_eq!(&heard[..len], b"one, two. ");
 }
 
 #[test]

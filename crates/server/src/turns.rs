@@ -1,0 +1,155 @@
+//! The turns of a thread that serves drivers: what its connections have begun is carried out for all of them at once,
+//! and where it drives the links to other nodes, too, all that is to leave on one of them leaves with one write.
+//!
+//! A node with one thread for drivers has no use for another for its links: the two would take turns, and wake each
+//! other for every question between nodes.
+#![allow(unsafe_code, reason = "a file descriptor that is ours is watched")]
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use ::io::real::Borrowed;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::worker_state::WorkerState;
+
+/// What was begun waits for more no longer than this, and until those that were ready then have had their turn.
+const GATHER_MAX: Duration = Duration::from_micros(500);
+
+/// Takes the service's turn for what connections have begun, after all that are ready have had theirs: the
+/// more there is, the less each costs. Drives `links`, if they are given to it.
+pub(crate) async fn take_turns(worker: Rc<WorkerState>, links: Option<Borrowed>) {
+    match links.map(Links::watch) {
+        Some(Ok(links)) => take_turns_with(&worker, links).await,
+        Some(Err(error)) => {
+            tracing::warn!("the links to other servers keep their own thread: {error}");
+            take_turns_alone(&worker).await;
+        }
+        None => take_turns_alone(&worker).await,
+    }
+}
+
+async fn take_turns_alone(worker: &WorkerState) {
+    loop {
+        poll_fn(|cx| worker.poll_turn(cx)).await;
+        if gather(worker).await {
+            worker.shared.service.turn();
+        }
+    }
+}
+
+async fn take_turns_with(worker: &WorkerState, mut links: Links) {
+    let mut has_events = true;
+    loop {
+        if has_events {
+            links.driver.take_in();
+        }
+        // Who was answered by another node tells its client, who may ask again: that leaves with what is answered to
+        // other nodes.
+        tokio::task::yield_now().await;
+        if gather(worker).await {
+            worker.shared.service.turn();
+        }
+        let rest = poll_fn(|cx| Poll::Ready(links.driver.send(cx.waker()))).await;
+        has_events = rest.is_zero() || links.wait(worker, rest).await;
+    }
+}
+
+/// Where several have begun something, looks at the sockets for as long as each look brings more to carry out: clients
+/// that have just been answered ask again. Those who wait already wait no longer when it is late. Whether there is
+/// something to carry out.
+async fn gather(worker: &WorkerState) -> bool {
+    let began = Instant::now();
+    gather_until(|| worker.take_owed(), || began.elapsed() > GATHER_MAX).await
+}
+
+async fn gather_until(take_owed: impl Fn() -> usize, is_late: impl Fn() -> bool) -> bool {
+    match take_owed() {
+        0 => return false,
+        1 => return true,
+        _ => {}
+    }
+    loop {
+        tokio::task::yield_now().await;
+        if take_owed() == 0 || is_late() {
+            return true;
+        }
+    }
+}
+
+/// The links to other nodes, and how this thread hears that there is something to do for them.
+struct Links {
+    driver: Borrowed,
+    events: AsyncFd<OwnedFd>,
+}
+
+impl Links {
+    fn watch(driver: Borrowed) -> io::Result<Links> {
+        let events = driver.events()?;
+        // SAFETY: a descriptor that is owned stays open, and the same, until what owns it is dropped.
+        let events = unsafe { AsyncFd::register_with_interest(events, Interest::READABLE)? };
+        Ok(Links { driver, events })
+    }
+
+    /// Waits until there is something to do, `rest` at most. Whether something may have happened on a link.
+    async fn wait(&self, worker: &WorkerState, rest: Duration) -> bool {
+        // Without something to do there is as much reason to look.
+        tokio::time::timeout(rest, poll_fn(|cx| self.poll_work(worker, cx))).await.unwrap_or(true)
+    }
+
+    /// Ready when something happened on a link, and then with `true`, when connections have begun something, or another
+    /// thread has something for a link.
+    fn poll_work(&self, worker: &WorkerState, cx: &mut Context<'_>) -> Poll<bool> {
+        if let Poll::Ready(event) = self.events.poll_read_ready(cx) {
+            // What happens from now on is another event, whether it is seen now or not. An error is found by who looks
+            // at the links.
+            event.into_iter().for_each(|mut event| event.clear_ready());
+            return Poll::Ready(true);
+        }
+        match worker.poll_turn(cx).is_ready() || self.driver.has_news() {
+            true => Poll::Ready(false),
+            false => Poll::Pending,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// How often it is looked what is owed, where that is so many each time, and the last number from then on; after
+    /// `late` looks it is late.
+    fn looks(owed: &[usize], late: usize) -> usize {
+        let looks = Cell::new(0);
+        let take_owed = || {
+            let look = looks.replace(looks.get() + 1);
+            owed[look.min(owed.len() - 1)]
+        };
+        Builder::new_current_thread()
+            .build()
+            .expect("a runtime")
+            .block_on(gather_until(take_owed, || looks.get() >= late));
+        looks.get()
+    }
+
+    #[test]
+    fn a_turn_for_several_waits_for_as_long_as_more_comes() {
+        assert_eq!(looks(&[2, 0], 100), 2);
+        assert_eq!(looks(&[2, 5, 1, 0], 100), 4);
+        assert_eq!(looks(&[1, 5], 100), 1, "one alone does not wait");
+    }
+
+    #[test]
+    fn it_does_not_wait_when_it_is_late() {
+        assert_eq!(looks(&[2, 1], 10), 10);
+    }
+}
