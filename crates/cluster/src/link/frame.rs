@@ -103,6 +103,11 @@ impl Kind {
         all.into_iter().find(|kind| *kind as u8 == byte).ok_or(Damage::Kind(byte))
     }
 
+    /// Whether it is for those who use the link, and leaves the link as it is.
+    pub(super) fn is_talk(self) -> bool {
+        matches!(self, Kind::Letters | Kind::Question | Kind::Answer | Kind::Refusal | Kind::Lost)
+    }
+
     /// Whether messages of this kind may come in parts.
     pub(super) fn may_be_long(self) -> bool {
         matches!(self, Kind::Letters | Kind::Question | Kind::Answer | Kind::Refusal | Kind::Book)

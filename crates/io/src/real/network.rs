@@ -9,7 +9,7 @@ mod lend;
 mod socket;
 mod tls;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::TcpListener as StdListener;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,7 +21,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Waker};
 
 use crate::network::{Bell, ConnectionId, Ends, Happening, Order, Party};
 use crate::{Clock, Nanos};
@@ -119,7 +119,7 @@ struct Driver<P> {
     /// Listeners that may have more to accept.
     accepting: Vec<usize>,
     accept_next: Nanos,
-    sockets: HashMap<ConnectionId, Socket>,
+    sockets: BTreeMap<ConnectionId, Socket>,
     /// Sockets that had more to read than one turn takes.
     unread: Vec<ConnectionId>,
     /// Sockets that were given something since they were last written to.
@@ -165,7 +165,7 @@ impl<P: Party> Driver<P> {
             accepting: (0..sockets.len()).collect(),
             accept_next: Nanos::default(),
             listeners: sockets,
-            sockets: HashMap::new(),
+            sockets: BTreeMap::new(),
             unread: Vec::new(),
             unsent: Vec::new(),
             leaving: Vec::new(),
@@ -390,23 +390,21 @@ impl<P: Party> Driver<P> {
 
     /// What came of reading or writing, for the party.
     fn note(&mut self, id: ConnectionId, progress: Progress) {
-        let Some(socket) = self.sockets.get(&id) else { return };
-        let silent = socket.is_leaving;
-        match progress {
-            Progress::Nothing | Progress::More => {}
-            Progress::Connected if silent => {}
+        let happening = match progress {
+            Progress::Nothing | Progress::More => return,
             Progress::Connected => {
-                let ends = socket.ends();
-                self.happened.push(Happening::Connected(id, ends));
+                let Some(socket) = self.sockets.get(&id) else { return };
+                Happening::Connected(id, socket.ends())
             }
-            Progress::Drained if silent => {}
-            Progress::Drained => self.happened.push(Happening::Drained(id)),
-            Progress::Over(why) => {
-                self.sockets.remove(&id);
-                if !silent {
-                    self.happened.push(Happening::Closed(id, why));
-                }
-            }
+            Progress::Drained => Happening::Drained(id),
+            Progress::Over(why) => Happening::Closed(id, why),
+        };
+        let is_leaving = self.sockets.get(&id).is_none_or(|socket| socket.is_leaving);
+        if matches!(happening, Happening::Closed(..)) {
+            self.sockets.remove(&id);
+        }
+        if !is_leaving {
+            self.happened.push(happening);
         }
     }
 

@@ -36,10 +36,11 @@ impl Machine {
                 Ok(None) => break,
                 Err(damage) => return self.dismiss(id, &Fault::damage(damage.to_string())),
             };
+            let may_end = !matches!(&item, Item::Frame(frame) if frame.kind.is_talk());
             if let Err(fault) = self.item(id, item, may_adopt) {
                 return self.dismiss(id, &fault);
             }
-            if !self.sessions.contains_key(&id) {
+            if may_end && !self.sessions.contains_key(&id) {
                 return;
             }
         }

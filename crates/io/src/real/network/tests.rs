@@ -7,6 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use bytes::Bytes;
+use mio::Token;
 use mio::unix::SourceFd;
 
 use super::*;
