@@ -144,9 +144,9 @@ impl Bell {
         drop(self.ringer.set(ringer));
     }
 
-    /// The driver lies down, unless the bell was rung meanwhile.
+    /// The driver lies down, or goes on sleeping, unless the bell was rung meanwhile.
     pub(crate) fn may_sleep(&self) -> bool {
-        self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst) != Err(RUNG)
     }
 }
 
@@ -173,6 +173,7 @@ mod tests {
         assert!(!bell.may_sleep(), "rung while awake");
         assert!(bell.was_rung() && !bell.was_rung());
         assert!(bell.may_sleep());
+        assert!(bell.may_sleep(), "asleep already");
         bell.ring();
         bell.ring();
         assert_eq!(heard.load(Ordering::SeqCst), 1);

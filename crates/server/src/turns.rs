@@ -98,8 +98,11 @@ impl Links {
 
     /// Waits until there is something to do, `rest` at most. Whether something may have happened on a link.
     async fn wait(&self, worker: &WorkerState, rest: Duration) -> bool {
+        let work = tokio::time::timeout(rest, poll_fn(|cx| self.poll_work(worker, cx))).await;
+        // Who begins something while others have their turn is not to cut that short.
+        worker.forget_turner();
         // Without something to do there is as much reason to look.
-        tokio::time::timeout(rest, poll_fn(|cx| self.poll_work(worker, cx))).await.unwrap_or(true)
+        work.unwrap_or(true)
     }
 
     /// Ready when something happened on a link, and then with `true`, when connections have begun something, or another

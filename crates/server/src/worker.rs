@@ -110,7 +110,7 @@ fn run(
     let worker = Rc::new(WorkerState::new(shared, counters));
     runtime.block_on(async {
         let wakes = tokio::task::spawn_local(wake_connections(worker.clone()));
-        let turns = tokio::task::spawn_local(take_turns(worker.clone(), links));
+        let mut turns = tokio::task::spawn_local(take_turns(worker.clone(), links));
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -121,6 +121,11 @@ fn run(
                 Some(ended) = connections.join_next() => {
                     open.fetch_sub(1, Relaxed);
                     report(ended);
+                }
+                Err(error) = &mut turns => {
+                    // Links that it drove are gone; connections are not to wait for ever.
+                    tracing::error!("the turns of drivers' connections begin anew after a fault of the server: {error}");
+                    turns = tokio::task::spawn_local(take_turns(worker.clone(), None));
                 }
             }
         }

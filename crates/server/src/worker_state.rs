@@ -142,6 +142,11 @@ impl WorkerState {
         Poll::Pending
     }
 
+    /// Whoever waited for a turn to be owed waits no longer.
+    pub fn forget_turner(&self) {
+        self.turner.set(None);
+    }
+
     /// How much was begun since this was asked last. Whoever asks owes the turn for it.
     pub fn take_owed(&self) -> usize {
         self.owed.take()

@@ -1,7 +1,7 @@
 //! TCP: one thread that drives a [`Party`] over sockets.
 //!
-//! A turn of the loop waits once, reads whatever has arrived on every connection, steps the party
-//! until it has nothing more to say, and writes what it ordered with one gathering write for each connection.
+//! A turn of the loop waits once, reads whatever has arrived on every connection, steps the party, once more if
+//! somebody has rung meanwhile, and writes what it ordered with one gathering write for each connection.
 
 mod dial;
 mod event;
@@ -34,7 +34,7 @@ pub use tls::{Tls, TlsError, server_config};
 
 /// Events that one turn takes.
 const EVENTS_MAX: usize = 256;
-/// How often the party is stepped before other connections are looked at again.
+/// How often the party is stepped because somebody has rung before connections are looked at again.
 const STEPS_MAX: usize = 16;
 /// Memory for so many orders is kept from one step to the next.
 const ORDERS_KEPT_MAX: usize = 256;
@@ -122,7 +122,7 @@ struct Driver<P> {
     sockets: BTreeMap<ConnectionId, Socket>,
     /// Sockets that had more to read than one turn takes.
     unread: Vec<ConnectionId>,
-    /// Sockets that were given something since they were last written to.
+    /// Sockets to write to: they were given something, have room again, or were closed.
     unsent: Vec<ConnectionId>,
     /// Closed by the party; they go when their last bytes have left, or at this time.
     leaving: Vec<(Nanos, ConnectionId)>,
@@ -188,20 +188,15 @@ impl<P: Party> Driver<P> {
         self.step();
     }
 
-    /// Steps the party until it and others have nothing more to say, or have said much; what it wants sent waits.
+    /// Steps the party; what it wants sent waits.
     fn step(&mut self) {
-        for _ in 0..STEPS_MAX {
-            // Who rings from here on is heard by the next step, or by the next turn.
-            self.bell.was_rung();
-            self.wake_at = self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
-            self.carry_out();
-            if self.happened.is_empty() && !self.bell.is_rung() {
-                break;
-            }
-        }
+        // Who rings from here on is heard by the next step, or by the next turn.
+        self.bell.was_rung();
+        self.wake_at = self.party.step(self.clock.now(), &mut self.happened, &mut self.orders);
+        self.carry_out();
     }
 
-    /// Sends what the party wants sent, what it says meanwhile included.
+    /// Sends what the party wants sent, and what it has to say by now because somebody has rung.
     fn send_out(&mut self) {
         for _ in 0..STEPS_MAX {
             if !self.happened.is_empty() || self.bell.is_rung() {
@@ -217,7 +212,8 @@ impl<P: Party> Driver<P> {
 
     /// How long nothing has to be done unless something happens; from then on whoever rings the bell rings through.
     fn patience(&self) -> Duration {
-        let is_busy = self.has_more_events || !self.unread.is_empty() || !self.happened.is_empty();
+        let has_to_read = self.has_more_events || !self.unread.is_empty();
+        let is_busy = has_to_read || !self.happened.is_empty() || !self.unsent.is_empty();
         if is_busy || !self.bell.may_sleep() {
             return Duration::ZERO;
         }

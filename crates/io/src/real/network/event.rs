@@ -4,7 +4,7 @@ use mio::Token;
 
 use crate::network::ConnectionId;
 
-/// Who rings the bell.
+/// Who wakes the thread: a ring, or a name that was looked up.
 pub(super) const WAKER: Token = Token(usize::MAX);
 /// Listeners have the tokens below the waker's.
 pub(super) const LISTENERS_MAX: usize = 1024;

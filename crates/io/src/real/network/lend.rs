@@ -19,8 +19,8 @@ pub(super) trait Turns: Send {
     /// Reads what has arrived, without waiting, and tells the party. What that wants sent waits for [`Turns::send`].
     fn take_in(&mut self);
 
-    /// Sends, without waiting. Returns how long nothing has to be done, unless [`Turns::events`] becomes readable or
-    /// `waker` is woken.
+    /// Sends, without waiting, also what the party has to say by now because somebody has rung. Returns how long nothing
+    /// has to be done, unless [`Turns::events`] becomes readable or `waker` is woken.
     fn send(&mut self, waker: &Waker) -> Duration;
 
     /// Whether another thread has something for the party that no turn has seen.
@@ -45,7 +45,7 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// What becomes readable when something happens on a connection, and stays so until the next turn. Fails when the
+    /// What becomes readable when something happens on a connection, and stays so until the next [`Borrowed::take_in`]. Fails when the
     /// system gives no file descriptor.
     pub fn events(&self) -> io::Result<OwnedFd> {
         let driver = self.driver.as_ref().ok_or(io::ErrorKind::NotFound)?;
@@ -58,8 +58,9 @@ impl Borrowed {
         self.driver.iter_mut().for_each(|driver| driver.take_in());
     }
 
-    /// Sends, without waiting. Returns how long nothing has to be done, unless [`Borrowed::events`] becomes readable
-    /// or `waker` is woken; zero if there is more to do at once.
+    /// Sends, without waiting, also what the party has to say by now because somebody has rung. Returns how long nothing
+    /// has to be done, unless [`Borrowed::events`] becomes readable or `waker` is woken; zero if there is more to do at
+    /// once.
     pub fn send(&mut self, waker: &Waker) -> Duration {
         self.driver.as_mut().map_or(Duration::MAX, |driver| driver.send(waker))
     }

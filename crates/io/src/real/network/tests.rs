@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use mio::Token;
@@ -243,7 +243,9 @@ fn what_is_said_in_several_steps_waits_for_the_borrower_and_leaves_together() {
     let mut caller = std::net::TcpStream::connect(address).unwrap();
     for said in [b"one, ", b"two. "] {
         caller.write_all(said).unwrap();
+        let until = Instant::now() + LONG;
         while arrived.try_recv().is_err() {
+            assert!(Instant::now() < until, "it arrives");
             borrowed.take_in();
         }
         caller.set_nonblocking(true).unwrap();
