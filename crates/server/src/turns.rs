@@ -1,5 +1,5 @@
 //! The turns of a thread that serves drivers: what its connections have begun is carried out for all of them at once,
-//! and where it drives the links to other nodes, too, all that is to leave on one of them leaves with one write.
+//! and where it drives the links to other nodes, too, what is to leave on one of them leaves together.
 //!
 //! A node with one thread for drivers has no use for another for its links: the two would take turns, and wake each
 //! other for every question between nodes.

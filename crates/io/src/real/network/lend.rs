@@ -45,8 +45,8 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// What becomes readable when something happens on a connection, and stays so until the next [`Borrowed::take_in`]. Fails when the
-    /// system gives no file descriptor.
+    /// What becomes readable when something happens on a connection, and stays so until the next [`Borrowed::take_in`].
+    /// Fails when the system gives no file descriptor.
     pub fn events(&self) -> io::Result<OwnedFd> {
         let driver = self.driver.as_ref().ok_or(io::ErrorKind::NotFound)?;
         driver.events()
