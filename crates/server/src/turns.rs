@@ -8,6 +8,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ async fn take_turns_alone(worker: &WorkerState) {
     loop {
         poll_fn(|cx| worker.poll_turn(cx)).await;
         if gather(worker).await {
-            worker.shared.service.turn();
+            carry_out(worker);
         }
     }
 }
@@ -53,10 +54,17 @@ async fn take_turns_with(worker: &WorkerState, mut links: Links) {
         // other nodes.
         tokio::task::yield_now().await;
         if gather(worker).await {
-            worker.shared.service.turn();
+            carry_out(worker);
         }
         let rest = poll_fn(|cx| Poll::Ready(links.driver.send(cx.waker()))).await;
         has_events = rest.is_zero() || links.wait(worker, rest).await;
+    }
+}
+
+/// Carries out what connections have begun. A fault there is not to cost the links, or those who begin something later.
+fn carry_out(worker: &WorkerState) {
+    if catch_unwind(AssertUnwindSafe(|| worker.shared.service.turn())).is_err() {
+        tracing::error!("some of what drivers' connections had begun was lost to a fault of the server");
     }
 }
 

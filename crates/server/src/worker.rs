@@ -123,7 +123,7 @@ fn run(
                     report(ended);
                 }
                 Err(error) = &mut turns => {
-                    // Links that it drove are gone; connections are not to wait for ever.
+                    // Links that it drove are gone with what it knew of them; connections are not to wait for ever.
                     tracing::error!("the turns of drivers' connections begin anew after a fault of the server: {error}");
                     turns = tokio::task::spawn_local(take_turns(worker.clone(), None));
                 }

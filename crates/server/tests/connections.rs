@@ -7,7 +7,7 @@ mod support;
 use std::io::Write;
 use std::time::Duration;
 
-use support::{Talker, start, start_with};
+use support::{Echo, Talker, start, start_with, start_with_links};
 
 const EMPTY: &str = r#"{"t":2,"r":[],"n":[]}"#;
 
@@ -162,6 +162,33 @@ fn a_query_that_panics_costs_nothing_but_itself() {
     let answer = client.ask(1, r#"[1,["panic",""],{}]"#);
     assert!(answer.starts_with(r#"{"t":18,"e":1000000,"r":["The server failed"#), "{answer}");
     assert_eq!(client.ask(1, r#"[1,["say","x"],{}]"#), saying("x"));
+}
+
+#[test]
+fn a_turn_that_panics_does_not_end_the_turns() {
+    let echo = Echo::start();
+    for shared in [start(1), start_with_links(echo.thread.lend().unwrap())] {
+        shared.gates.open("fault");
+        let mut client = shared.client();
+        assert_eq!(client.ask(1, r#"[1,["log","turn that panicked"],{}]"#), saying("turn that panicked"));
+        assert_eq!(client.ask(2, r#"[1,["log","turn"],{}]"#), saying("turn"));
+    }
+    assert_eq!(echo.of(b"still there"), b"still there");
+}
+
+#[test]
+fn a_thread_that_serves_drivers_drives_the_links_until_it_ends() {
+    let echo = Echo::start();
+    let shared = start_with_links(echo.thread.lend().unwrap());
+    let mut client = shared.client();
+    for round in 0..100 {
+        assert_eq!(echo.of(b"over a link"), b"over a link", "round {round}");
+        assert_eq!(client.ask(1, r#"[1,["log","turn"],{}]"#), saying("turn"), "round {round}");
+    }
+    // Somebody who has something to say rings; nobody else has this thread look.
+    assert_eq!(echo.by_itself(b"by itself"), b"by itself");
+    shared.shut_down();
+    assert_eq!(echo.of(b"from its own thread"), b"from its own thread");
 }
 
 #[test]

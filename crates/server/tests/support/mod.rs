@@ -1,5 +1,7 @@
 //! A service that does what its queries say, and a client that speaks to it.
 
+mod echo;
+
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::Ordering;
@@ -7,6 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use io::real::Borrowed;
 use protocol::handshake::{ClientHandshake, ClientStep};
 use protocol::response::ServerInfo;
 use protocol::scram::PasswordRecord;
@@ -17,6 +20,8 @@ use rekindle_server::service::{
 use rekindle_server::{Shared, Workers, accept_drivers, bind};
 use reql::ErrorClass;
 use serde_json::Value;
+
+pub use echo::Echo;
 
 /// Gates that tests open, by name.
 #[derive(Default)]
@@ -74,6 +79,10 @@ impl QueryService for Puppet {
     }
 
     fn turn(&self) {
+        if self.0.is_open("fault") && !self.0.is_open("turn that panicked") {
+            self.0.open("turn that panicked");
+            panic!("as asked");
+        }
         self.0.open("turn");
     }
 
@@ -150,7 +159,7 @@ impl Cursor for Counting {
 }
 
 /// A node's connections without a node.
-pub struct House0 {
+pub struct House {
     pub address: SocketAddr,
     pub gates: Arc<Gates>,
     pub shared: Arc<Shared>,
@@ -158,28 +167,37 @@ pub struct House0 {
     runtime: tokio::runtime::Runtime,
 }
 
-pub fn start(worker_count: usize) -> House0 {
+pub fn start(worker_count: usize) -> House {
     start_with(worker_count, |_| {})
 }
 
 /// Starts a shared that `change` has changed.
-pub fn start_with(worker_count: usize, change: impl FnOnce(&mut Shared)) -> House0 {
+pub fn start_with(worker_count: usize, change: impl FnOnce(&mut Shared)) -> House {
+    start_all(worker_count, change, None)
+}
+
+/// Starts one thread, which drives `links` besides.
+pub fn start_with_links(links: Borrowed) -> House {
+    start_all(1, |_| {}, Some(links))
+}
+
+fn start_all(worker_count: usize, change: impl FnOnce(&mut Shared), links: Option<Borrowed>) -> House {
     let gates = Arc::<Gates>::default();
     let service = Arc::new(Puppet(gates.clone()));
     let random = Arc::new(io::real::RealRandom);
     let mut shared = Shared::new(service, random, "2.4.4".into()).unwrap();
     change(&mut shared);
     let shared = Arc::new(shared);
-    let workers = Arc::new(Workers::start(&shared, worker_count, None).unwrap());
+    let workers = Arc::new(Workers::start(&shared, worker_count, links).unwrap());
     let bound = bind(&[IpAddr::V4(Ipv4Addr::LOCALHOST)], 0).unwrap();
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), bound.port);
     let listener = bound.listen().unwrap().remove(0);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.spawn(accept_drivers(listener, workers.clone()));
-    House0 { address, gates, shared, workers, runtime }
+    House { address, gates, shared, workers, runtime }
 }
 
-impl House0 {
+impl House {
     pub fn client(&self) -> Talker {
         Talker::new(self.address)
     }
