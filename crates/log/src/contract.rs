@@ -197,6 +197,13 @@ pub trait Log: Send + Sync {
     /// so already. Costs next to nothing if nothing lies there. May be held up by the disk now and then.
     fn turn(&self) {}
 
+    /// The caller has more to say in a moment, of several groups perhaps: until it calls [`Log::release`] nobody need be
+    /// woken for what is proposed or arrives, whoever says it. Never blocks.
+    fn hold(&self) {}
+
+    /// Once for each [`Log::hold`], soon after it: what was said meanwhile is seen to together.
+    fn release(&self) {}
+
     /// From now on, and until the group is closed here, entries that this replica orders wait for so
     /// many others. [`Acks::Majority`] to begin with. Nothing changes in a group of one.
     fn set_acks(&self, id: GroupId, acks: Acks);

@@ -53,6 +53,14 @@ impl QueryService for NodeService {
         self.queries.turn();
     }
 
+    fn hold(&self) {
+        self.node.log().hold();
+    }
+
+    fn release(&self) {
+        self.node.log().release();
+    }
+
     fn session(&self, client: Client) -> Arc<dyn Session> {
         let client = query::Client { user: Text::from(client.user), address: client.address };
         let queries = self.queries.clone();

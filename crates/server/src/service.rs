@@ -27,6 +27,13 @@ pub trait QueryService: Send + Sync + 'static {
     /// together: what they began is carried out, if nobody else does so already.
     fn turn(&self) {}
 
+    /// The caller begins more in a moment, and then calls [`QueryService::turn`]: until [`QueryService::release`] nobody need be
+    /// woken for what is begun or arrives on links.
+    fn hold(&self) {}
+
+    /// Once for each [`QueryService::hold`], soon after it.
+    fn release(&self) {}
+
     /// What one connection's queries run in.
     fn session(&self, client: Client) -> Arc<dyn Session>;
 }

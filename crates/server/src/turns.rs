@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -16,11 +17,16 @@ use std::time::{Duration, Instant};
 use ::io::real::Borrowed;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::time::Sleep;
 
+use crate::service::QueryService;
 use crate::worker_state::WorkerState;
 
 /// What was begun waits for more no longer than this, and until those that were ready then have had their turn.
 const GATHER_MAX: Duration = Duration::from_micros(500);
+
+/// Links are looked at so often even if there is never anything to do.
+const REST_MAX: Duration = Duration::from_secs(3600);
 
 /// Takes the service's turn for what connections have begun, after all that are ready have had theirs: the
 /// more there is, the less each costs. Drives `links`, if they are given to it.
@@ -47,6 +53,8 @@ async fn take_turns_alone(worker: &WorkerState) {
 async fn take_turns_with(worker: &WorkerState, mut links: Links) {
     let mut has_events = true;
     loop {
+        // What the log hears from other nodes and from drivers it sees to once.
+        let held = Held::of(&*worker.shared.service);
         if has_events {
             links.driver.take_in();
         }
@@ -56,6 +64,7 @@ async fn take_turns_with(worker: &WorkerState, mut links: Links) {
         if gather(worker).await {
             carry_out(worker);
         }
+        drop(held);
         let rest = poll_fn(|cx| Poll::Ready(links.driver.send(cx.waker()))).await;
         has_events = rest.is_zero() || links.wait(worker, rest).await;
     }
@@ -90,10 +99,29 @@ async fn gather_until(take_owed: impl Fn() -> usize, is_late: impl Fn() -> bool)
     }
 }
 
+/// A service for which more is begun in a moment, for as long as this is there.
+struct Held<'a>(&'a dyn QueryService);
+
+impl Held<'_> {
+    fn of(service: &dyn QueryService) -> Held<'_> {
+        service.hold();
+        Held(service)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}
+
 /// The links to other nodes, and how this thread hears that there is something to do for them.
 struct Links {
     driver: Borrowed,
     events: AsyncFd<OwnedFd>,
+    // When there is something to do at the latest. It may go off early, so that it need not be set for each wait: the
+    // runtime wakes its own thread, with a system call, for each that is set.
+    alarm: Pin<Box<Sleep>>,
 }
 
 impl Links {
@@ -101,21 +129,24 @@ impl Links {
         let events = driver.events()?;
         // SAFETY: a descriptor that is owned stays open, and the same, until what owns it is dropped.
         let events = unsafe { AsyncFd::register_with_interest(events, Interest::READABLE)? };
-        Ok(Links { driver, events })
+        Ok(Links { driver, events, alarm: Box::pin(tokio::time::sleep(Duration::ZERO)) })
     }
 
     /// Waits until there is something to do, `rest` at most. Whether something may have happened on a link.
-    async fn wait(&self, worker: &WorkerState, rest: Duration) -> bool {
-        let work = tokio::time::timeout(rest, poll_fn(|cx| self.poll_work(worker, cx))).await;
+    async fn wait(&mut self, worker: &WorkerState, rest: Duration) -> bool {
+        let until = tokio::time::Instant::now() + rest.min(REST_MAX);
+        if self.alarm.is_elapsed() || until < self.alarm.deadline() {
+            self.alarm.as_mut().reset(until);
+        }
+        let may_have_happened = poll_fn(|cx| self.poll_work(worker, cx)).await;
         // Who begins something while others have their turn is not to cut that short.
         worker.forget_turner();
-        // Without something to do there is as much reason to look.
-        work.unwrap_or(true)
+        may_have_happened
     }
 
-    /// Ready when something happened on a link, and then with `true`, when connections have begun something, or another
-    /// thread has something for a link.
-    fn poll_work(&self, worker: &WorkerState, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Ready when something happened on a link, or the alarm has gone off, and then with `true`, when connections have
+    /// begun something, or another thread has something for a link.
+    fn poll_work(&mut self, worker: &WorkerState, cx: &mut Context<'_>) -> Poll<bool> {
         if let Poll::Ready(event) = self.events.poll_read_ready(cx) {
             // What happens from now on is another event, whether it is seen now or not. An error is found by who looks
             // at the links.
@@ -124,7 +155,7 @@ impl Links {
         }
         match worker.poll_turn(cx).is_ready() || self.driver.has_news() {
             true => Poll::Ready(false),
-            false => Poll::Pending,
+            false => self.alarm.as_mut().poll(cx).map(|()| true),
         }
     }
 }

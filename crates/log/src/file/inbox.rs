@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use io::Nanos;
 use io::task::{Condvar, Sender};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::runner::{Flushing, Syncing};
 use crate::company;
@@ -91,6 +91,9 @@ struct Desk {
     // all that come.
     asleep: bool,
     patience: usize,
+    // Who has more to leave in a moment, and whether the log thread is to be woken once there is nobody of them.
+    held: usize,
+    is_called: bool,
     // Where a soft proposal lies already: how many make a turn before its wait is over.
     company: usize,
     // What it knew to be due when it went to sleep, and whether something else fell due before it did.
@@ -128,10 +131,8 @@ impl Inbox {
             Work::Sync | Work::Read | Work::Change(_) => 0,
         };
         desk.arrived.proposals.push(proposal);
-        let is_enough = desk.arrived.proposals.len() >= enough;
-        if is_enough && std::mem::take(&mut desk.asleep) {
-            drop(desk);
-            self.arrived.notify_one();
+        if desk.arrived.proposals.len() >= enough {
+            self.wake(desk);
         }
     }
 
@@ -175,10 +176,34 @@ impl Inbox {
         is_empty
     }
 
-    /// The log thread is to see to what lies there.
+    /// The log thread is to see to what lies there, if that is as much as it waits for.
     pub fn call(&self) {
+        let desk = self.desk.lock();
+        if desk.arrived.are_worth_a_turn(desk.patience) {
+            self.wake(desk);
+        }
+    }
+
+    /// The caller has more to leave in a moment: proposals, letters and questions wake nobody until
+    /// [`Inbox::release`]. What the log thread waits for itself does.
+    pub fn hold(&self) {
+        self.desk.lock().held += 1;
+    }
+
+    /// There is no more for now.
+    pub fn release(&self) {
         let mut desk = self.desk.lock();
-        if std::mem::take(&mut desk.asleep) {
+        desk.held -= 1;
+        if desk.held == 0 && std::mem::take(&mut desk.is_called) {
+            self.wake(desk);
+        }
+    }
+
+    /// Wakes the log thread, or has it woken once nobody has more to leave.
+    fn wake(&self, mut desk: MutexGuard<'_, Desk>) {
+        if desk.held > 0 {
+            desk.is_called = true;
+        } else if std::mem::take(&mut desk.asleep) {
             drop(desk);
             self.arrived.notify_one();
         }
@@ -186,7 +211,11 @@ impl Inbox {
 
     /// Leaves a letter of another node.
     pub fn post_letter(&self, letter: Letter) {
-        self.post(|arrived| arrived.take_letter(letter));
+        let mut desk = self.desk.lock();
+        if !desk.closed {
+            desk.arrived.take_letter(letter);
+            self.wake(desk);
+        }
     }
 
     /// Leaves a question, or refuses it if nobody will read it.
@@ -197,10 +226,7 @@ impl Inbox {
             return ask.refuse(&Refusal::Stopped);
         }
         desk.arrived.asks.push(ask);
-        if std::mem::take(&mut desk.asleep) {
-            drop(desk);
-            self.arrived.notify_one();
-        }
+        self.wake(desk);
     }
 
     /// Rests until there is something to do. Of hard proposals alone there must be `patience`; soft
@@ -231,7 +257,9 @@ impl Inbox {
 
     /// Takes all there is. Only for who has the turn.
     pub fn take(&self, taken: &mut Arrived) {
-        std::mem::swap(taken, &mut self.desk.lock().arrived);
+        let mut desk = self.desk.lock();
+        std::mem::swap(taken, &mut desk.arrived);
+        desk.is_called = false;
         taken.letter_bytes = 0;
     }
 
@@ -333,13 +361,79 @@ mod tests {
     use super::*;
     use crate::member::PeerId;
 
+    fn letter(number: u64, body: Bytes) -> Letter {
+        Letter { group: GroupId(1), from: PeerId(number), to: PeerId(0), body }
+    }
+
+    fn proposal(work: Work) -> Proposal {
+        Proposal { group: GroupId(1), term: None, work, done: Box::new(|_| ()) }
+    }
+
+    fn hard() -> Proposal {
+        proposal(Work::Entry(Bytes::new(), Durability::Hard))
+    }
+
+    /// An inbox whose log thread sleeps, until so many hard proposals have come.
+    fn asleep(patience: usize) -> Inbox {
+        let inbox = Inbox::default();
+        {
+            let mut desk = inbox.desk.lock();
+            (desk.asleep, desk.patience) = (true, patience);
+        }
+        inbox
+    }
+
+    #[test]
+    fn the_log_thread_is_woken_once_for_what_is_left_while_somebody_holds_it() {
+        let leave: [fn(&Inbox); 3] = [
+            |inbox| inbox.post_letter(letter(1, Bytes::new())),
+            |inbox| inbox.post_proposal(hard()),
+            |inbox| inbox.post_proposal(proposal(Work::Sync)),
+        ];
+        for (number, leave) in leave.iter().enumerate() {
+            let inbox = asleep(1);
+            inbox.hold();
+            inbox.hold();
+            leave(&inbox);
+            leave(&inbox);
+            inbox.call();
+            inbox.release();
+            assert!(inbox.desk.lock().asleep, "{number}: somebody else holds it");
+            inbox.release();
+            assert!(!inbox.desk.lock().asleep, "{number}");
+            inbox.desk.lock().asleep = true;
+            leave(&inbox);
+            assert!(!inbox.desk.lock().asleep, "{number}: nobody holds it");
+        }
+    }
+
+    #[test]
+    fn it_is_not_woken_for_less_than_it_waits_for() {
+        let inbox = asleep(3);
+        inbox.hold();
+        inbox.post_proposal(hard());
+        inbox.release();
+        inbox.post_proposal(hard());
+        inbox.call();
+        assert!(inbox.desk.lock().asleep);
+        inbox.post_proposal(hard());
+        assert!(!inbox.desk.lock().asleep);
+    }
+
+    #[test]
+    fn what_it_waits_for_wakes_it_whoever_holds_it() {
+        let inbox = asleep(1);
+        inbox.hold();
+        assert!(inbox.post(|arrived| arrived.stop = true));
+        assert!(!inbox.desk.lock().asleep);
+    }
+
     #[test]
     fn the_newest_letters_wait_for_a_thread_that_hangs_and_not_all() {
         let inbox = Inbox::default();
         let body = Bytes::from(vec![0; 1 << 20]);
         for number in 0..100 {
-            let (from, to, body) = (PeerId(number), PeerId(0), body.clone());
-            inbox.post_letter(Letter { group: GroupId(1), from, to, body });
+            inbox.post_letter(letter(number, body.clone()));
         }
         let mut arrived = Arrived::default();
         inbox.take(&mut arrived);

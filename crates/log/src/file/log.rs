@@ -148,6 +148,14 @@ impl Log for FileLog {
         self.turns.take();
     }
 
+    fn hold(&self) {
+        self.turns.inbox.hold();
+    }
+
+    fn release(&self) {
+        self.turns.inbox.release();
+    }
+
     fn set_acks(&self, id: GroupId, acks: Acks) {
         self.ask(Ask::Acks(id, acks));
     }
