@@ -148,14 +148,6 @@ impl Serve for Reception {
 }
 
 impl Receiver for Reception {
-    fn hold(&self) {
-        self.log.hold();
-    }
-
-    fn release(&self) {
-        self.log.release();
-    }
-
     fn letters(&self, from: ServerId, letters: Vec<Letter>) {
         self.post.arrived(from, letters, &*self.log);
     }

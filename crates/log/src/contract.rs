@@ -198,7 +198,8 @@ pub trait Log: Send + Sync {
     fn turn(&self) {}
 
     /// The caller has more to say in a moment, of several groups perhaps: until it calls [`Log::release`] nobody need be
-    /// woken for what is proposed or arrives, whoever says it. Never blocks.
+    /// woken for what is proposed or arrives, whoever says it. Until then it must not wait for anything that somebody
+    /// has proposed or asked the log for. Never blocks.
     fn hold(&self) {}
 
     /// Once for each [`Log::hold`], soon after it: what was said meanwhile is seen to together.

@@ -27,8 +27,8 @@ pub trait QueryService: Send + Sync + 'static {
     /// together: what they began is carried out, if nobody else does so already.
     fn turn(&self) {}
 
-    /// The caller begins more in a moment, and then calls [`QueryService::turn`]: until [`QueryService::release`] nobody need be
-    /// woken for what is begun or arrives on links.
+    /// The caller begins more in a moment: until [`QueryService::release`] nobody need be woken for what is begun or
+    /// arrives on links. Until then it must not wait for an answer.
     fn hold(&self) {}
 
     /// Once for each [`QueryService::hold`], soon after it.

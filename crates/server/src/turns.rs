@@ -25,7 +25,7 @@ use crate::worker_state::WorkerState;
 /// What was begun waits for more no longer than this, and until those that were ready then have had their turn.
 const GATHER_MAX: Duration = Duration::from_micros(500);
 
-/// Links are looked at so often even if there is never anything to do.
+/// Links are looked at this often even if there is never anything to do.
 const REST_MAX: Duration = Duration::from_secs(3600);
 
 /// Takes the service's turn for what connections have begun, after all that are ready have had theirs: the
@@ -53,7 +53,7 @@ async fn take_turns_alone(worker: &WorkerState) {
 async fn take_turns_with(worker: &WorkerState, mut links: Links) {
     let mut has_events = true;
     loop {
-        // What the log hears from other nodes and from drivers it sees to once.
+        // What the log hears from other nodes, and from the drivers that are ready, it sees to together.
         let held = Held::of(&*worker.shared.service);
         if has_events {
             links.driver.take_in();
@@ -61,10 +61,10 @@ async fn take_turns_with(worker: &WorkerState, mut links: Links) {
         // Who was answered by another node tells its client, who may ask again: that leaves with what is answered to
         // other nodes.
         tokio::task::yield_now().await;
+        drop(held);
         if gather(worker).await {
             carry_out(worker);
         }
-        drop(held);
         let rest = poll_fn(|cx| Poll::Ready(links.driver.send(cx.waker()))).await;
         has_events = rest.is_zero() || links.wait(worker, rest).await;
     }
@@ -73,7 +73,7 @@ async fn take_turns_with(worker: &WorkerState, mut links: Links) {
 /// Carries out what connections have begun. A fault there is not to cost the links, or those who begin something later.
 fn carry_out(worker: &WorkerState) {
     if catch_unwind(AssertUnwindSafe(|| worker.shared.service.turn())).is_err() {
-        tracing::error!("some of what drivers' connections had begun was lost to a fault of the server");
+        tracing::error!("drivers may miss answers to what they had begun: a fault of the server");
     }
 }
 
@@ -119,8 +119,8 @@ impl Drop for Held<'_> {
 struct Links {
     driver: Borrowed,
     events: AsyncFd<OwnedFd>,
-    // When there is something to do at the latest. It may go off early, so that it need not be set for each wait: the
-    // runtime wakes its own thread, with a system call, for each that is set.
+    // When there is something to do at the latest. It may go off early, so that it need not be set for each wait: for one
+    // that goes off before all others the runtime wakes its own thread, with a system call.
     alarm: Pin<Box<Sleep>>,
 }
 

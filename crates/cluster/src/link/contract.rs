@@ -34,12 +34,6 @@ pub struct PeerInfo {
 /// What links hand over. All calls come from the one thread of the links and must not wait; what
 /// happens to one server comes in the order in which it happened.
 pub trait Receiver: Serve {
-    /// Something has happened: what this is told from here on, until `release`, may be seen to together.
-    fn hold(&self) {}
-
-    /// Once for each `hold`.
-    fn release(&self) {}
-
     /// Letters for replicas of this node.
     fn letters(&self, from: ServerId, letters: Vec<Letter>);
 

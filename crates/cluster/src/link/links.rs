@@ -205,8 +205,6 @@ pub struct LinkParty {
 
 impl Party for LinkParty {
     fn step(&mut self, now: Nanos, happened: &mut Vec<Happening>, orders: &mut Vec<Order>) -> Nanos {
-        let receiver = self.receiver.clone();
-        let _held = (!happened.is_empty()).then(|| Held::of(&*receiver));
         // Most questions are answered when they are told: such answers leave with what is sent anyway.
         for _ in 0..ROUNDS_MAX {
             self.take_wanted();
@@ -292,22 +290,6 @@ impl Drop for LinkParty {
         for effect in effects {
             self.tell(effect);
         }
-    }
-}
-
-/// A receiver that is told more in a moment, for as long as this is there.
-struct Held<'a>(&'a dyn Receiver);
-
-impl Held<'_> {
-    fn of(receiver: &dyn Receiver) -> Held<'_> {
-        receiver.hold();
-        Held(receiver)
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.0.release();
     }
 }
 

@@ -91,7 +91,7 @@ struct Desk {
     // all that come.
     asleep: bool,
     patience: usize,
-    // Who has more to leave in a moment, and whether the log thread is to be woken once there is nobody of them.
+    // How many have more to leave in a moment, and whether the log thread is to be woken once nobody has.
     held: usize,
     is_called: bool,
     // Where a soft proposal lies already: how many make a turn before its wait is over.
@@ -176,16 +176,13 @@ impl Inbox {
         is_empty
     }
 
-    /// The log thread is to see to what lies there, if that is as much as it waits for.
+    /// The log thread is to see to what lies there.
     pub fn call(&self) {
-        let desk = self.desk.lock();
-        if desk.arrived.are_worth_a_turn(desk.patience) {
-            self.wake(desk);
-        }
+        self.wake(self.desk.lock());
     }
 
     /// The caller has more to leave in a moment: proposals, letters and questions wake nobody until
-    /// [`Inbox::release`]. What the log thread waits for itself does.
+    /// [`Inbox::release`]. Commands and ends of tasks do.
     pub fn hold(&self) {
         self.desk.lock().held += 1;
     }
@@ -194,7 +191,7 @@ impl Inbox {
     pub fn release(&self) {
         let mut desk = self.desk.lock();
         desk.held -= 1;
-        if desk.held == 0 && std::mem::take(&mut desk.is_called) {
+        if desk.held == 0 && std::mem::take(&mut desk.is_called) && desk.is_worth_waking() {
             self.wake(desk);
         }
     }
@@ -293,6 +290,13 @@ impl Inbox {
         for proposal in left.proposals {
             (proposal.done)(Err(Refusal::Stopped.into()));
         }
+    }
+}
+
+impl Desk {
+    /// Whether what lies there is as much as the log thread waits for. Somebody else may have taken it meanwhile.
+    fn is_worth_waking(&self) -> bool {
+        self.arrived.are_worth_a_turn(self.patience) && !self.arrived.are_soft_and_fewer_than(self.company)
     }
 }
 
@@ -396,7 +400,6 @@ mod tests {
             inbox.hold();
             leave(&inbox);
             leave(&inbox);
-            inbox.call();
             inbox.release();
             assert!(inbox.desk.lock().asleep, "{number}: somebody else holds it");
             inbox.release();
@@ -414,10 +417,19 @@ mod tests {
         inbox.post_proposal(hard());
         inbox.release();
         inbox.post_proposal(hard());
-        inbox.call();
         assert!(inbox.desk.lock().asleep);
         inbox.post_proposal(hard());
         assert!(!inbox.desk.lock().asleep);
+    }
+
+    #[test]
+    fn it_is_not_woken_for_what_somebody_else_has_taken() {
+        let inbox = asleep(1);
+        inbox.hold();
+        inbox.post_proposal(proposal(Work::Entry(Bytes::new(), Durability::Soft)));
+        assert_eq!(inbox.take_soft(&mut Vec::new()), Lying::Soft);
+        inbox.release();
+        assert!(inbox.desk.lock().asleep);
     }
 
     #[test]
