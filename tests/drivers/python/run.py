@@ -1,4 +1,6 @@
-"""Runs every test of this folder, two files at a time, and ends with `N passed, N failed, N skipped`."""
+"""Runs every test of this folder, two files at a time, and ends with `N passed, N failed, N skipped`.
+
+Right before that it says once more what failed and why, for those who see only the end."""
 
 import contextlib
 import faulthandler
@@ -18,6 +20,8 @@ ONE_FAILED = (0, 1, 0)
 # A file that runs for longer has hung: the slowest takes a few minutes.
 SECONDS_MAX = 600
 RUNNING = set()
+# What a line that names a failure begins with.
+FAILED = "failed: "
 
 
 def closing(passed, failed, skipped):
@@ -30,9 +34,20 @@ def run(name, seconds_max):
     sys.path.insert(0, str(HERE))
     suite = unittest.defaultTestLoader.loadTestsFromName(name)
     result = unittest.TextTestRunner(verbosity=1, stream=sys.stdout).run(suite)
-    failed, skipped = len(result.failures) + len(result.errors), len(result.skipped)
+    broken = result.failures + result.errors
+    failed, skipped = len(broken), len(result.skipped)
+    for test, traceback in broken:
+        print(in_one_line(test.id(), traceback))
     print(closing(result.testsRun - failed - skipped, failed, skipped))
     return 1 if failed or not result.testsRun else 0
+
+
+def in_one_line(test, traceback):
+    """Which test failed, where, and the beginning of why."""
+    places = re.findall(rf'File "{re.escape(str(HERE))}/([^"]+)", line (\d+)', traceback)
+    why = re.findall(r"^\w\S*(?:Error|Exception|Exit|Interrupt)\b.*", traceback, re.MULTILINE)
+    at = " < ".join(f"{name}:{line}" for name, line in reversed(places))
+    return f"{FAILED}{test} ({at}): {(why[-1] if why else traceback)[:300]!r}"
 
 
 def run_apart(name, seconds_max=SECONDS_MAX):
@@ -70,7 +85,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     names = sorted(path.stem for path in HERE.glob("test_*.py"))
-    total = (0, 0, 0)
+    total, broken = (0, 0, 0), []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         files = {pool.submit(run_apart, name): name for name in names}
         try:
@@ -78,12 +93,14 @@ def main():
                 said, counts = file.result()
                 print(f"{files[file]}: {said}", flush=True)
                 total = tuple(map(sum, zip(total, counts)))
+                named = [line for line in said.splitlines() if line.startswith(FAILED)]
+                broken += named if named or not counts[1] else [f"{FAILED}{files[file]}: {said[-300:]!r}"]
         finally:
             # Whoever interrupts this interrupts none of those.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in list(RUNNING):
                 kill_group(process)
-    print(closing(*total))
+    print("\n".join(["", *broken, closing(*total)]))
     passed, failed, _ = total
     return 1 if failed or not passed else 0
 
