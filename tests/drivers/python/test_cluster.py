@@ -210,28 +210,27 @@ class ThreeServers(unittest.TestCase):
         }
         answers, took = [], []
 
-        def tell(name, query, node):
+        def tell(name, query, connection):
             began = time.monotonic()
             try:
-                answer = ask(node, query)
+                answer = query.run(connection)
             except ReqlError as error:
                 answer = type(error)
             answers.append((name, answer))
             took.append((time.monotonic() - began, name))
 
-        os.kill(leader.process.pid, signal.SIGSTOP)
-        self.addCleanup(os.kill, leader.process.pid, signal.SIGCONT)
-        threads = [
-            threading.Thread(target=tell, args=(name, query, node), daemon=True)
-            for name, query in queries.items()
-            for node in asked
-        ]
+        # All ask before anybody else leads: nothing is left to do but to ask.
+        asks = [(name, query, connect(node)) for name, query in queries.items() for node in asked]
+        self.hang(leader.process)
+        threads = [threading.Thread(target=tell, args=one, daemon=True) for one in asks]
         for thread in threads:
             thread.start()
         self.check_that_one_is_silent(asked[0], leader)
         for thread in threads:
             thread.join(PATIENCE_SECONDS)
-        self.assertEqual(len(took), len(queries) * len(asked))
+        for _, _, connection in asks:
+            connection.close(noreply_wait=False)
+        self.assertEqual(len(took), len(asks))
         self.assertLess(max(took)[0], HEARTBEAT_SECONDS - 1, took)
         for name, answer in answers:
             if name in ("update", "insert"):
@@ -240,6 +239,13 @@ class ThreeServers(unittest.TestCase):
                 self.assertEqual(answer["n"], 1, name)
             else:
                 self.assertEqual(answer, 1, name)
+
+    def hang(self, process):
+        """Stops a server, as if it hung, until the test ends."""
+        os.kill(process.pid, signal.SIGSTOP)
+        self.addCleanup(os.kill, process.pid, signal.SIGCONT)
+        # What is running still answers.
+        wait_until("it has stopped", lambda: set(states(process.pid)) == {"T"})
 
     def check_that_one_is_silent(self, node, silent):
         """Tables of all servers have a row of the one that hangs, and do not wait for it for long."""
@@ -269,11 +275,7 @@ class ThreeServers(unittest.TestCase):
             rows = self.tell(r.db("rethinkdb").table(table))
             return rows, time.monotonic() - began
 
-        process = self.cluster.nodes[1].process
-        os.kill(process.pid, signal.SIGSTOP)
-        self.addCleanup(os.kill, process.pid, signal.SIGCONT)
-        # What is running still answers.
-        wait_until("it has stopped", lambda: set(states(process.pid)) == {"T"})
+        self.hang(self.cluster.nodes[1].process)
         # One that waits for the rows of other servers once.
         _, once = timed("server_status")
         issues, took = timed("current_issues")

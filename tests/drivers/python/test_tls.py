@@ -153,6 +153,7 @@ class Refused(unittest.TestCase):
     def test_files_that_cannot_be_used_are_named_at_the_start(self):
         missing = str(FILES / "nothing.pem")
         server = Node("--driver-tls-key", str(FILES / "server.key"), "--driver-tls-cert", missing)
+        self.addCleanup(server.remove)
         with self.assertRaises(RuntimeError) as raised:
             server.start()
         self.assertIn("TLS of the driver port", str(raised.exception))
