@@ -15,6 +15,9 @@ const WRITE_BUFFER_BYTES_MAX: u64 = 256 << 20;
 /// Of those, so much is gathered before the engine on disk gets it; as much again may be on its way, and be
 /// copied for it.
 const GATHERED_DIVISOR: u64 = 16;
+/// And no more: a copy of 8 MB would be given back to the system after each time, to be had from it again
+/// (`docs/decisions/0043-memory-used-again.md`).
+const GATHERED_BYTES_MAX: u64 = 6 << 20;
 const GATHERED_COPIES: u64 = 3;
 
 /// What the program itself takes: its code, stacks, readers of tables, buffers of the log.
@@ -93,7 +96,7 @@ impl MemoryPlan {
         let write_buffer = write_buffer_of(cache);
         let cache_most = MemoryPlan::cache_most(limit, total);
         let limit = limit.bytes(total);
-        let gathered = write_buffer / GATHERED_DIVISOR;
+        let gathered = (write_buffer / GATHERED_DIVISOR).min(GATHERED_BYTES_MAX);
         let taken = cache + write_buffer + BASE_BYTES;
         let queries = match limit.saturating_sub(taken) {
             left if left >= QUERY_BYTES_MIN => left,
@@ -147,6 +150,8 @@ mod tests {
         let given = plan(&[("cache-size", "100"), ("memory-limit", "400")], 2000, 4000).unwrap();
         assert_eq!((given.rows, given.blocks), (50 * MB, 50 * MB));
         assert_eq!((given.write_buffer, given.gathered), (26 * MB, 2 * MB));
+        let given = plan(&[("cache-size", "1024")], 8000, 16000).unwrap();
+        assert_eq!((given.write_buffer, given.gathered), ((256 - 3 * 6) * MB, 6 * MB));
         assert_eq!(given.queries, (400 - 100 - 32 - 96) * MB);
         let auto = plan(&[], 3024, 4000).unwrap();
         assert_eq!((auto.cache, auto.queries), (1000 * MB, (3200 - 1000 - 250 - 96) * MB));
