@@ -81,10 +81,7 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
         _ => handle.leader(),
     };
     match route {
-        None => {
-            handle.wait_for_news(PAUSE);
-            Tried::Elsewhere(None)
-        }
+        None => Tried::Elsewhere(None),
         Some(Route::Near(shard)) => carry_out(node, shard, op),
         Some(Route::Far(server)) => {
             let Some(wire) = node.query_wire() else { return Tried::Elsewhere(None) };
@@ -93,6 +90,10 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
             wire.ask(server, encode(op), PATIENCE, answered);
             match receiver.recv() {
                 Ok(Ok(bytes)) => match decode_tried(&bytes) {
+                    Some(Tried::Elsewhere(leader)) => {
+                        handle.not_led_by(server, leader);
+                        Tried::Elsewhere(leader)
+                    }
                     Some(done) => done,
                     None => Tried::Is(Outcome::Unknown("nonsense".to_owned())),
                 },

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use datum::KeyRange;
-use io::task::{self, Condvar};
+use io::task;
 use log::GroupId;
 use parking_lot::Mutex;
 use shard::Shard;
@@ -51,17 +51,17 @@ struct Place {
 /// Who leads one group, as far as this node knows: shared by every handle of the group.
 pub struct Lead {
     known: Mutex<Known>,
-    changed: Condvar,
     /// The log of this node does not get on, and hears nothing of any group.
     is_deaf: Arc<AtomicBool>,
 }
 
 struct Known {
+    /// Who is asked: whom the log of this node named last, or another server since then.
     leader: Option<ServerId>,
-    /// Since when that is so.
+    /// Whom the log named.
+    heard: Option<ServerId>,
+    /// Since when the log names that one.
     since: Instant,
-    // Counts the changes, so that nobody sleeps through one.
-    news: u64,
     /// Who had no rows to read, and when it was found out.
     without_rows: Option<(ServerId, Instant)>,
 }
@@ -69,13 +69,13 @@ struct Known {
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        let known = Known { leader: None, since: task::now(), news: 0, without_rows: None };
-        Lead { known: Mutex::new(known), changed: Condvar::new(), is_deaf }
+        let known = Known { leader: None, heard: None, since: task::now(), without_rows: None };
+        Lead { known: Mutex::new(known), is_deaf }
     }
 
-    /// Whether a replica that is here hears who leads: its log gets on, and a leader is known, or was until just now.
+    /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
     pub(crate) fn is_heard(&self) -> bool {
-        let is_expected = |known: &Known| known.leader.is_some() || task::now() - known.since < ELECTION;
+        let is_expected = |known: &Known| known.heard.is_some() || task::now() - known.since < ELECTION;
         !self.is_deaf.load(Ordering::Acquire) && is_expected(&self.known.lock())
     }
 
@@ -85,47 +85,32 @@ impl Lead {
         self.known.lock().leader
     }
 
-    /// Notes who leads; `None` when nobody does. Wakes those who wait for news.
-    pub fn set(&self, leader: Option<ServerId>) {
-        self.note(&mut self.known.lock(), leader);
+    /// The log of this node says who leads; `None` when nobody does.
+    pub(crate) fn hear(&self, leader: Option<ServerId>) {
+        let mut known = self.known.lock();
+        if known.heard != leader {
+            (known.heard, known.since) = (leader, task::now());
+        }
+        known.leader = leader;
     }
 
-    /// The same, unless another than `wrong` is known to lead.
-    fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
+    /// Another server says who leads.
+    pub(crate) fn find(&self, leader: Option<ServerId>) {
+        self.known.lock().leader = leader;
+    }
+
+    /// `wrong` does not lead, but `leader`; if nobody is named, whom the log names where it `hears`. Unless another than
+    /// `wrong` is known to lead.
+    fn correct(&self, wrong: ServerId, leader: Option<ServerId>, hears: bool) {
         let mut known = self.known.lock();
         if known.leader.is_none_or(|leader| leader == wrong) {
-            self.note(&mut known, leader);
+            known.leader = leader.or(known.heard.filter(|_| hears));
         }
     }
 
     fn has_rows(&self, server: ServerId) -> bool {
         let without = self.known.lock().without_rows;
         without.is_none_or(|(other, since)| other != server || task::now() - since > WITHOUT_ROWS)
-    }
-
-    fn note(&self, known: &mut Known, leader: Option<ServerId>) {
-        if known.leader != leader {
-            (known.leader, known.since) = (leader, task::now());
-            known.news += 1;
-            self.changed.notify_all();
-        }
-    }
-
-    /// Wakes those who wait for news although the leader is the same.
-    pub fn stir(&self) {
-        self.known.lock().news += 1;
-        self.changed.notify_all();
-    }
-
-    fn wait(&self, patience: Duration) {
-        let deadline = task::now() + patience;
-        let mut known = self.known.lock();
-        let before = known.news;
-        while known.news == before {
-            if self.changed.wait_until(&mut known, deadline).timed_out() {
-                return;
-            }
-        }
     }
 }
 
@@ -199,7 +184,7 @@ impl ShardHandle {
     }
 
     /// The replica that leads: for writes and for reads that must be up to date. `None` when no
-    /// leader is known: [`ShardHandle::wait_for_news`], or ask any replica, which may know.
+    /// leader is known: ask any replica, which may know.
     #[must_use]
     pub fn leader(&self) -> Option<Route<'_>> {
         match self.near() {
@@ -238,15 +223,21 @@ impl ShardHandle {
         servers.find(|server| *server != self.0.own && is_connected(*server)).map(Route::Far)
     }
 
-    /// `server` was asked as the leader and said that it does not lead, but that `leader` does, or
-    /// could not be reached. Does nothing if newer news came meanwhile.
-    pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
-        self.0.lead.correct(server, leader.filter(|leader| *leader != server));
+    /// The server of [`ShardHandle::leader`].
+    #[must_use]
+    pub fn leading_server(&self) -> Option<ServerId> {
+        self.leader().map(|route| match route {
+            Route::Near(_) => self.0.own,
+            Route::Far(server) => server,
+        })
     }
 
-    /// Sleeps until something about the leader changed, `patience` at most.
-    pub fn wait_for_news(&self, patience: Duration) {
-        self.0.lead.wait(patience);
+    /// `server` was asked as the leader and said that it does not lead, but that `leader` does, or could not be reached.
+    /// Who is named is asked from now on, until a replica here hears otherwise: that one may be late, and may be on its
+    /// way out. That this server leads only its own replica can say. Does nothing if newer news came meanwhile.
+    pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
+        let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
+        self.0.lead.correct(server, leader, self.hears());
     }
 }
 
@@ -263,9 +254,50 @@ mod tests {
     }
 
     #[test]
+    fn another_server_may_know_sooner_than_the_log_who_leads_but_not_that_nobody_does() {
+        let lead = Lead::new(Arc::default());
+        lead.hear(Some(server(1)));
+        lead.correct(server(1), None, true);
+        assert_eq!(lead.leader(), Some(server(1)), "the log will say so");
+        lead.correct(server(1), Some(server(2)), true);
+        assert_eq!(lead.leader(), Some(server(2)));
+        lead.correct(server(1), Some(server(3)), true);
+        assert_eq!(lead.leader(), Some(server(2)), "an answer that came late");
+        lead.correct(server(2), None, true);
+        assert_eq!(lead.leader(), Some(server(1)), "whom the log still names");
+        lead.hear(Some(server(3)));
+        assert_eq!(lead.leader(), Some(server(3)));
+        lead.correct(server(3), None, false);
+        assert_eq!(lead.leader(), None, "where the log hears nothing it is to be asked for");
+    }
+
+    #[test]
+    fn nobody_but_its_own_replica_tells_a_server_that_it_leads() {
+        let lead = Arc::new(Lead::new(Arc::default()));
+        lead.hear(Some(server(1)));
+        let table = storage::TableId::from_uuid(uuid::Uuid::nil());
+        let config = shard(3, b"", &[1, 9]);
+        let handle = ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, lead);
+        handle.not_led_by(server(1), Some(server(9)));
+        assert_eq!((handle.lead().leader(), handle.leading_server()), (None, None));
+        handle.not_led_by(server(1), Some(server(2)));
+        assert_eq!(handle.leading_server(), Some(server(2)));
+    }
+
+    #[test]
+    fn a_log_hears_only_what_it_said_itself() {
+        let lead = Lead::new(Arc::default());
+        lead.known.lock().since = task::now() - ELECTION;
+        lead.find(Some(server(1)));
+        assert_eq!((lead.is_heard(), lead.leader()), (false, Some(server(1))));
+        lead.hear(Some(server(1)));
+        assert!(lead.is_heard());
+    }
+
+    #[test]
     fn whoever_has_no_rows_is_not_read_from_for_a_while() {
         let lead = Arc::new(Lead::new(Arc::default()));
-        lead.set(Some(server(1)));
+        lead.hear(Some(server(1)));
         let config = shard(3, b"", &[1, 2]);
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let (own, reader) = (server(9), Some(server(2)));

@@ -1,14 +1,15 @@
 //! Looking for who leads a shard, once for all queries about one row that wait for it.
 //!
-//! A query that waits keeps no thread, and asks nobody: one thread of the node looks for all of them. A
-//! thousand clients whose shard is between two leaders cost hardly more than one, so that the servers
-//! still have the time to elect one.
+//! A query that waits keeps no thread, and asks nobody: one thread of the node looks for all of them, and
+//! another asks who leads their shards. A thousand clients whose shard is between two leaders cost hardly more
+//! than one, so that the servers still have the time to elect one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use cluster::{GroupId, Node, ShardHandle, TableHandle};
+use cluster::{GroupId, Node, ServerId, ShardHandle, TableHandle};
 use parking_lot::Mutex;
 use storage::TableId;
 
@@ -19,10 +20,15 @@ use crate::pool::ScanPool;
 /// The first and the longest pause between two looks.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// Of its pause one waits this part when another leader is known than the one that was asked: not none of it, since two
+/// servers may name each other for a while.
+const PAUSE_PART: u32 = 8;
 /// So much longer everybody waits while nobody is known to lead.
 const VAIN: Duration = Duration::from_secs(1);
 /// A table is not searched again before it is so long ago that it was.
 const AGAIN: Duration = Duration::from_millis(100);
+/// An election takes longer than the pauses before that one, after which it is asked for a leader again.
+const FIRST_LOOK: u32 = 3;
 
 /// How long one waits before looking once more, after so many looks in vain.
 pub(crate) fn pause_after(looks: u32) -> Duration {
@@ -35,40 +41,55 @@ pub(crate) fn pause_after(looks: u32) -> Duration {
 /// Who waits for the leaders of which shards on a node, and what has been looked for lately.
 pub(crate) struct Seeks {
     node: Arc<Node>,
-    /// One thread.
+    /// One thread, which tells those who wait.
     searching: ScanPool,
+    /// One thread, which asks other servers.
+    asking: ScanPool,
+    is_asking: Arc<AtomicBool>,
     line: Mutex<Line<ShardHandle>>,
     tables: Mutex<BTreeMap<TableId, Instant>>,
     /// What was looked for in vain.
     pub lost: Lost,
 }
 
+/// How a row has been looked for so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Looks {
+    /// How often in vain.
+    pub failed: u32,
+    /// Who was asked last.
+    pub asked: Option<ServerId>,
+    /// Whether a replica that does not lead has it as well.
+    pub any_will_do: bool,
+}
+
 impl Seeks {
     /// Nobody waits yet.
     pub fn new(node: Arc<Node>) -> Arc<Seeks> {
-        let searching = ScanPool::new("leaders", 1);
         Arc::new(Seeks {
             node,
-            searching,
+            searching: ScanPool::new("leaders", 1),
+            asking: ScanPool::new("who-leads", 1),
+            is_asking: Arc::default(),
             line: Mutex::default(),
             tables: Mutex::default(),
             lost: Lost::default(),
         })
     }
 
-    /// Tells when it is worth asking for a row of `shard` once more, after `looks` looks in vain: soon when a
-    /// leader is known or any replica will do, and now and then when none is.
-    pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: u32, any_will_do: bool) -> Arc<OneShot<()>> {
+    /// Tells when it is worth asking for a row of `shard` once more: soon when a leader is known or any replica will
+    /// do, at once when another leads than the one that was asked, and now and then when none is known.
+    pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: Looks) -> Arc<OneShot<()>> {
         let ready = Arc::<OneShot<()>>::default();
-        if looks == 0 && (any_will_do || is_known(shard)) {
+        if looks.failed == 0 && (looks.any_will_do || is_known(shard)) {
             ready.tell(());
             return ready;
         }
-        let at = Instant::now() + pause_after(looks);
-        let is_first = self.line.lock().join(shard.group(), shard, at, ready.clone());
+        let waiter = Waiter::new(looks, Instant::now(), ready.clone());
+        let is_first = self.line.lock().join(shard.group(), shard, waiter);
         if is_first {
             let seeks = self.clone();
-            self.searching.run(move || seeks.search());
+            self.searching.run(move || search_in(&seeks.line, &seeks));
         }
         ready
     }
@@ -87,11 +108,14 @@ impl Seeks {
         }
         self.node.find_leaders(&table.shards().iter().collect::<Vec<_>>());
     }
+}
 
-    /// Looks for leaders until nobody waits for one.
-    fn search(&self) {
-        search_in(&self.line, self);
-    }
+/// What is known of a shard.
+struct Outlook {
+    /// Who leads it, if that is known.
+    leader: Option<ServerId>,
+    /// Its rows belong to other shards now.
+    is_gone: bool,
 }
 
 /// What a search asks of the node.
@@ -99,50 +123,66 @@ trait Sight<S> {
     /// Whether the leader need not be asked for.
     fn is_known(&self, shard: &S) -> bool;
 
-    /// Whether somebody is known to lead, or the rows of the shard belong to others now.
-    fn is_worth_a_try(&self, shard: &S) -> bool;
+    fn outlook(&self, shard: &S) -> Outlook;
 
-    /// Asks who leads those. May take seconds.
-    fn find(&self, shards: &[&S]);
+    /// Has it asked who leads those, which may take seconds; nothing if it is being asked.
+    fn find(&self, shards: impl FnOnce() -> Vec<S>);
 }
 
-impl Sight<ShardHandle> for Seeks {
+impl Sight<ShardHandle> for Arc<Seeks> {
     fn is_known(&self, shard: &ShardHandle) -> bool {
         is_known(shard)
     }
 
-    fn find(&self, shards: &[&ShardHandle]) {
-        self.node.find_leaders(shards);
+    fn outlook(&self, shard: &ShardHandle) -> Outlook {
+        let leader = shard.leading_server();
+        let has_it =
+            |table: &Arc<TableHandle>| table.shards().iter().any(|known| known.group() == shard.group());
+        let is_there = || self.node.catalog_guard().table_by_id(shard.table()).is_some_and(has_it);
+        Outlook { leader, is_gone: leader.is_none() && !is_there() }
     }
 
-    fn is_worth_a_try(&self, shard: &ShardHandle) -> bool {
-        let is_known =
-            |table: &Arc<TableHandle>| table.shards().iter().any(|known| known.group() == shard.group());
-        shard.leader().is_some()
-            || !self.node.catalog_guard().table_by_id(shard.table()).is_some_and(is_known)
+    fn find(&self, shards: impl FnOnce() -> Vec<ShardHandle>) {
+        if self.is_asking.load(Ordering::Acquire) {
+            return;
+        }
+        let shards = shards();
+        if shards.is_empty() {
+            return;
+        }
+        self.is_asking.store(true, Ordering::Release);
+        let seeks = self.clone();
+        self.asking.run(move || {
+            let _asked = Asked(seeks.is_asking.clone());
+            seeks.node.find_leaders(&shards.iter().collect::<Vec<_>>());
+        });
     }
 }
 
+/// Others may be asked for, whatever became of those that were.
+struct Asked(Arc<AtomicBool>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Looks for leaders until nobody waits for one.
 fn search_in<S: Clone>(line: &Mutex<Line<S>>, sight: &impl Sight<S>) {
     let _if_it_panics = TellAll(line);
-    let tell_ready = || {
-        let ready = line.lock().take_ready(Instant::now(), |shard| sight.is_worth_a_try(shard));
-        ready.into_iter().for_each(|one| one.tell(()));
-    };
-    // An election takes longer than the first pauses.
-    let mut looks = 3;
     loop {
-        let wanted = line.lock().shards();
-        let Some(shards) = wanted else { return };
-        let unknown: Vec<&S> = shards.iter().filter(|shard| !sight.is_known(shard)).collect();
-        // To look may take seconds, which are no concern of those whose leader is known.
-        tell_ready();
-        if !unknown.is_empty() {
-            sight.find(&unknown);
-            tell_ready();
-        }
-        std::thread::sleep(pause_after(looks));
-        looks += 1;
+        let now = Instant::now();
+        let ready = {
+            let mut line = line.lock();
+            if line.is_over() {
+                return;
+            }
+            line.take_ready(now, |shard| sight.outlook(shard))
+        };
+        ready.into_iter().for_each(|one| one.tell(()));
+        sight.find(|| line.lock().unknown(now, |shard| sight.is_known(shard)));
+        std::thread::sleep(PAUSE_MIN);
     }
 }
 
@@ -153,7 +193,7 @@ impl<S> Drop for TellAll<'_, S> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let left = std::mem::take(&mut *self.0.lock());
-            left.waiting.into_values().flat_map(|waiting| waiting.ready).for_each(|(_, one)| one.tell(()));
+            left.waiting.into_values().flat_map(|waiting| waiting.waiters).for_each(|one| one.ready.tell(()));
         }
     }
 }
@@ -171,7 +211,35 @@ struct Line<S> {
 
 struct Waiting<S> {
     shard: S,
-    ready: Vec<(Instant, Arc<OneShot<()>>)>,
+    waiters: Vec<Waiter>,
+    /// How often it was asked who leads, and when that is to be done again.
+    looks: u32,
+    look_at: Instant,
+}
+
+/// One query.
+struct Waiter {
+    asked: Option<ServerId>,
+    /// When it goes on if somebody is known to lead, and when if that is another than who was asked.
+    at: Instant,
+    soon: Instant,
+    ready: Arc<OneShot<()>>,
+}
+
+impl Waiter {
+    fn new(looks: Looks, now: Instant, ready: Arc<OneShot<()>>) -> Waiter {
+        let pause = pause_after(looks.failed);
+        Waiter { asked: looks.asked, at: now + pause, soon: now + pause / PAUSE_PART, ready }
+    }
+
+    fn is_ready(&self, now: Instant, Outlook { leader, is_gone }: &Outlook) -> bool {
+        match leader {
+            Some(_) if *leader != self.asked => self.soon <= now,
+            Some(_) => self.at <= now,
+            None if *is_gone => self.at <= now,
+            None => self.at + VAIN <= now,
+        }
+    }
 }
 
 impl<S> Default for Line<S> {
@@ -181,33 +249,46 @@ impl<S> Default for Line<S> {
 }
 
 impl<S: Clone> Line<S> {
-    /// Takes one more in, until `at`. Whether a search must begin.
-    fn join(&mut self, group: GroupId, shard: &S, at: Instant, ready: Arc<OneShot<()>>) -> bool {
-        let waiting = self.waiting.entry(group);
-        let waiting = waiting.or_insert_with(|| Waiting { shard: shard.clone(), ready: Vec::new() });
+    /// Takes one more in. Whether a search must begin.
+    fn join(&mut self, group: GroupId, shard: &S, waiter: Waiter) -> bool {
+        let waiting = self.waiting.entry(group).or_insert_with(|| Waiting {
+            shard: shard.clone(),
+            waiters: Vec::new(),
+            looks: FIRST_LOOK,
+            look_at: Instant::now(),
+        });
         // Whoever comes last has the newest catalog: a replica may have come here since the first one did.
         waiting.shard = shard.clone();
-        waiting.ready.push((at, ready));
+        waiting.waiters.push(waiter);
         !std::mem::replace(&mut self.is_searched, true)
     }
 
-    /// The shards that somebody waits for; `None`, and the search is over, when nobody does.
-    fn shards(&mut self) -> Option<Vec<S>> {
-        if self.waiting.is_empty() {
-            self.is_searched = false;
-            return None;
-        }
-        Some(self.waiting.values().map(|waiting| waiting.shard.clone()).collect())
+    /// Whether nobody waits: the search is over then.
+    fn is_over(&mut self) -> bool {
+        self.is_searched = !self.waiting.is_empty();
+        !self.is_searched
     }
 
-    /// Those whose moment has come, if their shard is worth a try; otherwise those who have waited for longer.
-    fn take_ready(&mut self, now: Instant, is_worth_a_try: impl Fn(&S) -> bool) -> Vec<Arc<OneShot<()>>> {
+    /// The shards whose leader is to be asked for now.
+    fn unknown(&mut self, now: Instant, is_known: impl Fn(&S) -> bool) -> Vec<S> {
+        let due = |waiting: &&mut Waiting<S>| waiting.look_at <= now && !is_known(&waiting.shard);
+        let due = self.waiting.values_mut().filter(due);
+        due.map(|waiting| {
+            waiting.look_at = now + pause_after(waiting.looks);
+            waiting.looks += 1;
+            waiting.shard.clone()
+        })
+        .collect()
+    }
+
+    /// Those whose moment has come.
+    fn take_ready(&mut self, now: Instant, outlook: impl Fn(&S) -> Outlook) -> Vec<Arc<OneShot<()>>> {
         let mut taken = Vec::new();
         self.waiting.retain(|_, waiting| {
-            let more = if is_worth_a_try(&waiting.shard) { Duration::ZERO } else { VAIN };
-            let ready = waiting.ready.extract_if(.., |(at, _)| *at + more <= now);
-            taken.extend(ready.map(|(_, ready)| ready));
-            !waiting.ready.is_empty()
+            let outlook = outlook(&waiting.shard);
+            let ready = waiting.waiters.extract_if(.., |waiter| waiter.is_ready(now, &outlook));
+            taken.extend(ready.map(|waiter| waiter.ready));
+            !waiting.waiters.is_empty()
         });
         taken
     }
@@ -221,73 +302,121 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn many_who_wait_for_one_shard_have_it_searched_once() {
-        let (mut line, now) = (Line::default(), Instant::now());
-        let begun = (0..1_000).filter(|_| line.join(GroupId(7), &'a', now, Arc::default())).count();
-        assert_eq!(begun, 1, "one search for all of them");
-        assert!(!line.join(GroupId(8), &'b', now + PAUSE_MAX, Arc::default()));
-        assert_eq!(line.shards(), Some(vec!['a', 'b']));
-        assert_eq!(line.take_ready(now, |_| false).len(), 0, "it would be in vain");
-        assert_eq!(line.take_ready(now, |_| true).len(), 1_000);
-        assert_eq!(line.shards(), Some(vec!['b']), "whose moment has not come waits on");
-        assert_eq!(line.take_ready(now + PAUSE_MAX + VAIN, |_| false).len(), 1, "not for ever");
-        assert_eq!(line.shards(), None);
-        assert!(line.join(GroupId(7), &'a', now, Arc::default()), "the next one begins a search anew");
+    fn server(number: u128) -> ServerId {
+        ServerId(uuid::Uuid::from_u128(number))
+    }
+
+    fn led_by(number: u128) -> Outlook {
+        Outlook { leader: Some(server(number)), is_gone: false }
+    }
+
+    const UNLED: Outlook = Outlook { leader: None, is_gone: false };
+
+    fn waiter(failed: u32, asked: Option<ServerId>, now: Instant) -> (Waiter, Arc<OneShot<()>>) {
+        let ready = Arc::default();
+        (Waiter::new(Looks { failed, asked, any_will_do: false }, now, Arc::clone(&ready)), ready)
     }
 
     fn is_told(one: &OneShot<()>) -> bool {
         one.poll(&Context::from_waker(Waker::noop())).is_ready()
     }
 
-    /// The leader of `a` is known, that of `b` is looked for.
-    struct Looking<F>(F);
+    #[test]
+    fn many_who_wait_for_one_shard_have_it_searched_once() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        let join = |group, shard: char, failed, line: &mut Line<char>| {
+            line.join(GroupId(group), &shard, waiter(failed, None, now).0)
+        };
+        let begun = (0..1_000).filter(|_| join(7, 'a', 0, &mut line)).count();
+        assert_eq!(begun, 1, "one search for all of them");
+        assert!(!join(8, 'b', 9, &mut line));
+        assert_eq!(line.take_ready(now, |_| UNLED).len(), 0, "it would be in vain");
+        assert_eq!(line.take_ready(now, |_| led_by(1)).len(), 1_000);
+        assert!(!line.is_over(), "whose moment has not come waits on");
+        assert_eq!(line.take_ready(now + PAUSE_MAX + VAIN, |_| UNLED).len(), 1, "not for ever");
+        assert!(line.is_over());
+        assert!(join(7, 'a', 0, &mut line), "the next one begins a search anew");
+    }
 
-    impl<F: Fn()> Sight<char> for Looking<F> {
-        fn is_known(&self, shard: &char) -> bool {
-            *shard == 'a'
+    #[test]
+    fn who_leads_is_asked_less_and_less_often_of_each_shard_by_itself() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        line.join(GroupId(7), &'a', waiter(0, None, now).0);
+        let begun = Instant::now();
+        let at = |millis| begun + Duration::from_millis(millis);
+        let mut asked = Vec::new();
+        for millis in 0..=1_000 {
+            if millis == 450 {
+                line.join(GroupId(8), &'b', waiter(0, None, now).0);
+            }
+            asked.extend(line.unknown(at(millis), |_| false).into_iter().map(|shard| (shard, millis)));
         }
+        let times =
+            |of| asked.iter().filter(|(shard, _)| *shard == of).map(|(_, at)| *at).collect::<Vec<_>>();
+        assert_eq!(times('a'), [0, 20, 60, 140, 300, 500, 700, 900]);
+        assert_eq!(times('b'), [450, 470, 510, 590, 750, 950], "another long search is no concern of it");
+        assert_eq!(line.unknown(at(5_000), |_| true), [], "who is known is not asked for");
+    }
 
-        fn is_worth_a_try(&self, shard: &char) -> bool {
-            *shard == 'a'
-        }
-
-        fn find(&self, shards: &[&char]) {
-            assert_eq!(shards, [&'b']);
-            (self.0)();
-        }
+    #[test]
+    fn whoever_asked_another_than_who_leads_goes_on_soon() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        line.join(GroupId(7), &'a', waiter(9, Some(server(1)), now).0);
+        assert_eq!(line.take_ready(now + PAUSE_MAX - PAUSE_MIN, |_| led_by(1)).len(), 0, "asked just now");
+        assert_eq!(line.take_ready(now, |_| led_by(2)).len(), 0, "those two may name each other");
+        assert_eq!(line.take_ready(now + PAUSE_MAX / PAUSE_PART, |_| led_by(2)).len(), 1);
+        line.join(GroupId(7), &'a', waiter(9, Some(server(1)), now).0);
+        assert_eq!(line.take_ready(now + PAUSE_MAX, |_| led_by(1)).len(), 1, "perhaps it leads by now");
     }
 
     #[test]
     fn whoever_comes_last_tells_how_the_shard_is_now() {
         let (mut line, now) = (Line::default(), Instant::now());
-        line.join(GroupId(7), &"without a replica here", now, Arc::default());
-        line.join(GroupId(7), &"with one", now, Arc::default());
-        assert_eq!(line.shards(), Some(vec!["with one"]));
-        assert_eq!(line.take_ready(now, |shard| *shard == "with one").len(), 2);
+        line.join(GroupId(7), &"without a replica here", waiter(0, None, now).0);
+        line.join(GroupId(7), &"with one", waiter(0, None, now).0);
+        let outlook = |shard: &&str| if *shard == "with one" { led_by(1) } else { UNLED };
+        assert_eq!(line.take_ready(now, outlook).len(), 2);
+    }
+
+    /// The leader of `a` is known, that of `b` is looked for; the third look fails.
+    struct Looking {
+        looks: Mutex<u32>,
+        asked: Mutex<Vec<char>>,
+    }
+
+    impl Sight<char> for Looking {
+        fn is_known(&self, shard: &char) -> bool {
+            *shard == 'a'
+        }
+
+        fn outlook(&self, shard: &char) -> Outlook {
+            if *shard == 'a' { led_by(1) } else { UNLED }
+        }
+
+        fn find(&self, shards: impl FnOnce() -> Vec<char>) {
+            self.asked.lock().extend(shards());
+            *self.looks.lock() += 1;
+            assert!(*self.looks.lock() < 3, "a search that fails, for this test");
+        }
     }
 
     #[test]
-    fn those_whose_leader_is_known_do_not_wait_for_the_search_and_its_panic_ends_no_wait() {
+    fn those_whose_leader_is_known_wait_for_no_other_and_a_panic_ends_no_wait() {
         let (line, now) = (Mutex::new(Line::default()), Instant::now());
-        let [known, unknown, late] = [(); 3].map(|()| Arc::<OneShot<()>>::default());
-        line.lock().join(GroupId(7), &'a', now, known.clone());
-        line.lock().join(GroupId(8), &'b', now, unknown.clone());
-        line.lock().join(GroupId(8), &'b', now + Duration::from_secs(3600), late.clone());
-        let seen = Mutex::new(None);
-        let search = || {
-            search_in(
-                &line,
-                &Looking(|| {
-                    *seen.lock() = Some((is_told(&known), is_told(&unknown)));
-                    panic!("a search that fails, for this test");
-                }),
-            );
-        };
+        let [(one, known), (other, unknown)] = [(); 2].map(|()| waiter(0, None, now));
+        let (late, comes_late) = waiter(9, None, now + Duration::from_secs(3600));
+        line.lock().join(GroupId(7), &'a', one);
+        line.lock().join(GroupId(8), &'b', other);
+        line.lock().join(GroupId(8), &'b', late);
+        let looking = Looking { looks: Mutex::default(), asked: Mutex::default() };
+        let search = || search_in(&line, &looking);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(search)).unwrap_err();
-        assert_eq!(*seen.lock(), Some((true, false)), "one was told before the search, one was not");
-        assert!(is_told(&unknown) && is_told(&late), "nobody waits for a search that has ended");
-        assert!(line.lock().join(GroupId(8), &'b', now, Arc::default()), "the next one begins another");
+        assert_eq!(*looking.asked.lock(), ['b'], "not again within milliseconds, and never who is known");
+        assert!(
+            is_told(&known) && is_told(&unknown) && is_told(&comes_late),
+            "nobody waits for a search that has ended"
+        );
+        assert!(line.lock().join(GroupId(8), &'b', waiter(0, None, now).0), "the next one begins another");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::far::{Question, lost_write, read, unpack_reports, unreadable, unwrita
 use crate::gets::{Errand, Manner, NoRow, RowSlot};
 use crate::links::{OneShot, SHORT, Slot, Trouble, Unanswered, Written};
 use crate::read_mode::ReadMode;
+use crate::seek::Looks;
 use crate::session::Session;
 use crate::watch::Wants;
 use crate::write::WriteResult;
@@ -79,6 +80,8 @@ pub(super) struct Again {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tries {
     failed: u32,
+    /// Who was asked last.
+    asked: Option<ServerId>,
     until: Option<Instant>,
     /// How a read is asked from now on.
     asking: Asking,
@@ -126,8 +129,7 @@ impl Again {
     fn not_at(&self, server: ServerId, leader: Option<ServerId>) {
         if self.mode == Some(ReadMode::Outdated) {
             self.shard.not_read_from(server);
-        // Of a group that has a replica here the log hears who leads.
-        } else if !self.shard.hears() {
+        } else {
             self.shard.not_led_by(server, leader);
         }
     }
@@ -173,6 +175,7 @@ impl Again {
         match finished(answer, result) {
             Ok(answer) => Err(answer),
             Err(Lost { leader }) => {
+                self.tries.asked = Some(server);
                 self.not_at(server, leader);
                 Ok(State::Lost)
             }
@@ -189,12 +192,12 @@ impl Again {
 
     /// Waits until another try is worth it.
     fn wait(&mut self) -> State {
-        let failed = self.tries.failed;
         let seeks = &self.session.service.seeks;
         self.tries.until.get_or_insert_with(|| Instant::now() + seeks.lost.search(&self.shard));
-        self.tries.failed += 1;
+        let Tries { failed, asked, .. } = self.tries;
         let any_will_do = self.mode == Some(ReadMode::Outdated);
-        State::Waits(seeks.wait(&self.shard, failed, any_will_do))
+        self.tries.failed += 1;
+        State::Waits(seeks.wait(&self.shard, Looks { failed, asked, any_will_do }))
     }
 
     /// Begins anew, unless it has been tried for long enough.
@@ -251,9 +254,15 @@ fn run_long(session: &Session, query: &Query) -> Result<Datum, EvalError> {
 }
 
 impl FarPoint {
-    /// Tries once more, as soon as that is worth it.
+    /// Tries once more, as soon as that is worth it: nobody is known to lead.
     pub(super) fn seek(again: Again) -> FarPoint {
         FarPoint { state: State::Lost, again }
+    }
+
+    /// The same after the replica that is here refused a write.
+    pub(super) fn seek_elsewhere(mut again: Again) -> FarPoint {
+        again.tries.asked = Some(again.session.service.node().identity().server);
+        FarPoint::seek(again)
     }
 
     /// Asks for the row under `key`. The question leaves with [`crate::Service::turn`] at the latest.

@@ -57,7 +57,7 @@ impl Future for PointWrite {
                 Way::Far(point) => return Pin::new(point).poll(context),
             };
             match refused {
-                Ok(again) => self.0 = Way::Far(FarPoint::seek(again)),
+                Ok(again) => self.0 = Way::Far(FarPoint::seek_elsewhere(again)),
                 Err(error) => return Poll::Ready(Err(write_failed(&error))),
             }
         }
