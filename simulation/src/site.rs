@@ -88,12 +88,8 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
             let (sender, receiver) = task::channel();
             let answered = Box::new(move |answer| drop(sender.send(answer)));
             wire.ask(server, encode(op), PATIENCE, answered);
-            match receiver.recv() {
+            let tried = match receiver.recv() {
                 Ok(Ok(bytes)) => match decode_tried(&bytes) {
-                    Some(Tried::Elsewhere(leader)) => {
-                        handle.not_led_by(server, leader);
-                        Tried::Elsewhere(leader)
-                    }
                     Some(done) => done,
                     None => Tried::Is(Outcome::Unknown("nonsense".to_owned())),
                 },
@@ -102,7 +98,13 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
                     Kind::Read(_) => Tried::Elsewhere(None),
                     _ => Tried::Is(Outcome::Unknown("no answer".to_owned())),
                 },
+            };
+            match (&tried, op.kind) {
+                (Tried::Is(_), _) => {}
+                (Tried::Elsewhere(_), Kind::Read(Mode::Outdated)) => handle.not_read_from(server),
+                (Tried::Elsewhere(leader), _) => handle.not_led_by(server, *leader),
             }
+            tried
         }
     }
 }

@@ -20,6 +20,11 @@ use crate::{ReplicaConfig, ServerId, ShardConfig};
 /// For so long an election may take.
 const ELECTION: Duration = Duration::from_secs(3);
 
+/// So long whoever another server names is asked, and not whom the log of this node names, unless that names another;
+/// and so long nobody who was named and denied it is believed to lead when he is named again.
+const NAMED: Duration = Duration::from_secs(1);
+const DENIED: Duration = Duration::from_millis(200);
+
 /// Whoever had no rows to read is not asked for so long, if another can be.
 const WITHOUT_ROWS: Duration = Duration::from_secs(5);
 
@@ -56,55 +61,91 @@ pub struct Lead {
 }
 
 struct Known {
-    /// Who is asked: whom the log of this node named last, or another server since then.
     leader: Option<ServerId>,
-    /// Whom the log named.
-    heard: Option<ServerId>,
-    /// Since when the log names that one.
+    /// Since when that is so.
     since: Instant,
+    /// What was learned otherwise since the log of this node said who leads.
+    word: Option<Word>,
     /// Who had no rows to read, and when it was found out.
     without_rows: Option<(ServerId, Instant)>,
+}
+
+/// That another server named one as the leader, or that one who was named denied it.
+struct Word {
+    server: ServerId,
+    leads: bool,
+    at: Instant,
+}
+
+impl Known {
+    fn leader(&self) -> Option<ServerId> {
+        let named = self.word.as_ref().filter(|word| word.leads && task::now() - word.at < NAMED);
+        named.map(|word| word.server).or(self.leader)
+    }
+
+    fn set(&mut self, leader: Option<ServerId>) {
+        self.word = None;
+        if self.leader != leader {
+            (self.leader, self.since) = (leader, task::now());
+        }
+    }
+
+    /// `wrong`, who is asked, does not lead, but `leader`. The log will hear of it, and may be late.
+    fn name(&mut self, wrong: ServerId, leader: Option<ServerId>) {
+        let is_logs = self.leader == Some(wrong);
+        let has_denied = |it: ServerId| {
+            self.word
+                .as_ref()
+                .is_some_and(|word| word.server == it && !word.leads && task::now() - word.at < DENIED)
+        };
+        let (server, leads) = match leader {
+            Some(leader) if self.leader == Some(leader) => (wrong, false),
+            Some(leader) if has_denied(leader) => return,
+            Some(leader) => (leader, true),
+            None if is_logs => return,
+            None => (wrong, false),
+        };
+        self.word = Some(Word { server, leads, at: task::now() });
+    }
 }
 
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        let known = Known { leader: None, heard: None, since: task::now(), without_rows: None };
+        let known = Known { leader: None, since: task::now(), word: None, without_rows: None };
         Lead { known: Mutex::new(known), is_deaf }
     }
 
-    /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
+    /// Whether a replica that is here hears who leads: its log gets on, and a leader is known, or was until just now.
     pub(crate) fn is_heard(&self) -> bool {
-        let is_expected = |known: &Known| known.heard.is_some() || task::now() - known.since < ELECTION;
+        let is_expected = |known: &Known| known.leader.is_some() || task::now() - known.since < ELECTION;
         !self.is_deaf.load(Ordering::Acquire) && is_expected(&self.known.lock())
     }
 
     /// The server that leads, if one is known.
     #[must_use]
     pub fn leader(&self) -> Option<ServerId> {
-        self.known.lock().leader
+        self.known.lock().leader()
     }
 
-    /// The log of this node says who leads; `None` when nobody does.
-    pub(crate) fn hear(&self, leader: Option<ServerId>) {
-        let mut known = self.known.lock();
-        if known.heard != leader {
-            (known.heard, known.since) = (leader, task::now());
-        }
-        known.leader = leader;
+    /// Notes who leads, as the log of this node says or, where there is none, others; `None` when nobody does.
+    pub(crate) fn set(&self, leader: Option<ServerId>) {
+        self.known.lock().set(leader);
     }
 
-    /// Another server says who leads.
-    pub(crate) fn find(&self, leader: Option<ServerId>) {
-        self.known.lock().leader = leader;
-    }
-
-    /// `wrong` does not lead, but `leader`; if nobody is named, whom the log names where it `hears`. Unless another than
-    /// `wrong` is known to lead.
-    fn correct(&self, wrong: ServerId, leader: Option<ServerId>, hears: bool) {
+    /// The same, unless another than `wrong` is known to lead.
+    fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
         let mut known = self.known.lock();
         if known.leader.is_none_or(|leader| leader == wrong) {
-            known.leader = leader.or(known.heard.filter(|_| hears));
+            known.set(leader);
+        }
+    }
+
+    /// The same where the log hears who leads: it is believed again before long.
+    fn correct_log(&self, wrong: ServerId, leader: Option<ServerId>) {
+        let mut known = self.known.lock();
+        if known.leader() == Some(wrong) {
+            known.name(wrong, leader);
         }
     }
 
@@ -233,16 +274,22 @@ impl ShardHandle {
     }
 
     /// `server` was asked as the leader and said that it does not lead, but that `leader` does, or could not be reached.
-    /// Who is named is asked from now on, until a replica here hears otherwise: that one may be late, and may be on its
-    /// way out. That this server leads only its own replica can say. Does nothing if newer news came meanwhile.
+    /// Where a replica here hears who leads, who is named is asked for a second at most, or until the log says who leads, or
+    /// until he denies it: the log may be late, and what the other says may be old, or a guess. That this server leads only
+    /// its own replica can say. Does nothing if another is asked by now.
     pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
         let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
-        self.0.lead.correct(server, leader, self.hears());
+        match self.hears() {
+            true => self.0.lead.correct_log(server, leader),
+            false => self.0.lead.correct(server, leader),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
     use super::*;
     use crate::fixture::{server, shard};
 
@@ -254,27 +301,51 @@ mod tests {
     }
 
     #[test]
-    fn another_server_may_know_sooner_than_the_log_who_leads_but_not_that_nobody_does() {
+    fn whom_another_server_names_is_asked_until_he_denies_it_or_the_log_says_who_leads() {
         let lead = Lead::new(Arc::default());
-        lead.hear(Some(server(1)));
-        lead.correct(server(1), None, true);
+        lead.correct_log(server(1), Some(server(2)));
+        assert_eq!(lead.leader(), None, "while nobody leads no late answer counts");
+        lead.set(Some(server(1)));
+        lead.correct_log(server(1), None);
         assert_eq!(lead.leader(), Some(server(1)), "the log will say so");
-        lead.correct(server(1), Some(server(2)), true);
+        lead.correct_log(server(1), Some(server(2)));
         assert_eq!(lead.leader(), Some(server(2)));
-        lead.correct(server(1), Some(server(3)), true);
+        lead.correct_log(server(1), Some(server(3)));
         assert_eq!(lead.leader(), Some(server(2)), "an answer that came late");
-        lead.correct(server(2), None, true);
-        assert_eq!(lead.leader(), Some(server(1)), "whom the log still names");
-        lead.hear(Some(server(3)));
-        assert_eq!(lead.leader(), Some(server(3)));
-        lead.correct(server(3), None, false);
-        assert_eq!(lead.leader(), None, "where the log hears nothing it is to be asked for");
+        lead.correct_log(server(2), None);
+        assert_eq!(lead.leader(), Some(server(1)), "he denies it");
+        lead.correct_log(server(1), Some(server(2)));
+        assert_eq!(lead.leader(), Some(server(1)), "those two do not send everybody to and fro");
+        lead.correct_log(server(1), Some(server(3)));
+        lead.correct_log(server(3), Some(server(1)));
+        assert_eq!(lead.leader(), Some(server(1)));
+        lead.correct_log(server(1), Some(server(3)));
+        assert_eq!(lead.leader(), Some(server(1)), "he named the one who named him");
+        lead.correct_log(server(1), Some(server(2)));
+        lead.set(Some(server(1)));
+        assert_eq!(lead.leader(), Some(server(1)), "the log says so again");
+        assert!(lead.is_heard());
+    }
+
+    #[test]
+    fn what_another_server_said_is_forgotten() {
+        let lead = Lead::new(Arc::default());
+        lead.set(Some(server(1)));
+        let ago = |past: Duration| lead.known.lock().word.as_mut().unwrap().at = task::now() - past;
+        lead.correct_log(server(1), Some(server(2)));
+        ago(NAMED);
+        assert_eq!(lead.leader(), Some(server(1)), "the log is believed again");
+        lead.correct_log(server(1), Some(server(2)));
+        lead.correct_log(server(2), None);
+        ago(DENIED);
+        lead.correct_log(server(1), Some(server(2)));
+        assert_eq!(lead.leader(), Some(server(2)), "he may lead by now");
     }
 
     #[test]
     fn nobody_but_its_own_replica_tells_a_server_that_it_leads() {
         let lead = Arc::new(Lead::new(Arc::default()));
-        lead.hear(Some(server(1)));
+        lead.set(Some(server(1)));
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let config = shard(3, b"", &[1, 9]);
         let handle = ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, lead);
@@ -285,19 +356,9 @@ mod tests {
     }
 
     #[test]
-    fn a_log_hears_only_what_it_said_itself() {
-        let lead = Lead::new(Arc::default());
-        lead.known.lock().since = task::now() - ELECTION;
-        lead.find(Some(server(1)));
-        assert_eq!((lead.is_heard(), lead.leader()), (false, Some(server(1))));
-        lead.hear(Some(server(1)));
-        assert!(lead.is_heard());
-    }
-
-    #[test]
     fn whoever_has_no_rows_is_not_read_from_for_a_while() {
         let lead = Arc::new(Lead::new(Arc::default()));
-        lead.hear(Some(server(1)));
+        lead.set(Some(server(1)));
         let config = shard(3, b"", &[1, 2]);
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let (own, reader) = (server(9), Some(server(2)));

@@ -202,9 +202,15 @@ impl Core {
         let is_far =
             |handle: &&ShardHandle| !handle.hears() && !matches!(handle.leader(), Some(Route::Near(_)));
         let far: Vec<&ShardHandle> = shards.iter().copied().filter(is_far).collect();
-        for (handle, led) in far.iter().zip(self.ask_leaders_for(&far, LEADER_PATIENCE)) {
-            // Where a replica has come meanwhile, its log says who leads.
-            if led.is_none() && (handle.near().is_some() || self.shard_of(handle.group()).is_none()) {
+        let known: Vec<Option<ServerId>> = far.iter().map(|handle| handle.lead().leader()).collect();
+        let led = self.ask_leaders_for(&far, LEADER_PATIENCE);
+        for ((handle, known), led) in far.iter().zip(known).zip(led) {
+            // Somebody else may have found out who leads meanwhile. Where a replica has come, its log says so.
+            let is_new = handle.lead().leader() != known;
+            if led.is_none()
+                && !is_new
+                && (handle.near().is_some() || self.shard_of(handle.group()).is_none())
+            {
                 self.post.found_leader(handle, None);
             }
         }

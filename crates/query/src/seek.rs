@@ -4,6 +4,7 @@
 //! another asks who leads their shards. A thousand clients whose shard is between two leaders cost hardly more
 //! than one, so that the servers still have the time to elect one.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,9 @@ const PAUSE_PART: u32 = 8;
 const VAIN: Duration = Duration::from_secs(1);
 /// A table is not searched again before it is so long ago that it was.
 const AGAIN: Duration = Duration::from_millis(100);
-/// An election takes longer than the pauses before that one, after which it is asked for a leader again.
-const FIRST_LOOK: u32 = 3;
+/// Who leads is asked for anew after this pause of [`pause_after`] and those that follow it: an election takes longer
+/// than the first ones.
+const FIRST_PAUSE: u32 = 3;
 
 /// How long one waits before looking once more, after so many looks in vain.
 pub(crate) fn pause_after(looks: u32) -> Duration {
@@ -77,16 +79,18 @@ impl Seeks {
         })
     }
 
-    /// Tells when it is worth asking for a row of `shard` once more: soon when a leader is known or any replica will
-    /// do, at once when another leads than the one that was asked, and now and then when none is known.
+    /// Tells when it is worth asking for a row of `shard` once more: the first time at once, when a leader is known or any
+    /// replica will do; then after [`pause_after`] so many looks, a part of that if another is known to lead than the
+    /// one that was asked, and a second longer while nobody is.
     pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: Looks) -> Arc<OneShot<()>> {
         let ready = Arc::<OneShot<()>>::default();
         if looks.failed == 0 && (looks.any_will_do || is_known(shard)) {
             ready.tell(());
             return ready;
         }
-        let waiter = Waiter::new(looks, Instant::now(), ready.clone());
-        let is_first = self.line.lock().join(shard.group(), shard, waiter);
+        let now = Instant::now();
+        let waiter = Waiter::new(looks, now, ready.clone());
+        let is_first = self.line.lock().join(shard.group(), shard, now, waiter);
         if is_first {
             let seeks = self.clone();
             self.searching.run(move || search_in(&seeks.line, &seeks));
@@ -110,22 +114,17 @@ impl Seeks {
     }
 }
 
-/// What is known of a shard.
-struct Outlook {
-    /// Who leads it, if that is known.
-    leader: Option<ServerId>,
-    /// Its rows belong to other shards now.
-    is_gone: bool,
-}
-
 /// What a search asks of the node.
 trait Sight<S> {
     /// Whether the leader need not be asked for.
     fn is_known(&self, shard: &S) -> bool;
 
-    fn outlook(&self, shard: &S) -> Outlook;
+    fn leader(&self, shard: &S) -> Option<ServerId>;
 
-    /// Has it asked who leads those, which may take seconds; nothing if it is being asked.
+    /// Whether its rows belong to other shards now.
+    fn is_gone(&self, shard: &S) -> bool;
+
+    /// Has it asked who leads those, which takes seconds if a server hangs; nothing while it is being asked of others.
     fn find(&self, shards: impl FnOnce() -> Vec<S>);
 }
 
@@ -134,12 +133,14 @@ impl Sight<ShardHandle> for Arc<Seeks> {
         is_known(shard)
     }
 
-    fn outlook(&self, shard: &ShardHandle) -> Outlook {
-        let leader = shard.leading_server();
+    fn leader(&self, shard: &ShardHandle) -> Option<ServerId> {
+        shard.leading_server()
+    }
+
+    fn is_gone(&self, shard: &ShardHandle) -> bool {
         let has_it =
             |table: &Arc<TableHandle>| table.shards().iter().any(|known| known.group() == shard.group());
-        let is_there = || self.node.catalog_guard().table_by_id(shard.table()).is_some_and(has_it);
-        Outlook { leader, is_gone: leader.is_none() && !is_there() }
+        !self.node.catalog_guard().table_by_id(shard.table()).is_some_and(has_it)
     }
 
     fn find(&self, shards: impl FnOnce() -> Vec<ShardHandle>) {
@@ -151,9 +152,9 @@ impl Sight<ShardHandle> for Arc<Seeks> {
             return;
         }
         self.is_asking.store(true, Ordering::Release);
-        let seeks = self.clone();
+        let (seeks, asked) = (self.clone(), Asked(self.is_asking.clone()));
         self.asking.run(move || {
-            let _asked = Asked(seeks.is_asking.clone());
+            let _asked = asked;
             seeks.node.find_leaders(&shards.iter().collect::<Vec<_>>());
         });
     }
@@ -178,7 +179,7 @@ fn search_in<S: Clone>(line: &Mutex<Line<S>>, sight: &impl Sight<S>) {
             if line.is_over() {
                 return;
             }
-            line.take_ready(now, |shard| sight.outlook(shard))
+            line.take_ready(now, |shard| sight.leader(shard), |shard| sight.is_gone(shard))
         };
         ready.into_iter().for_each(|one| one.tell(()));
         sight.find(|| line.lock().unknown(now, |shard| sight.is_known(shard)));
@@ -212,9 +213,9 @@ struct Line<S> {
 struct Waiting<S> {
     shard: S,
     waiters: Vec<Waiter>,
-    /// How often it was asked who leads, and when that is to be done again.
-    looks: u32,
+    /// When it is to be asked who leads, and the pause after that.
     look_at: Instant,
+    pause: u32,
 }
 
 /// One query.
@@ -232,12 +233,11 @@ impl Waiter {
         Waiter { asked: looks.asked, at: now + pause, soon: now + pause / PAUSE_PART, ready }
     }
 
-    fn is_ready(&self, now: Instant, Outlook { leader, is_gone }: &Outlook) -> bool {
+    fn is_ready(&self, now: Instant, leader: Option<ServerId>, is_gone: impl Fn() -> bool) -> bool {
         match leader {
-            Some(_) if *leader != self.asked => self.soon <= now,
+            Some(_) if leader != self.asked => self.soon <= now,
             Some(_) => self.at <= now,
-            None if *is_gone => self.at <= now,
-            None => self.at + VAIN <= now,
+            None => self.at <= now && (self.at + VAIN <= now || is_gone()),
         }
     }
 }
@@ -250,12 +250,12 @@ impl<S> Default for Line<S> {
 
 impl<S: Clone> Line<S> {
     /// Takes one more in. Whether a search must begin.
-    fn join(&mut self, group: GroupId, shard: &S, waiter: Waiter) -> bool {
+    fn join(&mut self, group: GroupId, shard: &S, now: Instant, waiter: Waiter) -> bool {
         let waiting = self.waiting.entry(group).or_insert_with(|| Waiting {
             shard: shard.clone(),
             waiters: Vec::new(),
-            looks: FIRST_LOOK,
-            look_at: Instant::now(),
+            look_at: now,
+            pause: FIRST_PAUSE,
         });
         // Whoever comes last has the newest catalog: a replica may have come here since the first one did.
         waiting.shard = shard.clone();
@@ -274,21 +274,27 @@ impl<S: Clone> Line<S> {
         let due = |waiting: &&mut Waiting<S>| waiting.look_at <= now && !is_known(&waiting.shard);
         let due = self.waiting.values_mut().filter(due);
         due.map(|waiting| {
-            waiting.look_at = now + pause_after(waiting.looks);
-            waiting.looks += 1;
+            waiting.look_at = now + pause_after(waiting.pause);
+            waiting.pause += 1;
             waiting.shard.clone()
         })
         .collect()
     }
 
     /// Those whose moment has come.
-    fn take_ready(&mut self, now: Instant, outlook: impl Fn(&S) -> Outlook) -> Vec<Arc<OneShot<()>>> {
+    fn take_ready(
+        &mut self,
+        now: Instant,
+        leader: impl Fn(&S) -> Option<ServerId>,
+        is_gone: impl Fn(&S) -> bool,
+    ) -> Vec<Arc<OneShot<()>>> {
         let mut taken = Vec::new();
-        self.waiting.retain(|_, waiting| {
-            let outlook = outlook(&waiting.shard);
-            let ready = waiting.waiters.extract_if(.., |waiter| waiter.is_ready(now, &outlook));
+        self.waiting.retain(|_, Waiting { shard, waiters, .. }| {
+            let (leader, gone) = (leader(shard), OnceCell::new());
+            let is_gone = || *gone.get_or_init(|| is_gone(shard));
+            let ready = waiters.extract_if(.., |waiter| waiter.is_ready(now, leader, is_gone));
             taken.extend(ready.map(|waiter| waiter.ready));
-            !waiting.waiters.is_empty()
+            !waiters.is_empty()
         });
         taken
     }
@@ -306,11 +312,12 @@ mod tests {
         ServerId(uuid::Uuid::from_u128(number))
     }
 
-    fn led_by(number: u128) -> Outlook {
-        Outlook { leader: Some(server(number)), is_gone: false }
+    impl Line<char> {
+        /// Who is ready while `leader` leads all of them.
+        fn ready(&mut self, now: Instant, leader: Option<u128>) -> usize {
+            self.take_ready(now, |_| leader.map(server), |_| false).len()
+        }
     }
-
-    const UNLED: Outlook = Outlook { leader: None, is_gone: false };
 
     fn waiter(failed: u32, asked: Option<ServerId>, now: Instant) -> (Waiter, Arc<OneShot<()>>) {
         let ready = Arc::default();
@@ -325,15 +332,15 @@ mod tests {
     fn many_who_wait_for_one_shard_have_it_searched_once() {
         let (mut line, now) = (Line::default(), Instant::now());
         let join = |group, shard: char, failed, line: &mut Line<char>| {
-            line.join(GroupId(group), &shard, waiter(failed, None, now).0)
+            line.join(GroupId(group), &shard, now, waiter(failed, None, now).0)
         };
         let begun = (0..1_000).filter(|_| join(7, 'a', 0, &mut line)).count();
         assert_eq!(begun, 1, "one search for all of them");
         assert!(!join(8, 'b', 9, &mut line));
-        assert_eq!(line.take_ready(now, |_| UNLED).len(), 0, "it would be in vain");
-        assert_eq!(line.take_ready(now, |_| led_by(1)).len(), 1_000);
+        assert_eq!(line.ready(now, None), 0, "it would be in vain");
+        assert_eq!(line.ready(now, Some(1)), 1_000);
         assert!(!line.is_over(), "whose moment has not come waits on");
-        assert_eq!(line.take_ready(now + PAUSE_MAX + VAIN, |_| UNLED).len(), 1, "not for ever");
+        assert_eq!(line.ready(now + PAUSE_MAX + VAIN, None), 1, "not for ever");
         assert!(line.is_over());
         assert!(join(7, 'a', 0, &mut line), "the next one begins a search anew");
     }
@@ -341,13 +348,12 @@ mod tests {
     #[test]
     fn who_leads_is_asked_less_and_less_often_of_each_shard_by_itself() {
         let (mut line, now) = (Line::default(), Instant::now());
-        line.join(GroupId(7), &'a', waiter(0, None, now).0);
-        let begun = Instant::now();
-        let at = |millis| begun + Duration::from_millis(millis);
+        let at = |millis| now + Duration::from_millis(millis);
+        line.join(GroupId(7), &'a', now, waiter(0, None, now).0);
         let mut asked = Vec::new();
         for millis in 0..=1_000 {
             if millis == 450 {
-                line.join(GroupId(8), &'b', waiter(0, None, now).0);
+                line.join(GroupId(8), &'b', at(millis), waiter(0, None, at(millis)).0);
             }
             asked.extend(line.unknown(at(millis), |_| false).into_iter().map(|shard| (shard, millis)));
         }
@@ -361,62 +367,77 @@ mod tests {
     #[test]
     fn whoever_asked_another_than_who_leads_goes_on_soon() {
         let (mut line, now) = (Line::default(), Instant::now());
-        line.join(GroupId(7), &'a', waiter(9, Some(server(1)), now).0);
-        assert_eq!(line.take_ready(now + PAUSE_MAX - PAUSE_MIN, |_| led_by(1)).len(), 0, "asked just now");
-        assert_eq!(line.take_ready(now, |_| led_by(2)).len(), 0, "those two may name each other");
-        assert_eq!(line.take_ready(now + PAUSE_MAX / PAUSE_PART, |_| led_by(2)).len(), 1);
-        line.join(GroupId(7), &'a', waiter(9, Some(server(1)), now).0);
-        assert_eq!(line.take_ready(now + PAUSE_MAX, |_| led_by(1)).len(), 1, "perhaps it leads by now");
+        line.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        assert_eq!(line.ready(now + PAUSE_MAX - PAUSE_MIN, Some(1)), 0, "that one was asked just now");
+        assert_eq!(line.ready(now, Some(2)), 0, "those two may name each other");
+        assert_eq!(line.ready(now + PAUSE_MAX / PAUSE_PART, Some(2)), 1);
+        line.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        assert_eq!(line.ready(now + PAUSE_MAX, Some(1)), 1, "perhaps it leads by now");
+    }
+
+    #[test]
+    fn whoever_waits_for_a_shard_that_is_gone_looks_where_its_rows_are_now() {
+        let (mut line, now) = (Line::default(), Instant::now());
+        line.join(GroupId(7), &'a', now, waiter(1, None, now).0);
+        let mut ready = |at| line.take_ready(at, |_| None, |_| true).len();
+        assert_eq!((ready(now), ready(now + PAUSE_MIN)), (0, 1));
     }
 
     #[test]
     fn whoever_comes_last_tells_how_the_shard_is_now() {
         let (mut line, now) = (Line::default(), Instant::now());
-        line.join(GroupId(7), &"without a replica here", waiter(0, None, now).0);
-        line.join(GroupId(7), &"with one", waiter(0, None, now).0);
-        let outlook = |shard: &&str| if *shard == "with one" { led_by(1) } else { UNLED };
-        assert_eq!(line.take_ready(now, outlook).len(), 2);
+        line.join(GroupId(7), &"without a replica here", now, waiter(0, None, now).0);
+        line.join(GroupId(7), &"with one", now, waiter(0, None, now).0);
+        let leader = |shard: &&str| (*shard == "with one").then(|| server(1));
+        assert_eq!(line.take_ready(now, leader, |_| false).len(), 2);
     }
 
-    /// The leader of `a` is known, that of `b` is looked for; the third look fails.
-    struct Looking {
-        looks: Mutex<u32>,
-        asked: Mutex<Vec<char>>,
-    }
+    /// The leader of `a` is known, that of `b` is looked for.
+    struct Looking<F>(F);
 
-    impl Sight<char> for Looking {
+    impl<F: Fn(Vec<char>)> Sight<char> for Looking<F> {
         fn is_known(&self, shard: &char) -> bool {
             *shard == 'a'
         }
 
-        fn outlook(&self, shard: &char) -> Outlook {
-            if *shard == 'a' { led_by(1) } else { UNLED }
+        fn leader(&self, shard: &char) -> Option<ServerId> {
+            self.is_known(shard).then(|| server(1))
+        }
+
+        fn is_gone(&self, _shard: &char) -> bool {
+            false
         }
 
         fn find(&self, shards: impl FnOnce() -> Vec<char>) {
-            self.asked.lock().extend(shards());
-            *self.looks.lock() += 1;
-            assert!(*self.looks.lock() < 3, "a search that fails, for this test");
+            self.0(shards());
         }
     }
 
     #[test]
-    fn those_whose_leader_is_known_wait_for_no_other_and_a_panic_ends_no_wait() {
+    fn those_whose_leader_is_known_do_not_wait_for_the_search_and_its_panic_leaves_nobody_waiting() {
         let (line, now) = (Mutex::new(Line::default()), Instant::now());
         let [(one, known), (other, unknown)] = [(); 2].map(|()| waiter(0, None, now));
         let (late, comes_late) = waiter(9, None, now + Duration::from_secs(3600));
-        line.lock().join(GroupId(7), &'a', one);
-        line.lock().join(GroupId(8), &'b', other);
-        line.lock().join(GroupId(8), &'b', late);
-        let looking = Looking { looks: Mutex::default(), asked: Mutex::default() };
-        let search = || search_in(&line, &looking);
+        line.lock().join(GroupId(7), &'a', now, one);
+        line.lock().join(GroupId(8), &'b', now, other);
+        line.lock().join(GroupId(8), &'b', now, late);
+        let seen = Mutex::new(None);
+        let search = || {
+            search_in(
+                &line,
+                &Looking(|shards| {
+                    *seen.lock() = Some((shards, is_told(&known), is_told(&unknown)));
+                    panic!("a search that fails, for this test");
+                }),
+            );
+        };
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(search)).unwrap_err();
-        assert_eq!(*looking.asked.lock(), ['b'], "not again within milliseconds, and never who is known");
+        assert_eq!(seen.into_inner(), Some((vec!['b'], true, false)), "one was told before the search");
+        assert!(is_told(&unknown) && is_told(&comes_late), "nobody waits for a search that has ended");
         assert!(
-            is_told(&known) && is_told(&unknown) && is_told(&comes_late),
-            "nobody waits for a search that has ended"
+            line.lock().join(GroupId(8), &'b', now, waiter(0, None, now).0),
+            "the next one begins another"
         );
-        assert!(line.lock().join(GroupId(8), &'b', waiter(0, None, now).0), "the next one begins another");
     }
 
     #[test]
