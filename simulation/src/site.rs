@@ -100,8 +100,7 @@ fn attempt(node: &Core, table: &TableHandle, op: &Op) -> Tried {
                 },
             };
             match (&tried, op.kind) {
-                (Tried::Is(_), _) => {}
-                (Tried::Elsewhere(_), Kind::Read(Mode::Outdated)) => handle.not_read_from(server),
+                (Tried::Is(_), _) | (_, Kind::Read(Mode::Outdated)) => {}
                 (Tried::Elsewhere(leader), _) => handle.not_led_by(server, *leader),
             }
             tried

@@ -20,9 +20,9 @@ use crate::{ReplicaConfig, ServerId, ShardConfig};
 /// For so long an election may take.
 const ELECTION: Duration = Duration::from_secs(3);
 
-/// So long whoever another server names is asked, and not whom the log of this node names, unless that names another;
-/// and so long nobody who was named and denied it is believed to lead when he is named again.
+/// Where the log of this node says who leads, another whom a server names is asked for so long.
 const NAMED: Duration = Duration::from_secs(1);
+/// One who was named and has denied that he leads is not asked again for so long, whoever names him.
 const DENIED: Duration = Duration::from_millis(200);
 
 /// Whoever had no rows to read is not asked for so long, if another can be.
@@ -62,9 +62,11 @@ pub struct Lead {
 
 struct Known {
     leader: Option<ServerId>,
-    /// Since when that is so.
+    /// The log of this node says so; otherwise it was found out from others, or is a guess.
+    is_logs: bool,
+    /// Since when the log says the same.
     since: Instant,
-    /// What was learned otherwise since the log of this node said who leads.
+    /// What was learned otherwise since then.
     word: Option<Word>,
     /// Who had no rows to read, and when it was found out.
     without_rows: Option<(ServerId, Instant)>,
@@ -78,75 +80,86 @@ struct Word {
 }
 
 impl Known {
-    fn leader(&self) -> Option<ServerId> {
-        let named = self.word.as_ref().filter(|word| word.leads && task::now() - word.at < NAMED);
+    fn nobody(now: Instant) -> Known {
+        Known { leader: None, is_logs: true, since: now, word: None, without_rows: None }
+    }
+
+    fn leader(&self, now: Instant) -> Option<ServerId> {
+        let named = self.word.as_ref().filter(|word| word.leads && now - word.at < NAMED);
         named.map(|word| word.server).or(self.leader)
     }
 
-    fn set(&mut self, leader: Option<ServerId>) {
-        self.word = None;
-        if self.leader != leader {
-            (self.leader, self.since) = (leader, task::now());
-        }
+    fn is_heard(&self, now: Instant) -> bool {
+        (self.is_logs && self.leader.is_some()) || now - self.since < ELECTION
     }
 
-    /// `wrong`, who is asked, does not lead, but `leader`. The log will hear of it, and may be late.
-    fn name(&mut self, wrong: ServerId, leader: Option<ServerId>) {
-        let is_logs = self.leader == Some(wrong);
-        let has_denied = |it: ServerId| {
-            self.word
-                .as_ref()
-                .is_some_and(|word| word.server == it && !word.leads && task::now() - word.at < DENIED)
-        };
+    fn hear(&mut self, leader: Option<ServerId>, now: Instant) {
+        if !self.is_logs || self.leader != leader {
+            self.since = now;
+        }
+        (self.leader, self.is_logs, self.word) = (leader, true, None);
+    }
+
+    fn find(&mut self, leader: Option<ServerId>) {
+        (self.leader, self.is_logs, self.word) = (leader, false, None);
+    }
+
+    /// `wrong` does not lead, but `leader`, where the log of this node will hear of it, and may be late.
+    fn name(&mut self, wrong: ServerId, leader: Option<ServerId>, now: Instant) {
+        if self.leader(now) != Some(wrong) {
+            return;
+        }
+        let denied = |word: &Word| !word.leads && now - word.at < DENIED && leader == Some(word.server);
         let (server, leads) = match leader {
             Some(leader) if self.leader == Some(leader) => (wrong, false),
-            Some(leader) if has_denied(leader) => return,
+            Some(_) if self.word.as_ref().is_some_and(denied) => return,
             Some(leader) => (leader, true),
-            None if is_logs => return,
+            None if self.leader == Some(wrong) && self.is_logs => return,
+            None if self.leader == Some(wrong) => return self.find(None),
             None => (wrong, false),
         };
-        self.word = Some(Word { server, leads, at: task::now() });
+        self.word = Some(Word { server, leads, at: now });
     }
 }
 
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        let known = Known { leader: None, since: task::now(), word: None, without_rows: None };
-        Lead { known: Mutex::new(known), is_deaf }
+        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf }
     }
 
-    /// Whether a replica that is here hears who leads: its log gets on, and a leader is known, or was until just now.
+    /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
     pub(crate) fn is_heard(&self) -> bool {
-        let is_expected = |known: &Known| known.leader.is_some() || task::now() - known.since < ELECTION;
-        !self.is_deaf.load(Ordering::Acquire) && is_expected(&self.known.lock())
+        !self.is_deaf.load(Ordering::Acquire) && self.known.lock().is_heard(task::now())
     }
 
     /// The server that leads, if one is known.
     #[must_use]
     pub fn leader(&self) -> Option<ServerId> {
-        self.known.lock().leader()
+        self.known.lock().leader(task::now())
     }
 
-    /// Notes who leads, as the log of this node says or, where there is none, others; `None` when nobody does.
-    pub(crate) fn set(&self, leader: Option<ServerId>) {
-        self.known.lock().set(leader);
+    /// The log of this node says who leads; `None` when nobody does.
+    pub(crate) fn hear(&self, leader: Option<ServerId>) {
+        self.known.lock().hear(leader, task::now());
+    }
+
+    /// Notes who leads where the log does not say it: as others do, or as is likely; `None` when nobody is known to.
+    pub(crate) fn find(&self, leader: Option<ServerId>) {
+        self.known.lock().find(leader);
     }
 
     /// The same, unless another than `wrong` is known to lead.
     fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
         let mut known = self.known.lock();
-        if known.leader.is_none_or(|leader| leader == wrong) {
-            known.set(leader);
+        if known.leader(task::now()).is_none_or(|leader| leader == wrong) {
+            known.find(leader);
         }
     }
 
-    /// The same where the log hears who leads: it is believed again before long.
+    /// The same where the log hears who leads, and is believed again before long.
     fn correct_log(&self, wrong: ServerId, leader: Option<ServerId>) {
-        let mut known = self.known.lock();
-        if known.leader() == Some(wrong) {
-            known.name(wrong, leader);
-        }
+        self.known.lock().name(wrong, leader, task::now());
     }
 
     fn has_rows(&self, server: ServerId) -> bool {
@@ -274,9 +287,9 @@ impl ShardHandle {
     }
 
     /// `server` was asked as the leader and said that it does not lead, but that `leader` does, or could not be reached.
-    /// Where a replica here hears who leads, who is named is asked for a second at most, or until the log says who leads, or
-    /// until he denies it: the log may be late, and what the other says may be old, or a guess. That this server leads only
-    /// its own replica can say. Does nothing if another is asked by now.
+    /// Where a replica here hears who leads, who is named is asked for a second, or until the log says who leads, or until he
+    /// denies it: the log may be late, and what the other says may be old, or a guess. That this server leads only its own
+    /// replica can say. Does nothing if another is asked by now.
     pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
         let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
         match self.hears() {
@@ -288,8 +301,6 @@ impl ShardHandle {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
     use super::*;
     use crate::fixture::{server, shard};
 
@@ -302,50 +313,50 @@ mod tests {
 
     #[test]
     fn whom_another_server_names_is_asked_until_he_denies_it_or_the_log_says_who_leads() {
-        let lead = Lead::new(Arc::default());
-        lead.correct_log(server(1), Some(server(2)));
-        assert_eq!(lead.leader(), None, "while nobody leads no late answer counts");
-        lead.set(Some(server(1)));
-        lead.correct_log(server(1), None);
-        assert_eq!(lead.leader(), Some(server(1)), "the log will say so");
-        lead.correct_log(server(1), Some(server(2)));
-        assert_eq!(lead.leader(), Some(server(2)));
-        lead.correct_log(server(1), Some(server(3)));
-        assert_eq!(lead.leader(), Some(server(2)), "an answer that came late");
-        lead.correct_log(server(2), None);
-        assert_eq!(lead.leader(), Some(server(1)), "he denies it");
-        lead.correct_log(server(1), Some(server(2)));
-        assert_eq!(lead.leader(), Some(server(1)), "those two do not send everybody to and fro");
-        lead.correct_log(server(1), Some(server(3)));
-        lead.correct_log(server(3), Some(server(1)));
-        assert_eq!(lead.leader(), Some(server(1)));
-        lead.correct_log(server(1), Some(server(3)));
-        assert_eq!(lead.leader(), Some(server(1)), "he named the one who named him");
-        lead.correct_log(server(1), Some(server(2)));
-        lead.set(Some(server(1)));
-        assert_eq!(lead.leader(), Some(server(1)), "the log says so again");
-        assert!(lead.is_heard());
+        let now = task::now();
+        let mut known = Known::nobody(now);
+        let at_once = Duration::ZERO;
+        known.name(server(1), Some(server(2)), now);
+        assert_eq!(known.leader(now), None, "while nobody leads no late answer counts");
+        known.hear(Some(server(1)), now);
+        let mut then = |wrong: u64, named: Option<u64>, after: Duration| {
+            known.name(server(wrong), named.map(server), now + after);
+            known.leader(now + after)
+        };
+        assert_eq!(then(1, None, at_once), Some(server(1)), "the log will say so");
+        assert_eq!(then(1, Some(2), at_once), Some(server(2)));
+        assert_eq!(then(1, Some(3), at_once), Some(server(2)), "an answer that came late");
+        assert_eq!(then(2, None, at_once), Some(server(1)), "he denies it");
+        assert_eq!(then(1, Some(2), at_once), Some(server(1)), "those two do not send everybody to and fro");
+        assert_eq!(then(1, Some(2), DENIED), Some(server(2)), "he may lead by now");
+        assert_eq!(then(2, Some(1), DENIED), Some(server(1)), "he names the one who named him");
+        assert_eq!(then(1, Some(2), DENIED), Some(server(1)));
+        assert_eq!(then(1, Some(3), DENIED), Some(server(3)));
+        assert_eq!(known.leader(now + DENIED + NAMED), Some(server(1)), "the log is believed again");
+        known.hear(Some(server(1)), now + DENIED);
+        assert_eq!(known.leader(now + DENIED), Some(server(1)), "the log says so again");
     }
 
     #[test]
-    fn what_another_server_said_is_forgotten() {
-        let lead = Lead::new(Arc::default());
-        lead.set(Some(server(1)));
-        let ago = |past: Duration| lead.known.lock().word.as_mut().unwrap().at = task::now() - past;
-        lead.correct_log(server(1), Some(server(2)));
-        ago(NAMED);
-        assert_eq!(lead.leader(), Some(server(1)), "the log is believed again");
-        lead.correct_log(server(1), Some(server(2)));
-        lead.correct_log(server(2), None);
-        ago(DENIED);
-        lead.correct_log(server(1), Some(server(2)));
-        assert_eq!(lead.leader(), Some(server(2)), "he may lead by now");
+    fn a_log_is_heard_by_what_it_said_itself() {
+        let now = task::now();
+        let mut known = Known::nobody(now);
+        assert!(known.is_heard(now), "an election may be under way");
+        known.find(Some(server(1)));
+        assert!(!known.is_heard(now + ELECTION));
+        known.name(server(1), None, now + ELECTION);
+        assert_eq!(known.leader(now + ELECTION), None, "nobody else says that he leads");
+        known.find(Some(server(1)));
+        known.hear(Some(server(1)), now + ELECTION);
+        assert!(known.is_heard(now + 9 * ELECTION));
+        known.hear(None, now + 9 * ELECTION);
+        assert!(known.is_heard(now + 9 * ELECTION) && !known.is_heard(now + 10 * ELECTION));
     }
 
     #[test]
     fn nobody_but_its_own_replica_tells_a_server_that_it_leads() {
         let lead = Arc::new(Lead::new(Arc::default()));
-        lead.set(Some(server(1)));
+        lead.hear(Some(server(1)));
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let config = shard(3, b"", &[1, 9]);
         let handle = ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, lead);
@@ -358,7 +369,7 @@ mod tests {
     #[test]
     fn whoever_has_no_rows_is_not_read_from_for_a_while() {
         let lead = Arc::new(Lead::new(Arc::default()));
-        lead.set(Some(server(1)));
+        lead.hear(Some(server(1)));
         let config = shard(3, b"", &[1, 2]);
         let table = storage::TableId::from_uuid(uuid::Uuid::nil());
         let (own, reader) = (server(9), Some(server(2)));

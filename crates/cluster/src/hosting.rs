@@ -65,12 +65,12 @@ impl Core {
 
     fn note_leader(&self, lead: &crate::Lead, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
         if near.is_some_and(|near| near.is_leader()) {
-            return lead.set(Some(self.identity.server));
+            return lead.hear(Some(self.identity.server));
         }
         // Nobody here hears of elections, or not yet: a guess, to be corrected by whoever is asked.
         let is_new = near.is_none_or(|near| near.applied() == log::Lsn(0));
         if lead.leader().is_none() && is_new {
-            lead.set(Some(shard.first_to_stand().unwrap_or(shard.primary)));
+            lead.find(Some(shard.first_to_stand().unwrap_or(shard.primary)));
         }
     }
 

@@ -307,7 +307,7 @@ impl Post {
         // So that nothing overtakes it that the log says.
         let _offices = self.offices.lock();
         if !shard.hears() {
-            shard.lead().set(leader);
+            shard.lead().find(leader);
         }
     }
 
@@ -316,7 +316,7 @@ impl Post {
         let _offices = self.offices.lock();
         let lead = self.lead(group);
         if !lead.is_heard() {
-            lead.set(leader);
+            lead.find(leader);
         }
     }
 
@@ -333,7 +333,7 @@ impl Post {
             Role::Leader { .. } => self.own.get().copied(),
             Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
         };
-        self.lead(id).set(leader);
+        self.lead(id).hear(leader);
         self.news.tell();
         self.tell(Event::Role(id));
     }

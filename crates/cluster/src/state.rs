@@ -205,7 +205,8 @@ impl Core {
         let known: Vec<Option<ServerId>> = far.iter().map(|handle| handle.lead().leader()).collect();
         let led = self.ask_leaders_for(&far, LEADER_PATIENCE);
         for ((handle, known), led) in far.iter().zip(known).zip(led) {
-            // Somebody else may have found out who leads meanwhile. Where a replica has come, its log says so.
+            // Who leads may have been found out meanwhile, here too if the group is sealed. Where a replica has come, its
+            // log says so.
             let is_new = handle.lead().leader() != known;
             if led.is_none()
                 && !is_new

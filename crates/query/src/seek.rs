@@ -79,8 +79,8 @@ impl Seeks {
         })
     }
 
-    /// Tells when it is worth asking for a row of `shard` once more: the first time at once, when a leader is known or any
-    /// replica will do; then after [`pause_after`] so many looks, a part of that if another is known to lead than the
+    /// Tells when it is worth asking for a row of `shard` once more: the first time at once, when a leader is known or the log
+    /// hears of it or any replica will do; then after [`pause_after`] so many looks, a part of that if another is known to lead than the
     /// one that was asked, and a second longer while nobody is.
     pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: Looks) -> Arc<OneShot<()>> {
         let ready = Arc::<OneShot<()>>::default();
@@ -233,11 +233,15 @@ impl Waiter {
         Waiter { asked: looks.asked, at: now + pause, soon: now + pause / PAUSE_PART, ready }
     }
 
-    fn is_ready(&self, now: Instant, leader: Option<ServerId>, is_gone: impl Fn() -> bool) -> bool {
+    fn is_ready(&mut self, now: Instant, leader: Option<ServerId>, is_gone: impl Fn() -> bool) -> bool {
         match leader {
             Some(_) if leader != self.asked => self.soon <= now,
             Some(_) => self.at <= now,
-            None => self.at <= now && (self.at + VAIN <= now || is_gone()),
+            None => {
+                // Whoever leads next was elected anew.
+                self.asked = None;
+                self.at <= now && (self.at + VAIN <= now || is_gone())
+            }
         }
     }
 }
@@ -373,6 +377,12 @@ mod tests {
         assert_eq!(line.ready(now + PAUSE_MAX / PAUSE_PART, Some(2)), 1);
         line.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
         assert_eq!(line.ready(now + PAUSE_MAX, Some(1)), 1, "perhaps it leads by now");
+        line.join(GroupId(7), &'a', now, waiter(9, Some(server(1)), now).0);
+        assert_eq!(
+            (line.ready(now, None), line.ready(now + PAUSE_MAX / PAUSE_PART, Some(1))),
+            (0, 1),
+            "elected again"
+        );
     }
 
     #[test]
