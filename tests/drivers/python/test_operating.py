@@ -110,7 +110,8 @@ class Memory(unittest.TestCase):
             for thread in threads:
                 thread.join()
             self.assertEqual(failures, [])
-            self.assertLess(peak_mb(server.process.pid), LIMIT_MB)
+            # 141 to 191 MB in eight runs; with MALLOC_CONF=oversize_threshold:0, so that nothing is given back, 248 to 290.
+            self.assertLess(peak_mb(server.process.pid), 220)
 
     def test_what_fits_is_answered_and_a_cursor_that_waits_is_counted(self):
         with node("--cache-size", "100", "--memory-limit", str(LIMIT_MB)) as server:
