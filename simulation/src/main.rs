@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rekindle_simulation::trace;
 use rekindle_simulation::world::{Plot, Ran, Scope, run};
 
-/// So many seeds must be enough to find a planted fault, unless the command line says otherwise.
+/// So many seeds, some ten minutes, must be enough to find a planted fault, unless the command line says otherwise.
 #[cfg(feature = "mutants")]
-const MUTANT_SEEDS: u64 = 3000;
+const MUTANT_SEEDS: u64 = 7000;
 
 struct Wanted {
     seeds: Option<u64>,
