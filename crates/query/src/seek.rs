@@ -47,6 +47,7 @@ pub(crate) struct Seeks {
     searching: ScanPool,
     /// One thread, which asks other servers.
     asking: ScanPool,
+    /// Whether that thread has shards to ask for.
     is_asking: Arc<AtomicBool>,
     line: Mutex<Line<ShardHandle>>,
     tables: Mutex<BTreeMap<TableId, Instant>>,
@@ -79,9 +80,9 @@ impl Seeks {
         })
     }
 
-    /// Tells when it is worth asking for a row of `shard` once more: the first time at once, when a leader is known or the log
-    /// hears of it or any replica will do; then after [`pause_after`] so many looks, a part of that if another is known to lead than the
-    /// one that was asked, and a second longer while nobody is.
+    /// Tells when it is worth asking for a row of `shard` once more: the first time at once, when a leader is known or
+    /// the log hears of it or any replica will do; then after [`pause_after`] so many looks, a part of that if another
+    /// is known to lead than the one that was asked, and a second longer while nobody is.
     pub fn wait(self: &Arc<Self>, shard: &ShardHandle, looks: Looks) -> Arc<OneShot<()>> {
         let ready = Arc::<OneShot<()>>::default();
         if looks.failed == 0 && (looks.any_will_do || is_known(shard)) {
@@ -119,6 +120,7 @@ trait Sight<S> {
     /// Whether the leader need not be asked for.
     fn is_known(&self, shard: &S) -> bool;
 
+    /// Who leads it, if that is known.
     fn leader(&self, shard: &S) -> Option<ServerId>;
 
     /// Whether its rows belong to other shards now.
