@@ -2,6 +2,7 @@
 
 use datum::{KeyBound, KeyRange, PrimaryKey};
 
+use crate::starts::Starts;
 use crate::{DbConfig, ShardConfig, ShardHandle, TableConfig};
 
 /// A table as a query sees it: its configuration and its shards in key order.
@@ -11,23 +12,25 @@ pub struct TableHandle {
     /// Its configuration at this version of the catalog.
     pub config: TableConfig,
     shards: Vec<ShardHandle>,
+    starts: Starts,
 }
 
 impl TableHandle {
     pub(crate) fn new(db: DbConfig, config: TableConfig, shards: Vec<ShardHandle>) -> TableHandle {
         assert_eq!(config.shards.len(), shards.len(), "every configured shard has its handle");
-        TableHandle { db, config, shards }
+        let starts = Starts::of(&config.shards);
+        TableHandle { db, config, shards, starts }
     }
 
     /// The same table in a database that has another name now.
     pub(crate) fn renamed_db(&self, db: DbConfig) -> TableHandle {
-        TableHandle { db, config: self.config.clone(), shards: self.shards.clone() }
+        TableHandle::new(db, self.config.clone(), self.shards.clone())
     }
 
     /// The shard that holds `key`.
     #[must_use]
     pub fn shard(&self, key: &PrimaryKey) -> &ShardHandle {
-        let after = self.config.shards.partition_point(|shard| shard.start.as_ref() <= key.as_bytes());
+        let after = self.starts.up_to(&self.config.shards, key.as_bytes());
         &self.shards[after.saturating_sub(1)]
     }
 
