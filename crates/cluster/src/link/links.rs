@@ -237,12 +237,12 @@ impl LinkParty {
         match effect {
             Effect::Letters(from, letters) => self.receiver.letters(from, letters),
             Effect::Question { from, link, number, question } => {
-                self.receiver.serve(from, question, self.reply(link, number));
+                self.receiver.serve(from, question, self.reply(from, link, number));
             }
             Effect::Answer(answered, result) => answered(result),
             Effect::Connected(info, stats) => {
                 self.shared.stats.lock().insert(info.server, (info.name.clone(), stats));
-                let linked = Linked { info: Arc::new(info.clone()), is_silent: false };
+                let linked = Linked { info: info.clone(), is_silent: false };
                 self.shared.change(|all| drop(all.insert(info.server, linked)));
                 self.receiver.connected(&info);
             }
@@ -274,8 +274,8 @@ impl LinkParty {
         });
     }
 
-    fn reply(&self, link: ConnectionId, number: u64) -> Reply {
-        let mut due = DueReply { shared: self.shared.clone(), link, number, is_given: false };
+    fn reply(&self, to: ServerId, link: ConnectionId, number: u64) -> Reply {
+        let mut due = DueReply { shared: self.shared.clone(), to, link, number, is_given: false };
         Box::new(move |result| due.give(result))
     }
 }
@@ -296,6 +296,7 @@ impl Drop for LinkParty {
 /// An answer that is owed: whoever drops it has refused.
 struct DueReply {
     shared: Arc<Shared>,
+    to: ServerId,
     link: ConnectionId,
     number: u64,
     is_given: bool,
@@ -304,7 +305,8 @@ struct DueReply {
 impl DueReply {
     fn give(&mut self, result: Result<Bytes, String>) {
         self.is_given = true;
-        self.shared.hand_in(Command::Reply { link: self.link, number: self.number, result });
+        let DueReply { to, link, number, .. } = *self;
+        self.shared.hand_in(Command::Reply { to, link, number, result });
     }
 }
 

@@ -1,6 +1,7 @@
 //! The links of one node as a pure machine: what happened and what is wanted in, what is to be done
 //! and told out. Knows no threads, sockets or clocks.
 
+mod arrivals;
 mod fault;
 mod founding;
 mod handshake;
@@ -10,7 +11,7 @@ mod refusals;
 mod session;
 mod talk;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,9 +37,23 @@ const SESSIONS_MAX: usize = 4096;
 
 /// What users of links want.
 pub(super) enum Command {
-    Ask { to: ServerId, question: Bytes, patience: Duration, answered: Answered },
-    Mail { to: ServerId, letters: Vec<Letter> },
-    Reply { link: ConnectionId, number: u64, result: Result<Bytes, String> },
+    Ask {
+        to: ServerId,
+        question: Bytes,
+        patience: Duration,
+        answered: Answered,
+    },
+    Mail {
+        to: ServerId,
+        letters: Vec<Letter>,
+    },
+    /// To a question that `to` asked on `link`.
+    Reply {
+        to: ServerId,
+        link: ConnectionId,
+        number: u64,
+        result: Result<Bytes, String>,
+    },
     Join(String),
     Forget(ServerId),
     Patience(LinkTimings),
@@ -57,7 +72,7 @@ pub(super) enum Effect {
         question: Bytes,
     },
     Answer(Answered, Result<Bytes, AskError>),
-    Connected(PeerInfo, Arc<PeerStats>),
+    Connected(Arc<PeerInfo>, Arc<PeerStats>),
     Silent(ServerId),
     Back(ServerId),
     /// The link is over: nothing can be asked of the server.
@@ -96,13 +111,12 @@ pub(super) struct Machine {
     book: Book,
     /// What was said of whom this node refused, so that it is said once.
     refused: BTreeMap<String, Said>,
-    question_next: u64,
     welcome_next: u64,
     tick_at: Nanos,
     beat_at: Nanos,
     is_closed: bool,
-    /// Servers for which something waits.
-    dirty: BTreeSet<ServerId>,
+    /// Servers to which something is to be sent, each once.
+    unsent: Vec<ServerId>,
     orders: Vec<Order>,
     effects: Vec<Effect>,
 }
@@ -148,12 +162,11 @@ impl Machine {
             member_since: now,
             book,
             refused: BTreeMap::new(),
-            question_next: 1,
             welcome_next: 1,
             tick_at: now,
             beat_at: now,
             is_closed: false,
-            dirty: BTreeSet::new(),
+            unsent: Vec::new(),
             orders: Vec::new(),
             effects: Vec::new(),
         }
@@ -185,9 +198,17 @@ impl Machine {
     /// What is to be done on the network after the steps since this was last asked: what waits for a server leaves
     /// together.
     pub(super) fn orders(&mut self, orders: &mut Vec<Order>) {
-        for server in std::mem::take(&mut self.dirty) {
+        let mut unsent = std::mem::take(&mut self.unsent);
+        unsent.sort_unstable();
+        for server in unsent.drain(..) {
+            if let Some(peer) = self.peers.get_mut(&server) {
+                peer.is_unsent = false;
+            }
             self.send(server);
         }
+        // Sending puts nobody on the list; the memory is kept.
+        debug_assert!(self.unsent.is_empty(), "sending has something sent");
+        self.unsent = unsent;
         orders.append(&mut self.orders);
     }
 
@@ -218,7 +239,7 @@ impl Machine {
         match command {
             Command::Ask { to, question, patience, answered } => self.ask(to, question, patience, answered),
             Command::Mail { to, letters } => self.mail(to, letters),
-            Command::Reply { link, number, result } => self.reply(link, number, result),
+            Command::Reply { to, link, number, result } => self.reply(to, link, number, result),
             Command::Join(address) => {
                 self.dialer.join(&address, self.now);
                 self.tick_by(self.now);
@@ -285,13 +306,19 @@ impl Machine {
         self.peers.entry(server).or_insert_with(|| Peer::new(limits))
     }
 
+    fn will_send(&mut self, server: ServerId) {
+        if let Some(peer) = self.peers.get_mut(&server) {
+            peer.will_send(server, &mut self.unsent);
+        }
+    }
+
     /// The servers known have changed: keep them, and tell the others.
     fn book_changed(&mut self) {
         let text = self.book.to_text();
         for (server, peer) in &mut self.peers {
             if peer.link.is_some() {
                 peer.outbox.answer(super::frame::Kind::Book, 0, Bytes::from(text.clone()));
-                self.dirty.insert(*server);
+                peer.will_send(*server, &mut self.unsent);
             }
         }
         self.effects.push(Effect::KeepBook(text));

@@ -64,10 +64,10 @@ struct Outgoing {
 pub(super) struct Batch {
     pub(super) bytes: Vec<Bytes>,
     pub(super) len: usize,
-    pub(super) frames: u64,
+    pub(super) frames: usize,
     /// Questions all of which is in this batch, or was in earlier ones.
     pub(super) questions: Vec<u64>,
-    pub(super) letters: u64,
+    pub(super) letters: usize,
 }
 
 /// What became of something that was put into an outbox.

@@ -1,5 +1,7 @@
 //! How two servers come to have one link: hello, consent, welcome, farewell (docs/formats/link.md).
 
+use std::sync::Arc;
+
 use bytes::{Bytes, BytesMut};
 use io::{ConnectionId, Ends, Order, TLS_FAULT};
 
@@ -96,7 +98,7 @@ impl Machine {
         self.judge(&hello, &origin, may_adopt)?;
         let server = hello.server;
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.hello = Some(hello);
+            session.hello = Some(Box::new(hello));
             session.stage = Stage::Deciding;
         }
         if !self.is_chooser(server) {
@@ -195,7 +197,7 @@ impl Machine {
         }
         peer.probe = Some(Probe { number, newcomer: id, until });
         peer.outbox.control(Kind::Heartbeat, flag::ECHO_WANTED, number);
-        self.dirty.insert(server);
+        self.will_send(server);
         self.tick_by(until);
         Ok(())
     }
@@ -234,8 +236,8 @@ impl Machine {
         let now = self.now;
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let Some(hello) = session.hello.clone() else { return };
-        session.stage = Stage::Open;
         let (origin, server) = (session.origin.clone(), hello.server);
+        session.stage = Stage::Open(server);
         // Another connection of an incarnation that ends now.
         if let Some(probe) = self.peer(server).probe.take().filter(|probe| probe.newcomer != id) {
             self.dismiss(probe.newcomer, &Fault::duplicate());
@@ -256,10 +258,10 @@ impl Machine {
         self.refused.remove(&server.to_string());
         self.learn_address(&hello, &origin);
         self.note(Note::Info, format!("Connected to server \"{}\" {server}", hello.name));
-        self.effects.push(Effect::Connected(hello.info(origin.place()), stats));
+        self.effects.push(Effect::Connected(Arc::new(hello.info(origin.place())), stats));
         let book = Bytes::from(self.book.to_text());
         self.peer(server).outbox.answer(Kind::Book, 0, book);
-        self.dirty.insert(server);
+        self.will_send(server);
         self.tick_by(now);
     }
 
@@ -344,7 +346,7 @@ impl Machine {
                 self.welcome(newcomer);
             }
         }
-        if let (Origin::Dialed(address), false) = (&session.origin, session.stage == Stage::Open) {
+        if let (Origin::Dialed(address), false) = (&session.origin, session.linked().is_some()) {
             let is_linked = server.is_some_and(|s| self.peers.get(&s).is_some_and(|p| p.link.is_some()));
             if is_linked {
                 self.dialer.done(address, self.now, &self.timings);
@@ -377,7 +379,7 @@ impl Machine {
             let patience = match session.stage {
                 Stage::Dialing => self.timings.dial_timeout,
                 Stage::Greeting | Stage::Deciding => self.timings.handshake_timeout,
-                Stage::Open => continue,
+                Stage::Open(_) => continue,
             };
             let until = session.since.after(patience);
             if until <= now {
@@ -415,5 +417,5 @@ impl Machine {
 
 /// Whether a connection is ended before it has become a link.
 fn session_is_refused(machine: &Machine, id: ConnectionId) -> bool {
-    machine.sessions.get(&id).is_some_and(|session| session.stage != Stage::Open)
+    machine.sessions.get(&id).is_some_and(|session| session.linked().is_none())
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use bytes::Bytes;
 use io::{ConnectionId, Nanos};
 
+use super::Effect;
 use super::questions::Questions;
 use crate::link::hello::Hello;
 use crate::link::outbox::{Outbox, QueueLimits};
 use crate::link::stats::PeerStats;
+use crate::{AskError, ServerId};
 
 /// Incarnations that are remembered after they were replaced.
 const REPLACED_MAX: usize = 16;
@@ -46,6 +49,8 @@ pub(super) struct Peer {
     pub(super) interval: Duration,
     /// Bytes given to the network since it last said that all have left.
     pub(super) given_bytes: usize,
+    /// It stands in the machine's list of those to which something is to be sent.
+    pub(super) is_unsent: bool,
     pub(super) probe: Option<Probe>,
     pub(super) stats: Arc<PeerStats>,
 }
@@ -68,6 +73,7 @@ impl Peer {
             spoke_at: Nanos::default(),
             interval: Duration::ZERO,
             given_bytes: 0,
+            is_unsent: false,
             probe: None,
             stats: Arc::default(),
         }
@@ -102,6 +108,32 @@ impl Peer {
         self.welcome = 0;
     }
 
+    /// Has the machine send soon what waits for this peer, which is `server`.
+    pub(super) fn will_send(&mut self, server: ServerId, unsent: &mut Vec<ServerId>) {
+        if !std::mem::replace(&mut self.is_unsent, true) {
+            unsent.push(server);
+        }
+    }
+
+    /// Something has arrived: true if it was silent until now, and hears this node.
+    pub(super) fn hears_again(&mut self) -> bool {
+        if !self.is_silent || self.is_deaf {
+            return false;
+        }
+        self.is_silent = false;
+        self.stats.is_connected.store(1, Relaxed);
+        true
+    }
+
+    /// A question is answered, or never will be. One whose time is up has been answered already.
+    pub(super) fn settle(&mut self, number: u64, result: Result<Bytes, AskError>, effects: &mut Vec<Effect>) {
+        let Some(pending) = self.questions.settle(number) else { return };
+        if result.is_err() {
+            PeerStats::add(&self.stats.questions_failed, 1);
+        }
+        effects.push(Effect::Answer(pending.answered, result));
+    }
+
     /// A link opens.
     pub(super) fn opens(&mut self, link: ConnectionId, now: Nanos, interval: Duration) {
         self.link = Some(link);
@@ -114,7 +146,7 @@ impl Peer {
         self.is_deaf = false;
         self.told_deaf = false;
         self.probe = None;
-        self.stats.links.fetch_add(1, Relaxed);
+        PeerStats::add(&self.stats.links, 1);
         self.stats.is_connected.store(1, Relaxed);
     }
 }

@@ -17,10 +17,11 @@ pub(super) struct Pending {
     pub(super) has_left: bool,
 }
 
-/// What was asked of one server and is not settled. Numbers only grow and most answers come in about the order of
-/// the questions, so that this is a queue in which few places are empty.
+/// What was asked of one server and is not settled. Numbers only grow, also from one link to the next, and most answers
+/// come in about the order of the questions, so that this is a queue in which few places are empty.
 pub(super) struct Questions {
     places: VecDeque<(u64, Option<Pending>)>,
+    number_next: u64,
     settled: usize,
     /// No deadline is earlier; the question that had this one may be settled.
     earliest: Nanos,
@@ -28,18 +29,24 @@ pub(super) struct Questions {
 
 impl Default for Questions {
     fn default() -> Questions {
-        Questions { places: VecDeque::new(), settled: 0, earliest: NEVER }
+        Questions { places: VecDeque::new(), number_next: 1, settled: 0, earliest: NEVER }
     }
 }
 
 const NEVER: Nanos = Nanos(u64::MAX);
 
 impl Questions {
-    /// Adds one; its number must be above all before.
-    pub(super) fn add(&mut self, number: u64, pending: Pending) {
-        debug_assert!(self.places.back().is_none_or(|(last, _)| *last < number), "numbers grow");
-        self.earliest = self.earliest.min(pending.deadline);
-        self.places.push_back((number, Some(pending)));
+    /// The number that the next one will have.
+    pub(super) fn number_next(&self) -> u64 {
+        self.number_next
+    }
+
+    /// Adds one, which has the next number.
+    pub(super) fn add(&mut self, answered: Answered, deadline: Nanos) {
+        self.earliest = self.earliest.min(deadline);
+        let pending = Pending { answered, deadline, has_left: false };
+        self.places.push_back((self.number_next, Some(pending)));
+        self.number_next += 1;
     }
 
     /// The question is over, one way or the other; `None` if it was before.
@@ -91,10 +98,18 @@ impl Questions {
 
     /// All of them, in their order; none is left.
     pub(super) fn take_all(&mut self) -> Vec<Pending> {
-        std::mem::take(self).places.into_iter().filter_map(|(_, pending)| pending).collect()
+        let left = Questions { number_next: self.number_next, ..Questions::default() };
+        let taken = std::mem::replace(self, left);
+        taken.places.into_iter().filter_map(|(_, pending)| pending).collect()
     }
 
     fn place(&self, number: u64) -> Option<usize> {
+        let (first, _) = self.places.front()?;
+        // It stands here unless places before it were tidied up.
+        let nearly = usize::try_from(number.checked_sub(*first)?).ok()?;
+        if self.places.get(nearly).is_some_and(|(known, _)| *known == number) {
+            return Some(nearly);
+        }
         self.places.binary_search_by_key(&number, |(known, _)| *known).ok()
     }
 }
@@ -103,15 +118,15 @@ impl Questions {
 mod tests {
     use super::*;
 
-    fn until(deadline: u64) -> Pending {
-        Pending { answered: Box::new(|_| ()), deadline: Nanos(deadline), has_left: false }
+    fn add(questions: &mut Questions, deadline: u64) {
+        questions.add(Box::new(|_| ()), Nanos(deadline));
     }
 
     #[test]
     fn each_is_settled_once_in_any_order() {
         let mut questions = Questions::default();
         for number in 1..=100 {
-            questions.add(number, until(1000 + number));
+            add(&mut questions, 1000 + number);
         }
         for number in (1..=100).rev() {
             assert!(questions.settle(number).is_some_and(|pending| pending.deadline == Nanos(1000 + number)));
@@ -122,12 +137,35 @@ mod tests {
     }
 
     #[test]
+    fn those_that_are_left_when_places_were_tidied_up_are_found() {
+        let mut questions = Questions::default();
+        for number in 1..=300 {
+            add(&mut questions, number);
+        }
+        let (left, settled): (Vec<u64>, Vec<u64>) = (1..=300).partition(|number| number % 3 == 0);
+        for number in settled.into_iter().chain(left) {
+            let pending = questions.settle(number).map(|pending| pending.deadline);
+            assert_eq!(pending, Some(Nanos(number)), "{number}");
+        }
+    }
+
+    #[test]
+    fn numbers_grow_from_one_link_to_the_next() {
+        let mut questions = Questions::default();
+        add(&mut questions, 10);
+        assert_eq!(questions.take_all().len(), 1);
+        add(&mut questions, 20);
+        assert!(questions.settle(1).is_none(), "the answer to a question of the link before");
+        assert!(questions.settle(2).is_some_and(|pending| pending.deadline == Nanos(20)));
+    }
+
+    #[test]
     fn one_that_waits_for_long_keeps_no_room_of_others() {
         let mut questions = Questions::default();
-        questions.add(1, until(u64::MAX - 1));
+        add(&mut questions, u64::MAX - 1);
         for number in 2..10_000 {
-            questions.add(number, until(5));
-            assert!(questions.settle(number).is_some());
+            add(&mut questions, 5);
+            assert!(questions.settle(number).is_some_and(|pending| pending.deadline == Nanos(5)), "{number}");
             assert!(questions.places.len() <= 2 * SETTLED_MIN, "{} places", questions.places.len());
         }
         questions.has_left(1);
@@ -138,8 +176,8 @@ mod tests {
     #[test]
     fn those_are_late_whose_time_is_up() {
         let mut questions = Questions::default();
-        for (number, deadline) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
-            questions.add(number, until(deadline));
+        for deadline in [30, 10, 20, 10] {
+            add(&mut questions, deadline);
         }
         assert!(questions.settle(4).is_some());
         assert!(questions.late(Nanos(9)).is_empty());

@@ -32,8 +32,8 @@ pub(super) enum Stage {
     Greeting,
     /// Both know each other; consent or welcome is awaited.
     Deciding,
-    /// It is the link.
-    Open,
+    /// It is the link to this server.
+    Open(ServerId),
 }
 
 pub(super) struct Session {
@@ -42,7 +42,8 @@ pub(super) struct Session {
     pub(super) reader: StreamReader,
     pub(super) assembly: Assembly,
     pub(super) since: Nanos,
-    pub(super) hello: Option<Hello>,
+    // Boxed: it is long, and not looked at while messages come.
+    pub(super) hello: Option<Box<Hello>>,
     /// The address at which who was dialed was reached, as the system here sees it.
     pub(super) reached: String,
 }
@@ -57,6 +58,14 @@ impl Session {
             since: now,
             hello: None,
             reached: String::new(),
+        }
+    }
+
+    /// The server whose link it is, if it is one.
+    pub(super) fn linked(&self) -> Option<ServerId> {
+        match self.stage {
+            Stage::Open(server) => Some(server),
+            Stage::Dialing | Stage::Greeting | Stage::Deciding => None,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What is said over an open link: letters, questions, answers, the book, heartbeats.
+//! What is said to a server over an open link: letters, questions, answers, heartbeats; and the end of a link.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -7,16 +7,11 @@ use bytes::Bytes;
 use io::{ConnectionId, Nanos, Order};
 
 use super::fault::Fault;
-use super::questions::Pending;
-use super::session::Stage;
-use super::{Effect, Machine, MayAdopt, Note};
-use crate::link::book::Book;
+use super::{Effect, Machine, Note};
 use crate::link::dialer::jittered;
-use crate::link::frame::{Damage, Frame, Item, Kind, flag};
-use crate::link::hello::Hello;
-use crate::link::letter::{self, Letter};
+use crate::link::frame::{Kind, flag};
+use crate::link::letter::Letter;
 use crate::link::outbox::Put;
-use crate::link::parts::Message;
 use crate::link::stats::PeerStats;
 use crate::{Answered, AskError, ServerId};
 
@@ -25,157 +20,19 @@ use crate::{Answered, AskError, ServerId};
 const GIVEN_BYTES_MAX: usize = 256 << 10;
 
 impl Machine {
-    pub(super) fn arrived(&mut self, id: ConnectionId, bytes: Bytes, may_adopt: MayAdopt<'_>) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let mut reader = std::mem::take(&mut session.reader);
-        self.heard(id, bytes.len());
-        reader.push(bytes);
-        loop {
-            let item = match reader.next() {
-                Ok(Some(item)) => item,
-                Ok(None) => break,
-                Err(damage) => return self.dismiss(id, &Fault::damage(damage.to_string())),
-            };
-            let may_end = !matches!(&item, Item::Frame(frame) if frame.kind.is_talk());
-            if let Err(fault) = self.item(id, item, may_adopt) {
-                return self.dismiss(id, &fault);
-            }
-            if may_end && !self.sessions.contains_key(&id) {
-                return;
-            }
-        }
-        if let Some(session) = self.sessions.get_mut(&id) {
-            session.reader = reader;
-        }
-        self.listen_again(id);
-    }
-
-    fn linked_peer(&self, id: ConnectionId) -> Option<ServerId> {
-        let server = self.sessions.get(&id)?.server()?;
-        (self.peers.get(&server)?.link == Some(id)).then_some(server)
-    }
-
-    fn heard(&mut self, id: ConnectionId, bytes: usize) {
-        let (Some(server), now) = (self.linked_peer(id), self.now) else { return };
-        let peer = self.peer(server);
-        peer.heard_at = now;
-        PeerStats::add(&peer.stats.bytes_in, bytes);
-    }
-
-    fn listen_again(&mut self, id: ConnectionId) {
-        let Some(server) = self.linked_peer(id) else { return };
-        let peer = self.peer(server);
-        if peer.is_silent && !peer.is_deaf {
-            peer.is_silent = false;
-            peer.stats.is_connected.store(1, Relaxed);
-            self.effects.push(Effect::Back(server));
-        }
-    }
-
-    fn item(&mut self, id: ConnectionId, item: Item, may_adopt: MayAdopt<'_>) -> Result<(), Fault> {
-        let damage = |damage: Damage| Fault::damage(damage.to_string());
-        match item {
-            Item::Preface(versions) => self.greeted(id, versions),
-            Item::Hello(text) => self.introduced(id, Hello::parse(&text).map_err(damage)?, may_adopt),
-            Item::Frame(frame) => match frame.kind {
-                Kind::Consent => self.consented(id),
-                Kind::Welcome => self.welcomed(id, frame.number),
-                Kind::Farewell => {
-                    self.dismissed(id, frame.number, &frame.payload);
-                    Ok(())
-                }
-                _ => self.frame(id, frame).map_err(damage),
-            },
-        }
-    }
-
-    fn frame(&mut self, id: ConnectionId, frame: Frame) -> Result<(), Damage> {
-        let session = self.sessions.get_mut(&id).filter(|session| session.stage == Stage::Open);
-        let session = session.ok_or(Damage::OutOfTurn)?;
-        let server = session.server().ok_or(Damage::OutOfTurn)?;
-        if frame.kind == Kind::Withdrawn {
-            session.assembly.withdraw(frame.number);
-            return Ok(());
-        }
-        let message = session.assembly.take(frame)?;
-        PeerStats::add(&self.peer(server).stats.frames_in, 1);
-        message.map_or(Ok(()), |message| self.message(server, id, message))
-    }
-
-    fn message(&mut self, server: ServerId, id: ConnectionId, message: Message) -> Result<(), Damage> {
-        let Message { kind, flags, number, body } = message;
-        match kind {
-            Kind::Heartbeat => self.heartbeat(server, flags, number),
-            Kind::Letters => {
-                let letters = letter::read_all(body)?;
-                PeerStats::add(&self.peer(server).stats.letters_in, letters.len());
-                self.effects.push(Effect::Letters(server, letters));
-            }
-            Kind::Question => {
-                PeerStats::add(&self.peer(server).stats.questions_in, 1);
-                self.effects.push(Effect::Question { from: server, link: id, number, question: body });
-            }
-            Kind::Answer => self.settle(server, number, Ok(body)),
-            Kind::Refusal => {
-                let why = String::from_utf8_lossy(&body).into_owned();
-                self.settle(server, number, Err(AskError::Refused { server, why }));
-            }
-            Kind::Lost => self.settle(server, number, Err(AskError::NoAnswer(server))),
-            Kind::Book => self.read_book(Book::parse(&body)?),
-            Kind::Consent | Kind::Welcome | Kind::Farewell | Kind::Withdrawn => {}
-        }
-        Ok(())
-    }
-
-    fn heartbeat(&mut self, server: ServerId, flags: u8, number: u64) {
-        if flags & flag::ECHO != 0 {
-            return self.echoed(server, number);
-        }
-        let peer = self.peer(server);
-        peer.is_deaf = flags & flag::DEAF != 0;
-        if flags & flag::ECHO_WANTED != 0 {
-            peer.outbox.control(Kind::Heartbeat, flag::ECHO, number);
-            self.dirty.insert(server);
-        }
-    }
-
-    fn read_book(&mut self, book: Book) {
-        if book.is_removed(self.me.server) {
-            self.effects.push(Effect::Removed);
-        }
-        let others: Vec<_> = book
-            .entries()
-            .filter(|(server, entry)| *server != self.me.server && !entry.removed)
-            .map(|(server, entry)| (server, entry.addresses.clone()))
-            .collect();
-        if !self.book.merge(book.without(self.me.server)) {
-            return;
-        }
-        for (server, addresses) in others {
-            for address in addresses {
-                self.dialer.server_at(&address, server, self.now);
-            }
-        }
-        self.book_changed();
-        self.part_with_removed();
-        self.tick_by(self.now);
-    }
-
     /// Asks, or says at once why not.
     pub(super) fn ask(&mut self, to: ServerId, question: Bytes, patience: Duration, answered: Answered) {
         let deadline = self.now.after(patience);
-        let number = self.question_next;
         let peer = self.peers.get_mut(&to).filter(|peer| peer.link.is_some());
         let Some(peer) = peer else {
             self.effects.push(Effect::Answer(answered, Err(AskError::NotConnected(to))));
             return;
         };
-        let refused = match peer.outbox.question(number, question) {
+        let refused = match peer.outbox.question(peer.questions.number_next(), question) {
             Put::Waits => {
                 PeerStats::add(&peer.stats.questions_out, 1);
-                peer.questions.add(number, Pending { answered, deadline, has_left: false });
-                self.question_next += 1;
-                self.dirty.insert(to);
+                peer.questions.add(answered, deadline);
+                peer.will_send(to, &mut self.unsent);
                 self.tick_by(deadline);
                 return;
             }
@@ -186,33 +43,23 @@ impl Machine {
         self.effects.push(Effect::Answer(answered, Err(refused)));
     }
 
-    fn settle(&mut self, server: ServerId, number: u64, result: Result<Bytes, AskError>) {
-        let peer = self.peer(server);
-        // One whose time is up has been answered already.
-        let Some(pending) = peer.questions.settle(number) else { return };
-        if result.is_err() {
-            PeerStats::add(&peer.stats.questions_failed, 1);
-        }
-        self.effects.push(Effect::Answer(pending.answered, result));
-    }
-
     pub(super) fn expire_questions(&mut self) {
         let now = self.now;
-        let mut failed = Vec::new();
         let mut next_at: Option<Nanos> = None;
         for (server, peer) in &mut self.peers {
             let late = peer.questions.late(now);
             if !late.is_empty() {
                 let withdrawn = peer.outbox.withdraw(&late);
-                self.dirty.insert(*server);
-                failed.extend(late.iter().map(|number| (*server, *number, withdrawn.contains(number))));
+                peer.will_send(*server, &mut self.unsent);
+                for number in late {
+                    let error = match withdrawn.contains(&number) {
+                        true => AskError::NotConnected(*server),
+                        false => AskError::NoAnswer(*server),
+                    };
+                    peer.settle(number, Err(error), &mut self.effects);
+                }
             }
             next_at = [next_at, peer.questions.late_at()].into_iter().flatten().min();
-        }
-        for (server, number, was_withdrawn) in failed {
-            let error =
-                if was_withdrawn { AskError::NotConnected(server) } else { AskError::NoAnswer(server) };
-            self.settle(server, number, Err(error));
         }
         if let Some(at) = next_at {
             self.tick_by(at);
@@ -230,18 +77,25 @@ impl Machine {
                 PeerStats::add(&peer.stats.letters_dropped, 1);
             }
         }
-        self.dirty.insert(to);
+        peer.will_send(to, &mut self.unsent);
     }
 
-    pub(super) fn reply(&mut self, link: ConnectionId, number: u64, result: Result<Bytes, String>) {
+    /// Answers a question that `to` asked on `link`.
+    pub(super) fn reply(
+        &mut self,
+        to: ServerId,
+        link: ConnectionId,
+        number: u64,
+        result: Result<Bytes, String>,
+    ) {
         // The link on which it was asked may be over: then nobody waits for the answer.
-        let Some(server) = self.linked_peer(link) else { return };
+        let Some(peer) = self.peers.get_mut(&to).filter(|peer| peer.link == Some(link)) else { return };
         let (kind, body) = match result {
             Ok(answer) => (Kind::Answer, answer),
             Err(why) => (Kind::Refusal, Bytes::from(why)),
         };
-        self.peer(server).outbox.answer(kind, number, body);
-        self.dirty.insert(server);
+        peer.outbox.answer(kind, number, body);
+        peer.will_send(to, &mut self.unsent);
     }
 
     /// Gives what waits for `server` to the network, as much as that should have.
@@ -260,17 +114,20 @@ impl Machine {
         peer.given_bytes += batch.len;
         peer.spoke_at = now;
         peer.stats.queue_bytes.store(peer.outbox.bytes() as u64, Relaxed);
-        peer.stats.frames_out.fetch_add(batch.frames, Relaxed);
-        peer.stats.letters_out.fetch_add(batch.letters, Relaxed);
+        PeerStats::add(&peer.stats.frames_out, batch.frames);
+        PeerStats::add(&peer.stats.letters_out, batch.letters);
         PeerStats::add(&peer.stats.bytes_out, batch.len);
         let tell = peer.given_bytes >= GIVEN_BYTES_MAX / 2;
         self.orders.push(Order::Send { connection, bytes: batch.bytes, tell });
     }
 
+    /// Everything given to the network for a link has left.
     pub(super) fn drained(&mut self, id: ConnectionId) {
-        let Some(server) = self.linked_peer(id) else { return };
-        self.peer(server).given_bytes = 0;
-        self.dirty.insert(server);
+        let linked = self.sessions.get(&id).and_then(|session| session.linked());
+        let peer = linked.and_then(|server| Some((server, self.peers.get_mut(&server)?)));
+        let Some((server, peer)) = peer.filter(|(_, peer)| peer.link == Some(id)) else { return };
+        peer.given_bytes = 0;
+        peer.will_send(server, &mut self.unsent);
     }
 
     /// Finds out who is silent, and lets others hear from this node.
@@ -301,7 +158,7 @@ impl Machine {
                 let flags = if is_quiet { flag::DEAF } else { 0 };
                 peer.told_deaf = is_quiet;
                 peer.outbox.control(Kind::Heartbeat, flags, 0);
-                self.dirty.insert(*server);
+                peer.will_send(*server, &mut self.unsent);
             }
         }
         for (link, name) in dead {

@@ -8,6 +8,7 @@ use io::{Ends, TLS_FAULT};
 use super::*;
 use crate::link::frame::{self, VERSIONS, Versions};
 
+mod arrivals;
 mod founding;
 
 /// Machines, two of them mostly, whose connections never fail.
@@ -96,7 +97,7 @@ impl<const N: usize> Bench<N> {
         for effect in effects {
             match effect {
                 Effect::Note(_, text) => self.notes[i].push(text),
-                Effect::Connected(info, _) => self.connected[i].push(info),
+                Effect::Connected(info, _) => self.connected[i].push((*info).clone()),
                 Effect::Found(cluster) => {
                     self.founded += 1;
                     self.machines[i].wanted(Command::Founded(Ok(cluster)));
