@@ -333,14 +333,21 @@ impl Machine {
         self.part_with_removed();
     }
 
-    /// Ends the links to servers that the book says are gone.
+    /// Ends the connections to servers that the book says are gone.
     fn part_with_removed(&mut self) {
-        let linked = self.peers.iter().filter_map(|(server, peer)| Some((*server, peer.link?)));
-        let gone: Vec<_> = linked.filter(|(server, _)| self.book.is_removed(*server)).collect();
-        for (server, link) in gone {
-            // The book that says so goes first.
-            self.send(server);
-            self.dismiss(link, &Fault::removed(self.name_of(server)));
+        let of_gone = |(id, session): (&ConnectionId, &Session)| {
+            let server = session.server().filter(|server| self.book.is_removed(*server))?;
+            Some((session.linked().is_some(), *id, server))
+        };
+        let mut gone: Vec<_> = self.sessions.iter().filter_map(of_gone).collect();
+        // Links come last: whoever waits for the place of one gets it when it ends.
+        gone.sort_unstable();
+        for (is_link, id, server) in gone {
+            if is_link {
+                // The book that says so goes first.
+                self.send(server);
+            }
+            self.dismiss(id, &Fault::removed(self.name_of(server)));
         }
         let removed: Vec<ServerId> =
             self.book.entries().filter(|(_, entry)| entry.removed).map(|(server, _)| server).collect();

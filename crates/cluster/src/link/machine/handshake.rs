@@ -27,7 +27,7 @@ impl Machine {
         self.send_hello(id);
     }
 
-    fn send_hello(&mut self, id: ConnectionId) {
+    pub(super) fn send_hello(&mut self, id: ConnectionId) {
         let interval_ms = self.timings.heartbeat_interval().as_millis();
         let expects: Option<Vec<ServerId>> = self.expects().map(|servers| servers.into_iter().collect());
         let accepted = self.sessions.get(&id).filter(|session| matches!(session.origin, Origin::Accepted(_)));

@@ -8,11 +8,28 @@ use crate::link::letter::{self, PeerId};
 
 /// Two servers that are linked; the first, the other's id, and the link as the first knows it.
 fn linked() -> (Machine, ServerId, ConnectionId) {
-    let mut bench = bench(machine(1, Some(1), &["n2:1"]), machine(2, Some(1), &[]));
-    bench.run(Duration::from_secs(1));
-    let [one, other] = bench.machines;
-    let link = one.peers[&other.me.server].link.expect("they are linked");
+    let ([one, other], link) = linked_pair(1, 2);
     (one, other.me.server, link)
+}
+
+/// Two servers of those numbers that are linked, and the link as the first knows it.
+fn linked_pair(one: u128, other: u128) -> ([Machine; 2], ConnectionId) {
+    let mut bench = bench(machine(one, Some(1), &[&format!("n{other}:1")]), machine(other, Some(1), &[]));
+    bench.run(Duration::from_secs(1));
+    let link = bench.machines[0].peers[&bench.machines[1].me.server].link.expect("they are linked");
+    (bench.machines, link)
+}
+
+/// Another connection that `other` has dialed to `one`, on which both have said who they are.
+fn second_connection(one: &mut Machine, other: &mut Machine) -> ConnectionId {
+    let id = ConnectionId::accepted(100);
+    other.send_hello(id);
+    let Some(Order::Send { bytes, .. }) = other.orders.pop() else { panic!("there is a hello") };
+    let (now, mut happened) = (one.now, vec![Happening::Accepted(id, from("10.0.0.5:7"))]);
+    one.step(now, &mut happened, &mut Vec::new(), &|_, _| Ok(()), &mut Vec::new());
+    assert!(told(one, id, &[bytes.concat()]).is_empty());
+    assert!(!closes(one, id), "it is decided about");
+    id
 }
 
 /// A frame with one letter to the replica of that number.
@@ -45,9 +62,12 @@ fn book_without(server: ServerId) -> Vec<u8> {
 
 /// What `machine` tells when `pieces` arrive as one; notes and books that are kept left out.
 fn told(machine: &mut Machine, link: ConnectionId, pieces: &[Vec<u8>]) -> Vec<String> {
+    told_after(machine, vec![Happening::Arrived(link, Bytes::from(pieces.concat()))], Vec::new())
+}
+
+fn told_after(machine: &mut Machine, mut happened: Vec<Happening>, mut wanted: Vec<Command>) -> Vec<String> {
     let (now, mut effects) = (machine.now, Vec::new());
-    let mut happened = vec![Happening::Arrived(link, Bytes::from(pieces.concat()))];
-    machine.step(now, &mut happened, &mut Vec::new(), &|_, _| Ok(()), &mut effects);
+    machine.step(now, &mut happened, &mut wanted, &|_, _| Ok(()), &mut effects);
     let text = |effect| match effect {
         Effect::Letters(_, letters) => Some(format!("letter {}", letters[0].to.0)),
         Effect::Question { number, .. } => Some(format!("question {number}")),
@@ -90,6 +110,52 @@ fn whom_a_book_removes_is_not_heard_any_more() {
     let (mut one, other, link) = linked();
     assert_eq!(told(&mut one, link, &[letter(1), book_without(other), letter(2)]), ["letter 1", "unlinked"]);
     assert!(closes(&mut one, link));
+}
+
+#[test]
+fn whoever_waits_for_the_place_of_a_link_does_not_get_it_once_the_server_is_removed() {
+    for is_told_by_book in [true, false] {
+        let ([mut one, mut other], link) = linked_pair(1, 2);
+        let server = other.me.server;
+        let waiting = second_connection(&mut one, &mut other);
+        assert!(told(&mut one, waiting, &[frame_of(Kind::Consent, 0, &[])]).is_empty());
+        assert!(one.peers[&server].probe.is_some(), "the link is to prove itself");
+        let told = match is_told_by_book {
+            true => told(&mut one, link, &[book_without(server)]),
+            false => told_after(&mut one, Vec::new(), vec![Command::Forget(server)]),
+        };
+        assert_eq!(told, ["unlinked"]);
+        let mut orders = Vec::new();
+        one.orders(&mut orders);
+        for id in [link, waiting] {
+            assert!(orders.contains(&Order::Close(id)), "{id:?}: {orders:?}");
+        }
+        assert!(one.sessions.is_empty());
+    }
+}
+
+#[test]
+fn a_removed_server_about_which_is_decided_does_not_get_a_link() {
+    let ([mut one, mut other], link) = linked_pair(1, 2);
+    let server = other.me.server;
+    let undecided = second_connection(&mut one, &mut other);
+    assert_eq!(told(&mut one, link, &[book_without(server)]), ["unlinked"]);
+    assert!(told(&mut one, undecided, &[frame_of(Kind::Consent, 0, &[])]).is_empty());
+    assert!(one.sessions.is_empty() && one.peers[&server].link.is_none());
+}
+
+#[test]
+fn talk_that_comes_with_the_welcome_is_told_after_the_link() {
+    let ([mut one, mut other], _) = linked_pair(2, 1);
+    // The next process of the same server, whose connection takes the place of the link.
+    other.incarnation += 1;
+    other.started_ms += 1;
+    let next = second_connection(&mut one, &mut other);
+    let welcome = frame_of(Kind::Welcome, 1, &[]);
+    assert_eq!(
+        told(&mut one, next, &[welcome, letter(7), frame_of(Kind::Question, 8, b"?"), letter(9)]),
+        ["unlinked", "connected", "letter 7", "question 8", "letter 9"]
+    );
 }
 
 #[test]
