@@ -58,6 +58,8 @@ pub struct Lead {
     known: Mutex<Known>,
     /// The log of this node does not get on, and hears nothing of any group.
     is_deaf: Arc<AtomicBool>,
+    /// A replica of the group is on this node, by the newest version of the catalog here.
+    has_replica: AtomicBool,
 }
 
 struct Known {
@@ -125,7 +127,17 @@ impl Known {
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf }
+        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf, has_replica: AtomicBool::new(false) }
+    }
+
+    /// Whether a replica of the group is on this node from now on.
+    pub(crate) fn set_has_replica(&self, has_replica: bool) {
+        self.has_replica.store(has_replica, Ordering::Release);
+    }
+
+    /// Whether there is a replica here that hears who leads. Of a handle that is older than the replica, too.
+    fn is_heard_by_replica(&self) -> bool {
+        self.has_replica.load(Ordering::Acquire) && self.is_heard()
     }
 
     /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
@@ -149,7 +161,15 @@ impl Lead {
         self.known.lock().find(leader);
     }
 
-    /// The same, unless another than `wrong` is known to lead.
+    /// `likely` is taken to lead where nobody is known to.
+    pub(crate) fn guess(&self, likely: ServerId) {
+        let mut known = self.known.lock();
+        if known.leader(task::now()).is_none() {
+            known.find(Some(likely));
+        }
+    }
+
+    /// The same as [`Lead::find`], unless another than `wrong` is known to lead.
     fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
         let mut known = self.known.lock();
         if known.leader(task::now()).is_none_or(|leader| leader == wrong) {
@@ -228,7 +248,7 @@ impl ShardHandle {
     /// takes may have missed it: with one other that does not write, it can elect nobody, and that one leads on.
     #[must_use]
     pub fn hears(&self) -> bool {
-        self.near().is_some() && self.0.lead.is_heard()
+        self.0.lead.is_heard_by_replica()
     }
 
     /// Who leads, shared by all versions of this handle.
@@ -364,6 +384,29 @@ mod tests {
         assert_eq!((handle.lead().leader(), handle.leading_server()), (None, None));
         handle.not_led_by(server(1), Some(server(2)));
         assert_eq!(handle.leading_server(), Some(server(2)));
+    }
+
+    #[test]
+    fn a_handle_that_is_older_than_the_replica_does_not_overwrite_what_its_log_says() {
+        let lead = Arc::new(Lead::new(Arc::default()));
+        let table = storage::TableId::from_uuid(uuid::Uuid::nil());
+        let config = shard(3, b"", &[1, 2]);
+        let before =
+            ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, Arc::clone(&lead));
+        lead.guess(server(1));
+        assert!(!before.hears(), "there is no log here that could say it");
+        lead.set_has_replica(true);
+        lead.hear(Some(server(1)));
+        lead.guess(server(2));
+        assert_eq!(before.leading_server(), Some(server(1)), "somebody is known");
+        before.not_led_by(server(1), Some(server(2)));
+        assert_eq!(before.leading_server(), Some(server(2)), "whom another names is asked");
+        let later = task::now() + NAMED;
+        assert_eq!(lead.known.lock().leader(later), Some(server(1)), "but not for good");
+        lead.set_has_replica(false);
+        lead.hear(Some(server(1)));
+        before.not_led_by(server(1), Some(server(2)));
+        assert_eq!(lead.known.lock().leader(later), Some(server(2)), "no log will say it");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use io::task::Condvar;
 use log::{GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Term, Watch};
 use parking_lot::{Mutex, RwLock};
-use shard::Replicas;
+use shard::{Replicas, Shard};
 
 use crate::handle::Lead;
 use crate::news::News;
@@ -184,6 +184,22 @@ impl Post {
         Arc::clone(
             self.leads.write().entry(group).or_insert_with(|| Arc::new(Lead::new(self.is_deaf.clone()))),
         )
+    }
+
+    /// Who leads a group of which `near` is here, or nothing, by a version of the catalog that comes into force. Where nobody
+    /// is known to and no log here can say so, or not yet, `likely` is asked first, and says who does.
+    pub(crate) fn placed(&self, id: GroupId, near: Option<&Arc<Shard>>, likely: ServerId) -> Arc<Lead> {
+        let hears_nothing = near.is_none_or(|near| near.applied() == Lsn(0));
+        // So that what the log says meanwhile is not overwritten.
+        let _offices = self.offices.lock();
+        let lead = self.lead(id);
+        lead.set_has_replica(near.is_some());
+        match near.is_some_and(|near| near.is_leader()) {
+            true => lead.hear(self.own.get().copied()),
+            false if hears_nothing => lead.guess(likely),
+            false => {}
+        }
+        lead
     }
 
     /// Who leads the group, if it has been heard of here and somebody does.
