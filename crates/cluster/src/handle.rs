@@ -58,11 +58,11 @@ pub struct Lead {
     known: Mutex<Known>,
     /// The log of this node does not get on, and hears nothing of any group.
     is_deaf: Arc<AtomicBool>,
-    /// A replica of the group is on this node, by the newest version of the catalog here.
-    has_replica: AtomicBool,
 }
 
 struct Known {
+    /// A replica of the group is on this node, or about to be opened: its log says who leads.
+    has_replica: bool,
     leader: Option<ServerId>,
     /// The log of this node says so; otherwise it was found out from others, or is a guess.
     is_logs: bool,
@@ -83,7 +83,8 @@ struct Word {
 
 impl Known {
     fn nobody(now: Instant) -> Known {
-        Known { leader: None, is_logs: true, since: now, word: None, without_rows: None }
+        let (has_replica, leader, word, without_rows) = (false, None, None, None);
+        Known { has_replica, leader, is_logs: true, since: now, word, without_rows }
     }
 
     fn leader(&self, now: Instant) -> Option<ServerId> {
@@ -91,8 +92,9 @@ impl Known {
         named.map(|word| word.server).or(self.leader)
     }
 
-    fn is_heard(&self, now: Instant) -> bool {
-        (self.is_logs && self.leader.is_some()) || now - self.since < ELECTION
+    fn hears(&self, now: Instant) -> bool {
+        let is_heard = (self.is_logs && self.leader.is_some()) || now - self.since < ELECTION;
+        self.has_replica && is_heard
     }
 
     fn hear(&mut self, leader: Option<ServerId>, now: Instant) {
@@ -127,22 +129,26 @@ impl Known {
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf, has_replica: AtomicBool::new(false) }
+        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf }
     }
 
-    /// Whether a replica of the group is on this node from now on.
-    pub(crate) fn set_has_replica(&self, has_replica: bool) {
-        self.has_replica.store(has_replica, Ordering::Release);
+    /// A replica of the group is about to be on this node.
+    pub(crate) fn replica_comes(&self) {
+        self.known.lock().has_replica = true;
     }
 
-    /// Whether there is a replica here that hears who leads. Of a handle that is older than the replica, too.
-    fn is_heard_by_replica(&self) -> bool {
-        self.has_replica.load(Ordering::Acquire) && self.is_heard()
+    /// No replica of the group is on this node from now on.
+    pub(crate) fn replica_goes(&self) {
+        self.known.lock().has_replica = false;
     }
 
     /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
-    pub(crate) fn is_heard(&self) -> bool {
-        !self.is_deaf.load(Ordering::Acquire) && self.known.lock().is_heard(task::now())
+    pub(crate) fn hears(&self) -> bool {
+        self.log_says(&self.known.lock(), task::now())
+    }
+
+    fn log_says(&self, known: &Known, now: Instant) -> bool {
+        !self.is_deaf.load(Ordering::Acquire) && known.hears(now)
     }
 
     /// The server that leads, if one is known.
@@ -156,9 +162,12 @@ impl Lead {
         self.known.lock().hear(leader, task::now());
     }
 
-    /// Notes who leads where the log does not say it: as others do, or as is likely; `None` when nobody is known to.
+    /// Others say who leads, or nobody among them is known to. They are believed where the log here does not hear of it.
     pub(crate) fn find(&self, leader: Option<ServerId>) {
-        self.known.lock().find(leader);
+        let mut known = self.known.lock();
+        if !self.log_says(&known, task::now()) {
+            known.find(leader);
+        }
     }
 
     /// `likely` is taken to lead where nobody is known to.
@@ -169,17 +178,15 @@ impl Lead {
         }
     }
 
-    /// The same as [`Lead::find`], unless another than `wrong` is known to lead.
+    /// `wrong` was asked as the leader, and said that `leader` is. Where the log hears who leads it is believed again before
+    /// long.
     fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
-        let mut known = self.known.lock();
-        if known.leader(task::now()).is_none_or(|leader| leader == wrong) {
-            known.find(leader);
+        let (mut known, now) = (self.known.lock(), task::now());
+        match self.log_says(&known, now) {
+            true => known.name(wrong, leader, now),
+            false if known.leader(now).is_none_or(|leader| leader == wrong) => known.find(leader),
+            false => {}
         }
-    }
-
-    /// The same where the log hears who leads, and is believed again before long.
-    fn correct_log(&self, wrong: ServerId, leader: Option<ServerId>) {
-        self.known.lock().name(wrong, leader, task::now());
     }
 
     fn has_rows(&self, server: ServerId) -> bool {
@@ -248,7 +255,7 @@ impl ShardHandle {
     /// takes may have missed it: with one other that does not write, it can elect nobody, and that one leads on.
     #[must_use]
     pub fn hears(&self) -> bool {
-        self.0.lead.is_heard_by_replica()
+        self.0.lead.hears()
     }
 
     /// Who leads, shared by all versions of this handle.
@@ -312,10 +319,7 @@ impl ShardHandle {
     /// replica can say. Does nothing if another is asked by now.
     pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
         let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
-        match self.hears() {
-            true => self.0.lead.correct_log(server, leader),
-            false => self.0.lead.correct(server, leader),
-        }
+        self.0.lead.correct(server, leader);
     }
 }
 
@@ -361,16 +365,18 @@ mod tests {
     fn a_log_is_heard_by_what_it_said_itself() {
         let now = task::now();
         let mut known = Known::nobody(now);
-        assert!(known.is_heard(now), "an election may be under way");
+        assert!(!known.hears(now), "there is no replica");
+        known.has_replica = true;
+        assert!(known.hears(now), "an election may be under way");
         known.find(Some(server(1)));
-        assert!(!known.is_heard(now + ELECTION));
+        assert!(!known.hears(now + ELECTION));
         known.name(server(1), None, now + ELECTION);
         assert_eq!(known.leader(now + ELECTION), None, "nobody else says that he leads");
         known.find(Some(server(1)));
         known.hear(Some(server(1)), now + ELECTION);
-        assert!(known.is_heard(now + 9 * ELECTION));
+        assert!(known.hears(now + 9 * ELECTION));
         known.hear(None, now + 9 * ELECTION);
-        assert!(known.is_heard(now + 9 * ELECTION) && !known.is_heard(now + 10 * ELECTION));
+        assert!(known.hears(now + 9 * ELECTION) && !known.hears(now + 10 * ELECTION));
     }
 
     #[test]
@@ -393,20 +399,27 @@ mod tests {
         let config = shard(3, b"", &[1, 2]);
         let before =
             ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, Arc::clone(&lead));
+        let says_log = || {
+            let known = lead.known.lock();
+            known.leader.filter(|_| known.is_logs)
+        };
         lead.guess(server(1));
         assert!(!before.hears(), "there is no log here that could say it");
-        lead.set_has_replica(true);
+        before.not_led_by(server(1), Some(server(2)));
+        assert_eq!((before.leading_server(), says_log()), (Some(server(2)), None));
+
+        lead.replica_comes();
         lead.hear(Some(server(1)));
+        assert!(before.hears());
         lead.guess(server(2));
-        assert_eq!(before.leading_server(), Some(server(1)), "somebody is known");
+        lead.find(None);
         before.not_led_by(server(1), Some(server(2)));
-        assert_eq!(before.leading_server(), Some(server(2)), "whom another names is asked");
-        let later = task::now() + NAMED;
-        assert_eq!(lead.known.lock().leader(later), Some(server(1)), "but not for good");
-        lead.set_has_replica(false);
-        lead.hear(Some(server(1)));
-        before.not_led_by(server(1), Some(server(2)));
-        assert_eq!(lead.known.lock().leader(later), Some(server(2)), "no log will say it");
+        assert_eq!(says_log(), Some(server(1)), "whatever others say, late or not");
+
+        lead.replica_goes();
+        assert!(!before.hears());
+        lead.find(Some(server(2)));
+        assert_eq!((before.leading_server(), says_log()), (Some(server(2)), None), "no log will say it");
     }
 
     #[test]

@@ -94,6 +94,8 @@ impl Core {
         }
         // Opened outside of the lock, which everybody takes: the log is replayed, and rows are counted where they
         // were others' before. Whoever opens replicas has `publishing`, so nobody opens this one meanwhile.
+        // Its log says who leads before this is over.
+        self.post.lead(group).replica_comes();
         let Some(shard) = self.open_as(table, group, range, birth, opening)? else { return Ok(None) };
         let own = self.log.group_status(group)?.own;
         name_old(config, server, own);
@@ -211,7 +213,7 @@ impl Core {
         let is_written =
             self.end_in_log(group, if lives_elsewhere { Parting::Leaves } else { Parting::Closes })?;
         self.replicas.forget(group);
-        self.post.forget(group);
+        self.post.forget(group, lives_elsewhere);
         if !is_written {
             self.note_departed(group, Departed { table, open });
             return Ok(());

@@ -15,7 +15,7 @@ use shard::{Replicas, Shard};
 
 use crate::handle::Lead;
 use crate::news::News;
-use crate::{Ask, ServerId, ShardHandle};
+use crate::{Ask, ServerId};
 
 /// Carries questions and letters to other servers.
 pub trait Wire: Ask {
@@ -189,15 +189,17 @@ impl Post {
     /// Who leads a group of which `near` is here, or nothing, by a version of the catalog that comes into force. Where nobody
     /// is known to and no log here can say so, or not yet, `likely` is asked first, and says who does.
     pub(crate) fn placed(&self, id: GroupId, near: Option<&Arc<Shard>>, likely: ServerId) -> Arc<Lead> {
-        let hears_nothing = near.is_none_or(|near| near.applied() == Lsn(0));
         // So that what the log says meanwhile is not overwritten.
         let _offices = self.offices.lock();
         let lead = self.lead(id);
-        lead.set_has_replica(near.is_some());
-        match near.is_some_and(|near| near.is_leader()) {
-            true => lead.hear(self.own.get().copied()),
-            false if hears_nothing => lead.guess(likely),
-            false => {}
+        match near {
+            Some(_) => lead.replica_comes(),
+            None => lead.replica_goes(),
+        }
+        if near.is_some_and(|near| near.is_leader()) {
+            lead.hear(self.own.get().copied());
+        } else if near.is_none_or(|near| near.applied() == Lsn(0)) {
+            lead.guess(likely);
         }
         lead
     }
@@ -207,12 +209,17 @@ impl Post {
         self.leads.read().get(&group)?.leader()
     }
 
-    pub(crate) fn forget(&self, group: GroupId) {
-        self.leads.write().remove(&group);
+    /// Forgets what the log has said of a group whose replica here is gone. Who leads one that `lives_elsewhere` is for others
+    /// to say from now on.
+    pub(crate) fn forget(&self, group: GroupId, lives_elsewhere: bool) {
         let mut offices = self.offices.lock();
         offices.told.remove(&group);
         offices.voters.remove(&group);
         offices.resigned.remove(&group);
+        self.lead(group).replica_goes();
+        if !lives_elsewhere {
+            self.leads.write().remove(&group);
+        }
     }
 
     /// The groups with so many votes, of all that there are in each: by the log, since the catalog names some who do not vote
@@ -315,24 +322,6 @@ impl Post {
         if is_so && office.stalls == offices.stalls && !self.is_deaf.load(Ordering::Acquire) {
             offices.resigned.remove(&group);
             self.enter(group, &offices);
-        }
-    }
-
-    /// Another server has said who leads the shard. It is believed where the log does not hear of it.
-    pub(crate) fn found_leader(&self, shard: &ShardHandle, leader: Option<ServerId>) {
-        // So that nothing overtakes it that the log says.
-        let _offices = self.offices.lock();
-        if !shard.hears() {
-            shard.lead().find(leader);
-        }
-    }
-
-    /// The same of a group that has a replica here.
-    pub(crate) fn found_leader_of(&self, group: GroupId, leader: Option<ServerId>) {
-        let _offices = self.offices.lock();
-        let lead = self.lead(group);
-        if !lead.is_heard() {
-            lead.find(leader);
         }
     }
 

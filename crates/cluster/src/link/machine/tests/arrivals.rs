@@ -1,4 +1,5 @@
-//! What comes together in one piece, of which a part is not talk or not right.
+//! What arrives in one piece, of which a part is not talk or not right, and what becomes of the connections of a server
+//! that is removed.
 
 use bytes::BytesMut;
 
@@ -65,6 +66,7 @@ fn told(machine: &mut Machine, link: ConnectionId, pieces: &[Vec<u8>]) -> Vec<St
     told_after(machine, vec![Happening::Arrived(link, Bytes::from(pieces.concat()))], Vec::new())
 }
 
+/// The same when that has happened and is wanted.
 fn told_after(machine: &mut Machine, mut happened: Vec<Happening>, mut wanted: Vec<Command>) -> Vec<String> {
     let (now, mut effects) = (machine.now, Vec::new());
     machine.step(now, &mut happened, &mut wanted, &|_, _| Ok(()), &mut effects);
