@@ -137,9 +137,10 @@ impl Lead {
         self.known.lock().has_replica = true;
     }
 
-    /// No replica of the group is on this node from now on.
+    /// No replica of the group is on this node from now on. What its log said counts no more than what others say.
     pub(crate) fn replica_goes(&self) {
-        self.known.lock().has_replica = false;
+        let mut known = self.known.lock();
+        (known.has_replica, known.is_logs) = (false, false);
     }
 
     /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
@@ -418,6 +419,9 @@ mod tests {
 
         lead.replica_goes();
         assert!(!before.hears());
+        lead.replica_comes();
+        assert_eq!(says_log(), None, "the next one's log has said nothing yet");
+        lead.replica_goes();
         lead.find(Some(server(2)));
         assert_eq!((before.leading_server(), says_log()), (Some(server(2)), None), "no log will say it");
     }
