@@ -101,7 +101,8 @@ impl Known {
         if !self.is_logs || self.leader != leader {
             self.since = now;
         }
-        (self.leader, self.is_logs, self.word) = (leader, true, None);
+        // One that is about to be closed may still speak.
+        (self.leader, self.is_logs, self.word) = (leader, self.has_replica, None);
     }
 
     fn find(&mut self, leader: Option<ServerId>) {
@@ -137,10 +138,14 @@ impl Lead {
         self.known.lock().has_replica = true;
     }
 
-    /// No replica of the group is on this node from now on. What its log said counts no more than what others say.
-    pub(crate) fn replica_goes(&self) {
+    /// No replica of the group is on this node, which is `own`, from now on. What its log said counts no more than what others
+    /// say.
+    pub(crate) fn replica_goes(&self, own: Option<ServerId>) {
         let mut known = self.known.lock();
         (known.has_replica, known.is_logs) = (false, false);
+        if known.leader == own {
+            known.find(None);
+        }
     }
 
     /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
@@ -339,7 +344,7 @@ mod tests {
     #[test]
     fn whom_another_server_names_is_asked_until_he_denies_it_or_the_log_says_who_leads() {
         let now = task::now();
-        let mut known = Known::nobody(now);
+        let mut known = Known { has_replica: true, ..Known::nobody(now) };
         let at_once = Duration::ZERO;
         known.name(server(1), Some(server(2)), now);
         assert_eq!(known.leader(now), None, "while nobody leads no late answer counts");
@@ -417,11 +422,14 @@ mod tests {
         before.not_led_by(server(1), Some(server(2)));
         assert_eq!(says_log(), Some(server(1)), "whatever others say, late or not");
 
-        lead.replica_goes();
-        assert!(!before.hears());
+        lead.replica_goes(Some(server(9)));
+        lead.hear(Some(server(1)));
+        assert!(!before.hears(), "the last word of its log");
         lead.replica_comes();
         assert_eq!(says_log(), None, "the next one's log has said nothing yet");
-        lead.replica_goes();
+        lead.hear(Some(server(9)));
+        lead.replica_goes(Some(server(9)));
+        assert_eq!(lead.leader(), None, "nothing is led here any more");
         lead.find(Some(server(2)));
         assert_eq!((before.leading_server(), says_log()), (Some(server(2)), None), "no log will say it");
     }

@@ -94,8 +94,6 @@ impl Core {
         }
         // Opened outside of the lock, which everybody takes: the log is replayed, and rows are counted where they
         // were others' before. Whoever opens replicas has `publishing`, so nobody opens this one meanwhile.
-        // Its log says who leads before this is over.
-        self.post.lead(group).replica_comes();
         let Some(shard) = self.open_as(table, group, range, birth, opening)? else { return Ok(None) };
         let own = self.log.group_status(group)?.own;
         name_old(config, server, own);
@@ -123,6 +121,8 @@ impl Core {
             Opening::Empty | Opening::Later => &[],
         };
         let open = |birth| {
+            // Its log says who leads before this is over.
+            self.post.lead(group).replica_comes();
             let (log, range) = (self.log.clone(), range.clone());
             Shard::open_after(&self.replicas, log, table, group, range, birth, forerunners)
         };

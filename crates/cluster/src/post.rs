@@ -190,15 +190,21 @@ impl Post {
     /// is known to and no log here can say so, or not yet, `likely` is asked first, and says who does.
     pub(crate) fn placed(&self, id: GroupId, near: Option<&Arc<Shard>>, likely: ServerId) -> Arc<Lead> {
         // So that what the log says meanwhile is not overwritten.
-        let _offices = self.offices.lock();
+        let offices = self.offices.lock();
         let lead = self.lead(id);
-        match near {
-            Some(_) => lead.replica_comes(),
-            None => lead.replica_goes(),
-        }
-        if near.is_some_and(|near| near.is_leader()) {
+        let Some(near) = near else {
+            lead.replica_goes(self.own.get().copied());
+            lead.guess(likely);
+            return lead;
+        };
+        lead.replica_comes();
+        let told = offices.of(id).filter(|_| !self.is_deaf()).and_then(|role| self.leader_by(role));
+        if near.is_leader() {
             lead.hear(self.own.get().copied());
-        } else if near.is_none_or(|near| near.applied() == Lsn(0)) {
+        } else if told.is_some() && !lead.hears() {
+            // The log says it once, and may have before a version of the catalog that did not name this replica.
+            lead.hear(told);
+        } else if near.applied() == Lsn(0) {
             lead.guess(likely);
         }
         lead
@@ -216,7 +222,7 @@ impl Post {
         offices.told.remove(&group);
         offices.voters.remove(&group);
         offices.resigned.remove(&group);
-        self.lead(group).replica_goes();
+        self.lead(group).replica_goes(self.own.get().copied());
         if !lives_elsewhere {
             self.leads.write().remove(&group);
         }
@@ -334,13 +340,17 @@ impl Post {
     fn enter(&self, id: GroupId, offices: &Offices) {
         let Some(role) = offices.of(id) else { return };
         self.replicas.take_office(id, role);
-        let leader = match role {
-            Role::Leader { .. } => self.own.get().copied(),
-            Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
-        };
-        self.lead(id).hear(leader);
+        self.lead(id).hear(self.leader_by(role));
         self.news.tell();
         self.tell(Event::Role(id));
+    }
+
+    /// The server that leads a group, by the part of the replica here.
+    fn leader_by(&self, role: Role) -> Option<ServerId> {
+        match role {
+            Role::Leader { .. } => self.own.get().copied(),
+            Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
+        }
     }
 
     /// Remembers an event until [`Post::next`].
