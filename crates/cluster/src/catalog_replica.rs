@@ -32,7 +32,6 @@ impl CatalogReplica {
         post: &Post,
     ) -> Result<CatalogReplica, OpenError> {
         post.set_own(identity.server);
-        post.lead(CATALOG_GROUP).replica_comes();
         let birth = identity.joined.map_or(Birth::Alone, |own| Birth::Joiner { own });
         let table = TableId::from_uuid(CATALOG_TABLE);
         let shard = Shard::open(replicas, log.clone(), table, CATALOG_GROUP, KeyRange::all(), birth)

@@ -231,7 +231,7 @@ impl Core {
         }
         let lead = self.post.lead(crate::node::CATALOG_GROUP);
         let known = || lead.leader().filter(|leader| *leader != self.identity.server);
-        let leader = if lead.hears() { known() } else { self.find_catalog_leader() };
+        let leader = if lead.is_heard() { known() } else { self.find_catalog_leader() };
         let Some(leader) = leader else { return Err(Attempt::Elsewhere) };
         let question = Question::Commit { base, rows: rows.to_vec() }.encode();
         match self.ask(leader, question, patience) {

@@ -58,11 +58,11 @@ pub struct Lead {
     known: Mutex<Known>,
     /// The log of this node does not get on, and hears nothing of any group.
     is_deaf: Arc<AtomicBool>,
+    /// A replica of the group is on this node, by the newest version of the catalog here.
+    has_replica: AtomicBool,
 }
 
 struct Known {
-    /// A replica of the group is on this node, or about to be opened: its log says who leads.
-    has_replica: bool,
     leader: Option<ServerId>,
     /// The log of this node says so; otherwise it was found out from others, or is a guess.
     is_logs: bool,
@@ -83,8 +83,7 @@ struct Word {
 
 impl Known {
     fn nobody(now: Instant) -> Known {
-        let (has_replica, leader, word, without_rows) = (false, None, None, None);
-        Known { has_replica, leader, is_logs: true, since: now, word, without_rows }
+        Known { leader: None, is_logs: true, since: now, word: None, without_rows: None }
     }
 
     fn leader(&self, now: Instant) -> Option<ServerId> {
@@ -92,17 +91,15 @@ impl Known {
         named.map(|word| word.server).or(self.leader)
     }
 
-    fn hears(&self, now: Instant) -> bool {
-        let is_heard = (self.is_logs && self.leader.is_some()) || now - self.since < ELECTION;
-        self.has_replica && is_heard
+    fn is_heard(&self, now: Instant) -> bool {
+        (self.is_logs && self.leader.is_some()) || now - self.since < ELECTION
     }
 
     fn hear(&mut self, leader: Option<ServerId>, now: Instant) {
         if !self.is_logs || self.leader != leader {
             self.since = now;
         }
-        // One that is about to be closed may still speak.
-        (self.leader, self.is_logs, self.word) = (leader, self.has_replica, None);
+        (self.leader, self.is_logs, self.word) = (leader, true, None);
     }
 
     fn find(&mut self, leader: Option<ServerId>) {
@@ -130,31 +127,27 @@ impl Known {
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf }
+        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf, has_replica: AtomicBool::new(false) }
     }
 
-    /// A replica of the group is about to be on this node.
+    /// A replica of the group is on this node from now on.
     pub(crate) fn replica_comes(&self) {
-        self.known.lock().has_replica = true;
+        self.has_replica.store(true, Ordering::Release);
     }
 
-    /// No replica of the group is on this node, which is `own`, from now on. What its log said counts no more than what others
-    /// say.
-    pub(crate) fn replica_goes(&self, own: Option<ServerId>) {
-        let mut known = self.known.lock();
-        (known.has_replica, known.is_logs) = (false, false);
-        if known.leader == own {
-            known.find(None);
-        }
+    /// No replica of the group is on this node from now on.
+    pub(crate) fn replica_goes(&self) {
+        self.has_replica.store(false, Ordering::Release);
+    }
+
+    /// Whether there is a replica here that hears who leads. Of a handle that is older than the replica, too.
+    fn is_heard_by_replica(&self) -> bool {
+        self.has_replica.load(Ordering::Acquire) && self.is_heard()
     }
 
     /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
-    pub(crate) fn hears(&self) -> bool {
-        self.log_says(&self.known.lock(), task::now())
-    }
-
-    fn log_says(&self, known: &Known, now: Instant) -> bool {
-        !self.is_deaf.load(Ordering::Acquire) && known.hears(now)
+    pub(crate) fn is_heard(&self) -> bool {
+        !self.is_deaf.load(Ordering::Acquire) && self.known.lock().is_heard(task::now())
     }
 
     /// The server that leads, if one is known.
@@ -168,12 +161,9 @@ impl Lead {
         self.known.lock().hear(leader, task::now());
     }
 
-    /// Others say who leads, or nobody among them is known to. They are believed where the log here does not hear of it.
+    /// Notes who leads where the log does not say it: as others do, or as is likely; `None` when nobody is known to.
     pub(crate) fn find(&self, leader: Option<ServerId>) {
-        let mut known = self.known.lock();
-        if !self.log_says(&known, task::now()) {
-            known.find(leader);
-        }
+        self.known.lock().find(leader);
     }
 
     /// `likely` is taken to lead where nobody is known to.
@@ -184,15 +174,17 @@ impl Lead {
         }
     }
 
-    /// `wrong` was asked as the leader, and said that `leader` is. Where the log hears who leads it is believed again before
-    /// long.
+    /// The same as [`Lead::find`], unless another than `wrong` is known to lead.
     fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
-        let (mut known, now) = (self.known.lock(), task::now());
-        match self.log_says(&known, now) {
-            true => known.name(wrong, leader, now),
-            false if known.leader(now).is_none_or(|leader| leader == wrong) => known.find(leader),
-            false => {}
+        let mut known = self.known.lock();
+        if known.leader(task::now()).is_none_or(|leader| leader == wrong) {
+            known.find(leader);
         }
+    }
+
+    /// The same where the log hears who leads, and is believed again before long.
+    fn correct_log(&self, wrong: ServerId, leader: Option<ServerId>) {
+        self.known.lock().name(wrong, leader, task::now());
     }
 
     fn has_rows(&self, server: ServerId) -> bool {
@@ -261,7 +253,7 @@ impl ShardHandle {
     /// takes may have missed it: with one other that does not write, it can elect nobody, and that one leads on.
     #[must_use]
     pub fn hears(&self) -> bool {
-        self.0.lead.hears()
+        self.0.lead.is_heard_by_replica()
     }
 
     /// Who leads, shared by all versions of this handle.
@@ -325,7 +317,10 @@ impl ShardHandle {
     /// replica can say. Does nothing if another is asked by now.
     pub fn not_led_by(&self, server: ServerId, leader: Option<ServerId>) {
         let leader = leader.filter(|leader| *leader != server && *leader != self.0.own);
-        self.0.lead.correct(server, leader);
+        match self.hears() {
+            true => self.0.lead.correct_log(server, leader),
+            false => self.0.lead.correct(server, leader),
+        }
     }
 }
 
@@ -344,7 +339,7 @@ mod tests {
     #[test]
     fn whom_another_server_names_is_asked_until_he_denies_it_or_the_log_says_who_leads() {
         let now = task::now();
-        let mut known = Known { has_replica: true, ..Known::nobody(now) };
+        let mut known = Known::nobody(now);
         let at_once = Duration::ZERO;
         known.name(server(1), Some(server(2)), now);
         assert_eq!(known.leader(now), None, "while nobody leads no late answer counts");
@@ -371,18 +366,16 @@ mod tests {
     fn a_log_is_heard_by_what_it_said_itself() {
         let now = task::now();
         let mut known = Known::nobody(now);
-        assert!(!known.hears(now), "there is no replica");
-        known.has_replica = true;
-        assert!(known.hears(now), "an election may be under way");
+        assert!(known.is_heard(now), "an election may be under way");
         known.find(Some(server(1)));
-        assert!(!known.hears(now + ELECTION));
+        assert!(!known.is_heard(now + ELECTION));
         known.name(server(1), None, now + ELECTION);
         assert_eq!(known.leader(now + ELECTION), None, "nobody else says that he leads");
         known.find(Some(server(1)));
         known.hear(Some(server(1)), now + ELECTION);
-        assert!(known.hears(now + 9 * ELECTION));
+        assert!(known.is_heard(now + 9 * ELECTION));
         known.hear(None, now + 9 * ELECTION);
-        assert!(known.hears(now + 9 * ELECTION) && !known.hears(now + 10 * ELECTION));
+        assert!(known.is_heard(now + 9 * ELECTION) && !known.is_heard(now + 10 * ELECTION));
     }
 
     #[test]
@@ -405,33 +398,21 @@ mod tests {
         let config = shard(3, b"", &[1, 2]);
         let before =
             ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, Arc::clone(&lead));
-        let says_log = || {
-            let known = lead.known.lock();
-            known.leader.filter(|_| known.is_logs)
-        };
         lead.guess(server(1));
         assert!(!before.hears(), "there is no log here that could say it");
-        before.not_led_by(server(1), Some(server(2)));
-        assert_eq!((before.leading_server(), says_log()), (Some(server(2)), None));
-
         lead.replica_comes();
         lead.hear(Some(server(1)));
-        assert!(before.hears());
         lead.guess(server(2));
-        lead.find(None);
+        assert_eq!(before.leading_server(), Some(server(1)), "somebody is known");
         before.not_led_by(server(1), Some(server(2)));
-        assert_eq!(says_log(), Some(server(1)), "whatever others say, late or not");
-
-        lead.replica_goes(Some(server(9)));
+        let named = lead.known.lock().word.as_ref().map(|word| word.server);
+        assert_eq!(named, Some(server(2)), "whom another names is asked");
+        let later = task::now() + NAMED;
+        assert_eq!(lead.known.lock().leader(later), Some(server(1)), "but not for good");
+        lead.replica_goes();
         lead.hear(Some(server(1)));
-        assert!(!before.hears(), "the last word of its log");
-        lead.replica_comes();
-        assert_eq!(says_log(), None, "the next one's log has said nothing yet");
-        lead.hear(Some(server(9)));
-        lead.replica_goes(Some(server(9)));
-        assert_eq!(lead.leader(), None, "nothing is led here any more");
-        lead.find(Some(server(2)));
-        assert_eq!((before.leading_server(), says_log()), (Some(server(2)), None), "no log will say it");
+        before.not_led_by(server(1), Some(server(2)));
+        assert_eq!(lead.known.lock().leader(later), Some(server(2)), "no log will say it");
     }
 
     #[test]

@@ -121,8 +121,6 @@ impl Core {
             Opening::Empty | Opening::Later => &[],
         };
         let open = |birth| {
-            // Its log says who leads before this is over.
-            self.post.lead(group).replica_comes();
             let (log, range) = (self.log.clone(), range.clone());
             Shard::open_after(&self.replicas, log, table, group, range, birth, forerunners)
         };
@@ -213,7 +211,7 @@ impl Core {
         let is_written =
             self.end_in_log(group, if lives_elsewhere { Parting::Leaves } else { Parting::Closes })?;
         self.replicas.forget(group);
-        self.post.forget(group, lives_elsewhere);
+        self.post.forget(group);
         if !is_written {
             self.note_departed(group, Departed { table, open });
             return Ok(());

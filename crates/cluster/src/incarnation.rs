@@ -83,7 +83,6 @@ impl Core {
     pub(crate) fn leave_as(&self, table: TableId, group: GroupId) -> Result<bool, AdminError> {
         let is_written = self.end_in_log(group, Parting::Leaves)?;
         self.replicas.forget(group);
-        self.post.forget(group, true);
         match is_written {
             true => {
                 let mut batch = Batch::new();

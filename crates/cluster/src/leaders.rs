@@ -12,6 +12,7 @@ use crate::admin::table_by_id;
 use crate::answer::{GroupState, StateAnswer, decode_states};
 use crate::majority::MajorityPatience;
 use crate::node::Core;
+use crate::post::Post;
 use crate::question::Question;
 use crate::{AdminError, ServerId, ShardHandle};
 
@@ -39,16 +40,16 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// What `server` says, if it says anything.
-    fn heard(&mut self, server: ServerId, state: Option<StateAnswer>) {
+    fn heard(&mut self, server: ServerId, state: Option<StateAnswer>, post: &Post) {
         match state {
             Some(StateAnswer::Led(state)) => {
-                self.handle.lead().find(Some(server));
+                post.found_leader(self.handle, Some(server));
                 self.led = Some((server, state));
             }
             Some(StateAnswer::Elsewhere(leader)) => {
                 // It leads a group that is sealed. Whoever seals it asks again, and may have asked another until now.
                 if leader == Some(server) {
-                    self.handle.lead().find(leader);
+                    post.found_leader(self.handle, leader);
                 }
                 self.hint = leader;
             }
@@ -139,7 +140,7 @@ impl Core {
         drop(sender);
         while let Ok((server, places, answer)) = answers.recv() {
             let mut states = answer.ok().and_then(decode_states).unwrap_or_default().into_iter();
-            places.into_iter().for_each(|place| searches[place].heard(server, states.next()));
+            places.into_iter().for_each(|place| searches[place].heard(server, states.next(), &self.post));
         }
         !places.is_empty()
     }

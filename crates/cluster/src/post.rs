@@ -15,7 +15,7 @@ use shard::{Replicas, Shard};
 
 use crate::handle::Lead;
 use crate::news::News;
-use crate::{Ask, ServerId};
+use crate::{Ask, ServerId, ShardHandle};
 
 /// Carries questions and letters to other servers.
 pub trait Wire: Ask {
@@ -190,21 +190,15 @@ impl Post {
     /// is known to and no log here can say so, or not yet, `likely` is asked first, and says who does.
     pub(crate) fn placed(&self, id: GroupId, near: Option<&Arc<Shard>>, likely: ServerId) -> Arc<Lead> {
         // So that what the log says meanwhile is not overwritten.
-        let offices = self.offices.lock();
+        let _offices = self.offices.lock();
         let lead = self.lead(id);
-        let Some(near) = near else {
-            lead.replica_goes(self.own.get().copied());
-            lead.guess(likely);
-            return lead;
-        };
-        lead.replica_comes();
-        let told = offices.of(id).filter(|_| !self.is_deaf()).and_then(|role| self.leader_by(role));
-        if near.is_leader() {
+        match near {
+            Some(_) => lead.replica_comes(),
+            None => lead.replica_goes(),
+        }
+        if near.is_some_and(|near| near.is_leader()) {
             lead.hear(self.own.get().copied());
-        } else if told.is_some() && !lead.hears() {
-            // The log says it once, and may have before a version of the catalog that did not name this replica.
-            lead.hear(told);
-        } else if near.applied() == Lsn(0) {
+        } else if near.is_none_or(|near| near.applied() == Lsn(0)) {
             lead.guess(likely);
         }
         lead
@@ -215,17 +209,15 @@ impl Post {
         self.leads.read().get(&group)?.leader()
     }
 
-    /// Forgets what the log has said of a group whose replica here is gone. Who leads one that `lives_elsewhere` is for others
-    /// to say from now on.
-    pub(crate) fn forget(&self, group: GroupId, lives_elsewhere: bool) {
+    /// Forgets what the log has said of a group whose replica here is gone. Who has a handle of before believes others.
+    pub(crate) fn forget(&self, group: GroupId) {
         let mut offices = self.offices.lock();
+        if let Some(lead) = self.leads.write().remove(&group) {
+            lead.replica_goes();
+        }
         offices.told.remove(&group);
         offices.voters.remove(&group);
         offices.resigned.remove(&group);
-        self.lead(group).replica_goes(self.own.get().copied());
-        if !lives_elsewhere {
-            self.leads.write().remove(&group);
-        }
     }
 
     /// The groups with so many votes, of all that there are in each: by the log, since the catalog names some who do not vote
@@ -331,6 +323,24 @@ impl Post {
         }
     }
 
+    /// Another server has said who leads the shard. It is believed where the log does not hear of it.
+    pub(crate) fn found_leader(&self, shard: &ShardHandle, leader: Option<ServerId>) {
+        // So that nothing overtakes it that the log says.
+        let _offices = self.offices.lock();
+        if !shard.hears() {
+            shard.lead().find(leader);
+        }
+    }
+
+    /// The same of a group that has a replica here.
+    pub(crate) fn found_leader_of(&self, group: GroupId, leader: Option<ServerId>) {
+        let _offices = self.offices.lock();
+        let lead = self.lead(group);
+        if !lead.is_heard() {
+            lead.find(leader);
+        }
+    }
+
     /// Whether the log does not get on, and hears nothing.
     pub(crate) fn is_deaf(&self) -> bool {
         self.is_deaf.load(Ordering::Acquire)
@@ -340,17 +350,13 @@ impl Post {
     fn enter(&self, id: GroupId, offices: &Offices) {
         let Some(role) = offices.of(id) else { return };
         self.replicas.take_office(id, role);
-        self.lead(id).hear(self.leader_by(role));
-        self.news.tell();
-        self.tell(Event::Role(id));
-    }
-
-    /// The server that leads a group, by the part of the replica here.
-    fn leader_by(&self, role: Role) -> Option<ServerId> {
-        match role {
+        let leader = match role {
             Role::Leader { .. } => self.own.get().copied(),
             Role::Follower { leader, .. } => leader.and_then(|peer| self.server_of(peer)),
-        }
+        };
+        self.lead(id).hear(leader);
+        self.news.tell();
+        self.tell(Event::Role(id));
     }
 
     /// Remembers an event until [`Post::next`].

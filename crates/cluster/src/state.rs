@@ -177,7 +177,7 @@ impl Core {
         let answers = self.ask_all(questions, LEADER_PATIENCE);
         let leader = self.catalog_leader(servers.into_iter().zip(answers).collect());
         let leader = leader.filter(|leader| self.is_connected(*leader));
-        self.post.lead(CATALOG_GROUP).find(leader);
+        self.post.found_leader_of(CATALOG_GROUP, leader);
         leader
     }
 
@@ -205,9 +205,14 @@ impl Core {
         let known: Vec<Option<ServerId>> = far.iter().map(|handle| handle.lead().leader()).collect();
         let led = self.ask_leaders_for(&far, LEADER_PATIENCE);
         for ((handle, known), led) in far.iter().zip(known).zip(led) {
-            // Who leads may have been found out meanwhile, here too if the group is sealed.
-            if led.is_none() && handle.lead().leader() == known {
-                handle.lead().find(None);
+            // Who leads may have been found out meanwhile, here too if the group is sealed. Where a replica has come, its
+            // log says so.
+            let is_new = handle.lead().leader() != known;
+            if led.is_none()
+                && !is_new
+                && (handle.near().is_some() || self.shard_of(handle.group()).is_none())
+            {
+                self.post.found_leader(handle, None);
             }
         }
     }
