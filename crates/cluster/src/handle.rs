@@ -58,8 +58,6 @@ pub struct Lead {
     known: Mutex<Known>,
     /// The log of this node does not get on, and hears nothing of any group.
     is_deaf: Arc<AtomicBool>,
-    /// A replica of the group is on this node, by the newest version of the catalog here.
-    has_replica: AtomicBool,
 }
 
 struct Known {
@@ -127,22 +125,7 @@ impl Known {
 impl Lead {
     /// Nobody is known to lead yet.
     pub(crate) fn new(is_deaf: Arc<AtomicBool>) -> Lead {
-        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf, has_replica: AtomicBool::new(false) }
-    }
-
-    /// A replica of the group is on this node from now on.
-    pub(crate) fn replica_comes(&self) {
-        self.has_replica.store(true, Ordering::Release);
-    }
-
-    /// No replica of the group is on this node from now on.
-    pub(crate) fn replica_goes(&self) {
-        self.has_replica.store(false, Ordering::Release);
-    }
-
-    /// Whether there is a replica here that hears who leads. Of a handle that is older than the replica, too.
-    fn is_heard_by_replica(&self) -> bool {
-        self.has_replica.load(Ordering::Acquire) && self.is_heard()
+        Lead { known: Mutex::new(Known::nobody(task::now())), is_deaf }
     }
 
     /// Whether a replica that is here hears who leads: its log gets on and names a leader, or did until just now.
@@ -166,15 +149,7 @@ impl Lead {
         self.known.lock().find(leader);
     }
 
-    /// `likely` is taken to lead where nobody is known to.
-    pub(crate) fn guess(&self, likely: ServerId) {
-        let mut known = self.known.lock();
-        if known.leader(task::now()).is_none() {
-            known.find(Some(likely));
-        }
-    }
-
-    /// The same as [`Lead::find`], unless another than `wrong` is known to lead.
+    /// The same, unless another than `wrong` is known to lead.
     fn correct(&self, wrong: ServerId, leader: Option<ServerId>) {
         let mut known = self.known.lock();
         if known.leader(task::now()).is_none_or(|leader| leader == wrong) {
@@ -253,7 +228,7 @@ impl ShardHandle {
     /// takes may have missed it: with one other that does not write, it can elect nobody, and that one leads on.
     #[must_use]
     pub fn hears(&self) -> bool {
-        self.0.lead.is_heard_by_replica()
+        self.near().is_some() && self.0.lead.is_heard()
     }
 
     /// Who leads, shared by all versions of this handle.
@@ -389,30 +364,6 @@ mod tests {
         assert_eq!((handle.lead().leader(), handle.leading_server()), (None, None));
         handle.not_led_by(server(1), Some(server(2)));
         assert_eq!(handle.leading_server(), Some(server(2)));
-    }
-
-    #[test]
-    fn a_handle_that_is_older_than_the_replica_does_not_overwrite_what_its_log_says() {
-        let lead = Arc::new(Lead::new(Arc::default()));
-        let table = storage::TableId::from_uuid(uuid::Uuid::nil());
-        let config = shard(3, b"", &[1, 2]);
-        let before =
-            ShardHandle::new((server(9), None), &config, table, KeyRange::all(), None, Arc::clone(&lead));
-        lead.guess(server(1));
-        assert!(!before.hears(), "there is no log here that could say it");
-        lead.replica_comes();
-        lead.hear(Some(server(1)));
-        lead.guess(server(2));
-        assert_eq!(before.leading_server(), Some(server(1)), "somebody is known");
-        before.not_led_by(server(1), Some(server(2)));
-        let named = lead.known.lock().word.as_ref().map(|word| word.server);
-        assert_eq!(named, Some(server(2)), "whom another names is asked");
-        let later = task::now() + NAMED;
-        assert_eq!(lead.known.lock().leader(later), Some(server(1)), "but not for good");
-        lead.replica_goes();
-        lead.hear(Some(server(1)));
-        before.not_led_by(server(1), Some(server(2)));
-        assert_eq!(lead.known.lock().leader(later), Some(server(2)), "no log will say it");
     }
 
     #[test]

@@ -52,8 +52,8 @@ impl Core {
             }
             let places = shard.replicas.iter().chain(&shard.leaving);
             self.post.learn(places.map(|replica| (replica.peer, replica.server)));
-            let likely = shard.first_to_stand().unwrap_or(shard.primary);
-            let lead = self.post.placed(shard.group, near.as_ref(), likely);
+            let lead = self.post.lead(shard.group);
+            self.note_leader(&lead, shard, near.as_ref());
             let from = (self.identity.server, readers[i]);
             handles.push(ShardHandle::new(from, shard, config.id, range, near, lead));
         }
@@ -61,6 +61,17 @@ impl Core {
         overrun.into_iter().for_each(|group| self.replicas.make_void(group));
         self.note_put_off(config.id, is_put_off);
         Ok(handles)
+    }
+
+    fn note_leader(&self, lead: &crate::Lead, shard: &ShardConfig, near: Option<&Arc<Shard>>) {
+        if near.is_some_and(|near| near.is_leader()) {
+            return lead.hear(Some(self.identity.server));
+        }
+        // Nobody here hears of elections, or not yet: a guess, to be corrected by whoever is asked.
+        let is_new = near.is_none_or(|near| near.applied() == log::Lsn(0));
+        if lead.leader().is_none() && is_new {
+            lead.find(Some(shard.first_to_stand().unwrap_or(shard.primary)));
+        }
     }
 
     pub(crate) fn open_replica(

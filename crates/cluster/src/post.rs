@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use io::task::Condvar;
 use log::{GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Term, Watch};
 use parking_lot::{Mutex, RwLock};
-use shard::{Replicas, Shard};
+use shard::Replicas;
 
 use crate::handle::Lead;
 use crate::news::News;
@@ -186,35 +186,14 @@ impl Post {
         )
     }
 
-    /// Who leads a group of which `near` is here, or nothing, by a version of the catalog that comes into force. Where nobody
-    /// is known to and no log here can say so, or not yet, `likely` is asked first, and says who does.
-    pub(crate) fn placed(&self, id: GroupId, near: Option<&Arc<Shard>>, likely: ServerId) -> Arc<Lead> {
-        // So that what the log says meanwhile is not overwritten.
-        let _offices = self.offices.lock();
-        let lead = self.lead(id);
-        match near {
-            Some(_) => lead.replica_comes(),
-            None => lead.replica_goes(),
-        }
-        if near.is_some_and(|near| near.is_leader()) {
-            lead.hear(self.own.get().copied());
-        } else if near.is_none_or(|near| near.applied() == Lsn(0)) {
-            lead.guess(likely);
-        }
-        lead
-    }
-
     /// Who leads the group, if it has been heard of here and somebody does.
     pub(crate) fn known_leader(&self, group: GroupId) -> Option<ServerId> {
         self.leads.read().get(&group)?.leader()
     }
 
-    /// Forgets what the log has said of a group whose replica here is gone. Who has a handle of before believes others.
     pub(crate) fn forget(&self, group: GroupId) {
+        self.leads.write().remove(&group);
         let mut offices = self.offices.lock();
-        if let Some(lead) = self.leads.write().remove(&group) {
-            lead.replica_goes();
-        }
         offices.told.remove(&group);
         offices.voters.remove(&group);
         offices.resigned.remove(&group);
