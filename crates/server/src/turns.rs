@@ -163,10 +163,15 @@ impl Links {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use protocol::response::ServerInfo;
+    use protocol::scram::PasswordRecord;
     use tokio::runtime::Builder;
 
     use super::*;
+    use crate::service::{Client, Session};
 
     /// How often it is looked what is owed, where that is so many each time, and the last number from then on; after
     /// `late` looks it is late.
@@ -193,5 +198,47 @@ mod tests {
     #[test]
     fn it_does_not_wait_when_it_is_late() {
         assert_eq!(looks(&[2, 1], 10), 10);
+    }
+
+    /// Counts how often it is held and released.
+    #[derive(Default)]
+    struct Counting {
+        held: AtomicUsize,
+        released: AtomicUsize,
+    }
+
+    impl QueryService for Counting {
+        fn password(&self, _user: &str) -> Option<PasswordRecord> {
+            None
+        }
+
+        fn server_info(&self) -> ServerInfo {
+            ServerInfo { id: String::new(), name: String::new(), is_proxy: false }
+        }
+
+        fn hold(&self) {
+            self.held.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn release(&self) {
+            self.released.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn session(&self, _client: Client) -> Arc<dyn Session> {
+            unreachable!("nobody connects")
+        }
+    }
+
+    #[test]
+    fn a_fault_while_the_service_is_held_releases_it() {
+        let service = Counting::default();
+        let fault = catch_unwind(AssertUnwindSafe(|| {
+            let _held = Held::of(&service);
+            assert_eq!(service.released.load(Ordering::Relaxed), 0, "not before its end");
+            panic!("as asked");
+        }));
+        assert!(fault.is_err());
+        let counted = [&service.held, &service.released].map(|count| count.load(Ordering::Relaxed));
+        assert_eq!(counted, [1, 1]);
     }
 }
