@@ -69,7 +69,7 @@ fn threes(node: &Node, name: &str) -> u64 {
     let table = table(node);
     let index = table.config.indexes.find(name).unwrap().id;
     let wanted = [(Bounds::one(3.into()), 1)].into();
-    let query = IndexQuery { index, wanted, order: RowOrder::Any, sorted_max: 10 };
+    let query = IndexQuery::of(index, wanted, RowOrder::Any, 10);
     table
         .shards()
         .iter()

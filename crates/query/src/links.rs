@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{Answered, Ask, AskError, ServerId};
+use datum::KeyRange;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use reql::{Cancel, EvalError};
 
@@ -21,10 +22,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The links of this node to the others, once there are any.
 pub struct Links {
     ask: OnceLock<Arc<dyn Ask>>,
-    /// Where everything is asked, for tests of the way between nodes.
-    elsewhere: OnceLock<ServerId>,
+    /// Where the shard of a range is asked, for tests of the way between nodes.
+    elsewhere: OnceLock<Elsewhere>,
     next: AtomicU64,
 }
+
+type Elsewhere = Box<dyn Fn(&KeyRange) -> Option<ServerId> + Send + Sync>;
 
 /// A question as bytes, or why it cannot be asked.
 pub(crate) type Written = Result<Bytes, EvalError>;
@@ -78,15 +81,15 @@ impl Links {
         let _ = self.ask.set(ask);
     }
 
-    /// Asks `server` for every shard, even those at hand. For tests.
+    /// Asks another server for every shard for which `whom` names one, even if it is at hand. For tests.
     #[doc(hidden)]
-    pub fn ask_everything_of(&self, server: ServerId) {
-        let _ = self.elsewhere.set(server);
+    pub fn ask_elsewhere(&self, whom: impl Fn(&KeyRange) -> Option<ServerId> + Send + Sync + 'static) {
+        let _ = self.elsewhere.set(Box::new(whom));
     }
 
-    /// Where everything is asked.
-    pub(crate) fn elsewhere(&self) -> Option<ServerId> {
-        self.elsewhere.get().copied()
+    /// Where the shard of this range is asked, if it does not matter where it is.
+    pub(crate) fn elsewhere(&self, range: &KeyRange) -> Option<ServerId> {
+        self.elsewhere.get().and_then(|whom| whom(range))
     }
 
     /// Whether `server` can be asked now.

@@ -7,7 +7,7 @@ use datum::key::bound_position;
 use datum::{Datum, KeyBound, KeyRange, Text};
 use reql::geo::{LazyShape, nearest};
 use reql::{Env, EvalError};
-use shard::{Bounds, IndexId, IndexPlace, IndexQuery, RowOrder, Side};
+use shard::{Bounds, IndexId, IndexPlace, IndexPosition, IndexQuery, RowOrder, Side};
 use storage::Direction;
 
 /// The order rows come in.
@@ -51,6 +51,8 @@ pub(crate) struct IndexRead {
     pub wanted: Wanted,
     /// What is wanted of the rows.
     pub items: IndexItems,
+    /// Only what comes after this; of values only.
+    pub after: Option<IndexPosition>,
     /// What it holds, where somebody counts on that: not whoever only said its name. It does not travel.
     pub counted_on: Option<IndexConfig>,
 }
@@ -62,14 +64,15 @@ impl IndexRead {
         let holds_the_same =
             |known: &IndexConfig| known.kind == other.kind && known.function == other.function;
         let fits = other.kind.is_geo() == is_of_shapes && self.counted_on.as_ref().is_none_or(holds_the_same);
-        (other.id != self.id && fits).then(|| IndexRead { id: other.id, ..self.clone() })
+        // What was begun by one is not gone on with by another.
+        let may = other.id != self.id && self.after.is_none() && fits;
+        may.then(|| IndexRead { id: other.id, ..self.clone() })
     }
 
     /// The question for the index of a shard, if rows are found by their values: all of them, in no order.
     pub fn values(&self) -> Option<IndexQuery> {
         let Wanted::Values(wanted) = &self.wanted else { return None };
-        let (wanted, order) = (wanted.clone(), RowOrder::Any);
-        Some(IndexQuery { index: self.id, wanted, order, sorted_max: reql::ARRAY_LIMIT_DEFAULT })
+        Some(IndexQuery::of(self.id, wanted.clone(), RowOrder::Any, reql::ARRAY_LIMIT_DEFAULT))
     }
 }
 
@@ -100,12 +103,21 @@ pub(crate) enum IndexItems {
 pub(crate) struct Placed {
     /// Where; of no meaning when the order does not matter.
     pub place: IndexPlace,
+    /// In which of the ranges of values that are wanted it was found.
+    pub wanted: u32,
     /// The item.
     pub item: Datum,
     /// How many times it is wanted.
     pub times: u64,
     /// Where it is given when no order was asked for.
     pub hand: Hand,
+}
+
+impl Placed {
+    /// An item once, whose order does not matter.
+    pub fn nowhere(item: Datum) -> Placed {
+        Placed { place: IndexPlace::none(), wanted: 0, item, times: 1, hand: Hand::default() }
+    }
 }
 
 /// Items by an index, one after the other.

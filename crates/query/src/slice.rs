@@ -73,7 +73,7 @@ impl Slice {
                 let bounds = self.bounds.clone().unwrap_or_else(Bounds::all);
                 let wanted = Wanted::Values([(bounds, 1)].into());
                 let (id, name, counted_on) = (index.id, index.name, None);
-                let read = IndexRead { id, name, wanted, items, counted_on };
+                let read = IndexRead { id, name, wanted, items, after: None, counted_on };
                 rows(table, KeyRange::all(), Some(Arc::new(read)))
             }
             (TableRef::Stored(table), Index::Primary) => rows(table, self.range()?, None),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datum::KeyRange;
 use storage::{IndexBuild, IndexId, TableSnapshot};
 
 use crate::Shard;
@@ -15,10 +16,11 @@ impl Shard {
         IndexRows::new(snapshot, index, query)
     }
 
-    /// Begins to read rows by an index of shapes, as they are now. Fails unless the index is built.
-    pub fn read_shapes(&self, index: IndexId) -> Result<ShapeIndex, IndexError> {
+    /// Begins to read those rows whose keys lie in `rows` by an index of shapes, as they are now. Fails unless the index
+    /// is built.
+    pub fn read_shapes(&self, index: IndexId, rows: KeyRange) -> Result<ShapeIndex, IndexError> {
         let (index, snapshot) = self.built_index(index, Keys::Cells)?;
-        Ok(ShapeIndex::new(snapshot, index))
+        Ok(ShapeIndex::new(snapshot, index, rows))
     }
 
     /// The index, and the rows with all of its entries.

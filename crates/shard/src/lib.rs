@@ -39,8 +39,8 @@ pub use activity::Activity;
 pub use draft::Decision;
 pub use error::{OpenError, WriteError, WriteRefusal};
 pub use index::{
-    Bounds, IndexDef, IndexDefs, IndexError, IndexKind, IndexPlace, IndexQuery, IndexRow, IndexRows,
-    RowOrder, ShapeHits, ShapeIndex, Side,
+    Bounds, IndexDef, IndexDefs, IndexError, IndexKind, IndexPlace, IndexPosition, IndexQuery, IndexRow,
+    IndexRows, RowOrder, ShapeHits, ShapeIndex, Side,
 };
 pub use index_build::{BuildStep, IndexBuilder};
 pub use replica::{Forerunner, Standing};

@@ -113,7 +113,8 @@ impl Shard {
         let (store, table) = (self.table().store(), self.table().id());
         let (mut changes, mut pending) = (Changes::default(), 0);
         for index in self.indexes().iter() {
-            let mut scan = snapshot.scan_index(index.id(), &IndexSpan::all(), Direction::Ascending);
+            let (all, rows) = (IndexSpan::all(), KeyRange::all());
+            let mut scan = snapshot.scan_index(index.id(), &all, &rows, Direction::Ascending);
             while let Some(hit) = scan.next()? {
                 let gone = IndexChange { index: index.id(), key: hit.key, entry: None };
                 changes.add_index(table, &hit.primary, &gone);

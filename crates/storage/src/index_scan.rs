@@ -72,7 +72,7 @@ impl IndexScan {
         table: TableId,
         index: IndexId,
         span: &IndexSpan,
-        rows: &KeyRange,
+        rows: KeyRange,
         direction: Direction,
     ) -> IndexScan {
         let scan = (!span.is_empty()).then(|| {
@@ -80,7 +80,7 @@ impl IndexScan {
             let span = (start.as_ref().map(Vec::as_slice), end.as_ref().map(Vec::as_slice));
             Arc::clone(view).scan(Space::Index, span, direction)
         });
-        IndexScan { scan, table, index, rows: rows.clone() }
+        IndexScan { scan, table, index, rows }
     }
 
     /// Goes on with the entries of `span`, which lies inside the one the scan was made for.

@@ -48,11 +48,18 @@ impl TableSnapshot {
         RowScan::new(scan, self.table)
     }
 
-    /// The entries of an index in `span` that belong to rows of this part, by index key and then by
-    /// primary key. The scan lives on its own.
+    /// The entries of an index in `span` that belong to those rows of this part whose keys lie in `rows`, by index key
+    /// and then by primary key. The scan lives on its own.
     #[must_use]
-    pub fn scan_index(&self, index: IndexId, span: &IndexSpan, direction: Direction) -> IndexScan {
-        IndexScan::new(&self.view, self.table, index, span, &self.part.range, direction)
+    pub fn scan_index(
+        &self,
+        index: IndexId,
+        span: &IndexSpan,
+        rows: &KeyRange,
+        direction: Direction,
+    ) -> IndexScan {
+        let rows = self.part.range.intersect(rows);
+        IndexScan::new(&self.view, self.table, index, span, rows, direction)
     }
 
     /// About how many bytes the entries of `span` take, whichever rows they belong to.

@@ -39,8 +39,7 @@ fn build(node: &Running) {
 
 /// The rows that a node finds by an index.
 fn found(node: &Running, index: IndexId) -> u64 {
-    let query =
-        IndexQuery { index, wanted: [(Bounds::all(), 1)].into(), order: RowOrder::Any, sorted_max: 10 };
+    let query = IndexQuery::of(index, [(Bounds::all(), 1)].into(), RowOrder::Any, 10);
     shard(node).read_index(&query).unwrap().count().unwrap()
 }
 

@@ -8,14 +8,14 @@ use datum::patience;
 use io::memory::{Account, Owner};
 use reql::travel::Travel;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
-use shard::IndexPlace;
+use shard::IndexPosition;
 
 use super::running::Entered;
 use super::{Inner, unless_stopped};
 use crate::context::{Cx, Surroundings};
 use crate::cursors::Pull;
-use crate::far::{BatchEnd, FarBatch, Outcome, Part};
-use crate::order::{Hand, KeyOrder, Placed, PlacedItems, are_dealt};
+use crate::far::{BatchEnd, FarBatch, Outcome, Part, Position};
+use crate::order::{Hand, IndexRead, KeyOrder, Placed, PlacedItems, Wanted, are_dealt};
 use crate::stream::{Indexed, Rows};
 
 /// Bytes of the first batch of a cursor; each later one may be four times as long.
@@ -42,6 +42,10 @@ impl Inner {
         let cx = self.cx(around, entered.cancel.clone());
         let rows = match &part.index {
             Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
+                // Whoever asked knows other shards, and could not tell how far each was read.
+                if part.order == KeyOrder::Any && parts.len() > part.ranges.len() {
+                    return Outcome::Moved(None);
+                }
                 let heads = parts.into_iter().map(|part| Box::new(part) as Box<dyn PlacedItems>);
                 Outcome::Done(ServedRows::Index(Indexed::new(heads.collect(), part.order)))
             }),
@@ -53,10 +57,18 @@ impl Inner {
         match rows {
             Outcome::Done(rows) => {
                 let dealt = are_dealt(part.order, part.index.as_deref());
-                let placed = part.index.is_some() && part.order != KeyOrder::Any;
-                let batch_bytes = BATCH_BYTES_MIN;
-                let cursor =
-                    ServedCursor { cx, rows, placed, dealt, steps, batch_bytes, ended: false, account };
+                let by_values = |index: &IndexRead| matches!(index.wanted, Wanted::Values(_));
+                let cursor = ServedCursor {
+                    cx,
+                    rows,
+                    placed: part.index.is_some() && part.order != KeyOrder::Any,
+                    by_values: part.index.as_deref().is_some_and(by_values),
+                    dealt,
+                    steps,
+                    batch_bytes: BATCH_BYTES_MIN,
+                    ended: false,
+                    account,
+                };
                 self.pull(entered, Box::new(cursor))
             }
             Outcome::Failed(error) => Outcome::<()>::Failed(error).to_bytes(|(), _| ()),
@@ -109,6 +121,8 @@ struct ServedCursor {
     rows: ServedRows,
     /// Whether it matters where an item stands in the order of its index.
     placed: bool,
+    /// Whether rows are found by their values in an index.
+    by_values: bool,
     /// Whether items are dealt where the query runs, so that each goes with its hand.
     dealt: bool,
     steps: Vec<Transform>,
@@ -130,7 +144,7 @@ impl ServedRows {
         };
         let Some(item) = rows.next_row()? else { return Ok(None) };
         let hand = Hand { number: if dealt { rows.hand() } else { 0 }, rows: 1 };
-        Ok(Some(Placed { place: IndexPlace::none(), item, times: 1, hand }))
+        Ok(Some(Placed { hand, ..Placed::nowhere(item) }))
     }
 }
 
@@ -158,6 +172,10 @@ impl ServedCursor {
                     Ok(Flow::Continue)
                 })?;
             }
+            if self.by_values {
+                let Placed { place, wanted, .. } = row;
+                batch.position = Some(Position::Index(IndexPosition { wanted, place }));
+            }
         }
         Ok(BatchEnd::More)
     }
@@ -169,10 +187,9 @@ impl Pull for ServedCursor {
         batch.end = self.fill(&mut batch).unwrap_or_else(BatchEnd::Failed);
         self.batch_bytes = (self.batch_bytes * 4).min(BATCH_BYTES_MAX);
         self.ended = !matches!(batch.end, BatchEnd::More);
-        batch.position = match &self.rows {
-            ServedRows::Primary(rows) => rows.position(),
-            ServedRows::Index(_) => None,
-        };
+        if let ServedRows::Primary(rows) = &self.rows {
+            batch.position = rows.position().map(Position::Key);
+        }
         batch.looked_at = self.cx.take_looked_at();
         Outcome::Done(batch).to_bytes(Travel::pack)
     }

@@ -183,11 +183,7 @@ impl Inner {
             let mut fitness = Fitness::new(part.mode);
             for (shard, range) in part.ranges.iter().flat_map(|range| table.handle.covering(range)) {
                 match self.service.reader(shard, part.mode) {
-                    // An index is read by whole shards: whoever asked knows other ones.
                     Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
-                    Some(Site::Near(shard)) if part.index.is_some() && range != *shard.range() => {
-                        return Outcome::Moved(None);
-                    }
                     Some(Site::Near(shard)) => {
                         let standing = shard.standing();
                         match make(&table, shard, range) {

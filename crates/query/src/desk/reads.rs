@@ -28,8 +28,8 @@ impl Inner {
     }
 
     pub(super) fn by_index(&self, cx: &Cx, part: &Part, index: &IndexRead) -> Outcome<Vec<IndexPart>> {
-        self.parts(part, |table, shard, _| match shard.has_heard_of(index.id) {
-            true => IndexPart::of(cx, table, shard, index, part.order).into(),
+        self.parts(part, |table, shard, range| match shard.has_heard_of(index.id) {
+            true => IndexPart::of(cx, table, shard, range, index, part.order).into(),
             // It is elsewhere as long as this node has not heard of it.
             false => Outcome::Moved(None),
         })

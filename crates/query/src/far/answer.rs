@@ -6,8 +6,9 @@ use datum::key::HANDS;
 use datum::{Datum, PrimaryKey};
 use reql::EvalError;
 use reql::travel::{Garbled, Pack, Travel, Unpack, Unpackable};
-use shard::IndexPlace;
+use shard::{IndexPlace, IndexPosition};
 
+use super::part::{pack_index_position, pack_place, unpack_index_position, unpack_place};
 use super::question::{pack_server, unpack_server};
 use crate::edit::{Fate, ReturnChanges, RowReport};
 use crate::links::Trouble;
@@ -138,12 +139,21 @@ pub(crate) struct FarBatch {
     pub hands: Vec<Hand>,
     /// Rows that were looked at after the last item, where there is no order.
     pub rows_after: u64,
-    /// The key of the last row that was read for them, if any was.
-    pub position: Option<PrimaryKey>,
+    /// The last row that was read for them, if any was and it is known where it stands.
+    pub position: Option<Position>,
     /// How many rows were looked at for it.
     pub looked_at: u64,
     /// What follows.
     pub end: BatchEnd,
+}
+
+/// How far rows were read.
+#[derive(Clone)]
+pub(crate) enum Position {
+    /// By the primary key, up to this one.
+    Key(PrimaryKey),
+    /// By an index.
+    Index(IndexPosition),
 }
 
 /// What follows a batch.
@@ -168,18 +178,24 @@ impl Travel for FarBatch {
     fn pack(&self, out: &mut Pack) {
         self.items.pack(out);
         out.count(self.places.len() as u64);
-        for place in &self.places {
-            place.key.pack(out);
-            place.value.pack(out);
-            place.primary.0.pack(out);
-        }
+        self.places.iter().for_each(|place| pack_place(place, out));
         out.count(self.hands.len() as u64);
         for hand in &self.hands {
             out.byte(hand.number);
             out.count(u64::from(hand.rows));
         }
         out.count(self.rows_after);
-        self.position.as_ref().map(|key| key.0.clone()).pack(out);
+        match &self.position {
+            None => out.byte(0),
+            Some(Position::Key(key)) => {
+                out.byte(1);
+                key.0.pack(out);
+            }
+            Some(Position::Index(position)) => {
+                out.byte(2);
+                pack_index_position(position, out);
+            }
+        }
         out.count(self.looked_at);
         match &self.end {
             BatchEnd::More => out.byte(0),
@@ -193,10 +209,7 @@ impl Travel for FarBatch {
 
     fn unpack(from: &mut Unpack) -> Result<Self, Garbled> {
         let items: Vec<Datum> = Vec::unpack(from)?;
-        let places = from.list(|from| {
-            let (key, value) = (Bytes::unpack(from)?, Option::unpack(from)?);
-            Ok(IndexPlace { key, value, primary: PrimaryKey(Bytes::unpack(from)?) })
-        })?;
+        let places = from.list(unpack_place)?;
         if !places.is_empty() && places.len() != items.len() {
             return Err(from.garbled("a place for each item"));
         }
@@ -211,7 +224,12 @@ impl Travel for FarBatch {
             return Err(from.garbled("a hand for each item"));
         }
         let rows_after = from.count()?;
-        let position = Option::<Bytes>::unpack(from)?.map(PrimaryKey);
+        let position = match from.byte()? {
+            0 => None,
+            1 => Some(Position::Key(PrimaryKey(Bytes::unpack(from)?))),
+            2 => Some(Position::Index(unpack_index_position(from)?)),
+            _ => return Err(from.garbled("how far rows were read")),
+        };
         let looked_at = from.count()?;
         let end = match from.byte()? {
             0 => BatchEnd::More,

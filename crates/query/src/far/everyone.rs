@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::ServerId;
-use datum::{Object, Text};
+use datum::{KeyRange, Object, Text};
 use reql::EvalError;
 use reql::travel::Travel;
 use uuid::Uuid;
@@ -60,6 +60,6 @@ fn others(cx: &Cx) -> Vec<ServerId> {
     let (links, own) = (cx.service.links(), cx.node().identity().server);
     let catalog = cx.catalog();
     let known = catalog.servers().into_iter().map(|server| server.id).filter(|server| *server != own);
-    let others = links.elsewhere().into_iter().chain(known);
+    let others = links.elsewhere(&KeyRange::all()).into_iter().chain(known);
     others.filter(|server| links.is_connected(*server)).collect()
 }

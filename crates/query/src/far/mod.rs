@@ -24,7 +24,9 @@ mod site;
 mod waiting;
 mod write;
 
-pub(crate) use answer::{BatchEnd, FarBatch, Outcome, begin_done, pack_reports, read, unpack_reports};
+pub(crate) use answer::{
+    BatchEnd, FarBatch, Outcome, Position, begin_done, pack_reports, read, unpack_reports,
+};
 pub(crate) use everyone::{AskedOthers, stop_elsewhere};
 pub(crate) use gather::{FarTally, unless_lost};
 pub(crate) use keys::FarKeys;

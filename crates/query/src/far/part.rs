@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use datum::{Datum, KeyBound, KeyRange, PrimaryKey, Text};
 use reql::geo::{Ellipsoid, LazyShape, LonLat, nearest};
 use reql::travel::{Garbled, Pack, Travel, Unpack};
-use shard::{Bounds, IndexId, Side};
+use shard::{Bounds, IndexId, IndexPlace, IndexPosition, Side};
 use storage::TableId;
 use uuid::Uuid;
 
@@ -20,7 +21,7 @@ pub(crate) struct Part {
     pub order: KeyOrder,
     /// In the order of their keys.
     pub ranges: Vec<KeyRange>,
-    /// The secondary index rows are found by; ranges are those of whole shards then.
+    /// The secondary index rows are found by.
     pub index: Option<Arc<IndexRead>>,
 }
 
@@ -126,6 +127,8 @@ fn unpack_bound(from: &mut Unpack) -> Result<KeyBound, Garbled> {
 fn pack_index(index: &IndexRead, out: &mut Pack) {
     out.count(u64::from(index.id.0));
     index.name.pack(out);
+    index.after.is_some().pack(out);
+    index.after.iter().for_each(|after| pack_index_position(after, out));
     match &index.wanted {
         Wanted::Values(values) => {
             out.byte(match index.items {
@@ -149,6 +152,10 @@ fn pack_index(index: &IndexRead, out: &mut Pack) {
 fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
     let id = IndexId(unpack_u32(from)?);
     let name = Text::unpack(from)?;
+    let after = match bool::unpack(from)? {
+        true => Some(unpack_index_position(from)?),
+        false => None,
+    };
     let (items, wanted) = match from.byte()? {
         0 => (IndexItems::Rows, Wanted::Values(unpack_values(from)?)),
         1 => (IndexItems::Values, Wanted::Values(unpack_values(from)?)),
@@ -157,7 +164,31 @@ fn unpack_index(from: &mut Unpack) -> Result<IndexRead, Garbled> {
         4 => (IndexItems::Pairs, Wanted::Nearest(unpack_nearest(from)?)),
         _ => return Err(from.garbled("what is wanted of rows")),
     };
-    Ok(IndexRead { id, name, wanted, items, counted_on: None })
+    Ok(IndexRead { id, name, wanted, items, after, counted_on: None })
+}
+
+/// Where a row stands in the order of an index.
+pub(super) fn pack_place(place: &IndexPlace, out: &mut Pack) {
+    place.key.pack(out);
+    place.value.pack(out);
+    place.primary.0.pack(out);
+}
+
+/// The place of [`pack_place`].
+pub(super) fn unpack_place(from: &mut Unpack) -> Result<IndexPlace, Garbled> {
+    let (key, value) = (Bytes::unpack(from)?, Option::unpack(from)?);
+    Ok(IndexPlace { key, value, primary: PrimaryKey(Bytes::unpack(from)?) })
+}
+
+/// How far an index was read.
+pub(super) fn pack_index_position(position: &IndexPosition, out: &mut Pack) {
+    out.count(u64::from(position.wanted));
+    pack_place(&position.place, out);
+}
+
+/// What [`pack_index_position`] wrote.
+pub(super) fn unpack_index_position(from: &mut Unpack) -> Result<IndexPosition, Garbled> {
+    Ok(IndexPosition { wanted: unpack_u32(from)?, place: unpack_place(from)? })
 }
 
 fn pack_values(values: &[(Bounds, u32)], out: &mut Pack) {

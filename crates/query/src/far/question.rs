@@ -17,7 +17,7 @@ use crate::read_mode::ReadMode;
 use crate::table::Identifiers;
 
 /// The version all questions begin with.
-pub const QUESTION_VERSION: u8 = 7;
+pub const QUESTION_VERSION: u8 = 8;
 
 const GET: u8 = 1;
 const WRITE: u8 = 2;

@@ -11,7 +11,7 @@ use reql::travel::Travel;
 use reql::{Env, EvalError, Transform};
 use shard::IndexPlace;
 
-use super::answer::{BatchEnd, FarBatch, read};
+use super::answer::{BatchEnd, FarBatch, Position, read};
 use super::gather::unless_lost;
 use super::part::Part;
 use super::question::Question;
@@ -61,7 +61,7 @@ pub(crate) struct FarRows {
     /// The answer that is on its way.
     waiting: Option<Arc<Slot>>,
     /// The last row the items so far were made of.
-    position: Option<PrimaryKey>,
+    position: Option<Position>,
     end: Option<End>,
     /// Whether any batch came.
     begun: bool,
@@ -149,7 +149,11 @@ impl FarRows {
         let places = batch.places.into_iter().chain(std::iter::repeat_with(IndexPlace::none));
         let hands = batch.hands.into_iter().chain(std::iter::repeat(Hand::default()));
         let placed = batch.items.into_iter().zip(places).zip(hands);
-        self.ready.extend(placed.map(|((item, place), hand)| Placed { place, item, times: 1, hand }));
+        self.ready.extend(placed.map(|((item, place), hand)| Placed {
+            place,
+            hand,
+            ..Placed::nowhere(item)
+        }));
         self.position = batch.position.or(self.position.take());
         match batch.end {
             BatchEnd::More => {}
@@ -161,12 +165,17 @@ impl FarRows {
     /// The rows after those that came, wherever they are now. They are seen as of a later moment.
     fn look_again(&mut self) -> Result<Rest, EvalError> {
         let mut source = self.source.clone();
-        if source.index.is_some() && self.begun {
-            // Where it was is not known as a place in the table.
-            return Err(EvalError::op_failed("Cannot perform read: lost contact with primary replica"));
-        }
-        if let Some(position) = &self.position {
-            source.range = after(&source.range, position, source.order);
+        match (&self.position, &source.index) {
+            (Some(Position::Key(key)), _) => source.range = after(&source.range, key, source.order),
+            (Some(Position::Index(position)), Some(index)) => {
+                let after = Some(position.clone());
+                source.index = Some(Arc::new(IndexRead { after, ..(**index).clone() }));
+            }
+            // Of shapes it is not known which rows came.
+            (_, Some(_)) if self.begun => {
+                return Err(EvalError::op_failed("Cannot perform read: lost contact with primary replica"));
+            }
+            _ => {}
         }
         if !self.patience.wait(&self.cx, &source.table, &source.range)? {
             return Err(unreadable(&source.range, source.table.read_mode));
@@ -197,7 +206,7 @@ impl PlacedItems for FarRows {
                 Some(End::Elsewhere(Rest::Placed(rest))) => return rest.next_placed(env),
                 Some(End::Elsewhere(Rest::Handed(rest))) => match rest.next_handed(env)? {
                     Handed::Item(hand, item) => {
-                        return Ok(Some(Placed { place: IndexPlace::none(), item, times: 1, hand }));
+                        return Ok(Some(Placed { hand, ..Placed::nowhere(item) }));
                     }
                     Handed::Nothing(_) => {}
                     Handed::End => return Ok(None),

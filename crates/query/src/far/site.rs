@@ -43,7 +43,7 @@ impl Service {
     /// The replica that leads `shard`: for writes, and for reads that must be up to date. `None`
     /// while nobody is known to lead.
     pub(crate) fn leader<'a>(&self, shard: &'a ShardHandle) -> Option<Site<'a>> {
-        if let Some(server) = self.links().elsewhere() {
+        if let Some(server) = self.links().elsewhere(shard.range()) {
             return Some(Site::Far(server));
         }
         shard.leader().map(Site::from)
@@ -51,7 +51,7 @@ impl Service {
 
     /// As [`Service::reader`], for a read of one row that is asked for the first time.
     pub(crate) fn first_reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Site<'a>> {
-        if mode != ReadMode::Outdated || self.links().elsewhere().is_some() {
+        if mode != ReadMode::Outdated || self.links().elsewhere(shard.range()).is_some() {
             return self.reader(shard, mode);
         }
         let reader = shard.reader(|server| self.watches.answers(server)).map(Site::from);
@@ -60,7 +60,7 @@ impl Service {
 
     /// A replica that may answer reads of `mode`.
     pub(crate) fn reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Site<'a>> {
-        if let Some(server) = self.links().elsewhere() {
+        if let Some(server) = self.links().elsewhere(shard.range()) {
             return Some(Site::Far(server));
         }
         match mode {

@@ -4,10 +4,10 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 use datum::key::hand_of;
-use datum::{Datum, Object, Text};
+use datum::{Datum, KeyRange, Object, Text};
 use reql::stream::Items;
 use reql::{Env, EvalError, Order};
-use shard::{IndexPlace, IndexQuery, IndexRows, RowOrder, Shard};
+use shard::{IndexQuery, IndexRows, RowOrder, Shard};
 
 use super::shapes::{MeetingRows, NearestRows};
 use crate::context::{Cx, Seen};
@@ -35,11 +35,12 @@ enum PartRows {
 }
 
 impl IndexPart {
-    /// The rows of `shard`, as they are now.
+    /// The rows of `shard` whose keys lie in `range`, as they are now.
     pub fn of(
         cx: &Cx,
         table: &StoredTable,
         shard: &Shard,
+        range: KeyRange,
         read: &IndexRead,
         order: KeyOrder,
     ) -> Result<IndexPart, EvalError> {
@@ -49,17 +50,17 @@ impl IndexPart {
             ordered => RowOrder::By(ordered.direction()),
         };
         let failed = |error| index_failed(table, &read.name, error);
-        let shapes = || shard.read_shapes(read.id).map_err(failed);
+        let shapes = |rows| shard.read_shapes(read.id, rows).map_err(failed);
         let rows = match &read.wanted {
             Wanted::Values(wanted) => {
-                let (wanted, sorted_max) = (wanted.clone(), cx.array_limit);
-                let query = IndexQuery { index: read.id, wanted, order, sorted_max };
+                let (wanted, after, sorted_max) = (wanted.clone(), read.after.clone(), cx.array_limit);
+                let query = IndexQuery { index: read.id, wanted, rows: range, after, order, sorted_max };
                 PartRows::Values(Box::new(shard.read_index(&query).map_err(failed)?))
             }
             Wanted::Meeting(wanted) => {
-                PartRows::Meeting(MeetingRows::new(shapes()?, wanted.clone(), &cx.cancel)?)
+                PartRows::Meeting(MeetingRows::new(shapes(range)?, wanted.clone(), &cx.cancel)?)
             }
-            Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes()?, *bounds)),
+            Wanted::Nearest(bounds) => PartRows::Nearest(NearestRows::new(shapes(range)?, *bounds)),
         };
         let (seen, name, items) = (Seen::of_shard(cx, shard.activity()), read.name.clone(), read.items);
         Ok(IndexPart { seen, table: table.clone(), name, items, rows, current: None, dealt })
@@ -97,20 +98,21 @@ impl IndexPart {
                 let item = of_items(self.items, || row.value(rows.index()), &row.row);
                 let number = if self.dealt { hand_of(row.place.primary.as_bytes()) } else { 0 };
                 let hand = Hand { number, rows: 1 };
-                Ok(Some(Placed { item, place: row.place, times: row.times, hand }))
+                let (place, wanted, times) = (row.place, row.wanted, row.times);
+                Ok(Some(Placed { item, place, wanted, times, hand }))
             }
             PartRows::Meeting(rows) => {
                 let row = rows.next(env, &self.seen)?;
                 Ok(row.map(|(row, times)| {
                     let item = of_items(self.items, || Datum::Null, &row);
-                    Placed { item, place: IndexPlace::none(), times, hand: Hand::default() }
+                    Placed { times, ..Placed::nowhere(item) }
                 }))
             }
             PartRows::Nearest(rows) => {
                 let found = rows.next(env, &self.seen)?;
                 Ok(found.map(|found| {
                     let item = of_items(self.items, || Datum::Number(found.dist_m), &found.value);
-                    Placed { item, place: IndexPlace::none(), times: 1, hand: Hand::default() }
+                    Placed::nowhere(item)
                 }))
             }
         }

@@ -46,14 +46,16 @@ impl RowSource {
         Ok(parts)
     }
 
-    /// The parts of the table where rows are found by its index.
+    /// The parts of the range where rows are found by the table's index.
     pub fn find_by_index(
         &self,
         cx: &Cx,
         patience: &mut Patience,
     ) -> Result<Vec<Found<IndexPart>>, EvalError> {
         let Some(index) = &self.index else { return Err(EvalError::internal("no index")) };
-        self.find_with(cx, patience, |table, shard, _| IndexPart::of(cx, table, shard, index, self.order))
+        self.find_with(cx, patience, |table, shard, range| {
+            IndexPart::of(cx, table, shard, range, index, self.order)
+        })
     }
 
     /// The parts of the range, those that are near as `near` makes them. Looks again for as long as
@@ -95,6 +97,10 @@ impl RowSource {
                         return Ok(Err(range));
                     }
                     parts.push(Found::Near(part));
+                }
+                // Rows without an order come shard after shard: how far an index was read is known of one at a time.
+                Some(Site::Far(server)) if self.index.is_some() && self.order == KeyOrder::Any => {
+                    parts.push(Found::Far { server, range });
                 }
                 Some(Site::Far(server)) => push_far(&mut parts, server, range),
                 None => return Ok(Err(range)),

@@ -50,8 +50,14 @@ pub(crate) fn found(cx: &Cx, rows: &RowSource, steps: &[Transform], seen: OrderS
             index.kind == IndexKind::One && field_of(index.function.func()).is_some_and(|of| *of == field)
         })?;
         let values: Arc<[(Bounds, u32)]> = [(bounds, 1)].into();
-        let (name, wanted, items) = (index.name.clone(), Wanted::Values(values), IndexItems::Rows);
-        let read = IndexRead { id: index.id, name, wanted, items, counted_on: Some((*index).clone()) };
+        let read = IndexRead {
+            id: index.id,
+            name: index.name.clone(),
+            wanted: Wanted::Values(values),
+            items: IndexItems::Rows,
+            after: None,
+            counted_on: Some((*index).clone()),
+        };
         let by_index = RowSource { index: Some(Arc::new(read)), ..rows.clone() };
         is_worth_it(cx, &by_index).then_some(by_index)
     })

@@ -78,7 +78,8 @@ impl RowSource {
         wanted: Wanted,
         items: IndexItems,
     ) -> RowSource {
-        let read = IndexRead { id: index.id, name: index.name.clone(), wanted, items, counted_on: None };
+        let (id, name) = (index.id, index.name.clone());
+        let read = IndexRead { id, name, wanted, items, after: None, counted_on: None };
         let (range, order) = (KeyRange::all(), KeyOrder::Any);
         RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)), most: None }
     }

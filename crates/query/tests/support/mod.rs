@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{Answered, Ask, AskError, Node, NodeOptions, Post, Serve, ServerId};
-use datum::{Datum, Object, Text, json as datum_json};
+use datum::{Datum, KeyRange, Object, Text, json as datum_json};
 use engine::memory::MemoryEngine;
 use io::memory::Budget;
 use io::sim::{SimClock, SimFiles, SimRandom};
@@ -148,11 +148,19 @@ impl House {
 
     /// The same; questions go to the other one as `way` takes them there.
     pub fn asking(way: impl FnOnce(QuestionDesk) -> Arc<dyn Ask>) -> House {
+        House::asking_for(|_| true, way)
+    }
+
+    /// The same for shards of which that is so; the others are at hand.
+    pub fn asking_for(
+        is_far: impl Fn(&KeyRange) -> bool + Send + Sync + 'static,
+        way: impl FnOnce(QuestionDesk) -> Arc<dyn Ask>,
+    ) -> House {
         let House { service: other, node, indexes, .. } = House::new();
         let desk = QuestionDesk::new(other);
         let service = service(node.clone());
         service.links().set(Arc::new(InTurns { way: way(desk.clone()), aside: Mutex::default() }));
-        service.links().ask_everything_of(ANSWERER);
+        service.links().ask_elsewhere(move |range| is_far(range).then_some(ANSWERER));
         House { service, desk: Some(desk), node, indexes }
     }
 
@@ -163,7 +171,7 @@ impl House {
         let desk = QuestionDesk::new(service());
         let service = service();
         service.links().set(Arc::new(Straight { desk: desk.clone(), losses: None }));
-        service.links().ask_everything_of(ANSWERER);
+        service.links().ask_elsewhere(|_| Some(ANSWERER));
         House { service, desk: Some(desk), node, indexes }
     }
 
@@ -173,7 +181,7 @@ impl House {
         let desk = QuestionDesk::new(service_with(node.clone(), logs(there)));
         let service = service_with(node.clone(), logs(here));
         service.links().set(Arc::new(Straight { desk: desk.clone(), losses: None }));
-        service.links().ask_everything_of(ANSWERER);
+        service.links().ask_elsewhere(|_| Some(ANSWERER));
         House { service, desk: Some(desk), node, indexes }
     }
 

@@ -10,5 +10,5 @@ pub(crate) use def::changes;
 pub use def::{IndexDef, IndexDefs, IndexKind};
 pub(crate) use kept::KeptIndexes;
 pub use range::{Bounds, Side};
-pub use read::{IndexError, IndexPlace, IndexQuery, IndexRow, IndexRows, RowOrder};
+pub use read::{IndexError, IndexPlace, IndexPosition, IndexQuery, IndexRow, IndexRows, RowOrder};
 pub use shapes::{ShapeHits, ShapeIndex};

@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use datum::key::secondary::{self, SecondaryKey};
+use datum::key::secondary;
 use datum::{Datum, KeyError};
-use storage::IndexSpan;
+use storage::{Direction, IndexSpan};
 
 /// Whether a bound belongs to the range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,22 +81,33 @@ impl Bounds {
         let (left, right) = (secondary::bound(&self.left)?, secondary::bound(&self.right)?);
         let start = match (&self.left, self.left_side) {
             (Datum::MinVal, _) => Bytes::new(),
-            (_, Side::Open) if !left.truncated => after(&left).unwrap_or(left.bytes),
+            (_, Side::Open) if !left.truncated => after(&left.bytes).unwrap_or(left.bytes),
             _ => left.bytes,
         };
         let end = match (&self.right, self.right_side) {
             (Datum::MaxVal, _) => None,
             (_, Side::Open) if !right.truncated => Some(right.bytes),
-            _ => after(&right),
+            _ => after(&right.bytes),
         };
         Ok(IndexSpan { start, end })
     }
 }
 
+/// What of `span` does not come before the entries of `key` when it is walked in this direction.
+pub(super) fn begun_at(span: IndexSpan, key: &Bytes, direction: Direction) -> IndexSpan {
+    match direction {
+        Direction::Ascending => IndexSpan { start: span.start.max(key.clone()), ..span },
+        Direction::Descending => {
+            let end = [span.end.clone(), after(key)].into_iter().flatten().min();
+            IndexSpan { end, ..span }
+        }
+    }
+}
+
 /// The first bytes after everything that begins with a key. No key is the beginning of another,
 /// so only its own entries do.
-fn after(key: &SecondaryKey) -> Option<Bytes> {
-    let mut bytes = key.bytes.to_vec();
+fn after(key: &[u8]) -> Option<Bytes> {
+    let mut bytes = key.to_vec();
     while let Some(last) = bytes.pop() {
         if last < u8::MAX {
             bytes.push(last + 1);

@@ -1,14 +1,15 @@
 //! Rows by an index: entries of a snapshot in order, each with its row of the same snapshot.
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datum::{Datum, KeyError, Object, PrimaryKey};
+use datum::{Datum, KeyError, KeyRange, Object, PrimaryKey};
 use storage::{Direction, IndexHit, IndexId, IndexScan, IndexSpan, ReadError, TableSnapshot};
 
 use super::def::IndexDef;
-use super::range::Bounds;
+use super::range::{Bounds, begun_at};
 
 /// Whether the order of the rows matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,16 @@ pub enum RowOrder {
     By(Direction),
 }
 
+impl RowOrder {
+    /// The way entries are walked.
+    fn direction(self) -> Direction {
+        match self {
+            RowOrder::By(direction) => direction,
+            RowOrder::Any => Direction::Ascending,
+        }
+    }
+}
+
 /// What is read of an index. Plain data.
 #[derive(Clone, Debug)]
 pub struct IndexQuery {
@@ -26,10 +37,27 @@ pub struct IndexQuery {
     pub index: IndexId,
     /// The values whose rows are wanted, and how many times each.
     pub wanted: Arc<[(Bounds, u32)]>,
+    /// Only rows whose keys lie in this range.
+    pub rows: KeyRange,
+    /// Only what comes after this in the same order of the same values.
+    pub after: Option<IndexPosition>,
     /// The order of the rows. Only one range of values can be read in order.
     pub order: RowOrder,
     /// How many rows with one cut key may be held to be sorted.
     pub sorted_max: usize,
+}
+
+impl IndexQuery {
+    /// The rows under these values, whatever their keys, from the first one on.
+    #[must_use]
+    pub fn of(
+        index: IndexId,
+        wanted: Arc<[(Bounds, u32)]>,
+        order: RowOrder,
+        sorted_max: usize,
+    ) -> IndexQuery {
+        IndexQuery { index, wanted, rows: KeyRange::all(), after: None, order, sorted_max }
+    }
 }
 
 /// Why an index could not be read.
@@ -76,11 +104,22 @@ impl IndexPlace {
     }
 }
 
+/// How far rows were read by an index. Plain data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexPosition {
+    /// In which of the ranges of values that are wanted.
+    pub wanted: u32,
+    /// Where the last row stands.
+    pub place: IndexPlace,
+}
+
 /// A row found by an index.
 #[derive(Clone, Debug)]
 pub struct IndexRow {
     /// Where it stands.
     pub place: IndexPlace,
+    /// Which of the ranges of values that are wanted it was found in.
+    pub wanted: u32,
     /// The row.
     pub row: Object,
     /// How many times it is wanted under this value.
@@ -107,14 +146,26 @@ pub struct IndexRows {
     index: Arc<IndexDef>,
     order: RowOrder,
     sorted_max: usize,
+    rows: KeyRange,
+    // What comes up to there was read before.
+    after: Option<IndexPosition>,
     // The ranges still to be read, the next one last.
-    waiting: Vec<(Bounds, u32, IndexSpan)>,
+    waiting: Vec<Waiting>,
     current: Option<Current>,
     // Rows in hand: those of a cut key.
     ready: VecDeque<IndexRow>,
 }
 
+/// A range of values.
+struct Waiting {
+    wanted: u32,
+    bounds: Bounds,
+    times: u32,
+    span: IndexSpan,
+}
+
 struct Current {
+    wanted: u32,
     bounds: Bounds,
     times: u32,
     scan: IndexScan,
@@ -129,14 +180,25 @@ impl IndexRows {
         index: Arc<IndexDef>,
         query: &IndexQuery,
     ) -> Result<IndexRows, IndexError> {
-        let waiting = query.wanted.iter().rev();
-        let waiting = waiting.map(|(bounds, times)| Ok((bounds.clone(), *times, bounds.span()?)));
+        let begun = query.after.as_ref().map_or(0, |after| after.wanted);
+        let waiting = (0..).zip(query.wanted.iter()).filter(|(wanted, _)| *wanted >= begun);
+        let waiting = waiting.map(|(wanted, (bounds, times))| {
+            Ok(Waiting { wanted, bounds: bounds.clone(), times: *times, span: bounds.span()? })
+        });
+        let mut waiting = waiting.collect::<Result<Vec<_>, KeyError>>()?;
+        if let (Some(first), Some(after)) = (waiting.first_mut(), &query.after) {
+            let whole = std::mem::replace(&mut first.span, IndexSpan::all());
+            first.span = begun_at(whole, &after.place.key, query.order.direction());
+        }
+        waiting.reverse();
         Ok(IndexRows {
             snapshot,
             index,
             order: query.order,
             sorted_max: query.sorted_max,
-            waiting: waiting.collect::<Result<_, KeyError>>()?,
+            rows: query.rows.clone(),
+            after: query.after.clone(),
+            waiting,
             current: None,
             ready: VecDeque::new(),
         })
@@ -163,7 +225,7 @@ impl IndexRows {
             let row = self.row(&hit.primary)?;
             let times = u64::from(hit.entry.times) * u64::from(times);
             let place = IndexPlace { key: hit.key, value: None, primary: hit.primary };
-            return Ok(Some(IndexRow { place, row, times }));
+            return Ok(Some(IndexRow { place, wanted: self.wanted(), row, times }));
         }
     }
 
@@ -172,10 +234,7 @@ impl IndexRows {
         let mut count = self.ready.iter().map(|row| row.times).sum();
         while let Some((hit, times)) = self.next_hit()? {
             if hit.entry.truncated {
-                let bounds = self.bounds();
-                let values = self.cut_values(&hit)?;
-                count +=
-                    values.iter().filter(|value| bounds.contains(value)).count() as u64 * u64::from(times);
+                count += self.cut_rows(&hit, times)?.iter().map(|row| row.times).sum::<u64>();
             } else {
                 count += u64::from(hit.entry.times) * u64::from(times);
             }
@@ -201,15 +260,15 @@ impl IndexRows {
                     Some(next) => Some(next),
                     None => current.scan.next()?,
                 };
-                if let Some(hit) = next {
-                    return Ok(Some((hit, current.times)));
+                let times = current.times;
+                match next {
+                    Some(hit) if self.is_behind(&hit) => continue,
+                    Some(hit) => return Ok(Some((hit, times))),
+                    None => {}
                 }
             }
-            let Some((bounds, times, span)) = self.waiting.pop() else { return Ok(None) };
-            let direction = match self.order {
-                RowOrder::By(direction) => direction,
-                RowOrder::Any => Direction::Ascending,
-            };
+            let Some(Waiting { wanted, bounds, times, span }) = self.waiting.pop() else { return Ok(None) };
+            let direction = self.order.direction();
             let scan = match self.current.take() {
                 Some(Current { mut scan, .. }) => {
                     scan.restart(&span);
@@ -217,26 +276,42 @@ impl IndexRows {
                 }
                 // The only range, or the first of several.
                 None if self.waiting.is_empty() => {
-                    self.snapshot.scan_index(self.index.id(), &span, direction)
+                    self.snapshot.scan_index(self.index.id(), &span, &self.rows, direction)
                 }
                 None => {
-                    let mut scan = self.snapshot.scan_index(self.index.id(), &IndexSpan::all(), direction);
+                    let (index, all) = (self.index.id(), IndexSpan::all());
+                    let mut scan = self.snapshot.scan_index(index, &all, &self.rows, direction);
                     scan.restart(&span);
                     scan
                 }
             };
-            self.current = Some(Current { bounds, times, scan, next: None });
+            self.current = Some(Current { wanted, bounds, times, scan, next: None });
         }
     }
 
-    fn bounds(&self) -> Bounds {
-        self.current.as_ref().map_or_else(Bounds::all, |current| current.bounds.clone())
+    /// Which of the ranges of values is being read.
+    fn wanted(&self) -> u32 {
+        self.current.as_ref().map_or(0, |current| current.wanted)
+    }
+
+    /// The place up to which rows of the range of values that is being read were read before.
+    fn after(&self) -> Option<&IndexPlace> {
+        self.after.as_ref().filter(|after| after.wanted == self.wanted()).map(|after| &after.place)
+    }
+
+    /// Whether a hit was read before, as far as that can be told without its row.
+    fn is_behind(&self, hit: &IndexHit) -> bool {
+        let Some(after) = self.after().filter(|_| !hit.entry.truncated) else { return false };
+        let order = (&hit.key, None, &hit.primary).cmp(&(&after.key, after.value.as_ref(), &after.primary));
+        match self.order.direction() {
+            Direction::Ascending => order.is_le(),
+            Direction::Descending => order.is_ge(),
+        }
     }
 
     /// Makes the rows of the cut key of `hit` ready, as far as their values are wanted: all of them
     /// in order if that matters.
     fn gather_cut(&mut self, hit: IndexHit, times: u32) -> Result<(), IndexError> {
-        let bounds = self.bounds();
         let key = hit.key.clone();
         let mut rows: Vec<IndexRow> = Vec::new();
         let mut next = Some(hit);
@@ -247,14 +322,7 @@ impl IndexRows {
                 }
                 break;
             }
-            let row = self.row(&hit.primary)?;
-            for value in self.values_under(&row, &hit) {
-                if bounds.contains(&value) {
-                    let place =
-                        IndexPlace { key: key.clone(), value: Some(value), primary: hit.primary.clone() };
-                    rows.push(IndexRow { place, row: row.clone(), times: u64::from(times) });
-                }
-            }
+            rows.extend(self.cut_rows(&hit, times)?);
             let RowOrder::By(_) = self.order else { break };
             if rows.len() > self.sorted_max
                 && let Some(value) = rows.pop().and_then(|row| row.place.value)
@@ -275,8 +343,39 @@ impl IndexRows {
         Ok(())
     }
 
-    fn cut_values(&self, hit: &IndexHit) -> Result<Vec<Datum>, ReadError> {
-        Ok(self.values_under(&self.row(&hit.primary)?, hit))
+    /// The row of a cut key once for each of its values there that is wanted and was not read before.
+    fn cut_rows(&self, hit: &IndexHit, times: u32) -> Result<Vec<IndexRow>, ReadError> {
+        let row = self.row(&hit.primary)?;
+        let mut rows: Vec<IndexRow> = Vec::new();
+        for value in self.values_under(&row, hit).into_iter().filter(|value| self.holds(value)) {
+            // What has one place stays together.
+            if let Some(same) = rows.iter_mut().find(|row| row.place.value.as_ref() == Some(&value)) {
+                same.times += u64::from(times);
+                continue;
+            }
+            let place = IndexPlace { key: hit.key.clone(), value: Some(value), primary: hit.primary.clone() };
+            rows.push(IndexRow { place, wanted: self.wanted(), row: row.clone(), times: u64::from(times) });
+        }
+        let Some(after) = self.after() else { return Ok(rows) };
+        match self.order {
+            RowOrder::By(Direction::Ascending) => rows.retain(|row| row.place > *after),
+            RowOrder::By(Direction::Descending) => rows.retain(|row| row.place < *after),
+            // In the order of the row itself.
+            RowOrder::Any => match (&hit.key, &hit.primary).cmp(&(&after.key, &after.primary)) {
+                Ordering::Less => rows.clear(),
+                Ordering::Equal => {
+                    let last = rows.iter().position(|row| row.place == *after);
+                    rows.drain(..last.map_or(rows.len(), |last| last + 1));
+                }
+                Ordering::Greater => {}
+            },
+        }
+        Ok(rows)
+    }
+
+    /// Whether the range of values that is being read has `value`.
+    fn holds(&self, value: &Datum) -> bool {
+        self.current.as_ref().is_none_or(|current| current.bounds.contains(value))
     }
 
     /// The values of `row` whose key is that of `hit`.

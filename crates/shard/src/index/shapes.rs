@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use datum::{Object, PrimaryKey};
+use datum::{KeyRange, Object, PrimaryKey};
 use reql::geo::cover::CellRange;
 use storage::{Direction, IndexScan, IndexSpan, ReadError, TableSnapshot};
 
 use super::def::{IndexDef, cell_key};
 
-/// The shapes of a part of a table as they are at one moment.
+/// The shapes of some rows of a part of a table as they are at one moment.
 pub struct ShapeIndex {
     snapshot: TableSnapshot,
     index: Arc<IndexDef>,
+    rows: KeyRange,
 }
 
 /// A walk over the rows under some cells.
@@ -25,8 +26,8 @@ pub struct ShapeHits {
 }
 
 impl ShapeIndex {
-    pub(crate) fn new(snapshot: TableSnapshot, index: Arc<IndexDef>) -> ShapeIndex {
-        ShapeIndex { snapshot, index }
+    pub(crate) fn new(snapshot: TableSnapshot, index: Arc<IndexDef>, rows: KeyRange) -> ShapeIndex {
+        ShapeIndex { snapshot, index, rows }
     }
 
     /// The index, which says what shapes a row has.
@@ -39,7 +40,8 @@ impl ShapeIndex {
     #[must_use]
     pub fn hits(&self, mut ranges: Vec<CellRange>) -> ShapeHits {
         ranges.reverse();
-        let scan = self.snapshot.scan_index(self.index.id(), &IndexSpan::all(), Direction::Ascending);
+        let (index, all) = (self.index.id(), IndexSpan::all());
+        let scan = self.snapshot.scan_index(index, &all, &self.rows, Direction::Ascending);
         ShapeHits { waiting: ranges, scan, is_inside: false }
     }
 

@@ -7,7 +7,8 @@ use datum::{Datum, KeyBound, KeyRange, Object, PrimaryKey, Text};
 use log::{Birth, Durability, GroupId};
 use rekindle_shard::{
     Bounds, BuildStep, Decision, Direction, Forerunner, IndexBuild, IndexBuilder, IndexDef, IndexDefs,
-    IndexError, IndexId, IndexKind, IndexQuery, RowOrder, SealMark, Shard, Side, WriteError, WriteRefusal,
+    IndexError, IndexId, IndexKind, IndexPosition, IndexQuery, RowOrder, SealMark, Shard, Side, WriteError,
+    WriteRefusal,
 };
 use reql::StoredFunc;
 
@@ -82,7 +83,7 @@ fn expected(shard: &Shard, index: &IndexDef) -> Vec<(Datum, PrimaryKey)> {
 }
 
 fn query(index: IndexId, bounds: Bounds, order: RowOrder) -> IndexQuery {
-    IndexQuery { index, wanted: [(bounds, 1)].into(), order, sorted_max: 100_000 }
+    IndexQuery::of(index, [(bounds, 1)].into(), order, 100_000)
 }
 
 fn held(shard: &Shard, query: &IndexQuery) -> Vec<(Datum, PrimaryKey)> {
@@ -124,10 +125,41 @@ fn check_range(shard: &Shard, index: &IndexDef, all: &[(Datum, PrimaryKey)], cha
     let inside: Vec<_> = all.iter().filter(|(value, _)| bounds.contains(value)).cloned().collect();
     let read = query(index.id(), bounds.clone(), RowOrder::By(Direction::Ascending));
     assert_eq!(held(shard, &read), inside, "seed {seed}, index {}, {bounds:?}", index.id());
+    for order in [Direction::Ascending, Direction::Descending].map(RowOrder::By) {
+        check_parts(shard, &IndexQuery { order, ..read.clone() }, chance, seed);
+    }
     let mut any = held(shard, &IndexQuery { order: RowOrder::Any, ..read.clone() });
     any.sort();
     assert_eq!(any, inside, "seed {seed}, index {}, {bounds:?}", index.id());
     assert_eq!(shard.read_index(&read).unwrap().count().unwrap(), inside.len() as u64, "{bounds:?}");
+}
+
+/// What follows any row, and the rows of a range of keys alone.
+#[track_caller]
+fn check_parts(shard: &Shard, read: &IndexQuery, chance: &mut Chance, seed: u64) {
+    let mut rows = shard.read_index(read).unwrap();
+    let mut positions = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        positions.push((IndexPosition { wanted: row.wanted, place: row.place }, row.times));
+    }
+    let all = held(shard, read);
+    if !positions.is_empty() {
+        let last = chance.below(positions.len() as u64) as usize;
+        let before: u64 = positions[..=last].iter().map(|(_, times)| times).sum();
+        let rest = IndexQuery { after: Some(positions[last].0.clone()), ..read.clone() };
+        assert_eq!(held(shard, &rest), all[before as usize..], "seed {seed}, {rest:?}");
+        let count = shard.read_index(&rest).unwrap().count().unwrap();
+        assert_eq!(count, all.len() as u64 - before, "seed {seed}, {rest:?}");
+    }
+    let mut ends = [chance.below(60), chance.below(60)].map(|end| key(end as i32));
+    ends.sort();
+    let [start, end] = ends;
+    let within = KeyRange { start: KeyBound::Included(start), end: KeyBound::Excluded(end) };
+    let some = IndexQuery { rows: within.clone(), ..read.clone() };
+    let expected: Vec<_> = all.into_iter().filter(|(_, key)| within.contains(key)).collect();
+    assert_eq!(held(shard, &some), expected, "seed {seed}, {some:?}");
+    let count = shard.read_index(&some).unwrap().count().unwrap();
+    assert_eq!(count, expected.len() as u64, "seed {seed}, {some:?}");
 }
 
 /// Several values at once, some of them several times.
@@ -151,10 +183,11 @@ fn check_values(
     };
     let found = all.iter().flat_map(|pair| std::iter::repeat_n(pair.clone(), times(&pair.0)));
     let expected: Vec<_> = found.collect();
-    let read = IndexQuery { index: index.id(), wanted: wanted.into(), order: RowOrder::Any, sorted_max: 100 };
+    let read = IndexQuery::of(index.id(), wanted.into(), RowOrder::Any, 100);
     let mut any = held(shard, &read);
     any.sort();
     assert_eq!(any, expected, "seed {seed}, index {}, {read:?}", index.id());
+    check_parts(shard, &read, chance, seed);
     assert_eq!(shard.read_index(&read).unwrap().count().unwrap(), expected.len() as u64, "{read:?}");
 }
 

@@ -1,0 +1,251 @@
+//! Reads by an index of a table that is divided anew, or whose servers go, in the middle of them: every row once.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+extern crate reql as rekindle_reql;
+
+mod support;
+#[path = "../../reql/tests/data/syntax.rs"]
+mod syntax;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::{Answered, Ask, AskError, Serve, ServerId};
+use datum::{Datum, KeyBound, KeyRange};
+use parking_lot::Mutex;
+use rekindle_query::{Answer, Client, QuestionDesk, Session};
+use reql::Cancel;
+use serde_json::Map;
+use support::{ASKER, House, Outcome, query};
+
+/// The second bytes of questions: that count, gather, open a cursor and read on in it.
+const COUNT: u8 = 3;
+const GATHER: u8 = 4;
+const OPEN: u8 = 5;
+const NEXT: u8 = 6;
+
+/// What happens before a question of a kind is carried to the other server; whether it is lost there.
+type Trick = Box<dyn FnMut(u8) -> bool + Send>;
+
+#[derive(Clone, Default)]
+struct Tricks(Arc<Mutex<Option<Trick>>>);
+
+impl Tricks {
+    fn play(&self, trick: impl FnMut(u8) -> bool + Send + 'static) {
+        *self.0.lock() = Some(Box::new(trick));
+    }
+
+    /// Whether the question is lost. What the trick asks for itself is let through.
+    fn is_lost(&self, kind: u8) -> bool {
+        let Some(mut trick) = self.0.lock().take() else { return false };
+        let is_lost = trick(kind);
+        *self.0.lock() = Some(trick);
+        is_lost
+    }
+}
+
+struct Tricky {
+    desk: QuestionDesk,
+    tricks: Tricks,
+}
+
+impl Ask for Tricky {
+    fn ask(&self, server: ServerId, question: Bytes, _patience: Duration, answered: Answered) {
+        if self.tricks.is_lost(question[1]) {
+            return answered(Err(AskError::NoAnswer(server)));
+        }
+        let refused = move |why| AskError::Refused { server, why };
+        self.desk.serve(ASKER, question, Box::new(move |answer| answered(answer.map_err(refused))));
+    }
+
+    fn is_connected(&self, _server: ServerId) -> bool {
+        true
+    }
+}
+
+fn run(house: &House, term: &str) -> String {
+    match house.run("admin", syntax::to_wire(term).unwrap(), Map::new()).unwrap() {
+        Outcome::Atom(datum) => datum.to_json_string(),
+        Outcome::Stream(batches) => Datum::from(batches.concat()).to_json_string(),
+    }
+}
+
+/// Divides the table into so many shards, as another client of the same node.
+fn divider(house: &House, shards: usize) -> impl Fn() + Send + 'static {
+    let service = house.service.clone();
+    move || {
+        let address = "127.0.0.1:5000".parse().unwrap();
+        let session = Session::new(service.clone(), Client { user: "admin".into(), address });
+        let term = format!("r.table(\"t\").reconfigure(shards: {shards}, replicas: 1)[\"reconfigured\"]");
+        let query = query(syntax::to_wire(&term).unwrap(), Map::new()).unwrap();
+        match session.run(&query, Arc::new(Cancel::new())).unwrap().answer {
+            Answer::Atom(answer) => assert_eq!(answer.to_json_string(), "1"),
+            Answer::Stream(_) => panic!("no stream"),
+        }
+    }
+}
+
+/// 400 rows, a kilobyte each, and a few indexes of them: `g` with five values, `m` with two or three of a row, `long` whose
+/// keys are cut, and one of shapes. In `shards` shards.
+fn filled(house: &House, shards: usize) {
+    let pad = "0123456789abcdef".repeat(64);
+    for term in [
+        "r.table_create(\"t\")".to_owned(),
+        format!(
+            "r.table(\"t\").insert(r.range(400).map(i => ({{id: i, g: i.mod(5), pad: \"{pad}\",
+               at: r.point(i.div(10), 10),
+               m: [i.mod(3), i.mod(7).add(10), i.mod(2)],
+               long: [r.expr(\"{pad}\").add(i.mod(4).coerce_to(\"string\")),
+                 r.expr(\"{pad}\").add(i.mod(3).coerce_to(\"string\")), r.expr(\"{pad}\").add(\"0\")]}})))"
+        ),
+        format!("r.table(\"t\").reconfigure(shards: {shards}, replicas: 1)"),
+        "r.table(\"t\").index_create(\"g\")".to_owned(),
+        "r.table(\"t\").index_create(\"m\", multi: true)".to_owned(),
+        "r.table(\"t\").index_create(\"long\", multi: true)".to_owned(),
+        "r.table(\"t\").index_create(\"at\", geo: true)".to_owned(),
+        "r.table(\"t\").index_wait()".to_owned(),
+    ] {
+        run(house, &term);
+    }
+}
+
+/// Queries that read all or many of the rows by an index, one after the other where the end of a row begins.
+const READS: [&str; 13] = [
+    "r.table(\"t\").get_all(3, index: \"g\").count()",
+    "r.table(\"t\").between(0, 3, index: \"g\").sum(\"id\")",
+    "r.table(\"t\").get_all(3, 1, 3, index: \"g\")[\"id\"].coerce_to(\"array\").order_by(x => x)",
+    "r.table(\"t\").order_by(index: \"g\")[\"id\"].coerce_to(\"array\")",
+    "r.table(\"t\").order_by(index: r.desc(\"g\"))[\"id\"].coerce_to(\"array\")",
+    "r.table(\"t\").order_by(index: \"m\")[\"id\"].coerce_to(\"array\")",
+    "r.table(\"t\").order_by(index: r.desc(\"long\"))[\"id\"].coerce_to(\"array\")",
+    "r.table(\"t\").between(r.minval, r.maxval, index: \"long\").count()",
+    "r.table(\"t\").distinct(index: \"g\")",
+    "r.table(\"t\").group(index: \"g\").count()",
+    "r.table(\"t\").max(index: \"m\")[\"id\"]",
+    "r.table(\"t\").get_intersecting(r.circle([20, 10], 1000000), index: \"at\").count()",
+    "r.table(\"t\").get_all(2, index: \"g\").update(x => ({seen: x[\"seen\"].default(0).add(1)}))[\"replaced\"]",
+];
+
+#[test]
+fn what_became_part_of_a_larger_shard_here_is_read_once() {
+    for read in READS {
+        let (tricks, is_far) = (Tricks::default(), Arc::new(AtomicBool::new(false)));
+        let (asked, still_far) = (tricks.clone(), is_far.clone());
+        let second =
+            move |range: &KeyRange| range.start != KeyBound::Unbounded && still_far.load(Ordering::Relaxed);
+        let house = House::asking_for(second, |desk| Arc::new(Tricky { desk, tricks: asked }));
+        filled(&house, 2);
+        let right = run(&house, read);
+        is_far.store(true, Ordering::Relaxed);
+        let merge = divider(&house, 1);
+        let lost = Arc::new(AtomicBool::new(false));
+        let is_lost = lost.clone();
+        tricks.play(move |kind| {
+            let first = matches!(kind, COUNT | GATHER | OPEN) && !is_lost.swap(true, Ordering::Relaxed);
+            if first {
+                is_far.store(false, Ordering::Relaxed);
+                merge();
+            }
+            first
+        });
+        assert_eq!(run(&house, read), right, "{read}");
+        assert!(lost.load(Ordering::Relaxed), "{read}: nothing was asked");
+    }
+}
+
+#[test]
+fn what_became_part_of_a_larger_shard_there_is_read_once() {
+    for read in READS {
+        let tricks = Tricks::default();
+        let asked = tricks.clone();
+        let second = |range: &KeyRange| range.start != KeyBound::Unbounded;
+        let house = House::asking_for(second, |desk| Arc::new(Tricky { desk, tricks: asked }));
+        filled(&house, 2);
+        let right = run(&house, read);
+        let merge = divider(&house, 1);
+        let mut merged = false;
+        tricks.play(move |kind| {
+            if matches!(kind, COUNT | GATHER | OPEN) && !merged {
+                merged = true;
+                merge();
+            }
+            false
+        });
+        assert_eq!(run(&house, read), right, "{read}");
+    }
+}
+
+/// A house whose shards are all elsewhere.
+fn far(shards: usize) -> (House, Tricks) {
+    let tricks = Tricks::default();
+    let asked = tricks.clone();
+    let house = House::asking(|desk| Arc::new(Tricky { desk, tricks: asked }));
+    filled(&house, shards);
+    (house, tricks)
+}
+
+/// The `n`th time that a cursor is read on it is lost.
+fn lose(tricks: &Tricks, n: usize, before: impl Fn() + Send + 'static) -> Arc<AtomicBool> {
+    let (mut asked, lost) = (0, Arc::new(AtomicBool::new(false)));
+    let is_lost = lost.clone();
+    tricks.play(move |kind| {
+        asked += usize::from(kind == NEXT);
+        let now = kind == NEXT && asked == n;
+        if now {
+            before();
+            is_lost.store(true, Ordering::Relaxed);
+        }
+        now
+    });
+    lost
+}
+
+/// Streams by an index; whether an order was asked for.
+const STREAMS: [(&str, bool); 7] = [
+    ("r.table(\"t\").get_all(3, 1, 3, 0, index: \"g\").pluck(\"id\", \"pad\")", false),
+    ("r.table(\"t\").between(0, 20, index: \"m\").pluck(\"id\", \"pad\")", false),
+    ("r.table(\"t\").between(r.minval, r.maxval, index: \"long\").pluck(\"id\", \"pad\")", false),
+    ("r.table(\"t\").order_by(index: \"g\").pluck(\"id\", \"pad\")", true),
+    ("r.table(\"t\").order_by(index: r.desc(\"m\")).pluck(\"id\", \"pad\")", true),
+    ("r.table(\"t\").order_by(index: \"long\").pluck(\"id\", \"pad\")", true),
+    ("r.table(\"t\").order_by(index: r.desc(\"long\")).pluck(\"id\", \"pad\")", true),
+];
+
+#[test]
+fn a_stream_by_an_index_goes_on_where_its_server_was_lost() {
+    let (house, tricks) = far(3);
+    for (stream, _) in STREAMS {
+        let right = run(&house, stream);
+        for n in [1, 2, 3, 5] {
+            let lost = lose(&tricks, n, || ());
+            let answer = run(&house, stream);
+            assert!(answer == right, "{stream}, {n}: {}", &answer[..200.min(answer.len())]);
+            assert!(lost.load(Ordering::Relaxed), "{stream}, {n}: nothing was lost");
+        }
+    }
+}
+
+#[test]
+fn a_stream_by_an_index_goes_on_in_other_shards() {
+    let sorted = |answer: &str| {
+        let mut ids: Vec<_> = answer.split("\"id\":").skip(1).map(|row| row.split(',').next()).collect();
+        ids.sort_unstable();
+        ids.into_iter().flatten().map(str::to_owned).collect::<Vec<_>>()
+    };
+    for (stream, is_ordered) in STREAMS {
+        for (from, to) in [(3, 1), (1, 4), (2, 5)] {
+            let (house, tricks) = far(from);
+            let right = run(&house, stream);
+            let lost = lose(&tricks, 2, divider(&house, to));
+            let answer = run(&house, stream);
+            if is_ordered {
+                assert!(answer == right, "{stream}, {from} to {to}");
+            }
+            assert_eq!(sorted(&answer), sorted(&right), "{stream}, {from} to {to}");
+            assert!(lost.load(Ordering::Relaxed), "{stream}: nothing was lost");
+        }
+    }
+}
