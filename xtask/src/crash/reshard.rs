@@ -25,7 +25,7 @@ use super::ledger::{Known, Ledger, Page, document_key, filler};
 use crate::cluster::Cluster;
 use crate::trial::verdict;
 use layout::{Kind, Layout, TABLE};
-use load::Load;
+use load::{GROUPS, Load};
 pub(crate) use options::Options;
 use tally::Tally;
 
@@ -72,7 +72,7 @@ fn storm(options: &Options) -> Result<bool> {
     Ok(is_whole(&cluster, &ledger)? && kept)
 }
 
-/// A new table with rows that nobody writes any more, the page after those of the writers.
+/// A new table with rows that nobody writes any more, the page after those of the writers. An index finds these alone.
 fn filled(cluster: &Cluster, options: &Options) -> Result<Page> {
     let mut admin = connect(cluster, 0)?;
     let replicas = usize::from(options.nodes).min(3);
@@ -82,7 +82,8 @@ fn filled(cluster: &Cluster, options: &Options) -> Result<Page> {
     for some in numbers.chunks(BATCH) {
         let row = |number: &usize| {
             let key = document_key(usize::from(options.writers), *number);
-            format!("{{\"id\":\"{key}\",\"version\":1,\"filler\":\"{}\"}}", filler(&key, 1))
+            let (filler, group) = (filler(&key, 1), number % GROUPS);
+            format!("{{\"id\":\"{key}\",\"version\":1,\"filler\":\"{filler}\",\"group\":{group}}}")
         };
         let some: Vec<String> = some.iter().map(row).collect();
         let answer = admin.ask(&format!("[1,[56,[{TABLE},[2,[{}]]]]]", some.join(",")))?;
@@ -90,6 +91,8 @@ fn filled(cluster: &Cluster, options: &Options) -> Result<Page> {
             bail!("rows were not inserted: {answer}");
         }
     }
+    done(&mut admin, &format!("[1,[75,[{TABLE},\"group\"]]]"))?;
+    done(&mut admin, &format!("[1,[140,[{TABLE}]]]"))?;
     let known = Known { acknowledged: 1, attempted: 1, retired: true };
     Ok(Page { documents: vec![known; options.rows as usize], acknowledged: 0 })
 }

@@ -20,6 +20,8 @@ use crate::crash::writers::{Answered, write_one};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Readers leave the writers some of the machine.
 const READ_REST: Duration = Duration::from_millis(5);
+/// The rows that nobody writes have so many values in the index, each as often as the others or once more.
+pub(super) const GROUPS: usize = 7;
 /// How often a client goes to another node by itself.
 const WANDER: u32 = 500;
 
@@ -66,9 +68,11 @@ impl<'a> Load<'a> {
         self.through_any(&mut random, |client, random| {
             let answer = match random.random_range(0..20) {
                 0 => self.count(client),
-                1 => self.scan(client),
-                2..5 => self.get(client, random, "outdated"),
-                5..10 => self.get(client, random, "majority"),
+                1 => self.scan(client, "scan", &self.rows_term(), self.rows),
+                2 => self.count_group(client, random),
+                3 => self.scan_group(client, random),
+                4..6 => self.get(client, random, "outdated"),
+                6..10 => self.get(client, random, "majority"),
                 _ => self.get(client, random, "single"),
             };
             self.tally.read();
@@ -109,33 +113,57 @@ impl<'a> Load<'a> {
 
     /// How many rows there are that nobody writes.
     fn count(&self, client: &mut Client) -> Result<()> {
-        let answer = client.ask(&format!("[1,[43,[{}]]]", self.rows_term()))?;
+        self.check_count(client, "count", &self.rows_term(), self.rows)
+    }
+
+    /// How many of them have one value in the index.
+    fn count_group(&self, client: &mut Client, random: &mut StdRng) -> Result<()> {
+        let (group, rows) = self.group(random);
+        self.check_count(client, "count by an index", &group, rows)
+    }
+
+    fn check_count(&self, client: &mut Client, what: &str, rows: &str, expected: usize) -> Result<()> {
+        let answer = client.ask(&format!("[1,[43,[{rows}]]]"))?;
         if answer["t"] != 1 {
-            self.tally.failed("count", &answer);
-        } else if answer["r"][0] != self.rows {
-            self.tally.wrong("count", &format!("{} instead of {}", answer["r"][0], self.rows));
+            self.tally.failed(what, &answer);
+        } else if answer["r"][0] != expected {
+            self.tally.wrong(what, &format!("{} instead of {expected}", answer["r"][0]));
         }
         Ok(())
     }
 
-    /// The keys of all rows that nobody writes, batch by batch.
-    fn scan(&self, client: &mut Client) -> Result<()> {
-        let ids = format!("[1,[170,[{},\"id\"]]]", self.rows_term());
-        match client.ask_all(&ids) {
+    /// The keys of those that have one value in the index, batch by batch.
+    fn scan_group(&self, client: &mut Client, random: &mut StdRng) -> Result<()> {
+        let (group, rows) = self.group(random);
+        self.scan(client, "scan by an index", &group, rows)
+    }
+
+    /// The keys of `rows`, batch by batch: so many, each once.
+    fn scan(&self, client: &mut Client, what: &str, rows: &str, expected: usize) -> Result<()> {
+        match client.ask_all(&format!("[1,[170,[{rows},\"id\"]]]")) {
             Ok(mut keys) => {
+                let given = keys.len();
                 keys.sort_by_cached_key(Value::to_string);
                 keys.dedup();
-                if keys.len() != self.rows {
-                    self.tally.wrong("scan", &format!("{} keys instead of {}", keys.len(), self.rows));
+                if (given, keys.len()) != (expected, expected) {
+                    let how = format!("{given} keys, {} different ones, instead of {expected}", keys.len());
+                    self.tally.wrong(what, &how);
                 }
                 Ok(())
             }
             Err(error) if error.to_string().contains("the query failed") => {
-                self.tally.failed_in_words("scan", &error.to_string());
+                self.tally.failed_in_words(what, &error.to_string());
                 Ok(())
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The rows that nobody writes with some value in the index, and how many they are.
+    fn group(&self, random: &mut StdRng) -> (String, usize) {
+        let group = random.random_range(0..GROUPS);
+        let rows = (self.rows + GROUPS - 1 - group) / GROUPS;
+        (format!("[78,[{TABLE},{group}],{{\"index\":\"group\"}}]"), rows)
     }
 
     fn rows_term(&self) -> String {
