@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cluster::{Catalog, ServerConfig, ServerId, ShardPlaces};
+use cluster::{Catalog, Node, ServerId, ShardPlaces};
 use datum::{Datum, Object};
 use reql::EvalError;
 
@@ -13,8 +13,10 @@ use crate::table::Identifiers;
 pub(super) struct Servers<'a> {
     /// All of them.
     pub catalog: &'a Catalog,
-    /// Those that have the table's replicas now: their names are theirs before anybody else's. Source:
-    /// `convert_server_id_from_datum` in tables/table_config.cc of RethinkDB.
+    /// Who knows which are connected.
+    pub node: &'a Node,
+    /// Those that have the table's replicas now: their names are theirs before anybody else's, also while they are
+    /// away. Others must be connected. Source: `convert_server_id_from_datum` in tables/table_config.cc of RethinkDB.
     pub own: BTreeSet<ServerId>,
     /// By name or by id.
     pub identifiers: Identifiers,
@@ -90,19 +92,20 @@ impl Servers<'_> {
                 };
                 let found = self.catalog.server(ServerId(id)).filter(|server| !server.is_proxy);
                 let missing = || EvalError::op_failed(format!("There is no server with UUID `{id}`."));
-                found.map(|server| server.id).ok_or_else(missing)
+                let is_there = |id: &ServerId| self.own.contains(id) || self.node.is_connected(*id);
+                found.map(|server| server.id).filter(is_there).ok_or_else(missing)
             }
         }
     }
 
     fn named(&self, name: &str) -> Result<ServerId, EvalError> {
-        let named: Vec<&ServerConfig> =
-            self.catalog.servers_named(name).filter(|server| !server.is_proxy).collect();
-        let own: Vec<&ServerConfig> =
-            named.iter().copied().filter(|server| self.own.contains(&server.id)).collect();
-        match if own.is_empty() { named } else { own }.as_slice() {
+        let named =
+            || self.catalog.servers_named(name).filter(|server| !server.is_proxy).map(|server| server.id);
+        let own: Vec<ServerId> = named().filter(|id| self.own.contains(id)).collect();
+        let connected = || named().filter(|id| self.node.is_connected(*id)).collect();
+        match if own.is_empty() { connected() } else { own }.as_slice() {
             [] => Err(EvalError::op_failed(format!("Server `{name}` does not exist or is not connected."))),
-            [server] => Ok(server.id),
+            [server] => Ok(*server),
             _ => Err(EvalError::op_failed(format!(
                 "Server `{name}` is ambiguous; there are multiple servers with that name."
             ))),

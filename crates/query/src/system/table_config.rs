@@ -321,6 +321,6 @@ fn read_shards(
     let places = table.map(|table| places_of(&table.config.shards)).unwrap_or_default();
     let own: BTreeSet<ServerId> =
         places.iter().flat_map(|shard| shard.replicas.iter().map(|(server, _)| *server)).collect();
-    let servers = Servers { catalog: &catalog, own, identifiers };
+    let servers = Servers { catalog: &catalog, node: cx.node(), own, identifiers };
     shards.iter().map(|shard| shard_places(&servers, shard)).collect()
 }

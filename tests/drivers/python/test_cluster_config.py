@@ -1,0 +1,72 @@
+"""How tables are configured while a server is away: what may not be done with it, what was done before that was found,
+and what a repair removes for good."""
+
+import unittest
+
+from rethinkdb import r
+from rethinkdb.errors import ReqlOpFailedError
+
+from test_cluster import PATIENCE_SECONDS, Cluster, ask, wait_until
+from test_cluster_cursors import servers
+
+TABLE_CONFIG = r.db("rethinkdb").table("table_config")
+SERVER_CONFIG = r.db("rethinkdb").table("server_config")
+
+
+def on(*names):
+    """A shard with replicas on these servers."""
+    return [{"primary_replica": names[0], "replicas": list(names)}]
+
+
+class ServersAreAway(unittest.TestCase):
+    def setUp(self):
+        self.cluster = Cluster(3)
+        self.addCleanup(self.cluster.remove)
+        self.first = self.cluster.nodes[0]
+        wait_until("three servers", lambda: len(ask(self.first, servers())) == 3)
+        self.cluster.all_vote()
+
+    def make(self, name, *names):
+        made = ask(self.first, TABLE_CONFIG.insert({"name": name, "db": "test", "shards": on(*names)}))
+        self.assertEqual(made["inserted"], 1, made.get("first_error"))
+        ask(self.first, r.table(name).wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table(name).insert([{"id": n} for n in range(100)]))
+
+    def lose(self, *names):
+        for name in names:
+            self.cluster.named(name).kill()
+        there = lambda: {row["name"] for row in ask(self.first, servers())}
+        wait_until("the servers are missed", lambda: not there() & set(names))
+
+    def refused(self, query):
+        """Why `query` is refused."""
+        with self.assertRaises(ReqlOpFailedError) as caught:
+            ask(self.first, query)
+        return caught.exception.message
+
+    def test_a_table_is_put_on_servers_that_are_connected(self):
+        self.make("t", "s0")
+        self.make("both", "s0", "s2")
+        gone = ask(self.first, SERVER_CONFIG.filter({"name": "s2"})["id"].nth(0))
+        self.lose("s2")
+        wrong = "The change you're trying to make to `rethinkdb.table_config` has the wrong format. In `shards`: In `replicas`: "
+        missing = "Server `s2` does not exist or is not connected."
+        for shards in (on("s2"), on("s0", "s2")):
+            answer = ask(self.first, r.table("t").config().update({"shards": shards}))
+            self.assertEqual(answer["first_error"], wrong + missing)
+        by_id = r.db("rethinkdb").table("table_config", identifier_format="uuid").filter({"name": "t"})
+        answer = ask(self.first, by_id.update({"shards": on(gone)}))
+        self.assertEqual(answer["first_error"], f"{wrong}There is no server with UUID `{gone}`.")
+        answer = ask(self.first, TABLE_CONFIG.insert({"name": "new", "db": "test", "shards": on("s2")}))
+        self.assertEqual(answer["first_error"], wrong + missing)
+        self.assertEqual(ask(self.first, r.table("t").config())["shards"][0]["replicas"], ["s0"])
+        # Where a table is already, it may stay.
+        both = r.table("both").config()
+        change = {"shards": [{**on("s0", "s2")[0], "nonvoting_replicas": []}], "durability": "soft"}
+        for shards in (change, {"shards": on("s0", "s2"), "durability": "hard"}):
+            answer = ask(self.first, both.update(shards))
+            self.assertEqual(answer["replaced"], 1, answer.get("first_error"))
+
+
+if __name__ == "__main__":
+    unittest.main()
