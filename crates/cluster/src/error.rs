@@ -117,10 +117,10 @@ pub enum AdminError {
          or did not agree on a leader meanwhile. No row was changed; try again."
     )]
     NotTogether,
-    /// Too few of the replicas of some shards can be reached.
+    /// Too few of the replicas of some shards can be reached. Nothing was changed.
     #[error(
-        "Some shards of this table have no majority of their replicas, because {servers} cannot be reached. The table \
-         was not reconfigured. Connect what is missing, or if it is gone for good, use `emergency_repair`."
+        "Some shards of this table have no majority of their replicas, because {servers} cannot be reached. Connect what \
+         is missing, or if it is gone for good, use `emergency_repair`."
     )]
     NoMajority {
         /// The names of the servers.

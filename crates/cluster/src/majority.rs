@@ -59,9 +59,11 @@ impl Lacking {
         wanted: &[ShardPlaces],
     ) -> Result<(), AdminError> {
         let present = places_of(&config.shards);
-        let shards = config.shards.iter().zip(present.iter().zip(wanted));
+        // Another number of shards is made of all.
+        let is_changed = |nth: usize| present.len() != wanted.len() || present[nth] != wanted[nth];
+        let shards = config.shards.iter().enumerate();
         let changed: BTreeSet<GroupId> =
-            shards.filter(|(_, (old, new))| old != new).map(|(shard, _)| shard.group).collect();
+            shards.filter(|(nth, _)| is_changed(*nth)).map(|(_, shard)| shard.group).collect();
         let lacking = || self.0.iter().filter(|(group, _)| changed.contains(group));
         let away: BTreeSet<ServerId> = lacking().flat_map(|(_, away)| away).copied().collect();
         match lacking().next() {
@@ -72,6 +74,20 @@ impl Lacking {
 }
 
 impl Core {
+    /// Where [`Core::change_table_while`] would put the shards of a table; nothing is changed.
+    ///
+    /// Fails as the change would where shards without a majority would get other replicas, and waits for one as long.
+    pub fn plan_places(
+        &self,
+        id: TableId,
+        wanted: &ShardsWanted,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<ShardPlaces>, AdminError> {
+        self.await_majority(id, Some(wanted), go_on)?;
+        let catalog = self.catalog();
+        self.places(&catalog, wanted, Some(table_by_id(&catalog, id)?))
+    }
+
     /// Waits, not for long, while a shard of a table that is to have other replicas has no majority to bring that
     /// about. Returns the shards that have none and stay as they are; nothing is asked where nothing is `wanted`.
     pub(crate) fn await_majority(

@@ -67,6 +67,45 @@ class ServersAreAway(unittest.TestCase):
             answer = ask(self.first, both.update(shards))
             self.assertEqual(answer["replaced"], 1, answer.get("first_error"))
 
+    def test_what_was_changed_of_a_database_before_a_table_that_cannot_be_is_told(self):
+        self.make("big", "s0")
+        self.make("ok", "s1")
+        self.make("zz", "s2")
+        self.lose("s2")
+        why = ("Some of its shards have no majority of their replicas, because `s2` cannot be reached. Connect what is missing, "
+               "or if it is gone for good, use `emergency_repair`.")
+        unreachable = "The server(s) hosting table `test.zz` are currently unreachable. "
+        change = {"shards": 1, "replicas": 2}
+        # Also without doing anything.
+        for dry_run in (True, False):
+            self.assertEqual(
+                self.refused(r.table("zz").reconfigure(dry_run=dry_run, **change)),
+                f"{unreachable}The table was not reconfigured. {why}",
+            )
+        self.assertEqual(
+            self.refused(r.db("test").reconfigure(dry_run=True, **change)),
+            f"{unreachable}The tables were not reconfigured. {why}",
+        )
+        for table in ("big", "ok"):
+            self.assertEqual(len(ask(self.first, r.table(table).config())["shards"][0]["replicas"]), 1)
+        self.assertEqual(
+            self.refused(r.db("test").reconfigure(**change)),
+            f"{unreachable}The tables may or may not have been reconfigured. {why} "
+            "This is about table `test.zz`; reconfigured before it: `test.big`, `test.ok`.",
+        )
+        for table in ("big", "ok"):
+            self.assertEqual(ask(self.first, r.table(table).config())["shards"][0]["replicas"], ["s0", "s1"])
+        self.assertEqual(self.refused(r.table("zz").rebalance()), f"{unreachable}The table was not rebalanced. {why}")
+        self.assertEqual(
+            self.refused(r.db("test").rebalance()),
+            f"{unreachable}The tables may or may not have been rebalanced. {why} "
+            "This is about table `test.zz`; rebalanced before it: `test.big`, `test.ok`.",
+        )
+        answer = ask(self.first, r.table("zz").config().update({"shards": on("s0")}))
+        self.assertEqual(
+            answer["first_error"], f"{unreachable}The table's configuration was not changed. {why}"
+        )
+
 
 if __name__ == "__main__":
     unittest.main()

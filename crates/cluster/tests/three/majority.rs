@@ -17,9 +17,13 @@ fn a_shard_without_a_majority_is_given_no_other_replicas() {
     let (id, before) = (table(&a).config.id, table(&a).config.clone());
     b.kill();
     // The leader has perhaps not noticed yet.
-    for (node, wanted) in [(&a, replicated(1, 1)), (&c, on(&[&[&a]])), (&c, on(&[&[&a, &c]]))] {
-        let refused = change(node, id, wanted).unwrap_err();
-        assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
+    let divided = on(&[&[&a], &[&c]]);
+    for (node, wanted) in [(&a, replicated(1, 1)), (&c, on(&[&[&a]])), (&c, on(&[&[&a, &c]])), (&a, divided)]
+    {
+        let planned = node.node.plan_places(id, &wanted, &|| true).unwrap_err();
+        for refused in [planned, change(node, id, wanted).unwrap_err()] {
+            assert!(matches!(&refused, AdminError::NoMajority { servers } if servers == "`b`"), "{refused}");
+        }
         assert_eq!(table(node).config, before);
     }
     wait_until("the repair", || {
@@ -60,7 +64,9 @@ fn shards_that_stay_as_they_are_may_lack_one() {
     let present = on(&[&[&a, &b], &[&a]]);
     let other = on(&[&[&a, &b], &[&a, &c]]);
     b.kill();
+    assert_eq!(a.node.plan_places(id, &present, &|| true).unwrap().len(), 2);
     change(&a, id, present).unwrap();
+    assert_eq!(a.node.plan_places(id, &other, &|| true).unwrap()[1].replicas.len(), 2);
     let after = change(&a, id, other).unwrap();
     assert_eq!(after.shards[1].replicas.len(), 2);
 }

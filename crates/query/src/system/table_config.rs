@@ -17,12 +17,14 @@ use crate::access::{self, Need, Place};
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::hook::described_hook;
-use crate::reshape::change_table;
+use crate::reshape::{Deed, Reshape};
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct TableConfigTable;
 
 const WRONG: &str = "The change you're trying to make to `rethinkdb.table_config` has the wrong format. ";
+const NO_TABLE: &str = "There is no existing table with the given ID. To create a new table by inserting into \
+    `rethinkdb.table_config`, you must let the database generate the primary key automatically.";
 const FIELDS: [&str; 9] =
     ["id", "name", "db", "primary_key", "durability", "write_acks", "indexes", "write_hook", "shards"];
 
@@ -99,10 +101,7 @@ impl SystemTable for TableConfigTable {
     fn write(&self, cx: &Cx, edit: RowEdit<'_>) -> Result<(), EvalError> {
         match (edit.old, edit.new) {
             (None, None) => Ok(()),
-            (None, Some(_)) if !edit.generated_key => Err(EvalError::op_failed(
-                "There is no existing table with the given ID. To create a new table by inserting into \
-                 `rethinkdb.table_config`, you must let the database generate the primary key automatically.",
-            )),
+            (None, Some(_)) if !edit.generated_key => Err(EvalError::op_failed(NO_TABLE)),
             (None, Some(new)) => create(cx, new, edit.identifiers),
             (Some(old), Some(new)) => change(cx, old, new, edit.identifiers),
             (Some(old), None) => drop_table(cx, old),
@@ -128,7 +127,9 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
     let id = id_of(old)?;
     check_config(cx, id)?;
     let row = read(cx, Some(old), new, identifiers).map_err(|error| error.prefixed(WRONG))?;
-    if cx.catalog().table_by_id(id).is_some_and(|table| table.db.id != row.db.id) {
+    // Somebody may have dropped it since.
+    let table = cx.catalog().table_by_id(id).cloned().ok_or_else(|| EvalError::op_failed(NO_TABLE))?;
+    if table.db.id != row.db.id {
         access::check(cx, Need::Config, Place::Db(row.db.id))?;
     }
     if old.get("primary_key") != new.get("primary_key") {
@@ -142,7 +143,7 @@ fn change(cx: &Cx, old: &Object, new: &Object, identifiers: Identifiers) -> Resu
         shards: row.shards.map(ShardsWanted::Named),
         write_hook: None,
     };
-    change_table(cx, id, &change)
+    Reshape::of_table(cx, Deed::Configure).change(&table, &change)
 }
 
 fn drop_table(cx: &Cx, old: &Object) -> Result<(), EvalError> {

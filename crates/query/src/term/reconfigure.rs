@@ -12,7 +12,7 @@ use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::admin_failed;
 use crate::ids::system_db_id;
-use crate::reshape::{change_table, rebalance as make_equal};
+use crate::reshape::{Deed, Reshape};
 use crate::system::{config_row, server_row, shard_rows, status_row};
 use crate::table::{Identifiers, TableRef};
 use crate::term::db_admin::{change, special_because};
@@ -42,9 +42,10 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
         return emergency_repair(args.cx, value, why, mode, dry_run);
     }
     let wanted = Placement::of_reconfigure(&args)?.wanted();
-    let mut report = Report::default();
+    let deed = if dry_run { Deed::PlanOnly } else { Deed::Reconfigure };
+    let (mut report, mut reshape) = (Report::default(), reshape_of(args.cx, deed, &value));
     for table in configurable(args.cx, value, why)? {
-        reconfigure_table(args.cx, &table, &wanted, dry_run, &mut report)?;
+        reconfigure_table(&mut reshape, &table, &wanted, dry_run, &mut report)?;
     }
     Ok(report.into_value("reconfigured", !dry_run, true))
 }
@@ -52,15 +53,22 @@ pub(crate) fn reconfigure(mut args: Args<'_>) -> Result<Value, EvalError> {
 /// `rebalance`: divides tables anew so that their shards hold about as many rows each.
 pub(crate) fn rebalance(mut args: Args<'_>) -> Result<Value, EvalError> {
     let value = target(&mut args, "rebalance")?;
-    let mut report = Report::default();
+    let (mut report, mut reshape) = (Report::default(), reshape_of(args.cx, Deed::Rebalance, &value));
     for table in configurable(args.cx, value, "you can't rebalance the tables in it")? {
         let before = status_row(args.cx, &table, Identifiers::Name);
-        if make_equal(args.cx, table.config.id)? {
+        if reshape.rebalance(&table)? {
             report.count += 1;
         }
         report.status(before, current(args.cx, table.config.id, status_row));
     }
     Ok(report.into_value("rebalanced", true, false))
+}
+
+fn reshape_of<'a>(cx: &'a Cx, deed: Deed, target: &Value) -> Reshape<'a> {
+    match target {
+        Value::Db(_) => Reshape::of_database(cx, deed),
+        _ => Reshape::of_table(cx, deed),
+    }
 }
 
 /// The table or database that `op` is called on, before its options are looked at.
@@ -194,24 +202,24 @@ fn repair_table(
 }
 
 fn reconfigure_table(
-    cx: &Cx,
+    reshape: &mut Reshape<'_>,
     table: &Arc<TableHandle>,
     wanted: &ShardsWanted,
     dry_run: bool,
     report: &mut Report,
 ) -> Result<(), EvalError> {
+    let cx = reshape.cx;
     let (config, status) =
         (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
     if dry_run {
-        let catalog = cx.catalog();
-        let places = cx.node().places(&catalog, wanted, Some(table)).map_err(admin_failed)?;
+        let places = reshape.plan(table, wanted)?;
         let mut after = config.to_builder();
         after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
         report.config(config, Datum::Object(after.build()));
         return Ok(());
     }
     let change = TableChange { shards: Some(wanted.clone()), ..TableChange::default() };
-    change_table(cx, table.config.id, &change)?;
+    reshape.change(table, &change)?;
     report.count += 1;
     report.config(config, current(cx, table.config.id, config_row));
     report.status(status, current(cx, table.config.id, status_row));
