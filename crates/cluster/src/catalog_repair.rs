@@ -19,7 +19,7 @@ pub(crate) struct Loss {
     /// Whether it does already: a repair was interrupted.
     goes_on: bool,
     /// Who is removed for good.
-    lost: Vec<ServerId>,
+    pub lost: Vec<ServerId>,
 }
 
 impl Core {

@@ -98,7 +98,7 @@ pub use news::News;
 pub use node::{CatalogWatcher, Core, Node, NodeOptions};
 pub use placement::{Load, PlacementError, ShardPlaces, Wanted, load, place, places_of};
 pub use post::{Post, Wire};
-pub use repair::{RepairMode, RepairScope};
+pub use repair::{RepairMode, RepairScope, Repaired};
 pub use router::TableHandle;
 pub use serve::Desk;
 pub use shard::StretchSizes;

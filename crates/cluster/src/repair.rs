@@ -46,6 +46,15 @@ pub enum RepairScope {
     Cluster,
 }
 
+/// What comes of an emergency repair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Repaired {
+    /// The table as it is then.
+    pub table: TableConfig,
+    /// The servers that are removed from the cluster for good, since the catalog has lost its majority.
+    pub removed: Vec<ServerId>,
+}
+
 /// What becomes of one shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
@@ -79,8 +88,15 @@ struct Damage {
     fates: Vec<Fate>,
 }
 
+impl Damage {
+    /// Who is removed from the cluster for good.
+    fn removes(&self) -> Vec<ServerId> {
+        self.catalog.as_ref().map_or_else(Vec::new, |loss| loss.lost.clone())
+    }
+}
+
 impl Core {
-    /// What the table would be after [`Core::emergency_repair`]; nothing is changed.
+    /// What would come of [`Core::emergency_repair`]; nothing is changed.
     ///
     /// Fails as the repair would, before it begins; those who are away are not waited for.
     pub fn plan_repair(
@@ -88,24 +104,26 @@ impl Core {
         id: TableId,
         mode: RepairMode,
         scope: RepairScope,
-    ) -> Result<TableConfig, AdminError> {
+    ) -> Result<Repaired, AdminError> {
         if mode == RepairMode::Recommit {
-            return Ok(table_by_id(&self.catalog(), id)?.config.clone());
+            let table = table_by_id(&self.catalog(), id)?.config.clone();
+            return Ok(Repaired { table, removed: Vec::new() });
         }
         let (mut damage, given_up) = self.judge(|| self.damage(id, mode, scope))?;
+        let removed = damage.removes();
         if let Some(loss) = &damage.catalog {
             self.spare_lost(loss, &mut damage.config);
         }
         if !damage.sealed.is_empty() {
-            return Ok(damage.config);
+            return Ok(Repaired { table: damage.config, removed });
         }
         let catalog = self.catalog();
         let mut draft = Draft::of(&catalog);
-        self.repaired(&catalog, &damage.config, &damage.fates, &given_up, &mut draft)
+        let table = self.repaired(&catalog, &damage.config, &damage.fates, &given_up, &mut draft)?;
+        Ok(Repaired { table, removed })
     }
 
-    /// Makes shards whose majority is gone for good live again; returns the table as it is then. Waits a few seconds for
-    /// those who are away.
+    /// Makes shards whose majority is gone for good live again. Waits a few seconds for those who are away.
     ///
     /// If the catalog has lost its majority, whether the table has or not, the servers that are not connected are removed
     /// from the cluster for good ([`Core::repair_catalog`]), where `scope` lets it. Interrupted, it can be repeated. Fails,
@@ -116,13 +134,15 @@ impl Core {
         id: TableId,
         mode: RepairMode,
         scope: RepairScope,
-    ) -> Result<TableConfig, AdminError> {
+    ) -> Result<Repaired, AdminError> {
         if mode == RepairMode::Recommit {
-            return self.recommit(id);
+            return Ok(Repaired { table: self.recommit(id)?, removed: Vec::new() });
         }
         let (damage, given_up) = self.judge_patiently(|| self.damage(id, mode, scope))?;
-        let forced = Forced::default();
-        self.mend(damage, &given_up, &forced).map_err(|cause| forced.error(cause))
+        let (removed, forced) = (damage.removes(), Forced::default());
+        let mended = self.mend(damage, &given_up, &forced);
+        let table = mended.map_err(|cause| forced.error(cause))?;
+        Ok(Repaired { table, removed })
     }
 
     /// Writes the configuration of a table again as it is.

@@ -106,6 +106,20 @@ class ServersAreAway(unittest.TestCase):
             answer["first_error"], f"{unreachable}The table's configuration was not changed. {why}"
         )
 
+    def test_a_repair_tells_whom_it_removes_and_their_names_are_kept(self):
+        self.make("three", "s0", "s1", "s2")
+        self.make("half", "s2", "s1")
+        self.lose("s1", "s2")
+        repair = lambda **more: r.table("three").reconfigure(emergency_repair="unsafe_rollback", **more)
+        planned = ask(self.first, repair(dry_run=True))
+        table, *removed = planned["config_changes"]
+        self.assertEqual(table["new_val"]["shards"][0]["replicas"], ["s0"])
+        self.assertEqual([(change["old_val"]["name"], change["new_val"]) for change in removed], [("s1", None), ("s2", None)])
+        only_servers = r.db("rethinkdb").reconfigure(emergency_repair="unsafe_rollback", dry_run=True)
+        self.assertEqual(ask(self.first, only_servers)["config_changes"], removed)
+        done = ask(self.first, repair())
+        self.assertEqual((done["repaired"], done["config_changes"]), (1, planned["config_changes"]))
+
 
 if __name__ == "__main__":
     unittest.main()

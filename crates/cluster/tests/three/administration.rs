@@ -40,8 +40,10 @@ fn a_table_whose_majority_is_gone_lives_again_with_every_row_of_the_survivor() {
     let planned = c.node.plan_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     assert_eq!(c.node.catalog().table_by_id(id).unwrap().config.shards[0].replicas.len(), 3);
     let repaired = c.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
-    assert_eq!(planned.shards, repaired.shards);
-    assert!(repaired.shards.iter().all(|shard| shard.primary == c.server() && shard.replicas.len() == 1));
+    assert_eq!(planned, repaired);
+    assert!(
+        repaired.table.shards.iter().all(|shard| shard.primary == c.server() && shard.replicas.len() == 1)
+    );
     for n in 200..300 {
         write_until_done(&[&c], n);
     }
@@ -73,9 +75,9 @@ fn a_shard_without_any_replica_is_only_erased_when_asked_to() {
         a.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap_err().to_string();
     assert!(refused.starts_with("One or more shards of this table have no available replicas."), "{refused}");
     let repaired = a.node.emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
-    assert!([a.server(), b.server()].contains(&repaired.shards[0].primary));
+    assert!([a.server(), b.server()].contains(&repaired.table.shards[0].primary));
     write_until_done(&[&a, &b], 2);
-    let holder = if repaired.shards[0].primary == a.server() { &a } else { &b };
+    let holder = if repaired.table.shards[0].primary == a.server() { &a } else { &b };
     let catalog = holder.node.catalog();
     let shard = &catalog.table_by_id(id).unwrap().shards()[0];
     assert_eq!(shard.near().map(|near| near.count()), Some(1), "only the new row is there");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use log::{GroupId, Members};
-use rekindle_cluster::{AdminError, RepairMode, RepairScope, ServerId, TableOptions};
+use rekindle_cluster::{AdminError, RepairMode, RepairScope, Repaired, ServerId, TableOptions};
 
 use crate::fixture::{create, on, table, three, voters, wait_for_voters};
 use crate::hub::{Hub, Machine, Running, missing, wait_until, write_until_done};
@@ -52,9 +52,10 @@ fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
             Err(AdminError::NothingToRepair)
         ));
         b.kill();
-        assert_eq!(a.node.plan_repair(id, mode, RepairScope::Cluster).unwrap(), before);
+        let expected = Repaired { table: before, removed: vec![gone] };
+        assert_eq!(a.node.plan_repair(id, mode, RepairScope::Cluster).unwrap(), expected);
         assert!(!a.node.catalog().is_removed(gone), "it was only planned");
-        assert_eq!(a.node.emergency_repair(id, mode, RepairScope::Cluster).unwrap(), before);
+        assert_eq!(a.node.emergency_repair(id, mode, RepairScope::Cluster).unwrap(), expected);
         assert!(a.node.catalog().is_removed(gone));
         a.node.create_table("test", "after", TableOptions::default()).unwrap();
         assert_eq!(missing(&a, 10), []);

@@ -59,7 +59,7 @@ fn a_move_that_ends_for_want_of_its_server_does_not_end_the_repair_of_another_sh
     });
     let repaired = b.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Cluster).unwrap();
     hub.meddle(|answer| Some(answer.bytes));
-    for shard in &repaired.shards {
+    for shard in &repaired.table.shards {
         assert_eq!(places(shard)[0], [a.server()]);
     }
     (20..30).for_each(|n| write_until_done(&[&a, &b], n));
@@ -89,7 +89,7 @@ fn a_repair_that_is_finished_takes_out_who_was_given_up_and_moves_nobody() {
     let planned = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     assert_eq!(planned, repaired);
-    assert_eq!(places(&repaired.shards[0]), [vec![d.server()], vec![a.server()]]);
+    assert_eq!(places(&repaired.table.shards[0]), [vec![d.server()], vec![a.server()]]);
     hub.let_all_hear();
     wait_until("the end of the move", || table(&d).config.shards[0].leaving.is_empty());
     (20..30).for_each(|n| write_until_done(&[&d], n));

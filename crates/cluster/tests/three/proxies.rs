@@ -66,7 +66,7 @@ fn a_shard_that_begins_anew_does_not_begin_on_a_proxy() {
     let planned = proxy.node.plan_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
     let repaired =
         proxy.node.emergency_repair(id, RepairMode::RollbackOrErase, RepairScope::Cluster).unwrap();
-    for config in [&planned, &repaired] {
+    for config in [&planned.table, &repaired.table] {
         assert!([a.server(), b.server()].contains(&config.shards[0].primary), "{:?}", config.shards);
     }
     (0..10).for_each(|n| write_until_done(&[&a, &b], n));

@@ -236,7 +236,7 @@ fn a_repair_that_was_interrupted_is_finished_when_it_is_repeated() {
         let planned = d.node.plan_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
         let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
         assert_eq!(planned, repaired);
-        for shard in &repaired.shards {
+        for shard in &repaired.table.shards {
             assert_eq!(shard.replicas.iter().map(|r| r.server).collect::<Vec<_>>(), [a.server()]);
         }
         let again = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table);
@@ -262,7 +262,7 @@ fn links_to_servers_that_have_no_part_in_a_repair_may_break_meanwhile() {
         Some(answer.bytes)
     });
     let repaired = d.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
-    assert!(repaired.shards.iter().all(|shard| shard.replicas.len() == 1), "{repaired:?}");
+    assert!(repaired.table.shards.iter().all(|shard| shard.replicas.len() == 1), "{repaired:?}");
     assert!(!d.node.is_connected(proxy.server()));
     (20..30).for_each(|n| write_until_done(&[&a, &d, &e], n));
 }
@@ -361,7 +361,7 @@ fn whoever_has_no_vote_and_does_not_answer_does_not_end_a_repair() {
     });
     let repaired = e.node.emergency_repair(id, RepairMode::Rollback, RepairScope::Table).unwrap();
     assert_eq!(lost.load(Ordering::Acquire), 1, "it is asked once");
-    assert_eq!(repaired.shards[0].replicas.len(), 2, "{repaired:?}");
+    assert_eq!(repaired.table.shards[0].replicas.len(), 2, "{repaired:?}");
     (20..30).for_each(|n| write_until_done(&[&a], n));
     assert_eq!(missing(&d, 30), []);
 }

@@ -193,7 +193,7 @@ fn whoever_may_repair_the_table_alone_removes_no_server() {
     }
     // Nor is one removed because the configuration is to be written again.
     let (mode, scope) = (RepairMode::Recommit, RepairScope::Cluster);
-    assert_eq!(a.node.plan_repair(id, mode, scope).unwrap(), before);
+    assert_eq!(a.node.plan_repair(id, mode, scope).unwrap().table, before);
     // Who leads it has perhaps not noticed yet.
     let refused = a.node.emergency_repair(id, mode, scope);
     assert!(

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cluster::{AdminError, RepairMode, RepairScope, ShardsWanted, TableChange, TableHandle, places_of};
+use cluster::{
+    AdminError, Catalog, RepairMode, RepairScope, ServerId, ShardsWanted, TableChange, TableHandle, places_of,
+};
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 use storage::TableId;
@@ -155,9 +157,7 @@ fn repair_catalog(cx: &Cx, dry_run: bool) -> Result<Value, EvalError> {
     let (catalog, node) = (cx.catalog(), cx.node());
     let removed = if dry_run { node.plan_catalog_repair() } else { node.repair_catalog() };
     let mut report = Report { count: u32::from(!dry_run), ..Report::default() };
-    for server in removed.map_err(admin_failed)?.into_iter().filter_map(|id| catalog.server(id)) {
-        report.config(server_row(server), Datum::Null);
-    }
+    report.removed(&catalog, &removed.map_err(admin_failed)?);
     Ok(report.into_value("repaired", !dry_run, true))
 }
 
@@ -170,6 +170,7 @@ fn repair_mode(name: &str) -> Option<RepairMode> {
     })
 }
 
+/// Makes a table live again, and the configuration of the cluster before it where that has to be; tells of both.
 fn repair_table(
     cx: &Cx,
     table: &Arc<TableHandle>,
@@ -178,7 +179,7 @@ fn repair_table(
 ) -> Result<Value, EvalError> {
     let (config, status) =
         (config_row(cx, table, Identifiers::Name), status_row(cx, table, Identifiers::Name));
-    let mut report = Report::default();
+    let (catalog, mut report) = (cx.catalog(), Report::default());
     let id = table.config.id;
     let denied = may_repair_catalog(cx).err();
     let scope = if denied.is_some() { RepairScope::Table } else { RepairScope::Cluster };
@@ -189,14 +190,16 @@ fn repair_table(
     if dry_run {
         let planned = cx.node().plan_repair(id, mode, scope).map_err(failed)?;
         let mut after = config.to_builder();
-        let places = places_of(&planned.shards);
+        let places = places_of(&planned.table.shards);
         after.insert(Text::from_static("shards"), shard_rows(cx, &places, Identifiers::Name));
         report.config(config, Datum::Object(after.build()));
+        report.removed(&catalog, &planned.removed);
         return Ok(report.into_value("repaired", false, true));
     }
-    cx.node().emergency_repair(id, mode, scope).map_err(failed)?;
+    let repaired = cx.node().emergency_repair(id, mode, scope).map_err(failed)?;
     report.count = 1;
     report.config(config, current(cx, id, config_row));
+    report.removed(&catalog, &repaired.removed);
     report.status(status, current(cx, id, status_row));
     Ok(report.into_value("repaired", true, true))
 }
@@ -243,6 +246,13 @@ struct Report {
 impl Report {
     fn config(&mut self, before: Object, after: Datum) {
         self.config_changes.push(change(before.into(), after));
+    }
+
+    /// Servers that are gone for good, which `catalog` still has.
+    fn removed(&mut self, catalog: &Catalog, servers: &[ServerId]) {
+        for server in servers.iter().filter_map(|id| catalog.server(*id)) {
+            self.config(server_row(server), Datum::Null);
+        }
     }
 
     fn status(&mut self, before: Object, after: Datum) {
