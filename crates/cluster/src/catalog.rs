@@ -1,11 +1,12 @@
 //! The catalog: an immutable picture of every database, table, user and permission.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use datum::Text;
 use storage::TableId;
 
+use crate::catalog_row::RemovedServer;
 use crate::{DbConfig, DbId, Grant, Scope, ServerConfig, ServerId, TableHandle, User};
 
 /// The heartbeat timeout of a cluster in which nobody has set one. Source: reql reference 14.
@@ -42,7 +43,8 @@ pub struct Catalog {
     users: HashMap<Text, User>,
     grants: Vec<Grant>,
     servers: BTreeMap<ServerId, ServerConfig>,
-    removed: BTreeSet<ServerId>,
+    /// With the names they had, where those were kept.
+    removed: BTreeMap<ServerId, Option<Text>>,
     heartbeat_secs: Option<u64>,
     pub(crate) group_next: u64,
     pub(crate) version: u64,
@@ -135,12 +137,23 @@ impl Catalog {
     /// Whether the server was removed for good.
     #[must_use]
     pub fn is_removed(&self, id: ServerId) -> bool {
-        self.removed.contains(&id)
+        self.removed.contains_key(&id)
     }
 
     /// The servers that were removed for good.
     pub fn removed(&self) -> impl Iterator<Item = ServerId> {
-        self.removed.iter().copied()
+        self.removed.keys().copied()
+    }
+
+    /// What people call the server with that identity, also after it was removed for good: tables may name it still. None
+    /// if that was not kept, or is the name of another server by now.
+    #[must_use]
+    pub fn server_name(&self, id: ServerId) -> Option<&Text> {
+        let of_removed = || {
+            let name = self.removed.get(&id)?.as_ref()?;
+            self.servers_named(name).next().is_none().then_some(name)
+        };
+        self.server(id).map(|server| &server.name).or_else(of_removed)
     }
 
     /// How long a server may be silent before the links to it end, in seconds.
@@ -157,9 +170,9 @@ impl Catalog {
         self.servers.insert(server.id, server);
     }
 
-    pub(crate) fn remove_server(&mut self, id: ServerId) {
-        self.servers.remove(&id);
-        self.removed.insert(id);
+    pub(crate) fn remove_server(&mut self, removed: RemovedServer) {
+        self.servers.remove(&removed.id);
+        self.removed.insert(removed.id, removed.name);
     }
 
     pub(crate) fn put_database(&mut self, config: DbConfig) {
@@ -206,5 +219,39 @@ impl Catalog {
 
     pub(crate) fn remove_grant(&mut self, user: &str, scope: Scope) {
         self.grants.retain(|old| old.user != user || old.scope != scope);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{PeerId, ReplicaConfig};
+
+    fn server(id: u128, name: &str) -> ServerConfig {
+        let id = ServerId(Uuid::from_u128(id));
+        ServerConfig {
+            id,
+            name: name.into(),
+            tags: Vec::new(),
+            cache_size_mb: None,
+            addresses: Vec::new(),
+            catalog: ReplicaConfig { server: id, peer: PeerId(1), voting: true },
+            is_proxy: false,
+        }
+    }
+
+    #[test]
+    fn a_removed_server_keeps_its_name_until_another_has_it() {
+        let (ada, other) = (server(1, "ada"), server(2, "ada"));
+        let mut catalog = Catalog::default();
+        catalog.put_server(ada.clone());
+        catalog.remove_server(RemovedServer { id: ada.id, name: Some(ada.name.clone()) });
+        assert!(catalog.is_removed(ada.id) && catalog.server(ada.id).is_none());
+        assert_eq!(catalog.server_name(ada.id), Some(&ada.name));
+        catalog.put_server(other.clone());
+        assert_eq!(catalog.server_name(ada.id), None);
+        assert_eq!(catalog.server_name(other.id), Some(&ada.name));
     }
 }

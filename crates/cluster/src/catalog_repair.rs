@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::catalog_row::{CatalogRow, server_key};
+use crate::catalog_row::{CatalogRow, RemovedServer, server_key};
 use crate::ends::Ends;
 use crate::forced::Forced;
 use crate::given_up::GivenUp;
@@ -72,9 +72,10 @@ impl Core {
                     draft.put(CatalogRow::Table(config));
                 }
             }
-            for server in lost.iter().filter(|server| catalog.server(**server).is_some()) {
-                draft.delete(server_key(*server));
-                draft.put(CatalogRow::Removed(*server));
+            for server in lost.iter().filter_map(|server| catalog.server(*server)) {
+                draft.delete(server_key(server.id));
+                let name = Some(server.name.clone());
+                draft.put(CatalogRow::Removed(RemovedServer { id: server.id, name }));
             }
             fill_voters(catalog, draft, lost, Some(survivor.server));
             Ok(())

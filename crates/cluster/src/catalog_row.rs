@@ -37,7 +37,7 @@ pub(crate) enum CatalogRow {
     /// How long a server may be silent, in seconds.
     Heartbeat(u64),
     /// A server that was removed for good and is not let in again.
-    Removed(ServerId),
+    Removed(RemovedServer),
     /// A dropped table or shard set whose rows and groups are still being removed.
     /// `rows` says whether the table's rows go too.
     Dropped {
@@ -45,6 +45,14 @@ pub(crate) enum CatalogRow {
         groups: Vec<GroupId>,
         rows: bool,
     },
+}
+
+/// A server that was removed for good.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RemovedServer {
+    pub id: ServerId,
+    /// What it was called; earlier versions did not keep that.
+    pub name: Option<Text>,
 }
 
 impl CatalogRow {
@@ -59,7 +67,7 @@ impl CatalogRow {
             CatalogRow::Version(_) => key("version", Uuid::nil()),
             CatalogRow::Server(server) => server_key(server.id),
             CatalogRow::Heartbeat(_) => key("heartbeat", Uuid::nil()),
-            CatalogRow::Removed(server) => key("removed", server.0),
+            CatalogRow::Removed(server) => key("removed", server.id.0),
             CatalogRow::Dropped { table, groups, .. } => {
                 let first = groups.first().map_or(0, |group| group.0);
                 key("dropped", Uuid::new_v5(&table.uuid(), &first.to_le_bytes()))
@@ -81,7 +89,12 @@ impl CatalogRow {
             CatalogRow::Version(version) => vec![("version", number(*version))],
             CatalogRow::Server(server) => server_fields(server),
             CatalogRow::Heartbeat(seconds) => vec![("seconds", number(*seconds))],
-            CatalogRow::Removed(server) => vec![("uuid", uuid(server.0))],
+            CatalogRow::Removed(server) => {
+                vec![
+                    ("uuid", uuid(server.id.0)),
+                    ("name", server.name.clone().map_or(Datum::Null, Datum::String)),
+                ]
+            }
             CatalogRow::Dropped { table, groups, rows } => vec![
                 ("table", uuid(table.uuid())),
                 ("groups", groups.iter().map(|group| number(group.0)).collect::<Vec<_>>().into()),
@@ -108,7 +121,10 @@ impl CatalogRow {
             "version" => CatalogRow::Version(row.number("version")?),
             "server" => CatalogRow::Server(server_from(&row)?),
             "heartbeat" => CatalogRow::Heartbeat(row.number("seconds")?),
-            "removed" => CatalogRow::Removed(ServerId(row.uuid("uuid")?)),
+            "removed" => CatalogRow::Removed(RemovedServer {
+                id: ServerId(row.uuid("uuid")?),
+                name: if row.is_null("name") { None } else { Some(row.text("name")?) },
+            }),
             "dropped" => CatalogRow::Dropped {
                 table: TableId::from_uuid(row.uuid("table")?),
                 groups: row.array("groups")?.iter().map(|n| group(&row, n)).collect::<Result<_, _>>()?,
@@ -450,4 +466,20 @@ fn grant_from(row: &Fields<'_>) -> Result<Grant, OpenError> {
     };
     let permissions = Permissions::from_object(&row.object("permissions")?);
     Ok(Grant { user: row.text("user")?, scope, permissions })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_was_removed_by_an_earlier_version_has_no_name() {
+        let id = ServerId(Uuid::from_u128(7));
+        let named = CatalogRow::Removed(RemovedServer { id, name: Some("ada".into()) });
+        let row = named.to_object();
+        assert_eq!(CatalogRow::from_object(&row).unwrap(), named);
+        let old: Object = row.iter().filter(|(field, _)| field != "name").collect();
+        let unnamed = CatalogRow::Removed(RemovedServer { id, name: None });
+        assert_eq!(CatalogRow::from_object(&old).unwrap(), unnamed);
+    }
 }

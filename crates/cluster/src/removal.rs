@@ -8,7 +8,7 @@ use io::task;
 use log::{GroupId, GroupStatus, Role};
 use storage::TableId;
 
-use crate::catalog_row::{CatalogRow, server_key};
+use crate::catalog_row::{CatalogRow, RemovedServer, server_key};
 use crate::change::Draft;
 use crate::ends::Ends;
 use crate::most_complete::{MostComplete, everyone};
@@ -129,7 +129,7 @@ impl Core {
             return Err(AdminError::NeededForMajority { server: name, tables: in_words(&needing) });
         }
         draft.delete(server_key(id));
-        draft.put(CatalogRow::Removed(id));
+        draft.put(CatalogRow::Removed(RemovedServer { id, name: Some(name) }));
         fill_voters(catalog, draft, &[id], None);
         Ok(Outcome::Removed)
     }

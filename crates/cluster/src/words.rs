@@ -28,13 +28,14 @@ pub(crate) fn group(catalog: &Catalog, group: GroupId) -> String {
 
 /// A server: `server "ada"`, or by its id.
 pub(crate) fn server(catalog: &Catalog, id: ServerId) -> String {
-    catalog.server(id).map_or_else(|| format!("server {id}"), |server| format!("server \"{}\"", server.name))
+    catalog.server_name(id).map_or_else(|| format!("server {id}"), |name| format!("server \"{name}\""))
 }
 
 /// Servers by their names, as errors have them: `ada`, `bob`.
 pub(crate) fn named(catalog: &Catalog, ids: &BTreeSet<ServerId>) -> String {
     let name = |id: &ServerId| {
-        catalog.server(*id).map_or_else(|| id.to_string(), |known| format!("`{}`", known.name))
+        let name = catalog.server_name(*id).map_or_else(|| id.to_string(), |name| format!("`{name}`"));
+        if catalog.is_removed(*id) { format!("{name} (removed for good)") } else { name }
     };
     match ids.is_empty() {
         true => "servers that were removed".to_owned(),

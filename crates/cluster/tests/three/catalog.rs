@@ -57,6 +57,7 @@ fn a_catalog_without_a_majority_is_repaired_beside_a_table_that_has_one() {
         assert!(!a.node.catalog().is_removed(gone), "it was only planned");
         assert_eq!(a.node.emergency_repair(id, mode, RepairScope::Cluster).unwrap(), expected);
         assert!(a.node.catalog().is_removed(gone));
+        assert_eq!(a.node.catalog().server_name(gone).map(AsRef::as_ref), Some("b"));
         a.node.create_table("test", "after", TableOptions::default()).unwrap();
         assert_eq!(missing(&a, 10), []);
         assert!(matches!(

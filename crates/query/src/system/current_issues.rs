@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::{CatalogTrouble, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness};
+use cluster::{
+    Catalog, CatalogTrouble, Node, Readiness, ReplicaState, ServerId, ShardState, TableHandle, readiness,
+};
 use datum::{Datum, Object, Text, Time};
 use io::{Nanos, task};
 use log::{Stall, StallCause};
@@ -241,9 +243,32 @@ fn listed(names: &[Text]) -> String {
 }
 
 /// Whether a table is to be told of. One whose replicas are there and get their rows while it is used is not.
-fn is_trouble(ready: Readiness, gone: &[Text]) -> bool {
+fn is_trouble(ready: Readiness, gone: &BTreeSet<ServerId>) -> bool {
     let is_available = ready.writes && ready.reads && ready.outdated_reads;
     !(ready.all_replicas || is_available && gone.is_empty())
+}
+
+/// Who has replicas of a table and is away: some of them may be waited for, others in vain.
+fn missing(catalog: &Catalog, gone: &BTreeSet<ServerId>, ready: Readiness) -> String {
+    let named = |servers: Vec<&ServerId>| {
+        let mut names: Vec<Text> =
+            servers.into_iter().map(|server| named_server(catalog, *server, Identifiers::Name)).collect();
+        names.sort();
+        names.join(", ")
+    };
+    let (removed, away): (Vec<_>, Vec<_>) = gone.iter().partition(|server| catalog.is_removed(**server));
+    let mut told = Vec::new();
+    if !away.is_empty() {
+        told.push(format!("Not connected: {}.", named(away)));
+    }
+    if !removed.is_empty() {
+        told.push(format!("Removed from the cluster for good: {}.", named(removed)));
+        // Where there is a majority they are taken out by themselves.
+        if !ready.writes {
+            told.push("`reconfigure` with `emergency_repair` goes on without.".to_owned());
+        }
+    }
+    told.join(" ")
 }
 
 fn table_issues(cx: &Cx, identifiers: Identifiers) -> Vec<Issue> {
@@ -265,12 +290,10 @@ fn table_issue(
     let catalog = cx.catalog();
     let ready = readiness(shards);
     let replicas = shards.iter().flat_map(|shard| &shard.replicas);
-    let mut gone: Vec<Text> = replicas
+    let gone: BTreeSet<ServerId> = replicas
         .filter(|(_, state)| *state == ReplicaState::Disconnected)
-        .map(|(server, _)| named_server(&catalog, *server, Identifiers::Name))
+        .map(|(server, _)| *server)
         .collect();
-    gone.sort();
-    gone.dedup();
     if !is_trouble(ready, &gone) {
         return None;
     }
@@ -292,7 +315,7 @@ fn table_issue(
         true if !stalled.is_empty() => {
             format!("Servers that cannot write: {}.", listed(&stalled))
         }
-        false => format!("Not connected: {}.", gone.join(", ")),
+        false => missing(&catalog, &gone, ready),
         // Servers that were removed are in no configuration, and may have been the majority.
         true => "The servers that should hold it are connected, but they have no leader: they elect one, which takes a few \
                  seconds. Only if this lasts, those that held it with them are gone, and `reconfigure` with \
@@ -332,9 +355,9 @@ mod tests {
     fn a_table_without_a_leader_is_trouble_whoever_is_away() {
         let usable = Readiness { outdated_reads: true, reads: true, writes: true, all_replicas: false };
         let unled = Readiness { reads: false, writes: false, ..usable };
-        let gone = [Text::from_static("db1")];
-        assert!(is_trouble(unled, &[]) && is_trouble(unled, &gone));
-        assert!(is_trouble(usable, &gone) && !is_trouble(usable, &[]));
-        assert!(!is_trouble(Readiness { all_replicas: true, ..usable }, &[]));
+        let (none, gone) = (BTreeSet::new(), BTreeSet::from([ServerId(Uuid::from_u128(1))]));
+        assert!(is_trouble(unled, &none) && is_trouble(unled, &gone));
+        assert!(is_trouble(usable, &gone) && !is_trouble(usable, &none));
+        assert!(!is_trouble(Readiness { all_replicas: true, ..usable }, &none));
     }
 }

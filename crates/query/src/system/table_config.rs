@@ -64,10 +64,10 @@ pub(crate) fn shard_rows(cx: &Cx, places: &[ShardPlaces], identifiers: Identifie
     places.iter().map(shard).collect::<Vec<_>>().into()
 }
 
-/// A server as rows show it.
+/// A server as rows show it; by its id where nobody knows its name.
 pub(super) fn named_server(catalog: &Catalog, server: ServerId, identifiers: Identifiers) -> Text {
-    match (identifiers, catalog.server(server)) {
-        (Identifiers::Name, Some(server)) => server.name.clone(),
+    match (identifiers, catalog.server_name(server)) {
+        (Identifiers::Name, Some(name)) => name.clone(),
         _ => server.to_string().into(),
     }
 }
