@@ -81,18 +81,16 @@ fn replicas_of(asked: &Datum, others: Others) -> Result<BTreeMap<Text, usize>, E
     match asked {
         Datum::Number(_) if others.has_primary => Err(only_object(PRIMARY_TAG)),
         Datum::Number(_) if others.has_nonvoting => Err(only_object(NONVOTING_TAGS)),
-        // A negative number is a very large one, of which there are never servers enough.
-        Datum::Number(count) => {
-            let count = reql::args::integer(*count).map_err(|error| error.at(REPLICAS))?;
-            Ok(one_per_table(usize::try_from(count.cast_unsigned()).unwrap_or(usize::MAX)))
-        }
+        Datum::Number(count) => Ok(one_per_table(count_of(*count)?)),
         Datum::Object(_) if !others.has_primary => {
             Err(wrong(format!("`{PRIMARY_TAG}` must be specified when `{REPLICAS}` is an OBJECT.")))
         }
         Datum::Object(by_tag) => {
             let replicas = by_tag.iter().map(|(tag, count)| {
                 check_name(TAG, &tag).map_err(|error| error.at(REPLICAS))?;
-                Ok((tag, count_of(&count)?))
+                // A value of another type is the term's fault, not the option's.
+                let Datum::Number(count) = count else { return Err(EvalError::type_error("NUMBER", &count)) };
+                Ok((tag, count_of(count)?))
             });
             replicas.collect()
         }
@@ -100,10 +98,8 @@ fn replicas_of(asked: &Datum, others: Others) -> Result<BTreeMap<Text, usize>, E
     }
 }
 
-fn count_of(value: &Datum) -> Result<usize, EvalError> {
-    // A value of another type is the term's fault, not the option's.
-    let Datum::Number(count) = value else { return Err(EvalError::type_error("NUMBER", value)) };
-    let count = reql::args::integer(*count).map_err(|error| error.at(REPLICAS))?;
+fn count_of(count: f64) -> Result<usize, EvalError> {
+    let count = reql::args::integer(count).map_err(|error| error.at(REPLICAS))?;
     usize::try_from(count)
         .map_err(|_| EvalError::logic("Can't have a negative number of replicas").at(REPLICAS))
 }
