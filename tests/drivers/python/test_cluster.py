@@ -587,6 +587,8 @@ class ThreeServers(unittest.TestCase):
             config = r.db("rethinkdb").table("server_config").filter({"name": "s1"})
             refused = ask(node, config.update({"cache_size_mb": 5}))
             self.assertIn("got 5", refused["first_error"])
+            refused = ask(node, config.update({"cache_size_mb": 1e12}))
+            self.assertRegex(refused["first_error"], "memory of server `s1` allows .*, got 1000000000000")
         heartbeat = r.db("rethinkdb").table("cluster_config").get("heartbeat")
         changed = ask(self.first, heartbeat.update({"heartbeat_timeout_secs": 1}))
         self.assertEqual(changed["first_error"], "The heartbeat timeout must be at least two seconds")

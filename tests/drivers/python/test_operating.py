@@ -194,7 +194,7 @@ class CacheSize(unittest.TestCase):
             # Neither less than works nor more than there is.
             for wrong in (0, 99, 10**9):
                 error = config.update({"cache_size_mb": wrong}).run(connection)["first_error"]
-                self.assertRegex(error, f"memory allows 100 to [0-9]+ or 'auto', got {wrong}$")
+                self.assertRegex(error, f"allows 100 to [0-9]+ or 'auto', got {wrong}$")
             config.update({"cache_size_mb": 150}).run(connection)
             server.stop()
             server.flags = ()

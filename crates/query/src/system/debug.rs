@@ -1,7 +1,7 @@
 //! The hidden system tables: an ordinary table in memory for tests, and two views for debugging.
 
 use datum::PrimaryKey;
-use datum::{Datum, Object};
+use datum::{Datum, Object, Text};
 use reql::EvalError;
 
 use super::fields::object;
@@ -46,8 +46,31 @@ impl SystemTable for Stats {
         Ok(vec![object([
             ("id", node.identity().server.to_string().into()),
             ("name", Datum::String(node.name())),
-            ("stats", Datum::Object(Object::default())),
+            ("stats", Datum::Object(stats(cx))),
         ])])
+    }
+}
+
+/// How many megabytes the caches of a server may have.
+const CACHE_MB_MAX: &str = "cache_mb_max";
+
+fn stats(cx: &Cx) -> Object {
+    let range = cx.service.facts.cache_mb_range.as_ref();
+    range
+        .map(|range| (Text::from_static(CACHE_MB_MAX), Datum::Number(*range.end() as f64)))
+        .into_iter()
+        .collect()
+}
+
+/// What a row of `_debug_stats`, of this server or another, says of that.
+pub(super) fn cache_mb_max(row: &Object) -> Option<u64> {
+    match row.get("stats")? {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a count of megabytes
+        Datum::Object(stats) => match stats.get(CACHE_MB_MAX)? {
+            Datum::Number(megabytes) => Some(megabytes as u64),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

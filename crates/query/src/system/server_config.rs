@@ -5,9 +5,12 @@ use cluster::ServerId;
 use datum::{Datum, Object, Text};
 use reql::EvalError;
 
+use super::debug::{self, Stats};
 use super::fields::{field, items_of, name_of, named, object, only, strings, uuid_of};
+use super::table_config::named_server;
 use crate::context::Cx;
 use crate::failure::admin_failed;
+use crate::far::AskedOthers;
 use crate::table::{Identifiers, RowEdit, SystemTable};
 
 pub(super) struct ServerConfig;
@@ -84,21 +87,33 @@ fn cache_size(row: &Object) -> Result<Option<u64>, EvalError> {
     }
 }
 
-/// Whether `server` can have such caches. How much memory it has, it alone knows; the least is the same for all.
+/// Fails unless `server` can have such caches. How much memory it has, it alone knows: while it does not answer, any
+/// size is good that is not too small for all. It takes no more than it has when it hears of it.
 fn has_room(cx: &Cx, server: ServerId, cache: Option<u64>) -> Result<(), EvalError> {
     let (Some(megabytes), Some(range)) = (cache, &cx.service.facts.cache_mb_range) else { return Ok(()) };
-    let is_own = server == cx.node().identity().server;
-    let (least, most) = (range.start(), range.end());
-    let why = match is_own {
-        true if !range.contains(&megabytes) => {
-            format!("This server's memory allows {least} to {most} or 'auto', got {megabytes}")
+    let least = *range.start();
+    let most = match server == cx.node().identity().server {
+        true => Some(*range.end()),
+        false if megabytes < least => None,
+        false => most_of(cx, server)?,
+    };
+    let why = match most {
+        Some(most) if !(least..=most).contains(&megabytes) => {
+            let catalog = cx.catalog();
+            let name = named_server(&catalog, server, Identifiers::Name);
+            format!("The memory of server `{name}` allows {least} to {most} or 'auto', got {megabytes}")
         }
-        false if megabytes < *least => {
-            format!("Caches work with {least} or more, or 'auto', got {megabytes}")
-        }
+        None if megabytes < least => format!("Caches work with {least} or more, or 'auto', got {megabytes}"),
         _ => return Ok(()),
     };
     Err(EvalError::op_failed(format!("In `cache_size_mb`: {why}")))
+}
+
+/// How many megabytes the caches of another server may have, if it says so.
+fn most_of(cx: &Cx, server: ServerId) -> Result<Option<u64>, EvalError> {
+    let told = AskedOthers::ask(cx, Stats.name(), Identifiers::Name).told(cx)?;
+    let row = told.into_iter().find(|(told_by, _)| *told_by == server).and_then(|(_, rows)| rows?.pop());
+    Ok(row.and_then(|row| debug::cache_mb_max(&row)))
 }
 
 /// The tags, each once.
