@@ -315,6 +315,16 @@ impl EvalError {
         self
     }
 
+    /// The same error of something of which a part may have happened: what is certain not to have happened, OP_FAILED,
+    /// becomes OP_INDETERMINATE. What is wrong with the query stays what it is.
+    #[must_use]
+    pub fn in_doubt(mut self) -> Self {
+        if self.0.class == ErrorClass::OpFailed {
+            self.0.class = ErrorClass::OpIndeterminate;
+        }
+        self
+    }
+
     /// The same error with its text put behind `prefix`.
     #[must_use]
     pub fn prefixed(mut self, prefix: &str) -> Self {

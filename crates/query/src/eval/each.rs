@@ -5,7 +5,7 @@ use reql::{Call, Closure, EvalError, Scope};
 
 use crate::context::Cx;
 use crate::value::Value;
-use crate::write::merge_results;
+use crate::write::{has_changed, merge_results};
 
 const EXPECTED: &str = "FOR_EACH expects one or more basic write queries.";
 
@@ -29,15 +29,24 @@ pub(super) fn for_each(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value,
         return Err(reql::infinite());
     }
     let mut sum = Object::default();
-    while let Some(item) = items.next(&env).map_err(|error| error.at(0))? {
+    let mut write_next = |sum: &Object| {
+        let Some(item) = items.next(&env).map_err(|error| error.at(0))? else { return Ok(None) };
         cx.check_cancel()?;
         let answer = match &writes {
             Writes::Each(closure) => cx.call_value(closure, &[item]).map_err(|error| error.at(1))?,
             Writes::Once(answer) => Value::Datum(answer.clone()),
         };
-        sum = add(cx, sum, answer).map_err(|error| writes.blamed(error))?;
+        add(cx, sum.clone(), answer).map(Some).map_err(|error| writes.blamed(error))
+    };
+    loop {
+        match write_next(&sum) {
+            Ok(Some(more)) => sum = more,
+            Ok(None) => return Ok(Value::Datum(Datum::Object(sum))),
+            // What was written for items before is not undone.
+            Err(error) if has_changed(&sum) => return Err(error.in_doubt()),
+            Err(error) => return Err(error),
+        }
     }
-    Ok(Value::Datum(Datum::Object(sum)))
 }
 
 /// What is written for the items.

@@ -12,6 +12,7 @@ use crate::context::Cx;
 use crate::group::Grouped;
 use crate::term::sequence;
 use crate::value::{Value, datums};
+use crate::write::has_changed;
 
 /// Whether a term is applied to each of `groups` rather than to all of them at once. Those that read a
 /// sequence take groups that are sequences as one, and find that they cannot.
@@ -57,7 +58,9 @@ pub(super) fn each(cx: &Cx, call: &Call, scope: &Scope<'_>, values: Vec<Value>) 
         for (i, term) in call.args.iter().enumerate().skip(1) {
             values.push(cx.eval(term, scope).map_err(|error| error.at(i))?);
         }
-        groups.push((key, dispatch::apply(Args::new(cx, call, scope, values))?.into_datum(cx)?));
+        let answer =
+            dispatch::apply(Args::new(cx, call, scope, values)).and_then(|answer| answer.into_datum(cx));
+        groups.push((key, answer.map_err(|error| failed_after(call.op, &groups, error))?));
     }
     Ok(ready_value(groups))
 }
@@ -73,7 +76,7 @@ pub(super) fn again(cx: &Cx, call: &Call, scope: &Scope<'_>, grouped: Grouped) -
         if let Some(first) = call.args.first_mut() {
             *first = Term::Datum(value);
         }
-        let answer = cx.plain_call(&call, scope)?;
+        let answer = cx.plain_call(&call, scope).map_err(|error| failed_after(call.op, &groups, error))?;
         let answer = match is_step {
             // In RethinkDB these are steps of a sequence: a group that becomes empty is none.
             true => sequence::to_array(cx, answer)?,
@@ -98,6 +101,14 @@ pub(super) fn call(cx: &Cx, grouped: Grouped, func: &Closure, rest: Vec<Value>) 
         groups.push((key, cx.call_value(func, &values)?.into_datum(cx)?));
     }
     Ok(ready_value(groups))
+}
+
+/// The error of a group: what a write did for groups before it is not undone.
+fn failed_after(op: Op, before: &[(Datum, Datum)], error: EvalError) -> EvalError {
+    let is_write = matches!(op, Op::Insert | Op::Update | Op::Replace | Op::Delete | Op::ForEach);
+    let changed =
+        |(_, answer): &(Datum, Datum)| matches!(answer, Datum::Object(result) if has_changed(result));
+    if is_write && before.iter().any(changed) { error.in_doubt() } else { error }
 }
 
 fn ready_value(groups: Vec<(Datum, Datum)>) -> Value {

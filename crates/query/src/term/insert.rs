@@ -35,11 +35,15 @@ pub(crate) fn insert(cx: &Cx, call: &Call, scope: &Scope<'_>) -> Result<Value, E
         driver: Driver::new(cx, table, options)?,
         result: WriteResult::new(options.return_changes, cx.array_limit),
     };
-    match rows_of(cx, rows)? {
-        Rows::One(row) => inserter.write(vec![row])?,
-        Rows::Many(pipe) => inserter.write_all(pipe)?,
+    let written = match rows_of(cx, rows)? {
+        Rows::One(row) => inserter.write(vec![row]),
+        Rows::Many(pipe) => inserter.write_all(pipe),
+    };
+    match written {
+        Ok(()) => inserter.driver.finish()?,
+        // Rows that came before may have been written.
+        Err(error) => return Err(inserter.driver.ended_by(error)),
     }
-    inserter.driver.finish()?;
     Ok(Value::Datum(inserter.result.into_datum()))
 }
 

@@ -9,6 +9,7 @@ use crate::context::Cx;
 use crate::edit::{Edit, Patch, Target};
 use crate::failure::key_error;
 use crate::seq::Seq;
+use crate::stream::Pipe;
 use crate::table::TableRef;
 use crate::value::Value;
 use crate::write::{Driver, Planned, WriteOptions, WriteResult};
@@ -130,6 +131,22 @@ fn write_all(
         return Err(EvalError::internal("not a selection"));
     };
     let mut driver = Driver::new(cx, table.clone(), options)?;
+    match write_rows(cx, &mut driver, &table, pipe, edit, atomic, result) {
+        Ok(()) => driver.finish(),
+        // Rows that were read before may have been written.
+        Err(error) => Err(driver.ended_by(error)),
+    }
+}
+
+fn write_rows(
+    cx: &Cx,
+    driver: &mut Driver<'_>,
+    table: &TableRef,
+    pipe: Pipe,
+    edit: &Edit,
+    atomic: bool,
+    result: &mut WriteResult,
+) -> Result<(), EvalError> {
     let env = cx.env();
     env.check_batches()?;
     let mut rows = pipe.open(cx)?;
@@ -139,14 +156,11 @@ fn write_all(
         let is_full = fill.add(&row);
         batch.push((table.key_of(&row)?, row));
         if is_full {
-            write_batch(cx, &mut driver, &table, &batch, edit, atomic, result)?;
+            write_batch(cx, driver, table, &batch, edit, atomic, result)?;
             batch.clear();
         }
     }
-    if !batch.is_empty() {
-        write_batch(cx, &mut driver, &table, &batch, edit, atomic, result)?;
-    }
-    driver.finish()
+    if batch.is_empty() { Ok(()) } else { write_batch(cx, driver, table, &batch, edit, atomic, result) }
 }
 
 /// Writes some rows, each given as its key and what was read of it.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use cluster::{ServerId, ShardHandle, TableHandle};
 use datum::{Datum, Object, PrimaryKey, Text};
 use log::Refusal;
-use reql::EvalError;
+use reql::{ErrorClass, EvalError};
 use shard::{Decision, Shard, WriteError, WriteRefusal, WriteTicket};
 
 use super::options::WriteOptions;
@@ -74,6 +74,8 @@ pub(crate) struct Driver<'a> {
     field: Text,
     options: WriteOptions,
     in_flight: VecDeque<InFlight>,
+    /// Whether rows were written, or may have been, beside those in flight.
+    wrote: bool,
     /// For another node: rows whose entries were refused after all.
     refused: Vec<usize>,
 }
@@ -82,6 +84,8 @@ pub(crate) struct Driver<'a> {
 /// another replica leads by then.
 struct InFlight {
     ticket: WriteTicket,
+    /// Whether it changes anything.
+    is_change: bool,
     /// For another node: which rows they are. It writes them again itself.
     indexes: Vec<usize>,
     again: Option<Again>,
@@ -103,7 +107,15 @@ impl<'a> Driver<'a> {
         access::check_write(cx, &table)?;
         check_read_mode(&table)?;
         let field = table.primary_key();
-        Ok(Driver { cx, table, field, options, in_flight: VecDeque::new(), refused: Vec::new() })
+        Ok(Driver {
+            cx,
+            table,
+            field,
+            options,
+            in_flight: VecDeque::new(),
+            wrote: false,
+            refused: Vec::new(),
+        })
     }
 
     /// Counts the rows that are worth writing at once.
@@ -122,14 +134,37 @@ impl<'a> Driver<'a> {
     pub fn write(&mut self, planned: &Planned<'_>) -> Result<Vec<RowReport>, EvalError> {
         self.cx.check_cancel()?;
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
-        match &self.table {
+        let written = match &self.table {
             TableRef::Stored(_) => self.write_stored(planned),
             TableRef::System(system) => system::write(self.cx, system, self.options.return_changes, planned),
-        }
+        };
+        written.map_err(|error| self.ended_by(error))
     }
 
     /// Waits until everything is as durable as it must be.
     pub fn finish(mut self) -> Result<(), EvalError> {
+        self.settle_all().map_err(|error| self.ended_by(error))
+    }
+
+    /// What the client is told when `error` ends the write: what failed for certain is in doubt as a whole if other
+    /// rows were written, or may have been. Waits for those that are on their way.
+    /// Source: `table_query_client_t` of RethinkDB tells the failure of some shards so when others have written.
+    pub fn ended_by(&mut self, error: EvalError) -> EvalError {
+        if error.class() != ErrorClass::OpFailed {
+            return error;
+        }
+        while !self.wrote
+            && let Some(entry) = self.in_flight.pop_front()
+        {
+            self.wrote = match entry.ticket.wait() {
+                Ok(_) => entry.is_change,
+                Err(error) => !error.is_definite(),
+            };
+        }
+        if self.wrote { error.in_doubt() } else { error }
+    }
+
+    fn settle_all(&mut self) -> Result<(), EvalError> {
         while let Some(oldest) = self.in_flight.pop_front() {
             self.settle(oldest)?;
         }
@@ -140,7 +175,10 @@ impl<'a> Driver<'a> {
     /// again wherever it belongs now; the rows must come out as they were reported.
     fn settle(&mut self, entry: InFlight) -> Result<(), EvalError> {
         let error = match entry.ticket.wait() {
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                self.wrote |= entry.is_change;
+                return Ok(());
+            }
             Err(error) if self.cx.served && is_refused(&error) => {
                 self.refused.extend(entry.indexes);
                 return Ok(());
@@ -184,15 +222,13 @@ impl<'a> Driver<'a> {
         self.cx.service.counters().rows_written.fetch_add(planned.keys.len() as u64, Ordering::Relaxed);
         let mut reports: Vec<Option<RowReport>> = vec![None; planned.keys.len()];
         let all: Vec<usize> = (0..planned.keys.len()).collect();
-        self.try_write(planned, &all, &mut reports)?;
+        self.try_write(planned, &all, &mut reports).map_err(|error| self.ended_by(error))?;
         Ok(reports)
     }
 
     /// As [`Driver::finish`], after [`Driver::write_here`]: rows that were refused have no report.
     pub fn finish_here(mut self, reports: &mut [Option<RowReport>]) -> Result<(), EvalError> {
-        while let Some(oldest) = self.in_flight.pop_front() {
-            self.settle(oldest)?;
-        }
+        self.settle_all().map_err(|error| self.ended_by(error))?;
         self.refused.iter().for_each(|i| reports[*i] = None);
         Ok(())
     }
@@ -225,14 +261,21 @@ impl<'a> Driver<'a> {
         }
         let asked: Vec<FarWrite> =
             far.into_iter().map(|(server, indexes)| self.ask(server, planned, indexes)).collect();
+        let mut written = Ok(());
         for (shard, indexes) in near {
-            moved.extend(self.write_near(&handle, shard, planned, &indexes, reports)?);
+            written =
+                self.write_near(&handle, shard, planned, &indexes, reports).map(|rows| moved.extend(rows));
+            if written.is_err() {
+                break;
+            }
         }
+        // Whatever failed, what was asked for is waited for: the client is told whether something was written.
         for far in asked {
-            moved.extend(self.settle_far(&far, reports)?);
+            let settled = self.settle_far(&far, reports).map(|rows| moved.extend(rows));
+            written = written.and(settled);
         }
         moved.sort_unstable();
-        Ok(moved)
+        written.map(|()| moved)
     }
 
     /// Writes rows of a shard that is here, entry by entry; returns those that are not its any more.
@@ -264,6 +307,7 @@ impl<'a> Driver<'a> {
             match shard.write_many(&keys, durability, decide) {
                 Ok((answers, ticket)) => {
                     self.unless_stopped(&answers)?;
+                    let is_change = answers.iter().any(RowReport::is_change);
                     indexes.iter().zip(answers).for_each(|(i, report)| reports[*i] = Some(report));
                     let again = may_move.then(|| Again {
                         edits: indexes.iter().map(|i| (planned.edit)(*i).clone()).collect(),
@@ -271,7 +315,7 @@ impl<'a> Driver<'a> {
                         keys,
                     });
                     let indexes = if self.cx.served { indexes.to_vec() } else { Vec::new() };
-                    self.send(InFlight { ticket, indexes, again })?;
+                    self.send(InFlight { ticket, is_change, indexes, again })?;
                 }
                 Err(error) if has_moved(&error) => moved.extend(indexes),
                 Err(error) => return Err(write_failed(&error)),
@@ -308,11 +352,16 @@ impl<'a> Driver<'a> {
     }
 
     /// Waits for what another node wrote; returns the rows that were not there. What it could not be asked for fails alone.
-    fn settle_far(&self, far: &FarWrite, reports: &mut [Option<RowReport>]) -> Result<Vec<usize>, EvalError> {
+    fn settle_far(
+        &mut self,
+        far: &FarWrite,
+        reports: &mut [Option<RowReport>],
+    ) -> Result<Vec<usize>, EvalError> {
         match far.wait(self.cx) {
             Ok(found) => {
                 let mut moved = Vec::new();
                 for (i, report) in far.indexes.iter().zip(found) {
+                    self.wrote |= report.as_ref().is_some_and(RowReport::is_change);
                     match report {
                         Some(report) => reports[*i] = Some(report),
                         None => moved.push(*i),
@@ -327,8 +376,14 @@ impl<'a> Driver<'a> {
                 far.indexes.iter().for_each(|i| reports[*i] = Some(failed()));
                 Ok(Vec::new())
             }
-            Err(Trouble::NoAnswer) => Err(lost_write()),
-            Err(Trouble::Eval(error)) => Err(error),
+            Err(Trouble::NoAnswer) => {
+                self.wrote = true;
+                Err(lost_write())
+            }
+            Err(Trouble::Eval(error)) => {
+                self.wrote |= error.class() != ErrorClass::OpFailed;
+                Err(error)
+            }
         }
     }
 

@@ -8,6 +8,12 @@ pub(crate) fn truncation_warning(array_limit: usize) -> Datum {
     format!("Too many changes, array truncated to {array_limit}.").into()
 }
 
+/// Whether rows were changed by the write that answered `result`.
+pub(crate) fn has_changed(result: &Object) -> bool {
+    let is_some = |name: &&str| matches!(result.get(name), Some(Datum::Number(rows)) if rows > 0.0);
+    ["inserted", "replaced", "deleted"].iter().any(is_some)
+}
+
 /// `sum` and `more` together: numbers are added, arrays joined up to the array limit, and of
 /// other values the first stays.
 pub(crate) fn merge_results(sum: Object, more: &Object, array_limit: usize) -> Result<Object, EvalError> {

@@ -9,7 +9,7 @@ mod report;
 mod system;
 
 pub(crate) use drive::{Driver, decision, has_moved, is_refused};
-pub(crate) use merge::merge_results;
+pub(crate) use merge::{has_changed, merge_results};
 pub(crate) use options::{WriteOptions, durability_of, return_changes};
 pub(crate) use planned::Planned;
 pub(crate) use report::WriteResult;
