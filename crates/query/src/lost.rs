@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cluster::{GroupId, ShardHandle};
+use cluster::GroupId;
 use parking_lot::Mutex;
 
 /// How long a query looks for a shard that is moving or between two leaders.
@@ -22,15 +22,15 @@ const JUST: Duration = Duration::from_secs(30);
 pub(crate) struct Lost(Mutex<BTreeMap<GroupId, Instant>>);
 
 impl Lost {
-    /// How long it is worth looking for who leads `shard`.
-    pub fn search(&self, shard: &ShardHandle) -> Duration {
-        self.search_at(shard.group(), shard.leader().is_some(), Instant::now())
+    /// How long it is worth looking for who leads `group`; `is_led` says whether somebody does who can be asked.
+    pub fn search(&self, group: GroupId, is_led: bool) -> Duration {
+        self.search_at(group, is_led, Instant::now())
     }
 
     /// It was looked for as long as that, in vain.
-    pub fn give_up(&self, shard: &ShardHandle) {
-        if shard.leader().is_none() {
-            self.0.lock().insert(shard.group(), Instant::now());
+    pub fn give_up(&self, group: GroupId, is_led: bool) {
+        if !is_led {
+            self.0.lock().insert(group, Instant::now());
         }
     }
 

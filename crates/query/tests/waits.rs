@@ -53,6 +53,19 @@ impl Ask for Moving {
     }
 }
 
+/// Whoever leads is gone.
+struct Gone;
+
+impl Ask for Gone {
+    fn ask(&self, server: ServerId, _question: Bytes, _patience: Duration, answered: Answered) {
+        answered(Err(AskError::NotConnected(server)));
+    }
+
+    fn is_connected(&self, _server: ServerId) -> bool {
+        false
+    }
+}
+
 /// A table whose rows named in `moves` are, so many times, not where they are looked for.
 fn house(moves: &[(&'static str, usize)]) -> House {
     let moves = Mutex::new(moves.iter().copied().collect());
@@ -101,4 +114,33 @@ fn who_waits_for_a_leader_that_never_comes_is_told() {
     let sentence =
         |what: &str| format!("Cannot perform {what}: primary replica for shard [\"\", +inf) not available");
     assert_eq!(errors, [sentence("read"), sentence("write")]);
+}
+
+#[test]
+fn a_leader_that_is_gone_is_looked_for_at_length_by_the_first_query_only() {
+    let house = House::asking(|_| Arc::new(Gone));
+    let run = |term: &str| match house.run("admin", syntax::to_wire(term).unwrap(), Map::new()) {
+        Ok(_) => panic!("{term} was answered"),
+        Err(error) => error.to_string(),
+    };
+    house.run("admin", syntax::to_wire("r.table_create(\"t\")").unwrap(), Map::new()).unwrap();
+    let (read, write) = ["read", "write"]
+        .map(|what| format!("Cannot perform {what}: primary replica for shard [\"\", +inf) not available"))
+        .into();
+    let began = Instant::now();
+    assert_eq!(run("r.table(\"t\").get(1)"), read);
+    assert!(began.elapsed() >= PATIENCE, "an election may be under way");
+    for (term, expected) in [
+        ("r.table(\"t\").get(1)", &read),
+        ("r.table(\"t\").insert({id: 1})", &write),
+        ("r.table(\"t\").insert([{id: 1}, {id: 2}])", &write),
+        ("r.table(\"t\").count()", &read),
+        ("r.table(\"t\").sum(\"n\")", &read),
+        ("r.table(\"t\").limit(1)", &read),
+        ("r.table(\"t\").update({n: 1})", &read),
+    ] {
+        let began = Instant::now();
+        assert_eq!(&run(term), expected, "{term}");
+        assert!(began.elapsed() < PATIENCE, "{term} took {:?}", began.elapsed());
+    }
 }

@@ -49,6 +49,26 @@ impl Service {
         shard.leader().map(Site::from)
     }
 
+    /// Whether somebody is known to lead `shard` who can be asked: a replica without a vote goes on naming the last
+    /// leader when that is gone.
+    pub(crate) fn is_led(&self, shard: &ShardHandle) -> bool {
+        match self.leader(shard) {
+            Some(Site::Near(_)) => true,
+            Some(Site::Far(server)) => self.links().is_connected(server),
+            None => false,
+        }
+    }
+
+    /// How long it is worth looking for who leads `shard`.
+    pub(crate) fn search(&self, shard: &ShardHandle) -> Duration {
+        self.seeks.lost.search(shard.group(), self.is_led(shard))
+    }
+
+    /// `shard` was looked for as long as that, in vain.
+    pub(crate) fn give_up(&self, shard: &ShardHandle) {
+        self.seeks.lost.give_up(shard.group(), self.is_led(shard));
+    }
+
     /// As [`Service::reader`], for a read of one row that is asked for the first time.
     pub(crate) fn first_reader<'a>(&self, shard: &'a ShardHandle, mode: ReadMode) -> Option<Site<'a>> {
         if mode != ReadMode::Outdated || self.links().elsewhere(shard.range()).is_some() {
@@ -122,15 +142,20 @@ impl Patience {
         Patience { left: self.left, looks: self.looks }
     }
 
+    /// Somebody was asked about a shard for so long, in vain.
+    pub fn spend(&mut self, time: Duration) {
+        self.left = self.left.saturating_sub(time);
+    }
+
     /// Waits a little, in which things may change for `range` of `table`, where something could not be done;
     /// false when it has been long enough. The first time only changes that are under way are waited for.
     pub fn wait(&mut self, cx: &Cx, table: &StoredTable, range: &KeyRange) -> Result<bool, EvalError> {
         cx.check_cancel()?;
-        let (lost, gone) = (&cx.service.seeks.lost, SEARCH.saturating_sub(self.left));
+        let (service, gone) = (&cx.service, SEARCH.saturating_sub(self.left));
         let shards =
             || table.handle.shards().iter().filter(|shard| !shard.range().intersect(range).is_empty());
-        if self.left.is_zero() || shards().any(|shard| gone >= lost.search(shard)) {
-            shards().for_each(|shard| lost.give_up(shard));
+        if self.left.is_zero() || shards().any(|shard| gone >= service.search(shard)) {
+            shards().for_each(|shard| service.give_up(shard));
             return Ok(false);
         }
         let (pause, began) = (pause_after(self.looks), Instant::now());
@@ -154,7 +179,7 @@ pub(crate) fn fresh(cx: &Cx, table: &StoredTable, patience: &mut Patience) -> Re
             let table = StoredTable { handle, read_mode: table.read_mode };
             let began = Instant::now();
             cx.service.seeks.search_table(&table.handle);
-            patience.left = patience.left.saturating_sub(began.elapsed());
+            patience.spend(began.elapsed());
             Ok(table)
         }
         None => Err(EvalError::op_failed(format!("Table `{db}.{name}` does not exist."))),

@@ -102,10 +102,10 @@ pub(super) enum Asking {
 impl Tries {
     /// Fails when it has been tried for long enough.
     fn check(self, session: &Session, shard: &ShardHandle, mode: Option<ReadMode>) -> Result<(), EvalError> {
-        let patience = if shard.leader().is_some() { LAST_TRY } else { Duration::ZERO };
+        let patience = if session.service.is_led(shard) { LAST_TRY } else { Duration::ZERO };
         match self.until.is_some_and(|until| until + patience <= Instant::now()) {
             true => {
-                session.service.seeks.lost.give_up(shard);
+                session.service.give_up(shard);
                 Err(mode.map_or_else(|| unwritable(shard.range()), |mode| unreadable(shard.range(), mode)))
             }
             false => Ok(()),
@@ -192,12 +192,12 @@ impl Again {
 
     /// Waits until another try is worth it.
     fn wait(&mut self) -> State {
-        let seeks = &self.session.service.seeks;
-        self.tries.until.get_or_insert_with(|| Instant::now() + seeks.lost.search(&self.shard));
+        let service = &self.session.service;
+        self.tries.until.get_or_insert_with(|| Instant::now() + service.search(&self.shard));
         let Tries { failed, asked, .. } = self.tries;
         let any_will_do = self.mode == Some(ReadMode::Outdated);
         self.tries.failed += 1;
-        State::Waits(seeks.wait(&self.shard, Looks { failed, asked, any_will_do }))
+        State::Waits(service.seeks.wait(&self.shard, Looks { failed, asked, any_will_do }))
     }
 
     /// Begins anew, unless it has been tried for long enough.
