@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use datum::Text;
+use datum::{KeyRange, Text};
 use engine::Batch;
 use io::Nanos;
 use reql::StoredFunc;
@@ -34,8 +34,7 @@ impl TableHandle {
     }
 }
 
-/// What the shards say together, of which each tells its rows and how far it is; nothing is known of
-/// those without a leader.
+/// What the shards say together, of which each tells its rows and how far it is; none if it has not heard of the index.
 fn progress(shards: impl Iterator<Item = Option<(u64, IndexBuild)>>) -> IndexProgress {
     let (mut done, mut all, mut ready) = (0, 0, true);
     for shard in shards {
@@ -60,6 +59,14 @@ fn progress(shards: impl Iterator<Item = Option<(u64, IndexBuild)>>) -> IndexPro
     }
 }
 
+/// Nobody is known to lead a shard at the moment, so nobody knows how far its indexes are.
+#[derive(Debug, thiserror::Error)]
+#[error("a shard has no leader")]
+pub struct ShardUnled {
+    /// Its rows.
+    pub range: KeyRange,
+}
+
 /// The table whose indexes change.
 struct IndexPlace {
     db: Text,
@@ -82,18 +89,25 @@ pub enum Overwrite {
 }
 
 impl Core {
-    /// How far each of `indexes` is built in all shards of a table, wherever they are. Asks their leaders.
-    #[must_use]
-    pub fn index_progress(&self, table: &TableHandle, indexes: &[IndexId]) -> Vec<IndexProgress> {
+    /// How far each of `indexes` is built in all shards of a table, wherever they are. Asks their leaders; fails if one
+    /// of them has none.
+    pub fn index_progress(
+        &self,
+        table: &TableHandle,
+        indexes: &[IndexId],
+    ) -> Result<Vec<IndexProgress>, ShardUnled> {
         let shards: Vec<&ShardHandle> = table.shards().iter().collect();
-        let led = self.ask_leaders(&shards);
-        let build = |led: &Option<Led>, index: IndexId| {
-            let (_, state) = led.as_ref()?;
+        let asked = self.ask_leaders(&shards);
+        let mut led = Vec::with_capacity(shards.len());
+        for (shard, state) in shards.iter().zip(asked) {
+            led.push(state.ok_or_else(|| ShardUnled { range: shard.range().clone() })?);
+        }
+        let build = |(_, state): &Led, index: IndexId| {
             // A leader that has not heard of it yet has looked at nothing.
             let build = state.builds.iter().find(|(known, _)| *known == index)?.1.clone();
             Some((state.rows, build))
         };
-        indexes.iter().map(|index| progress(led.iter().map(|led| build(led, *index)))).collect()
+        Ok(indexes.iter().map(|index| progress(led.iter().map(|led| build(led, *index)))).collect())
     }
 
     /// Creates an index. An [`crate::IndexWork`] builds it.

@@ -91,7 +91,7 @@ pub use handle::{Lead, Route, ShardHandle};
 pub use identity::Identity;
 pub use index_config::{IndexConfig, TableIndexes};
 pub use index_work::{IndexThread, IndexWork, Worked};
-pub use indexes::{IndexProgress, Overwrite};
+pub use indexes::{IndexProgress, Overwrite, ShardUnled};
 pub use join::{JoinOptions, join};
 pub use network::{PENDING, Reception};
 pub use news::News;

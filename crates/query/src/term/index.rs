@@ -1,9 +1,9 @@
 //! Secondary indexes: created, dropped, renamed, listed, waited for.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use cluster::{IndexConfig, IndexProgress, Overwrite};
+use cluster::{IndexConfig, IndexProgress, Overwrite, ShardUnled};
 use datum::{Bytes, Datum, Object, Text};
 use reql::purity::{self, Determinism};
 use reql::{EvalError, StoredFunc};
@@ -13,6 +13,8 @@ use crate::access::{self, Need, Place};
 use crate::args::Args;
 use crate::context::Cx;
 use crate::failure::admin_failed;
+use crate::far::{Patience, fresh, unreadable};
+use crate::read_mode::ReadMode;
 use crate::table::{StoredTable, TableRef};
 use crate::term::db_admin::special;
 use crate::value::Value;
@@ -175,26 +177,49 @@ fn present(cx: &Cx, table: &TableRef) -> Result<TableRef, EvalError> {
     Ok(TableRef::Stored(StoredTable { handle, read_mode: stored.read_mode }))
 }
 
-/// What is known of the named indexes, or of all, by name; and whether all are ready.
+/// What is known of the named indexes, or of all, by name; and whether all are ready. The shards' leaders know: they are
+/// looked for as for a read, which fails without one of them.
 fn statuses(cx: &Cx, table: &TableRef, names: &BTreeSet<Text>) -> Result<(Datum, bool), EvalError> {
-    let table = present(cx, table)?;
-    let TableRef::Stored(stored) = &table else {
-        return match names.first() {
-            Some(name) => Err(table.index_missing(name)),
-            None => Ok((Datum::empty_array(), true)),
+    let mut table = present(cx, table)?;
+    let mut patience = Patience::new();
+    loop {
+        let TableRef::Stored(stored) = &table else {
+            return match names.first() {
+                Some(name) => Err(table.index_missing(name)),
+                None => Ok((Datum::empty_array(), true)),
+            };
         };
-    };
+        let indexes = indexes_named(cx, &table, stored, names)?;
+        let (ids, began): (Vec<_>, _) = (indexes.iter().map(|index| index.id).collect(), Instant::now());
+        match cx.node().index_progress(&stored.handle, &ids) {
+            Ok(progress) => {
+                let all_ready = progress.iter().all(|progress| *progress == IndexProgress::Ready);
+                let rows = indexes.iter().zip(progress).map(|(index, progress)| status(index, progress));
+                return Ok((rows.collect::<Vec<Datum>>().into(), all_ready));
+            }
+            Err(ShardUnled { range }) => {
+                patience.spend(began.elapsed());
+                if !patience.wait(cx, stored, &range)? {
+                    return Err(unreadable(&range, ReadMode::Single));
+                }
+                table = TableRef::Stored(fresh(cx, stored, &mut patience)?);
+            }
+        }
+    }
+}
+
+/// The named indexes, or all, by name.
+fn indexes_named(
+    cx: &Cx,
+    table: &TableRef,
+    stored: &StoredTable,
+    names: &BTreeSet<Text>,
+) -> Result<Vec<IndexConfig>, EvalError> {
     let named = |name: &Text| stored.find_index(cx, name).ok_or_else(|| table.index_missing(name));
-    let asked_for: Vec<IndexConfig> = match names.is_empty() {
-        true => stored.handle.config.indexes.all().into_iter().cloned().collect(),
-        false => names.iter().map(named).collect::<Result<_, _>>()?,
-    };
-    let ids: Vec<_> = asked_for.iter().map(|index| index.id).collect();
-    let progress = cx.node().index_progress(&stored.handle, &ids);
-    let all_ready = progress.iter().all(|progress| *progress == IndexProgress::Ready);
-    let rows: Vec<Datum> =
-        asked_for.iter().zip(progress).map(|(index, progress)| status(index, progress)).collect();
-    Ok((rows.into(), all_ready))
+    match names.is_empty() {
+        true => Ok(stored.handle.config.indexes.all().into_iter().cloned().collect()),
+        false => names.iter().map(named).collect(),
+    }
 }
 
 fn status(index: &IndexConfig, progress: IndexProgress) -> Datum {
