@@ -67,6 +67,9 @@ pub fn serve_proxy(mut config: Config, argv: Vec<String>) -> Result<(), StartErr
     if config.directory != Path::new(config::DIRECTORY) {
         config.notes.push("--directory: the option has no effect: a proxy keeps no data".to_owned());
     }
+    if !config.server_tags.is_empty() {
+        config.notes.push("--server-tag: the option has no effect: a proxy has no tags".to_owned());
+    }
     config.directory = data_in(folder.path());
     let served = serve(&config, Opening::CreateOrOpen, argv);
     if let Err(error) = folder.close() {
@@ -133,7 +136,10 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     runtime.spawn(mind_log(Arc::downgrade(&node)));
     announcement.log();
     let (id, name) = (node.identity().server.to_string(), node.name().to_string());
-    tracing::info!("Server ready, \"{name}\" {id}");
+    match config.is_proxy {
+        true => tracing::info!("Proxy ready, {id}"),
+        false => tracing::info!("Server ready, \"{name}\" {id}"),
+    }
     pages.health.enter(Stage::Ready { id, name });
 
     let end = wait_for_end(&runtime, &peers)?;

@@ -28,6 +28,8 @@ def program():
 class Node:
     """One server process. Ports are chosen by the system and read from its log lines."""
 
+    ready = "Server ready"
+
     def __init__(self, *flags, directory=None):
         self.flags = flags
         self.own_directory = directory is None
@@ -51,7 +53,7 @@ class Node:
             for line in self.process.stdout:
                 self.lines.append(line)
                 self._note(line)
-                if "Server ready" in line:
+                if self.ready in line:
                     threading.Thread(target=self._drain, args=(self.process,), daemon=True).start()
                     return self
         finally:
@@ -106,6 +108,8 @@ class Node:
 
 class Proxy(Node):
     """A server process without data."""
+
+    ready = "Proxy ready, "
 
     def place(self):
         return ["proxy"]
