@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ::io::real::{TlsError, TlsFile};
+
 use crate::config::ConfigError;
 use crate::data_directory::DirectoryError;
 use crate::listen::BindError;
@@ -88,15 +90,15 @@ pub enum StartError {
     #[error(transparent)]
     Node(#[from] cluster::OpenError),
     /// What TLS between servers needs cannot be used.
-    #[error("TLS between servers: {0}")]
-    Tls(#[from] ::io::real::TlsError),
+    #[error("TLS between servers{flag}: {0}", flag = tls_flag("cluster", .0))]
+    Tls(#[from] TlsError),
     /// What TLS of a service with its clients needs cannot be used.
-    #[error("TLS of the {service} port: {cause}")]
+    #[error("TLS of the {service} port{flag}: {cause}", flag = tls_flag(.service, .cause))]
     ServiceTls {
         /// Driver or http.
         service: &'static str,
         /// Why.
-        cause: ::io::real::TlsError,
+        cause: TlsError,
     },
     /// The address book is damaged.
     #[error("{path} cannot be used: {cause}; remove it and name another server with --join")]
@@ -112,6 +114,16 @@ pub enum StartError {
     /// The system gave no threads or no event queue.
     #[error("the system refused what a server needs: {0}")]
     System(#[from] io::Error),
+}
+
+/// The flag that names a file which holds nothing of what it should.
+fn tls_flag(service: &str, error: &TlsError) -> String {
+    match error {
+        TlsError::File { what: TlsFile::Key, .. } => format!(", --{service}-tls-key"),
+        TlsError::File { what: TlsFile::Certificate, .. } => format!(", --{service}-tls-cert"),
+        TlsError::File { what: TlsFile::Authorities, .. } => format!(", --{service}-tls-ca"),
+        TlsError::Unusable { .. } => String::new(),
+    }
 }
 
 fn advice(service: &str, error: &BindError) -> String {

@@ -156,5 +156,5 @@ class Refused(unittest.TestCase):
         self.addCleanup(server.remove)
         with self.assertRaises(RuntimeError) as raised:
             server.start()
-        self.assertIn("TLS of the driver port", str(raised.exception))
+        self.assertIn("TLS of the driver port, --driver-tls-cert: ", str(raised.exception))
         self.assertIn("nothing.pem", str(raised.exception))

@@ -36,7 +36,10 @@ impl Versions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Damage {
     /// Whoever speaks is no server of ours.
-    #[error("what was received does not begin as a link between servers does")]
+    #[error(
+        "what was received does not begin as a link between servers does: they link cluster ports (--cluster-port, \
+         29015 unless another is given), not those of drivers or of the web interface"
+    )]
     NotALink,
     /// It speaks TLS.
     #[error(

@@ -30,7 +30,7 @@ use event::{LISTENERS_MAX, Readiness, WAKER, id_of, listener_index, listener_tok
 pub use lend::Borrowed;
 use lend::{Ringer, Turns};
 use socket::{Progress, Socket};
-pub use tls::{Tls, TlsError, server_config};
+pub use tls::{Tls, TlsError, TlsFile, server_config};
 
 /// Events that one turn takes.
 const EVENTS_MAX: usize = 256;

@@ -306,7 +306,14 @@ fn a_file_that_is_no_certificate_is_named() {
     assert!(error.to_string().starts_with("no private key can be read from"), "{error}");
     let foreign = folder().join("foreign.key");
     let Err(error) = Tls::mutual(&foreign, &chain, &chain) else { panic!("the key of another") };
-    assert!(matches!(error, TlsError::Unusable { .. }), "{error}");
+    let shown = error.to_string();
+    assert!(
+        shown.ends_with("foreign.key cannot be used: the key does not belong to the certificate"),
+        "{shown}"
+    );
+    assert!(shown.contains("node.pem"), "{shown}");
+    let Err(error) = Tls::mutual(&key, &chain, &key) else { panic!("a key is no certificate") };
+    assert!(matches!(error, TlsError::File { what: TlsFile::Authorities, .. }), "{error}");
 }
 
 /// Has something more to do after every step, for a while.

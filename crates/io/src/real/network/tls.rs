@@ -4,6 +4,7 @@
 //! those are is the operator's choice (`--cluster-tls-ca`), and that is what makes a node welcome: names in
 //! certificates are not compared, as nodes are reached by whatever address they have.
 
+use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +13,8 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Connection, Error, RootCertStore, ServerConfig,
-    ServerConnection,
+    CertificateError, ClientConfig, ClientConnection, Connection, Error, InconsistentKeys, RootCertStore,
+    ServerConfig, ServerConnection,
 };
 use verify::{AnyClient, AnyServer, Trusted};
 
@@ -29,24 +30,46 @@ pub struct Tls {
     server: Arc<ServerConfig>,
 }
 
+/// What a file is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsFile {
+    /// The private key.
+    Key,
+    /// The certificate that goes with it, and those that vouch for it.
+    Certificate,
+    /// Certificates of those whose signature is trusted.
+    Authorities,
+}
+
+impl fmt::Display for TlsFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TlsFile::Key => "private key",
+            TlsFile::Certificate | TlsFile::Authorities => "certificate",
+        })
+    }
+}
+
 /// Why certificates or keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or holds nothing of what is wanted.
     #[error("no {what} can be read from {path}: {why}")]
     File {
-        /// Private key or certificate.
-        what: &'static str,
+        /// What the file was to hold.
+        what: TlsFile,
         /// Which file.
         path: String,
         /// What is wrong.
         why: String,
     },
     /// The files do not belong together, or are of a kind nobody can use.
-    #[error("the certificate and key of {path} cannot be used: {}", explained(.cause))]
+    #[error("the certificate of {chain} and the key of {key} cannot be used: {}", explained(.cause))]
     Unusable {
         /// The certificate's file.
-        path: String,
+        chain: String,
+        /// The key's file.
+        key: String,
         /// Why.
         cause: Error,
     },
@@ -56,9 +79,9 @@ impl Tls {
     /// Reads a private key, the chain of certificates that goes with it, and the certificates of
     /// those whose signature is trusted, all PEM.
     pub fn mutual(key: &Path, chain: &Path, authorities: &Path) -> Result<Tls, TlsError> {
-        let unusable = |cause| TlsError::Unusable { path: chain.display().to_string(), cause };
+        let unusable = |cause| unusable(key, chain, cause);
         let server = server_config(key, chain, Some(authorities))?;
-        let (key_der, chain_ders) = (private_key(key)?, certificates(chain)?);
+        let (key_der, chain_ders) = (private_key(key)?, certificates(TlsFile::Certificate, chain)?);
         let (trusted, provider) = (trusted(authorities)?, Arc::new(ring::default_provider()));
         let verifier = Arc::new(AnyServer { trusted, provider: provider.clone() });
         let client = ClientConfig::builder_with_provider(provider)
@@ -94,7 +117,7 @@ pub fn server_config(
     chain: &Path,
     authorities: Option<&Path>,
 ) -> Result<Arc<ServerConfig>, TlsError> {
-    let unusable = |cause| TlsError::Unusable { path: chain.display().to_string(), cause };
+    let unusable = |cause| unusable(key, chain, cause);
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -102,24 +125,25 @@ pub fn server_config(
     let builder = match authorities {
         Some(authorities) => {
             let clients = AnyClient::new(trusted(authorities)?, provider)
-                .map_err(|error| file("certificate", authorities, error))?;
+                .map_err(|error| file(TlsFile::Authorities, authorities, error))?;
             builder.with_client_cert_verifier(Arc::new(clients))
         }
         None => builder.with_no_client_auth(),
     };
-    let config = builder.with_single_cert(certificates(chain)?, private_key(key)?).map_err(unusable)?;
-    Ok(Arc::new(config))
+    let (chain_ders, key_der) = (certificates(TlsFile::Certificate, chain)?, private_key(key)?);
+    Ok(Arc::new(builder.with_single_cert(chain_ders, key_der).map_err(unusable)?))
 }
 
 fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| file("private key", path, error))
+    PrivateKeyDer::from_pem_file(path).map_err(|error| file(TlsFile::Key, path, error))
 }
 
 fn trusted(authorities: &Path) -> Result<Trusted, TlsError> {
     let mut roots = RootCertStore::empty();
-    let certificates = certificates(authorities)?;
+    let certificates = certificates(TlsFile::Authorities, authorities)?;
     for authority in &certificates {
-        roots.add(authority.clone()).map_err(|error| file("certificate", authorities, explained(&error)))?;
+        let failed = |error| file(TlsFile::Authorities, authorities, explained(&error));
+        roots.add(authority.clone()).map_err(failed)?;
     }
     Ok(Trusted { roots: Arc::new(roots), certificates })
 }
@@ -130,17 +154,19 @@ fn unbounded(mut session: Connection) -> Box<Connection> {
     Box::new(session)
 }
 
-fn file(what: &'static str, path: &Path, why: impl ToString) -> TlsError {
+fn file(what: TlsFile, path: &Path, why: impl ToString) -> TlsError {
     TlsError::File { what, path: path.display().to_string(), why: why.to_string() }
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let failed = |error| file("certificate", path, error);
-    let found: Vec<_> = CertificateDer::pem_file_iter(path)
-        .map_err(failed)?
-        .collect::<Result<_, _>>()
-        .map_err(|error| file("certificate", path, error))?;
-    if found.is_empty() { Err(file("certificate", path, "there is none")) } else { Ok(found) }
+fn unusable(key: &Path, chain: &Path, cause: Error) -> TlsError {
+    TlsError::Unusable { chain: chain.display().to_string(), key: key.display().to_string(), cause }
+}
+
+fn certificates(what: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let failed = |error: rustls::pki_types::pem::Error| file(what, path, error);
+    let found: Vec<_> =
+        CertificateDer::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    if found.is_empty() { Err(file(what, path, "there is none")) } else { Ok(found) }
 }
 
 /// What is wrong with a certificate or key, and what to do where that is not plain.
@@ -150,6 +176,9 @@ fn explained(error: &Error) -> String {
             "it is a certificate of version 1, and only those of version 3 can be used: give `openssl x509 -req` a file \
              with the line `basicConstraints=CA:FALSE` as `-extfile`, or make one with `openssl req -x509`"
                 .to_owned()
+        }
+        Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            "the key does not belong to the certificate".to_owned()
         }
         error => error.to_string(),
     }
