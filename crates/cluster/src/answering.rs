@@ -19,6 +19,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// What was answered counts for so long since it was asked: the steps before may have taken their time.
 const COUNTS: Duration = Duration::from_secs(1);
 
+/// The log of the program is told again of those who are still waited for after so long.
+const SAID_AGAIN: Duration = Duration::from_secs(600);
+
 /// What was answered in one turn over all groups.
 #[derive(Default)]
 pub(crate) struct Answers {
@@ -61,13 +64,24 @@ impl Answers {
     }
 }
 
-/// Whom groups wait for before their votes change, as the log of the program has been told.
+/// Whom groups wait for before their votes change, as the log of the program was told last, and when.
 #[derive(Default)]
-pub(crate) struct WaitedFor(HashMap<GroupId, BTreeSet<PeerId>>);
+pub(crate) struct WaitedFor(HashMap<GroupId, (BTreeSet<PeerId>, Instant)>);
 
 impl WaitedFor {
     pub(crate) fn forget(&mut self, group: GroupId) {
         self.0.remove(&group);
+    }
+
+    /// Whether it is worth saying that a group waits for those: not for the same ones again while it goes on, though
+    /// other votes may change in between.
+    fn is_news(&mut self, group: GroupId, silent: BTreeSet<PeerId>, now: Instant) -> bool {
+        let known = self.0.get(&group);
+        if silent.is_empty() || known.is_some_and(|(said, at)| *said == silent && now < *at + SAID_AGAIN) {
+            return false;
+        }
+        self.0.insert(group, (silent, now));
+        true
     }
 }
 
@@ -106,14 +120,13 @@ impl Core {
         answers.silent.extend(&answers.ends.silent);
     }
 
-    /// Says in the log of the program for whom a change of votes waits, when that is somebody else than before.
+    /// Says in the log of the program for whom a change of votes waits, when that is somebody else than was said before.
     pub(crate) fn note_waiting(&self, wanted: &Wanted, status: &GroupStatus, waited_for: &mut WaitedFor) {
         let silent = waits_for(status, wanted);
-        let before = waited_for.0.insert(wanted.group, silent.clone()).unwrap_or_default();
-        if !silent.is_empty() && silent != before {
-            let names: Vec<String> = silent.iter().map(|peer| self.replica_in_words(*peer)).collect();
+        let names: Vec<String> = silent.iter().map(|peer| self.replica_in_words(*peer)).collect();
+        if waited_for.is_news(wanted.group, silent, task::now()) {
             let of = words::group(&self.catalog(), wanted.group);
-            tracing::info!("No vote of {of} changes before there is an answer of {}", names.join(", "));
+            tracing::info!("A change of the votes of {of} waits for an answer of {}", names.join(", "));
         }
     }
 }
@@ -130,6 +143,20 @@ mod tests {
         let answers = Answers { asked_at: Some(now), groups: [group].into(), ..Answers::default() };
         assert!(answers.count(group, now + PATIENCE), "as long as the answers take");
         assert!(!answers.count(group, now + COUNTS));
+    }
+
+    #[test]
+    fn who_is_waited_for_is_said_once_in_a_while() {
+        let (mut waited_for, now, group) = (WaitedFor::default(), task::now(), GroupId(3));
+        let mut is_news = |peers: &[u64], now| {
+            waited_for.is_news(group, peers.iter().map(|peer| PeerId(*peer)).collect(), now)
+        };
+        assert!(is_news(&[2], now));
+        assert!(!is_news(&[2], now));
+        assert!(!is_news(&[], now), "another vote changes in between");
+        assert!(!is_news(&[2], now), "the same one still");
+        assert!(is_news(&[2, 4], now));
+        assert!(is_news(&[2, 4], now + SAID_AGAIN));
     }
 
     #[test]

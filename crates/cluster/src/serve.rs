@@ -43,7 +43,8 @@ impl Core {
         Some(Arc::new(QueryWire(Arc::clone(&self.post))))
     }
 
-    /// Lets a server into the catalog, or tells one that is in it already who it is.
+    /// Lets a server into the catalog, or tells one that is in it already who it is. One that has gone since it asked is
+    /// not let in: nobody would know of it, and it would be missed for ever.
     fn let_in(&self, object: &datum::Object) -> Result<JoinAnswer, AdminError> {
         let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
         let CatalogRow::Server(wanted) = row? else {
@@ -58,6 +59,9 @@ impl Core {
             }
             if let Some(known) = catalog.server(wanted.id) {
                 return Ok(known.catalog.peer);
+            }
+            if !self.is_connected(wanted.id) {
+                return Err(AdminError::Refused("the server has gone since it asked".to_owned()));
             }
             let voters = catalog.servers().iter().filter(|server| server.catalog.voting).count();
             let replica = ReplicaConfig {

@@ -417,6 +417,31 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(ask(self.first, r.table("t").config())["shards"][0]["replicas"], ["s0"])
         self.assertEqual(ask(self.first, r.table("t").insert({"id": 100}))["inserted"], 1)
 
+    def test_of_a_table_of_which_a_shard_has_no_majority_nothing_untrue_is_told(self):
+        shards = [{"primary_replica": "s0", "replicas": ["s0"]}, {"primary_replica": "s2", "replicas": ["s2", "s1"]}]
+        made = r.db("rethinkdb").table("table_config").insert({"name": "t", "db": "test", "shards": shards})
+        self.assertEqual(ask(self.first, made)["inserted"], 1)
+        ask(self.first, r.table("t").wait(timeout=PATIENCE_SECONDS))
+        ask(self.first, r.table("t").index_create("n"))
+        ask(self.first, r.table("t").index_wait("n"))
+        third = self.cluster.nodes[2]
+        third.kill()
+        missed = r.db("rethinkdb").table("server_status")["name"].contains("s2")
+        wait_until("the server is missed", lambda: not ask(self.first, missed))
+        # Their keys are drawn, so that both shards get some.
+        unavailable = "Cannot perform write: primary replica for shard .* not available"
+        for node in self.cluster.alive():
+            before = ask(node, outdated_count())
+            with self.assertRaisesRegex(ReqlOpIndeterminateError, unavailable):
+                ask(node, r.table("t").insert([{"n": n} for n in range(200)]))
+            self.assertTrue(before < ask(self.first, outdated_count()) < before + 200)
+            for indexes in (r.table("t").index_wait("n"), r.table("t").index_status()):
+                with self.assertRaisesRegex(ReqlOpFailedError, "Cannot perform read: primary replica for shard .* not"):
+                    ask(node, indexes)
+        third.start()
+        wait_until("a leader", lambda: ask(self.first, r.table("t").status())["status"]["ready_for_writes"])
+        self.assertEqual(ask(self.first, r.table("t").index_wait("n")["ready"]), [True])
+
     def test_a_table_without_a_majority_is_repaired(self):
         self.replicated()
         ask(self.first, r.table("t").insert([{"id": n} for n in range(100)]))
@@ -560,8 +585,9 @@ class ThreeServers(unittest.TestCase):
             self.assertEqual(ask(node, r.table("t").insert({}))["inserted"], 1)
 
     def test_a_proxy_answers_every_query_and_is_no_server_of_the_list(self):
-        proxy = Proxy("--join", f"127.0.0.1:{self.first.cluster_port}").start()
+        proxy = Proxy("--join", f"127.0.0.1:{self.first.cluster_port}", "--server-tag", "x").start()
         self.addCleanup(proxy.remove)
+        self.assertIn("--server-tag: the option has no effect: a proxy has no tags", "".join(proxy.lines))
         ask(proxy, r.table_create("t", shards=2, replicas=3))
         ask(proxy, r.table("t").wait(timeout=PATIENCE_SECONDS))
         ask(proxy, r.table("t").insert([{"id": n, "n": n} for n in range(1000)]))
@@ -647,6 +673,36 @@ class TwoServers(unittest.TestCase):
         done = ask(self.first, repair())
         self.assertEqual((done["repaired"], done["config_changes"]), (1, [change]))
         self.is_alone()
+
+    def test_a_newcomer_that_went_before_it_was_let_in_is_no_server(self):
+        self.lose_second()
+        newcomer = Node("--server-name", "s2", "--join", f"127.0.0.1:{self.first.cluster_port}")
+        self.addCleanup(newcomer.remove)
+
+        def start_in_vain():
+            with contextlib.suppress(RuntimeError):
+                newcomer.start()
+
+        def change_in_vain(nth):
+            with contextlib.suppress(ReqlError):
+                ask(self.first, r.table_create(f"t{nth}"))
+
+        # The changes wait for each other, and whoever is to be let in waits for them.
+        changes = [threading.Thread(target=change_in_vain, args=(nth,)) for nth in range(4)]
+        starts = threading.Thread(target=start_in_vain)
+        for thread in (*changes, starts):
+            thread.start()
+        wait_until("a word", lambda: any("Waiting to be let into cluster" in line for line in newcomer.lines))
+        newcomer.process.send_signal(signal.SIGTERM)
+        starts.join(PATIENCE_SECONDS)
+        wait_until("its end", lambda: newcomer.process.poll() is not None)
+        ask(self.first, r.db("rethinkdb").reconfigure(emergency_repair="unsafe_rollback"))
+        for change in changes:
+            change.join(PATIENCE_SECONDS)
+        self.is_alone()
+        newcomer.start()
+        servers = ask(self.first, r.db("rethinkdb").table("server_config")["name"].coerce_to("array"))
+        self.assertEqual(sorted(servers), ["s0", "s2"])
 
     def test_a_right_on_a_table_and_writing_it_again_remove_no_server(self):
         self.replicated_on_both()
