@@ -5,7 +5,7 @@
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey};
@@ -28,6 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LATE_OFFER: Duration = Duration::from_secs(5);
 /// Pause between attempts to get a copy.
 const PAUSE: Duration = Duration::from_millis(300);
+/// For so long a copy may come to nothing before that is worth a warning, and a warning is not given again.
+const LONG: Duration = Duration::from_secs(60);
 /// How long a copy waits for a source that was cut off, before it is begun anew.
 const CUT_OFF: Duration = Duration::from_secs(30);
 
@@ -48,6 +50,33 @@ enum CopyError {
     Log(#[from] log::LogError),
     #[error(transparent)]
     Restore(#[from] RestoreError),
+}
+
+impl CopyError {
+    /// Whether that is so for a while whenever replicas move: the other side is not there yet, or not any more.
+    fn is_usual(&self) -> bool {
+        matches!(self, CopyError::Nobody | CopyError::Ask(_) | CopyError::Discarded)
+    }
+}
+
+/// The attempts to get one copy that came to nothing.
+#[derive(Default)]
+struct Failures {
+    since: Option<Instant>,
+    said_at: Option<Instant>,
+}
+
+impl Failures {
+    /// Whether an operator should hear of one more: of a usual one when it has been so for long, and not of each.
+    fn are_worth_saying(&mut self, error: &CopyError, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let is_said = self.said_at.is_some_and(|at| now < at + LONG);
+        if is_said || (error.is_usual() && now < since + LONG) {
+            return false;
+        }
+        self.said_at = Some(now);
+        true
+    }
 }
 
 impl Core {
@@ -152,11 +181,19 @@ impl Core {
             Entry::Vacant(none) => _ = none.insert(begun),
         }
         let core = Arc::downgrade(self);
+        let mut failures = Failures::default();
         let work = move || loop {
             let Some(core) = core.upgrade() else { return };
             if let Err(error) = core.get_copy(group) {
                 let of = crate::words::group(&core.catalog(), group);
-                tracing::warn!("The rows of {of} could not be copied to this server yet: {error}");
+                match failures.are_worth_saying(&error, task::now()) {
+                    true => {
+                        tracing::warn!("The rows of {of} could not be copied to this server yet: {error}")
+                    }
+                    false => {
+                        tracing::debug!("the rows of {of} could not be copied to this server yet: {error}")
+                    }
+                }
             }
             if !core.needs_rows(group) {
                 core.copies.getting.lock().remove(&group);
@@ -340,6 +377,23 @@ mod tests {
     use log::{Members, Role, Term};
 
     use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn what_is_usual_while_replicas_move_is_no_warning_unless_it_lasts() {
+        let (begun, mut failures) = (task::now(), Failures::default());
+        let mut is_said =
+            |error: CopyError, secs| failures.are_worth_saying(&error, begun + Duration::from_secs(secs));
+        let refused =
+            || AskError::Refused { server: fixture::server(2), why: "the rows here are void".to_owned() };
+        assert!(!is_said(refused().into(), 0));
+        assert!(!is_said(CopyError::Nobody, 59));
+        assert!(is_said(refused().into(), 60));
+        assert!(!is_said(refused().into(), 61), "it was said just now");
+        assert!(is_said(refused().into(), 120));
+        let mut failures = Failures::default();
+        assert!(failures.are_worth_saying(&CopyError::Nonsense, begun), "that is no matter of time");
+    }
 
     #[test]
     fn an_offer_that_comes_late_is_taken_only_by_who_cannot_go_on_without() {
