@@ -30,5 +30,6 @@ pub mod shapes;
 pub mod site;
 pub mod sweep;
 pub mod terminal;
+pub mod units_result;
 pub mod wire;
 pub mod ycsb;

@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::units_result::UnitsTest;
+
 /// The value of `format` in every result.
 pub const FORMAT: &str = "rekindle-bench-result";
 /// The value of `format_version` in results written by this version.
@@ -55,6 +57,9 @@ pub struct RunResult {
     /// How even the seconds were; null for a run of less than three.
     #[serde(default)]
     pub stability: Option<Stability>,
+    /// What `bench units` knows of its tests; null for all other runs.
+    #[serde(default)]
+    pub units: Option<UnitsTest>,
     /// The single timings of a repeated query.
     pub runs: Vec<TimedRun>,
     /// Answers compared with what must come out.

@@ -238,6 +238,11 @@ fn nodes_that_the_machine_cannot_have_are_refused_before_one_starts() {
     refuses_nodes("bench sweep --target-binary /nope --nodes 1 -o FOLDER", "--target-binary /nope");
     refuses_nodes("bench units --target-binary /nope -o FOLDER", "--target-binary /nope");
     refuses_nodes("bench units --core-share 99 -o FOLDER", "4 nodes would have 396");
+    refuses_nodes("bench units -o /dev/null/FOLDER", "--output /dev/null//");
+    for factor in ["3", "32", "64"] {
+        let why = Program::try_parse_from(["bench", "units", "--factor", factor]).map(|_| ());
+        assert!(why.expect_err("it leaves no halves").to_string().contains("by 1, 2, 4, 8 or 16"));
+    }
     refuses_nodes("bench idle --target-binary /nope --folder FOLDER", "--target-binary /nope");
     refuses_nodes("bench idle --nodes 2000 --folder FOLDER", "at most 1000");
 }

@@ -1,11 +1,12 @@
-//! BigchainDB's tests of 2016 with nodes and write units divided by one factor.
+//! BigchainDB's tests of 2016 with nodes divided by one factor; every node has as many write units as published.
 //!
 //! Source: BigchainDB 0.0.1, "RethinkDB benchmarks", tests 1 to 6.
 
-/// Blocks per second of one write unit in test 1, from which the published page expects the others.
-pub const BLOCKS_PER_UNIT: f64 = 1_000.0 / 64.0;
 /// Shards of the published table.
 const SHARDS: usize = 32;
+/// By what the published clusters can be divided: one half of the nodes has more units than the other, and with two
+/// replicas one half holds primaries, the other half the rest.
+pub const FACTORS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// One published test.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,28 +14,38 @@ pub struct Trial {
     /// Its number.
     pub number: u32,
     /// Servers.
-    pub nodes: usize,
-    /// Write units of all servers together.
-    pub units: usize,
+    nodes: usize,
+    /// Write units of each server of the first half, and of each of the second.
+    units_by_half: [usize; 2],
     /// Blocks per second that were measured.
-    pub blocks_per_second: f64,
+    blocks_per_second: f64,
 }
 
 /// The published tests, at their published size.
 pub const TRIALS: [Trial; 6] = [
-    Trial { number: 1, nodes: 32, units: 64, blocks_per_second: 1_000.0 },
-    Trial { number: 2, nodes: 32, units: 80, blocks_per_second: 1_200.0 },
-    Trial { number: 3, nodes: 32, units: 96, blocks_per_second: 1_400.0 },
-    Trial { number: 4, nodes: 64, units: 64, blocks_per_second: 1_000.0 },
-    Trial { number: 5, nodes: 64, units: 128, blocks_per_second: 2_000.0 },
-    Trial { number: 6, nodes: 64, units: 96, blocks_per_second: 1_500.0 },
+    Trial { number: 1, nodes: 32, units_by_half: [2, 2], blocks_per_second: 1_000.0 },
+    Trial { number: 2, nodes: 32, units_by_half: [2, 3], blocks_per_second: 1_200.0 },
+    Trial { number: 3, nodes: 32, units_by_half: [2, 4], blocks_per_second: 1_400.0 },
+    Trial { number: 4, nodes: 64, units_by_half: [1, 1], blocks_per_second: 1_000.0 },
+    Trial { number: 5, nodes: 64, units_by_half: [2, 2], blocks_per_second: 2_000.0 },
+    Trial { number: 6, nodes: 64, units_by_half: [1, 2], blocks_per_second: 1_500.0 },
 ];
 
 impl Trial {
-    /// The same test on a cluster `factor` times smaller.
-    pub fn scaled(self, factor: usize) -> Trial {
-        let part = |whole: usize| (whole / factor).max(1);
-        Trial { nodes: part(self.nodes), units: part(self.units), ..self }
+    /// Servers of a cluster `factor` times smaller, one of [`FACTORS`].
+    pub fn nodes(self, factor: usize) -> usize {
+        self.nodes / factor
+    }
+
+    /// The write units of each of them.
+    pub fn units_by_node(self, factor: usize) -> Vec<usize> {
+        let half = self.nodes(factor) / 2;
+        self.units_by_half.iter().flat_map(|units| vec![*units; half]).collect()
+    }
+
+    /// Blocks per second that were measured, of so small a part of the cluster.
+    pub fn published_per_second(self, factor: usize) -> f64 {
+        self.blocks_per_second / factor as f64
     }
 
     /// Measured blocks per second by those of test 1, as published.
@@ -42,15 +53,24 @@ impl Trial {
         self.blocks_per_second / TRIALS[0].blocks_per_second
     }
 
-    /// The same, as the published page expected it: in proportion to the units.
-    pub fn expected_ratio(self) -> f64 {
-        self.units as f64 / TRIALS[0].units as f64
+    /// The same as the published page expects it, in proportion to the units, of the units that there are.
+    pub fn expected_ratio(self, factor: usize) -> f64 {
+        let units = |trial: Trial| trial.units_by_node(factor).iter().sum::<usize>() as f64;
+        units(self) / units(TRIALS[0])
     }
 }
 
 /// Shards of the table on a cluster `factor` times smaller.
 pub fn shards(factor: usize) -> usize {
-    (SHARDS / factor).max(1)
+    SHARDS / factor
+}
+
+/// Reads one of [`FACTORS`].
+pub fn factor(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|number| FACTORS.contains(number));
+    number.ok_or_else(|| {
+        "the published tests are about halves of 32 and of 64 nodes: they can be divided by 1, 2, 4, 8 or 16".to_owned()
+    })
 }
 
 #[cfg(test)]
@@ -58,10 +78,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_factor_scales_nodes_units_and_shards() {
-        let scaled: Vec<(usize, usize)> = TRIALS.map(|t| t.scaled(16)).map(|t| (t.nodes, t.units)).into();
-        assert_eq!(scaled, [(2, 4), (2, 5), (2, 6), (4, 4), (4, 8), (4, 6)]);
-        assert_eq!((shards(16), shards(64)), (2, 1));
-        assert_eq!((TRIALS[1].published_ratio(), TRIALS[1].expected_ratio()), (1.2, 1.25));
+    fn every_node_has_the_units_that_were_published() {
+        let scaled = TRIALS.map(|trial| trial.units_by_node(16));
+        let wanted: [&[usize]; 6] = [&[2, 2], &[2, 3], &[2, 4], &[1, 1, 1, 1], &[2, 2, 2, 2], &[1, 1, 2, 2]];
+        assert_eq!(scaled, wanted.map(<[usize]>::to_vec));
+        let published = TRIALS.map(|trial| trial.units_by_node(1).iter().sum::<usize>());
+        assert_eq!(published, [64, 80, 96, 64, 128, 96]);
+        assert_eq!(
+            TRIALS.map(|trial| trial.published_per_second(16)),
+            [62.5, 75.0, 87.5, 62.5, 125.0, 93.75]
+        );
+    }
+
+    #[test]
+    fn a_factor_leaves_halves_and_ratios_as_they_were() {
+        for factor in FACTORS {
+            assert!(TRIALS.iter().all(|trial| trial.nodes(factor) % 2 == 0));
+            let expected = TRIALS.map(|trial| trial.expected_ratio(factor));
+            assert_eq!(expected, [1.0, 1.25, 1.5, 1.0, 2.0, 1.5], "factor {factor}");
+            assert_eq!(
+                shards(factor),
+                TRIALS[3].nodes(factor) / 2,
+                "a node for each shard, and as many without"
+            );
+        }
+        assert_eq!(TRIALS.map(Trial::published_ratio), [1.0, 1.2, 1.4, 1.0, 2.0, 1.5]);
+        assert_eq!(factor("16"), Ok(16));
+        for text in ["0", "3", "12", "32", "64", "x"] {
+            assert!(factor(text).is_err_and(|why| why.ends_with("by 1, 2, 4, 8 or 16")), "{text}");
+        }
     }
 }

@@ -105,8 +105,28 @@ pub fn run(args: BlocksArgs) -> anyhow::Result<ExitCode> {
     output.finish(&measure(args)?)
 }
 
-/// Inserts the blocks; answers what came out.
-pub fn measure(mut args: BlocksArgs) -> anyhow::Result<RunResult> {
+/// Inserts the blocks over connections that go round the servers; answers what came out.
+pub fn measure(args: BlocksArgs) -> anyhow::Result<RunResult> {
+    measure_over(args, |addresses| addresses.to_vec())
+}
+
+/// The same with so many units at each server.
+pub fn measure_dealt(args: BlocksArgs, units_by_server: &[usize]) -> anyhow::Result<RunResult> {
+    let units = Some(units_by_server.iter().sum());
+    measure_over(BlocksArgs { units, ..args }, |addresses| deal(addresses, units_by_server))
+}
+
+/// The address of each unit.
+fn deal(addresses: &[String], units_by_server: &[usize]) -> Vec<String> {
+    let dealt = addresses.iter().zip(units_by_server);
+    dealt.flat_map(|(address, units)| vec![address.clone(); *units]).collect()
+}
+
+/// Unit after unit goes to the next address of those that `deal` makes of the servers'.
+fn measure_over(
+    mut args: BlocksArgs,
+    deal: impl FnOnce(&[String]) -> Vec<String>,
+) -> anyhow::Result<RunResult> {
     let started = SystemTime::now();
     let seed = args.output.seed;
     let (site, mut admin) = Site::open(args.server.request(), seed)?;
@@ -116,7 +136,8 @@ pub fn measure(mut args: BlocksArgs) -> anyhow::Result<RunResult> {
     if args.pacing.operations.is_none() {
         args.pacing.seconds.get_or_insert(SECONDS_DEFAULT);
     }
-    let plan = Plan { pipeline: 1, ..args.pacing.plan(&site, seed)? };
+    let addresses = deal(&site.addresses);
+    let plan = Plan { pipeline: 1, addresses, ..args.pacing.plan(&site, seed)? };
     let unit_plan = unit_plan(&args);
     let counters = Arc::new(BlockCounters::default());
     let make = |thread, units| -> Box<dyn Workload> {
@@ -141,7 +162,7 @@ pub fn measure(mut args: BlocksArgs) -> anyhow::Result<RunResult> {
         echo,
         ..Extras::default()
     };
-    let mut about = about(&args, &plan, counters.conflicts(), started);
+    let mut about = about(&args, &plan, &site, counters.conflicts(), started);
     about.published = candidate(&args, &plan, &site, counters.bytes() / all).settle(&mut about.notes);
     Ok(assemble(about, &plan, &site, NAMES, driven, extras))
 }
@@ -209,9 +230,10 @@ fn candidate(args: &BlocksArgs, plan: &Plan, site: &Site, block_bytes: u64) -> C
     candidate
 }
 
-fn about(args: &BlocksArgs, plan: &Plan, conflicts: u64, started: SystemTime) -> About {
+fn about(args: &BlocksArgs, plan: &Plan, site: &Site, conflicts: u64, started: SystemTime) -> About {
     let mut settings = describe_plan(plan);
     let own = json!({
+        "hosts": site.addresses.join(","),
         "units": plan.connections,
         "schema": schema(args).name(),
         "tx": args.tx,
@@ -239,5 +261,16 @@ fn about(args: &BlocksArgs, plan: &Plan, conflicts: u64, started: SystemTime) ->
         settings,
         notes,
         started,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::deal;
+
+    #[test]
+    fn each_server_gets_its_units() {
+        let addresses = ["a:1", "b:1"].map(str::to_owned);
+        assert_eq!(deal(&addresses, &[2, 4]), ["a:1", "a:1", "b:1", "b:1", "b:1", "b:1"]);
     }
 }

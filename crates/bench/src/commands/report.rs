@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Args;
 
 use crate::report;
@@ -20,11 +19,8 @@ pub struct ReportArgs {
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
-    let report::Collected { runs, sweeps, skipped } = report::collect(&args.folder)?;
-    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
-    skipped.iter().for_each(|why| eprintln!("left out: {why}"));
-    let page = report::render(&runs, &sweeps, &skipped);
-    std::fs::write(&args.output, page).with_context(|| format!("writing {}", args.output.display()))?;
-    println!("{} results in {}", runs.len() + sweeps.len(), args.output.display());
+    let found = report::write_page(&args.folder, &args.output)?;
+    found.skipped.iter().for_each(|why| eprintln!("left out: {why}"));
+    println!("{} results in {}", found.runs.len() + found.sweeps.len(), args.output.display());
     Ok(ExitCode::SUCCESS)
 }

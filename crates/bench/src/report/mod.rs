@@ -2,6 +2,8 @@
 
 mod page;
 mod results;
+mod written;
 
 pub use page::render;
 pub use results::{Collected, ReportError, collect};
+pub use written::write_page;

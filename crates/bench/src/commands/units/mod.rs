@@ -1,0 +1,300 @@
+//! `bench units`: BigchainDB's tests 1 to 6 and its replication tests, scaled to this machine.
+//!
+//! Each test has a cluster of its own, so that what a test finds is not what another left. Its result is written as
+//! soon as it is there, with a page of all so far: what ends the command later leaves them.
+
+mod judge;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::Context;
+use clap::Args;
+use serde_json::json;
+
+use super::{blocks, words};
+use crate::blocks::placement::Roles;
+use crate::blocks::trials::{self, TRIALS, Trial};
+use crate::chance::Chance;
+use crate::flags::{fresh_seed, write};
+use crate::fleet::flags::FleetFlags;
+use crate::fleet::{self, Fleet, folder_bytes};
+use crate::limits::{above_zero, at_least_one};
+use crate::machine::cgroup::CpuGroups;
+use crate::result::{CheckOutcome, RunResult};
+use crate::units_result::UnitsTest;
+use crate::wire::admin::Admin;
+use crate::wire::handshake::Login;
+use crate::wire::terms;
+use crate::{alarms, assemble, report};
+use judge::{Verdicts, equal};
+
+const DATABASE: &str = "bigchain";
+const TABLE: &str = "bigchain";
+
+/// Runs BigchainDB's tests 1 to 6 and its replication tests on clusters of this machine
+///
+/// Nodes and shards are those of the published tests divided by one factor, and each node has as many write units as
+/// there; blocks, durability and the loop are the published ones. Every node gets the same share of a core. Each test
+/// starts a cluster of its own, and writes its result when it ends.
+#[derive(Args, Clone, Debug)]
+pub struct UnitsArgs {
+    /// By what the published nodes (32 and 64) and shards (32) are divided: 1, 2, 4, 8 or 16
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = trials::factor)]
+    factor: usize,
+    /// Length of each test
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = above_zero)]
+    seconds: f64,
+    /// Bytes of JSON per block
+    #[arg(long, value_name = "N", default_value_t = 900_000, value_parser = at_least_one::<usize>)]
+    block_bytes: usize,
+    /// Write units of the overload, by those of test 5
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = at_least_one::<usize>)]
+    overload: usize,
+    #[command(flatten)]
+    fleet: FleetFlags,
+    /// Folder for results, report.html and, meanwhile, the nodes' data
+    #[arg(short = 'o', long, value_name = "FOLDER", default_value = "units")]
+    output: PathBuf,
+    /// Seed of the blocks
+    #[arg(long, default_value_t = fresh_seed(), hide_default_value = true)]
+    seed: u64,
+    /// No line while a test is under way
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Runs the command; fails when a check does.
+pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
+    let nodes = TRIALS.map(|trial| trial.nodes(args.factor));
+    args.fleet.fit_limited(nodes.into_iter().max().unwrap_or(0))?;
+    has_room(&args.output)?;
+    let mut sharing = args.fleet.begin_sharing();
+    sharing.complaints().iter().for_each(|complaint| eprintln!("units: {complaint}"));
+    let mut units = Units {
+        args: &args,
+        session: assemble::id_of("units", "", SystemTime::now()),
+        scheduling: sharing.scheduling,
+        groups: sharing.groups.take(),
+        done: Vec::new(),
+    };
+    let outcome = units.all();
+    print!("{}", show::table(&units.done));
+    if !units.done.is_empty() {
+        println!("\nreport      {}", units.page().display());
+    }
+    outcome?;
+    let failed = units.done.iter().flat_map(|result| &result.checks).any(|check| !check.ok);
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Fails if neither results nor the nodes' data can be put there: found out now it costs nothing.
+fn has_room(output: &Path) -> anyhow::Result<()> {
+    let made = fleet::data_folder(&output.join("nodes")).and_then(|folder| Ok(folder.give_up()?));
+    made.with_context(|| format!("--output {} cannot be used", output.display()))
+}
+
+struct Units<'a> {
+    args: &'a UnitsArgs,
+    session: String,
+    scheduling: Option<&'static str>,
+    groups: Option<CpuGroups>,
+    done: Vec<RunResult>,
+}
+
+/// A cluster under test.
+struct Cluster {
+    fleet: Fleet,
+    admin: Admin,
+}
+
+impl Cluster {
+    fn roles(&mut self, table: &str) -> anyhow::Result<Roles> {
+        Ok(Roles::of(&self.admin.ask(&terms::config(terms::table(DATABASE, table)))?))
+    }
+
+    /// Bytes in the data folder of each node.
+    fn folder_bytes(&self) -> Vec<u64> {
+        self.fleet.folders().iter().map(|folder| folder_bytes(folder)).collect()
+    }
+}
+
+/// What is run on one cluster.
+struct Test {
+    name: String,
+    units_by_node: Vec<usize>,
+    replicas: usize,
+    published: Option<Trial>,
+}
+
+impl Units<'_> {
+    fn all(&mut self) -> anyhow::Result<()> {
+        let factor = self.args.factor;
+        for trial in TRIALS {
+            let (name, units_by_node) = (format!("test {}", trial.number), trial.units_by_node(factor));
+            let test = Test { name, units_by_node, replicas: 1, published: Some(trial) };
+            self.on_cluster(trial.nodes(factor), |units, cluster| units.run(cluster, &test).map(drop))?;
+        }
+        // Many more units than in test 5: everything is queued or refused, nothing dies, nothing that was
+        // acknowledged is missing.
+        let units = TRIALS[4].units_by_node(factor).iter().map(|units| units * self.args.overload).collect();
+        let overload =
+            Test { name: "overload".to_owned(), units_by_node: units, replicas: 1, published: None };
+        self.on_cluster(TRIALS[4].nodes(factor), |units, cluster| units.run(cluster, &overload).map(drop))?;
+        // Test 4 with two replicas.
+        let units_by_node = TRIALS[3].units_by_node(factor);
+        let replicated = Test { name: "replicated".to_owned(), units_by_node, replicas: 2, published: None };
+        self.on_cluster(TRIALS[3].nodes(factor), |units, cluster| {
+            units.run(cluster, &replicated)?;
+            units.second_table(cluster)
+        })
+    }
+
+    fn on_cluster(
+        &mut self,
+        nodes: usize,
+        work: impl FnOnce(&mut Self, &mut Cluster) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        eprintln!("units: starting {nodes} nodes");
+        let folder = fleet::data_folder(&self.args.output.join("nodes"))?;
+        let fleet = Fleet::start(&self.args.fleet.limited_plan(nodes, &folder)?, self.groups.as_mut())?;
+        let login = Login { user: "admin".to_owned(), password: String::new() };
+        let first = fleet.addresses().swap_remove(0);
+        let admin = Admin::connect(&first, &login, &mut Chance::new(self.args.seed, 8_000_000))?;
+        let mut cluster = Cluster { fleet, admin };
+        let outcome = work(self, &mut cluster);
+        drop(cluster);
+        if let Some(groups) = &mut self.groups {
+            groups.clear();
+        }
+        folder.give_up()?;
+        outcome
+    }
+
+    /// Measures, judges and keeps one test. What a cluster does not say afterwards is a check that failed: the result
+    /// of a test that broke its cluster is the one to look at.
+    fn run(&mut self, cluster: &mut Cluster, test: &Test) -> anyhow::Result<()> {
+        let before = cluster.folder_bytes();
+        let mut result = self.measure(cluster, test)?;
+        let dead = cluster.fleet.dead();
+        dead.iter().for_each(|said| eprintln!("units: {said}"));
+        let after = cluster.folder_bytes();
+        let (roles, there) = (cluster.roles(TABLE), count(cluster));
+        let unanswered = roles.as_ref().err().into_iter().chain(there.as_ref().err());
+        unanswered.for_each(|error| result.notes.push(format!("the cluster does not answer: {error:#}")));
+        let roles = roles.unwrap_or_default();
+        let nodes = judge::node_disks(&cluster.fleet.names(), &result.servers, &before, &after);
+        let mut about = self.describe(test, &result);
+        about.disk = judge::by_role(&roles, &nodes);
+        result.units = Some(about);
+
+        let mut verdicts = Verdicts::default();
+        verdicts.survived(&result, nodes.len() - dead.len(), there.unwrap_or(0.0));
+        let earlier = |name: &str| self.done.iter().find(|result| result.label == name);
+        match (test.name.as_str(), earlier("test 1"), earlier("test 4")) {
+            ("test 4", Some(first), _) => verdicts.primaries_write_alike(&result, first),
+            ("replicated", _, Some(single)) => {
+                verdicts.halves(&roles, nodes.len() / 2);
+                verdicts.primaries_write_alike(&result, single);
+                verdicts.twice_as_much(&result, single);
+            }
+            _ => {}
+        }
+        verdicts.settle(&mut result);
+        let told =
+            format!("units: {}: {:.1} blocks/s", result.label, result.throughput.operations_per_second);
+        self.done.push(result);
+        self.keep_last()?;
+        // Whoever reads this may rely on the file.
+        eprintln!("{told}");
+        Ok(())
+    }
+
+    /// A table on one half of the nodes, then another: it lands on the half that holds nothing.
+    fn second_table(&mut self, cluster: &mut Cluster) -> anyhow::Result<()> {
+        let shards = trials::shards(self.args.factor);
+        cluster.admin.ask(&terms::table_drop(DATABASE, TABLE))?;
+        let mut held = Vec::new();
+        for name in ["first", "second"] {
+            let options = json!({"shards": shards, "replicas": 1});
+            cluster.admin.ask(&terms::table_create(DATABASE, name, options))?;
+            cluster.admin.ask(&terms::wait(terms::table(DATABASE, name)))?;
+            held.push(cluster.roles(name)?.all());
+        }
+        let both = held[0].intersection(&held[1]).count();
+        let checks: [CheckOutcome; 3] = [
+            equal("nodes that hold the first table", shards as f64, held[0].len() as f64),
+            equal("nodes that hold the second table", shards as f64, held[1].len() as f64),
+            equal("nodes that hold both", 0.0, both as f64),
+        ];
+        let last = self.done.last_mut().context("a test ran before")?;
+        last.checks.extend(checks);
+        last.alarms = alarms::raise(last);
+        self.keep_last()
+    }
+
+    fn measure(&self, cluster: &Cluster, test: &Test) -> anyhow::Result<RunResult> {
+        let words = format!(
+            "--drop --shards {} --replicas {} --seconds {} --block-bytes {}",
+            trials::shards(self.args.factor),
+            test.replicas,
+            self.args.seconds,
+            self.args.block_bytes
+        );
+        let addresses = cluster.fleet.addresses();
+        let mut exact = vec![
+            format!("--host={}", addresses.join(",")),
+            format!("--label={}", test.name),
+            format!("--seed={}", self.args.seed.wrapping_add(self.done.len() as u64)),
+        ];
+        exact.extend(addresses.iter().map(|_| "--http=none".to_owned()));
+        exact.extend(self.args.quiet.then(|| "--quiet".to_owned()));
+        fleet::limit(self.groups.as_ref(), self.args.fleet.share())?;
+        let measured = blocks::measure_dealt(words::read(&words, &exact)?, &test.units_by_node);
+        fleet::limit(self.groups.as_ref(), None)?;
+        let mut result = measured?;
+        // Only tests were published; they stand beside their figures divided by the factor.
+        result.published = result.published.filter(|_| test.published.is_some());
+        result.settings.insert("scheduling".to_owned(), json!(self.scheduling));
+        Ok(result)
+    }
+
+    fn describe(&self, test: &Test, result: &RunResult) -> UnitsTest {
+        let factor = self.args.factor;
+        let rate = result.throughput.operations_per_second;
+        let first = self.done.iter().find(|result| result.label == "test 1").unwrap_or(result);
+        let first = Some(first.throughput.operations_per_second).filter(|rate| *rate > 0.0);
+        UnitsTest {
+            session: self.session.clone(),
+            test: test.name.clone(),
+            factor,
+            nodes: test.units_by_node.len(),
+            core_share: self.args.fleet.share().filter(|_| self.groups.is_some()),
+            units_by_node: test.units_by_node.clone(),
+            by_test_1: first.map(|first| rate / first),
+            expected_by_test_1: test.published.map(|trial| trial.expected_ratio(factor)),
+            published_by_test_1: test.published.map(Trial::published_ratio),
+            published_per_second: test.published.map(|trial| trial.published_per_second(factor)),
+            disk: Vec::new(),
+            untold: Vec::new(),
+        }
+    }
+
+    fn page(&self) -> PathBuf {
+        self.args.output.join("report.html")
+    }
+
+    /// Writes the last result, and the page of all.
+    fn keep_last(&self) -> anyhow::Result<()> {
+        let last = self.done.last().context("a test ran before")?;
+        write(&self.args.output.join(format!("{}.json", last.id)), last)?;
+        report::write_page(&self.args.output, &self.page()).map(drop)
+    }
+}
+
+fn count(cluster: &mut Cluster) -> anyhow::Result<f64> {
+    let there = cluster.admin.ask(&terms::count(terms::table(DATABASE, TABLE)))?;
+    there.as_f64().context("a count is a number")
+}
