@@ -18,6 +18,8 @@
 
   const whole = (value) => (value === null || value === undefined ? NONE : count.format(value));
   const number = (value) => (value === null || value === undefined ? NONE : fine.format(value));
+  // Counts as they are, ratios in short.
+  const exact = (value) => (Number.isInteger(value) ? whole(value) : number(value));
   const bytes = (value) => {
     if (value === null || value === undefined) return NONE;
     const units = ['B', 'KB', 'MB', 'GB', 'TB'];
@@ -66,7 +68,7 @@
 
   const titles = new Map(distinctTitles().map((name, i) => [runs[i], name]));
   const title = (run) => titles.get(run);
-  const link = (run) => element('a', { href: `#run-${runs.indexOf(run)}` }, title(run));
+  const link = (run, text) => element('a', { href: `#run-${runs.indexOf(run)}` }, text || title(run));
   const SHORT_UNITS = { 'operations/s': 'op/s', 'documents/s': 'doc/s', 'blocks/s': 'block/s' };
 
   // The rate the run is known for: documents for loads and scans, blocks for blocks.
@@ -112,7 +114,8 @@
   }
 
   function comparison() {
-    const known = runs.map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
+    // Tests of `bench units` are smaller than the published ones: they have a part of their own.
+    const known = runs.filter((run) => !run.units).map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
     if (!known.length) return;
     main.append(element('h2', {}, 'Published beside measured'),
       element('p', { class: 'soft' }, 'The published figures, as stated in the text and as in the raw data, come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next. A query over all documents stands here by its documents per second, with how many there were: over few, what every query costs once weighs more.'));
@@ -208,7 +211,7 @@
     main.append(element('h2', { id: `run-${i}` }, title(run)));
     main.append(element('p', { class: 'soft' }, `${run.started_at}, ${number(run.time.measured_seconds)} s measured after ${number(run.time.warmup_seconds)} s of warm-up, ${run.loop.kind} loop`));
     run.alarms.forEach((alarm) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, alarm.kind), `: ${alarm.message}`)));
-    run.checks.forEach((check) => main.append(element('p', {}, `${check.ok ? '✓' : '✗'} ${check.name}: ${whole(check.found)} found, ${whole(check.expected)} expected (${check.source})`)));
+    run.checks.forEach((check) => main.append(element('p', {}, `${check.ok ? '✓' : '✗'} ${check.name}: ${exact(check.found)} found, ${exact(check.expected)} expected (${check.source})`)));
     main.append(facts(run), operations(run), pictures(run));
     if (run.runs.length) main.append(element('h3', {}, 'Single timings'), table(['Run', 'Time', 'Server CPU', 'Answer'], run.runs.map((one, n) => [n + 1, time(one.ms * 1000), one.server_cpu_ms === null ? NONE : time(one.server_cpu_ms * 1000), whole(one.answer)])));
     if (run.errors.length) main.append(element('h3', {}, 'Errors'), table(['Operation', 'Count', 'Kind', 'First message'], run.errors.map((one) => [one.operation, whole(one.count), one.kind, element('span', {}, one.first_message)])));
@@ -239,8 +242,10 @@
   document.getElementById('theme').addEventListener('click', theme);
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', charts.redraw);
   skipped.forEach((why) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, 'left out'), `: ${why}`)));
-  const tools = { element, table, figure, whole, number, bytes, fold, pairs, published };
+  const tools = { element, table, figure, whole, number, exact, bytes, fold, pairs, published, link };
   sweeps.forEach((sweep) => main.append(...sweepPart(sweep, tools)));
+  const sessions = new Set(runs.filter((run) => run.units).map((run) => run.units.session));
+  sessions.forEach((session) => main.append(...unitsPart(runs.filter((run) => run.units && run.units.session === session), tools)));
   summary();
   comparison();
   runs.forEach(section);
