@@ -1,35 +1,36 @@
 //! The simulation's command line: docs/simulation.md. Run it as `cargo xtask sim`.
 #![forbid(unsafe_code)]
 
+mod command_line;
+
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use command_line::{Asked, HELP, Wanted, read};
 use rekindle_simulation::trace;
-use rekindle_simulation::world::{Plot, Ran, Scope, run};
+use rekindle_simulation::world::{Plot, Ran, run};
 
 /// So many seeds, some ten minutes, must be enough to find a planted fault, unless the command line says otherwise.
 #[cfg(feature = "mutants")]
 const MUTANT_SEEDS: u64 = 7000;
 
-struct Wanted {
-    seeds: Option<u64>,
-    from: u64,
-    plot: Plot,
-    // Each seed twice, to see that it repeats itself.
-    twice: bool,
-    // Also after a seed that fails.
-    goes_on: bool,
-    mutants: Vec<String>,
-}
-
 fn main() -> ExitCode {
     let wanted = match read(std::env::args().skip(1)) {
-        Ok(wanted) => wanted,
+        Ok(Asked::Seeds(wanted)) => wanted,
+        Ok(Asked::Help) => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
         Err(why) => {
             eprintln!("{why}");
             return ExitCode::FAILURE;
         }
     };
+    if wanted.trace {
+        trace::tell();
+        let lines = tracing_subscriber::fmt().with_timer(trace::Stamp).with_writer(std::io::stderr);
+        lines.with_max_level(tracing::Level::TRACE).with_ansi(false).init();
+    }
     let passed = match wanted.mutants.is_empty() {
         true => keep_promises(&wanted),
         false => find_mutants(&wanted),
@@ -107,6 +108,12 @@ fn again(plot: &Plot) -> String {
 #[cfg(feature = "mutants")]
 fn find_mutants(wanted: &Wanted) -> bool {
     use rekindle_simulation::planted::{PLANTED, find};
+    let is_known = |asked: &&String| *asked == "all" || PLANTED.iter().any(|(name, ..)| name == *asked);
+    if let Some(unknown) = wanted.mutants.iter().find(|asked| !is_known(asked)) {
+        let names: Vec<&str> = PLANTED.iter().map(|(name, ..)| *name).collect();
+        eprintln!("--mutant {unknown}: there is no such fault; there are {}", names.join(", "));
+        return false;
+    }
     let mut all_found = true;
     for (name, mutant, promises) in PLANTED {
         if !wanted.mutants.iter().any(|asked| asked == name || asked == "all") {
@@ -139,47 +146,4 @@ fn find_mutants(wanted: &Wanted) -> bool {
 fn find_mutants(_wanted: &Wanted) -> bool {
     eprintln!("faults are planted in a build with the feature `mutants`: cargo xtask sim makes one");
     false
-}
-
-fn read(mut words: impl Iterator<Item = String>) -> Result<Wanted, String> {
-    let (plot, mutants) = (Plot::default(), Vec::new());
-    let mut wanted = Wanted { seeds: None, from: 0, plot, twice: false, goes_on: false, mutants };
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--trace" => {
-                trace::tell();
-                let lines = tracing_subscriber::fmt().with_timer(trace::Stamp).with_writer(std::io::stderr);
-                lines.with_max_level(tracing::Level::TRACE).with_ansi(false).init();
-                continue;
-            }
-            "--twice" => {
-                wanted.twice = true;
-                continue;
-            }
-            "--go-on" => {
-                wanted.goes_on = true;
-                continue;
-            }
-            "--basic" => {
-                wanted.plot.scope = Scope::Basic;
-                continue;
-            }
-            "--all-mutants" => {
-                wanted.mutants.push("all".to_owned());
-                continue;
-            }
-            _ => {}
-        }
-        let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
-        let number = value.parse::<u64>().map_err(|_| format!("{word} needs a number"));
-        match word.as_str() {
-            "--seeds" => wanted.seeds = Some(number?),
-            "--from" => wanted.from = number?,
-            "--nodes" => wanted.plot.nodes = number? as usize,
-            "--seconds" => wanted.plot.storm = Duration::from_secs(number?),
-            "--mutant" => wanted.mutants.push(value),
-            _ => return Err(format!("there is no option {word}")),
-        }
-    }
-    Ok(wanted)
 }

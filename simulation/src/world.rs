@@ -23,7 +23,7 @@ use crate::trace::{self, Trace, say};
 use crate::witness::Elections;
 
 /// What one seed is made of besides its number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plot {
     /// How many machines; 0 draws it.
     pub nodes: usize,
