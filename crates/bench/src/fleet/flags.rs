@@ -8,8 +8,8 @@ use clap::Args;
 use super::FleetPlan;
 use super::fits::{Has, Needs, Unfit};
 use super::sharing::Sharing;
-use crate::limits::{above_zero, at_least_one};
-use crate::machine::cgroup::Quota;
+use crate::limits::at_least_one;
+use crate::machine::cgroup::{Quota, SHARE_MIN};
 use crate::machine::facts;
 
 /// How the nodes of a cluster on this machine are started.
@@ -30,7 +30,7 @@ pub struct FleetFlags {
     pub cache_size: Option<u64>,
     /// Share of one core that each node gets while it is measured; together with the client, which takes up to half as
     /// much as all nodes, they must find room on the machine
-    #[arg(long, value_name = "SHARE", default_value_t = 0.07, value_parser = above_zero)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.07, value_parser = core_share)]
     pub core_share: f64,
     /// Let the nodes have what the machine has
     #[arg(long)]
@@ -39,6 +39,14 @@ pub struct FleetFlags {
 
 /// Memory for the caches of a node if nothing else is said, in megabytes.
 const CACHE_MB: u64 = 512;
+
+/// A share of a core that the kernel can give.
+fn core_share(text: &str) -> Result<f64, String> {
+    let share = text.parse::<f64>().ok().filter(|share| share.is_finite() && *share >= SHARE_MIN);
+    share.ok_or_else(|| {
+        format!("expected a share of a core of at least {SHARE_MIN}, the least that the kernel gives")
+    })
+}
 
 impl FleetFlags {
     /// Memory for the caches of each node, in megabytes.
@@ -156,6 +164,16 @@ mod tests {
         assert_eq!(flags_of(&[]), ["--cores", "1"]);
         assert_eq!(flags_of(&["--core-share", "1.5"]), ["--cores", "2"]);
         assert_eq!(flags_of(&["--no-quota"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_share_that_the_kernel_cannot_give_is_refused() {
+        for share in ["0.0001", "0", "-1", "x", "NaN"] {
+            let line = ["bench".to_owned(), format!("--core-share={share}")];
+            let why = Line::try_parse_from(line).map(drop).expect_err("it is refused").to_string();
+            assert!(why.contains("at least 0.001"), "{why}");
+        }
+        assert_eq!(Quota::of_core(core_share("0.001").expect("a share")).quota_us, 1_000);
     }
 
     #[test]

@@ -16,6 +16,8 @@ const QUOTA_US_MIN: u64 = 1_000;
 const PERIOD_US_MIN: u64 = 40_000;
 /// The kernel knows no longer period.
 const PERIOD_US_MAX: u64 = 1_000_000;
+/// The smallest share of a core that the kernel can give.
+pub const SHARE_MIN: f64 = QUOTA_US_MIN as f64 / PERIOD_US_MAX as f64;
 /// Then comes the id of the process.
 const NAME: &str = "rekindle-bench-";
 /// A group whose last process has just gone is busy for a moment.
@@ -52,7 +54,7 @@ impl Quota {
     /// `share` of one core (may exceed 1), in as short a period as the kernel allows. A share below a
     /// thousandth of a core becomes one.
     pub fn of_core(share: f64) -> Quota {
-        let period = (QUOTA_US_MIN as f64 / share.max(1e-3)).ceil() as u64;
+        let period = (QUOTA_US_MIN as f64 / share.max(SHARE_MIN)).ceil() as u64;
         let period_us = period.clamp(PERIOD_US_MIN, PERIOD_US_MAX);
         let quota_us = ((share * period_us as f64).round() as u64).max(QUOTA_US_MIN);
         Quota { quota_us, period_us }
