@@ -76,20 +76,21 @@ const charts = (() => {
     }, [seconds, ...series.map((one) => one.values)], figure));
   }
 
-  // One value a cluster size. `series` is [{label, values, dashed}].
+  // One value a cluster size. `series` is [{label, values, dashed, right}]; `right` has its axis there.
   function overNodes(figure, nodes, series, format) {
+    const fromNothing = { range: (_, low, high) => [0, high * 1.08 || 1] };
+    const upright = (extra) => axis({ size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))), ...extra });
+    const right = series.findIndex((one) => one.right);
+    const ofRight = right < 0 ? [] : [upright({ scale: 'right', side: 1, stroke: colour(palette[right]), grid: { show: false } })];
     place(figure, (width) => new uPlot({
       width,
       height: 260,
-      scales: { x: { time: false, range: (_, low, high) => [0, high] }, y: { range: (_, low, high) => [0, high * 1.08 || 1] } },
-      axes: [
-        axis({ splits: () => nodes, values: (_, ticks) => ticks.map(String) }),
-        axis({ size: 62, values: (_, ticks) => ticks.map((tick) => (tick === null ? '' : format(tick))) }),
-      ],
+      scales: { x: { time: false, range: (_, low, high) => [0, high] }, y: fromNothing, right: fromNothing },
+      axes: [axis({ splits: () => nodes, values: (_, ticks) => ticks.map(String) }), upright({}), ...ofRight],
       series: [
         { label: 'nodes' },
         ...lines(series.map((one) => one.label), series.findIndex((one) => one.dashed) < 0 ? 99 : series.findIndex((one) => one.dashed))
-          .map((line) => ({ ...line, spanGaps: true, points: { show: true, size: 5 }, value: (_, at) => (at === null ? '–' : format(at)) })),
+          .map((line, i) => ({ ...line, scale: series[i].right ? 'right' : 'y', spanGaps: true, points: { show: true, size: 5 }, value: (_, at) => (at === null ? '–' : format(at)) })),
       ],
     }, [nodes, ...series.map((one) => one.values)], figure));
   }

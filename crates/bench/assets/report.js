@@ -213,7 +213,7 @@
     run.alarms.forEach((alarm) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, alarm.kind), `: ${alarm.message}`)));
     run.checks.forEach((check) => main.append(element('p', {}, `${check.ok ? '✓' : '✗'} ${check.name}: ${exact(check.found)} found, ${exact(check.expected)} expected (${check.source})`)));
     main.append(facts(run), operations(run), pictures(run));
-    if (run.runs.length) main.append(element('h3', {}, 'Single timings'), table(['Run', 'Time', 'Server CPU', 'Answer'], run.runs.map((one, n) => [n + 1, time(one.ms * 1000), one.server_cpu_ms === null ? NONE : time(one.server_cpu_ms * 1000), whole(one.answer)])));
+    if (run.runs.length) main.append(fold('Single timings', table(['Run', 'Time', 'Server CPU', 'Answer'], run.runs.map((one, n) => [n + 1, time(one.ms * 1000), one.server_cpu_ms === null ? NONE : time(one.server_cpu_ms * 1000), whole(one.answer)]))));
     if (run.errors.length) main.append(element('h3', {}, 'Errors'), table(['Operation', 'Count', 'Kind', 'First message'], run.errors.map((one) => [one.operation, whole(one.count), one.kind, element('span', {}, one.first_message)])));
     run.notes.forEach((note) => main.append(element('p', { class: 'soft' }, note)));
     main.append(fold('Settings, command and machine',

@@ -25,7 +25,21 @@ const sweepPart = (sweep, tools) => {
     return (fit.lambda * nodes) / (1 + fit.sigma * (nodes - 1) + fit.kappa * nodes * (nodes - 1));
   }
 
+  // The published servers had whole machines: their figures have an axis of their own.
+  function throughput(series) {
+    const nodes = series.points.map((point) => point.nodes);
+    const drawn = figure(series.name, `throughput against nodes, ${series.unit}: measured on the left, published on the right`);
+    charts.overNodes(drawn, nodes, [
+      { label: 'measured', values: series.points.map((point) => point.per_second) },
+      { label: 'published', values: series.points.map((point) => point.published && point.published.per_second), right: true },
+      { label: 'law', values: nodes.map((size) => expected(series.fit, size)) },
+    ], short);
+    return drawn;
+  }
+
+  // Nothing to compare with: only sizes below the base were run.
   function scaling(series) {
+    if (series.base_nodes === null) return [];
     const nodes = series.points.map((point) => point.nodes);
     const drawn = figure(series.name, 'speed-up against nodes');
     const base = series.points.find((point) => point.nodes === series.base_nodes);
@@ -84,6 +98,11 @@ const sweepPart = (sweep, tools) => {
     return fold('Each node', table(['Nodes', 'Server', 'Of a core', 'CPU/op', 'Disk/op', 'Memory'], all));
   }
 
+  function raised(series) {
+    const all = series.points.flatMap((point) => point.alarms.map((alarm) => [point.nodes, alarm.kind, element('span', {}, alarm.message)]));
+    return all.length ? [fold('Alarms of each size, in all rounds', table(['Nodes', 'Alarm', 'What it says'], all))] : [];
+  }
+
   // What one operation was about, where that is more than one document.
   function sizes(series) {
     const there = published['rethinkdb-2.1.5'].workloads[series.workload];
@@ -93,10 +112,10 @@ const sweepPart = (sweep, tools) => {
 
   function one(series) {
     return [element('h3', {}, series.name),
-      element('div', { class: 'charts' }, scaling(series), costs(series)),
+      element('div', { class: 'charts' }, throughput(series), scaling(series), costs(series)),
       element('p', {}, `${series.unit}${sizes(series)}. Universal Scalability Law: ${law(series.fit)}.`),
       element('p', { class: 'soft' }, `The same for the published figures: ${law(series.published_fit)}.`),
-      table(HEAD, rows(series)), ...latencies(series), perNode(series)];
+      table(HEAD, rows(series)), ...latencies(series), perNode(series), ...raised(series)];
   }
 
   function bars() {
