@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::drive::arrivals::Spacing;
 use crate::drive::session::{LoopKind, Plan};
-use crate::limits::{above_zero, at_least_one};
+use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::{facts, holdings};
 use crate::result::RunResult;
 use crate::site::{Site, SiteRequest};
@@ -93,7 +93,7 @@ pub struct LoopFlags {
     #[arg(long, value_name = "N", value_parser = at_least_one::<usize>)]
     pub client_threads: Option<usize>,
     /// Seconds before the measured part
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub warmup: Option<f64>,
     /// Length of the measured part in seconds
     #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
@@ -111,7 +111,7 @@ pub struct LoopFlags {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub waiting_max: usize,
     /// Seconds to wait for the last answers
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = seconds)]
     pub drain: f64,
     /// Afterwards, measure what this client reaches against a server that only answers
     #[arg(long)]

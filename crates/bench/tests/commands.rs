@@ -81,6 +81,8 @@ fn a_load_a_run_and_the_analytic_query_agree() {
     assert_eq!(analytic.runs.len(), 3);
     assert!(analytic.checks[0].ok && analytic.checks[0].source.contains("usertable_loaded"));
     assert_eq!(analytic.throughput.units[0].total, 1_500);
+    let longer = lab.bench("analytic --runs 1 --seconds 0.7");
+    assert!(longer.time.measured_seconds >= 0.7 && longer.runs.len() > 1, "{:?}", longer.time);
 
     let update = lab.bench("ycsb run a --operations 300 --connections 4 --durability hard");
     assert!(operation(&update, "UPDATE").ok > 100);
@@ -245,6 +247,17 @@ fn nodes_that_the_machine_cannot_have_are_refused_before_one_starts() {
     }
     refuses_nodes("bench idle --target-binary /nope --folder FOLDER", "--target-binary /nope");
     refuses_nodes("bench idle --nodes 2000 --folder FOLDER", "at most 1000");
+}
+
+#[test]
+fn times_below_nothing_are_refused_before_a_node_starts() {
+    for words in
+        ["bench sweep --warmup=-5", "bench idle --settle=-1", "bench ycsb run c --warmup=-1 --drain=-1"]
+    {
+        let why =
+            Program::try_parse_from(words.split(' ')).map(|_| ()).expect_err("it is refused").to_string();
+        assert!(why.contains("at least 0"), "{why}");
+    }
 }
 
 #[test]

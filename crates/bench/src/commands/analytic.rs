@@ -4,19 +4,19 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::assemble::{About, Extras, assemble};
 use crate::drive::session::{LoopKind, Plan, drive};
 use crate::drive::workload::{Part, Scrutiny, Verdict, Workload};
-use crate::flags::{OutputFlags, ServerFlags, goal};
-use crate::limits::at_least_one;
+use crate::flags::{OutputFlags, ServerFlags, duration};
+use crate::limits::{above_zero, at_least_one};
 use crate::machine::watch::{Watched, difference};
 use crate::result::{CheckOutcome, Published, RunResult, TimedRun};
 use crate::site::Site;
-use crate::terminal::ProgressLine;
+use crate::terminal::{Goal, ProgressLine};
 use crate::wire::admin::Admin;
 use crate::wire::answer;
 use crate::wire::terms;
@@ -43,9 +43,12 @@ enum Check {
 /// Times the published query map(row => row('field0').split('.').count()).sum()
 #[derive(Args, Clone, Debug)]
 pub struct AnalyticArgs {
-    /// Timed runs of the query
+    /// Timed runs of the query, at least
     #[arg(long, default_value_t = 5, value_parser = at_least_one::<u64>)]
     runs: u64,
+    /// Repeat it for so many seconds, at least
+    #[arg(long, value_name = "SECONDS", value_parser = above_zero)]
+    seconds: Option<f64>,
     /// Runs before them
     #[arg(long, default_value_t = 1)]
     warm: u64,
@@ -90,17 +93,22 @@ pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     for _ in 0..args.warm {
         admin.ask(&query)?;
     }
-    let plan = plan(&site, args.runs.max(1), seed);
+    let plan = plan(&site, seed);
     let runs = Arc::new(Mutex::new(Vec::new()));
+    let at_least = duration(args.seconds.unwrap_or(0.0)).context("--seconds")?;
     let make = |_, _| -> Box<dyn Workload> {
         Box::new(Repeated {
             query: json!([1, query, {}]).to_string().into_bytes(),
             watched: site.watched.clone(),
+            left: args.runs.max(1),
+            until: None,
+            at_least,
             start: None,
             runs: Arc::clone(&runs),
         })
     };
-    let mut line = ProgressLine::new(args.output.quiet, goal(&plan));
+    let goal = args.seconds.map_or(Goal::Operations(args.runs), Goal::Seconds);
+    let mut line = ProgressLine::new(args.output.quiet, Some(goal));
     let driven = drive(&plan, NAMES, make, &site.watched, &mut |point| line.show(point))?;
     line.end();
 
@@ -116,7 +124,7 @@ pub fn measure(args: AnalyticArgs) -> anyhow::Result<RunResult> {
     Ok(assemble(about, &plan, &site, NAMES, driven, extras))
 }
 
-fn plan(site: &Site, runs: u64, seed: u64) -> Plan {
+fn plan(site: &Site, seed: u64) -> Plan {
     Plan {
         addresses: site.addresses.clone(),
         login: Some(site.login.clone()),
@@ -126,7 +134,7 @@ fn plan(site: &Site, runs: u64, seed: u64) -> Plan {
         kind: LoopKind::Closed,
         warmup: Duration::ZERO,
         seconds: None,
-        operations: Some(runs),
+        operations: None,
         drain: PATIENCE,
         seed,
     }
@@ -136,6 +144,11 @@ fn plan(site: &Site, runs: u64, seed: u64) -> Plan {
 struct Repeated {
     query: Vec<u8>,
     watched: Vec<Watched>,
+    /// Times that it must still be asked.
+    left: u64,
+    /// When it was asked often enough, if it was asked `left` times by then.
+    until: Option<Instant>,
+    at_least: Duration,
     start: Option<(Instant, Option<f64>)>,
     runs: Arc<Mutex<Vec<TimedRun>>>,
 }
@@ -149,6 +162,11 @@ impl Repeated {
 
 impl Workload for Repeated {
     fn next(&mut self, _place: usize, query: &mut Vec<u8>) -> Option<Part> {
+        let until = *self.until.get_or_insert_with(|| Instant::now() + self.at_least);
+        if self.left == 0 && Instant::now() >= until {
+            return None;
+        }
+        self.left = self.left.saturating_sub(1);
         query.extend_from_slice(&self.query);
         let cpu_before = self.server_cpu_seconds();
         self.start = Some((Instant::now(), cpu_before));
@@ -219,6 +237,7 @@ fn recount(args: &AnalyticArgs, admin: &mut Admin) -> anyhow::Result<u64> {
 fn about(args: &AnalyticArgs, site: &Site, documents: u64, started: SystemTime) -> About {
     let settings = json!({
         "runs": args.runs,
+        "seconds": args.seconds,
         "warm": args.warm,
         "db": args.db,
         "table": args.table,

@@ -14,7 +14,7 @@ use crate::chance::Chance;
 use crate::flags::OutputFlags;
 use crate::fleet::flags::FleetFlags;
 use crate::fleet::{Fleet, data_folder, folder_bytes, system_rows};
-use crate::limits::{above_zero, at_least_one};
+use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::watch::{Sample, Watched};
 use crate::measure::histogram;
 use crate::result::{OperationResult, RunResult, Throughput, Times, Versions};
@@ -44,7 +44,7 @@ pub struct IdleArgs {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = at_least_one::<u32>)]
     replicas: u32,
     /// Seconds between the last table and the measurement
-    #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 15.0, value_parser = seconds)]
     settle: f64,
     /// Length of the measurement
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, value_parser = above_zero)]

@@ -212,7 +212,9 @@ impl Sweep<'_> {
             Workload::COutdated => {
                 ycsb_run::measure(words::read(&format!("c {pacing} --read-mode outdated"), &common)?)
             }
-            Workload::Analytic => analytic::measure(words::read(&format!("--runs {runs}"), &common)?),
+            Workload::Analytic => {
+                analytic::measure(words::read(&format!("--runs {runs} --seconds {seconds}"), &common)?)
+            }
         }
     }
 

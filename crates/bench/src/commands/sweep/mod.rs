@@ -15,7 +15,7 @@ use crate::assemble;
 use crate::flags::{fresh_seed, write};
 use crate::fleet::flags::FleetFlags;
 use crate::fleet::sharing::Sharing;
-use crate::limits::{above_zero, at_least_one};
+use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::facts;
 use crate::report;
 use crate::sweep::document::{FORMAT, FORMAT_VERSION, QuotaUse, SweepResult, Target};
@@ -60,9 +60,9 @@ pub struct SweepArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = above_zero)]
     seconds: f64,
     /// Seconds before each measured part
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     warmup: f64,
-    /// Timed runs of the map-reduce query
+    /// Timed runs of the map-reduce query, at least: it is repeated for as long as any other part
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = at_least_one::<u64>)]
     runs: u64,
     /// How often all of it is done, every size once in each round: the run in the middle counts
