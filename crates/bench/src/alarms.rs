@@ -19,6 +19,8 @@ const WHOLE_SHARE: f64 = 0.9;
 pub const CUT_SHORT: &str = "cut-short";
 /// The kind of another such alarm: one kind of operation never worked.
 pub const ALL_FAILED: &str = "all-failed";
+/// What can be done about a server that is not watched, by the flags of a single run.
+pub const HOW_TO_WATCH: &str = "give --http or --server-pid";
 
 /// Every alarm of a result.
 pub fn raise(result: &RunResult) -> Vec<Alarm> {
@@ -154,10 +156,7 @@ fn server_not_watched(result: &RunResult) -> Option<Alarm> {
     let blind = result.servers.iter().find(|server| server.cpu_seconds.is_none())?;
     alarm(
         "server-not-watched",
-        format!(
-            "nothing is known about the processor time of {}: give --http or --server-pid",
-            blind.address
-        ),
+        format!("nothing is known about the processor time of {}: {HOW_TO_WATCH}", blind.address),
     )
 }
 

@@ -53,13 +53,8 @@ impl ServerFlags {
         let port = self.port.unwrap_or(28015);
         let local = vec!["127.0.0.1".to_owned()];
         let hosts = if self.hosts.is_empty() { &local } else { &self.hosts };
-        let address = |host: &String| match has_port(host) {
-            true => host.clone(),
-            false if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
-            false => format!("{host}:{port}"),
-        };
         SiteRequest {
-            addresses: hosts.iter().map(address).collect(),
+            addresses: hosts.iter().map(|host| with_port(host, port)).collect(),
             login: Login { user: self.user.clone(), password: self.password.clone() },
             pids: self.server_pid.clone(),
             metrics_urls: self.http.clone(),
@@ -223,11 +218,9 @@ impl OutputFlags {
             result.alarms.iter().for_each(|alarm| eprintln!("ALARM: {}", alarm.message));
         }
         self.keep(result)?;
-        let is_wrong = |alarm: &crate::result::Alarm| WORTHLESS.contains(&alarm.kind.as_str());
-        let nothing = result.throughput.operations == 0;
-        Ok(match nothing || result.alarms.iter().any(is_wrong) {
-            true => ExitCode::FAILURE,
-            false => ExitCode::SUCCESS,
+        Ok(match why_worthless(result) {
+            Some(_) => ExitCode::FAILURE,
+            None => ExitCode::SUCCESS,
         })
     }
 
@@ -235,6 +228,14 @@ impl OutputFlags {
     pub fn keep(&self, result: &RunResult) -> anyhow::Result<()> {
         self.json.as_ref().map_or(Ok(()), |path| write(&file_for(path, &result.id), result))
     }
+}
+
+/// Why a result is worth nothing, if it is not: an answer was wrong, nothing worked or every operation of one kind
+/// failed, or the run did not come to its end.
+pub fn why_worthless(result: &RunResult) -> Option<String> {
+    let worst = result.alarms.iter().find(|alarm| WORTHLESS.contains(&alarm.kind.as_str()));
+    let nothing = (result.throughput.operations == 0).then(|| "nothing succeeded".to_owned());
+    worst.map(|alarm| alarm.message.clone()).or(nothing)
 }
 
 fn file_for(path: &Path, id: &str) -> PathBuf {
@@ -254,6 +255,15 @@ pub fn write(path: &Path, document: &impl Serialize) -> anyhow::Result<()> {
 /// So many seconds; fails below 0.
 pub fn duration(seconds: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(seconds).context("expected a number of seconds of at least 0")
+}
+
+/// Host and port of a `host` that may have its port already.
+pub fn with_port(host: &str, port: u16) -> String {
+    match has_port(host) {
+        true => host.to_owned(),
+        false if host.contains(':') && !host.starts_with('[') => format!("[{host}]:{port}"),
+        false => format!("{host}:{port}"),
+    }
 }
 
 fn has_port(host: &str) -> bool {

@@ -55,9 +55,7 @@ impl Watched {
         // Another server may have the usual port: its figures are not those of this one.
         let is_same = || pid.is_some() && listener::pid_of_port(HTTP_PORT) == pid;
         let guess = || is_same().then(|| format!("http://{host}:{HTTP_PORT}/metrics"));
-        let metrics_url = metrics_url
-            .or_else(guess)
-            .filter(|url| http::get(url).is_some_and(|page| looks_like_metrics(&page)));
+        let metrics_url = metrics_url.or_else(guess).filter(|url| serves_metrics(url));
         Watched { address: address.to_owned(), pid, metrics_url }
     }
 
@@ -124,6 +122,11 @@ pub fn increase(before: Option<u64>, after: Option<u64>) -> Option<u64> {
 /// `after - before`, when both are known.
 pub fn difference(before: Option<f64>, after: Option<f64>) -> Option<f64> {
     before.zip(after).map(|(before, after)| (after - before).max(0.0))
+}
+
+/// Whether a metrics page is served at `url`.
+pub fn serves_metrics(url: &str) -> bool {
+    http::get(url).is_some_and(|page| looks_like_metrics(&page))
 }
 
 fn looks_like_metrics(page: &str) -> bool {

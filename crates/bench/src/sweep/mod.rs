@@ -5,6 +5,8 @@
 
 pub mod bars;
 pub mod document;
+pub mod run;
 pub mod summarize;
+mod surroundings;
 pub mod table;
 pub mod usl;

@@ -3,88 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::document::{NamedLatency, NodeUse, Point, PublishedPoint, Series};
-use super::usl;
+use super::run::{SweepRun, Workload};
+use super::{surroundings, usl};
 use crate::published;
-use crate::result::{Alarm, Latency, RunResult};
+use crate::result::{Alarm, Latency};
 
 /// The report whose experiments a sweep repeats.
 pub const REPORT: &str = "rethinkdb-2.1.5";
 /// Cluster sizes of that report.
 pub const PUBLISHED_SIZES: [usize; 7] = [1, 2, 3, 4, 8, 12, 16];
-/// Programs beside client and servers that use more than this of a core disturb a measurement.
-const OTHERS_CORE_SHARE_MAX: f64 = 0.2;
-
-/// A workload of a sweep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workload {
-    /// YCSB A, hard.
-    A,
-    /// YCSB C, `single`.
-    CSync,
-    /// YCSB C, `outdated`.
-    COutdated,
-    /// The map-reduce query.
-    Analytic,
-}
-
-impl Workload {
-    /// The name of its published series.
-    pub fn key(self) -> &'static str {
-        match self {
-            Workload::A => "a",
-            Workload::CSync => "c-sync",
-            Workload::COutdated => "c-outdated",
-            Workload::Analytic => "analytic",
-        }
-    }
-
-    /// Title for people.
-    pub fn title(self) -> &'static str {
-        match self {
-            Workload::A => "YCSB A, two replicas, hard",
-            Workload::CSync => "YCSB C, single",
-            Workload::COutdated => "YCSB C, outdated",
-            Workload::Analytic => "Analytic query",
-        }
-    }
-
-    fn unit(self) -> &'static str {
-        if self == Workload::Analytic { "documents/s" } else { "operations/s" }
-    }
-
-    /// One node has no second replica to write to and no other node to ask: its figure for these is
-    /// no part of the curve that the others lie on (research on benchmarks, contradiction 12).
-    fn starts_at_two(self) -> bool {
-        matches!(self, Workload::A | Workload::CSync)
-    }
-}
-
-/// What was noted around one run.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Surroundings {
-    /// What neither client nor servers used, of one core.
-    pub others_core_share: Option<f64>,
-    /// Bytes between servers for one operation.
-    pub link_bytes_per_operation: Option<f64>,
-}
-
-/// One run of a sweep.
-pub struct SweepRun {
-    /// What was run.
-    pub workload: Workload,
-    /// Which time it was that this was run at this size, from 0. Runs of one round are compared with each other.
-    pub round: usize,
-    /// Servers of the cluster.
-    pub nodes: usize,
-    /// Shards of the table.
-    pub shards: u32,
-    /// Replicas of each.
-    pub replicas: u32,
-    /// What came out.
-    pub result: RunResult,
-    /// What was noted around it.
-    pub around: Surroundings,
-}
+/// Why a fit has one size less than was run.
+const ONE_LEFT_OUT: &str = "one node is left out: it has no other to ask, and none to copy to";
 
 /// The series of `workload` among `runs`; `None` when it was not run. Where a size was run several times,
 /// its point is the run in the middle.
@@ -97,53 +26,93 @@ pub fn series(workload: Workload, runs: &[SweepRun]) -> Option<Series> {
     // The speed-up of A is against two nodes: one has one replica. Everything else is against the
     // smallest cluster, also where that flatters nobody.
     let is_base = |nodes: usize| workload != Workload::A || nodes >= 2;
-    let base = points.iter().find(|point| is_base(point.nodes))?.clone();
-    let published_base = published::per_second(REPORT, workload.key(), base.nodes);
-    for point in &mut points {
-        let speed_up = (point.nodes >= base.nodes).then(|| growth(&base, point));
-        (point.speed_up, point.efficiency) = (speed_up, efficiency(speed_up, point.nodes, base.nodes));
-        if let Some(published) = &mut point.published {
-            let speed_up =
-                published_base.filter(|_| point.nodes >= base.nodes).map(|b| published.per_second / b);
-            published.speed_up = speed_up;
-            published.efficiency = efficiency(speed_up, point.nodes, base.nodes);
-        }
+    points.first()?;
+    let base = points.iter().find(|point| is_base(point.nodes)).cloned();
+    if let Some(base) = &base {
+        points
+            .iter_mut()
+            .filter(|point| point.nodes >= base.nodes)
+            .for_each(|point| compare(workload, base, point));
     }
-    let fitted = |all: Vec<(usize, f64)>| {
-        let on_curve = |(nodes, _): &(usize, f64)| !workload.starts_at_two() || *nodes >= 2;
-        usl::fit(&all.into_iter().filter(on_curve).collect::<Vec<_>>())
+    let fitted = |mut all: Vec<(usize, f64)>| {
+        let sizes = all.len();
+        all.retain(|(nodes, _)| !workload.starts_at_two() || *nodes >= 2);
+        let fit = usl::fit(&all);
+        let told = |why| if all.len() < sizes { format!("{why} ({ONE_LEFT_OUT})") } else { why };
+        usl::Fit { why_not: fit.why_not.map(told), ..fit }
     };
     let rate = |nodes: usize| Some((nodes, published::per_second(REPORT, workload.key(), nodes)?));
     Some(Series {
         workload: workload.key().to_owned(),
         name: workload.title().to_owned(),
         unit: workload.unit().to_owned(),
-        base_nodes: Some(base.nodes),
+        base_nodes: base.map(|base| base.nodes),
         fit: fitted(points.iter().map(|point| (point.nodes, point.per_second)).collect()),
         published_fit: fitted(PUBLISHED_SIZES.into_iter().filter_map(rate).collect()),
         points,
     })
 }
 
-/// Every alarm of every point, each kind once with the sizes at which it was raised.
+/// Says how `point` stands to `base`, beside how the published figures of the two sizes do.
+fn compare(workload: Workload, base: &Point, point: &mut Point) {
+    let nodes = point.nodes;
+    let speed_up = Some(growth(base, point));
+    (point.speed_up, point.efficiency) = (speed_up, efficiency(speed_up, nodes, base.nodes));
+    if let Some(published) = &mut point.published {
+        let published_base = published::per_second(REPORT, workload.key(), base.nodes);
+        published.speed_up = published_base.map(|base| published.per_second / base);
+        published.efficiency = efficiency(published.speed_up, nodes, base.nodes);
+    }
+}
+
+/// Every alarm of every point, each kind once with the sizes at which it was raised. Its figures are those of the
+/// first place; that others have figures of their own is said.
 pub fn alarms(series: &[Series]) -> Vec<Alarm> {
-    let mut seen: Vec<(Alarm, Vec<String>)> = Vec::new();
+    let mut seen: Vec<Raised> = Vec::new();
     for one in series {
         for point in &one.points {
             for alarm in &point.alarms {
                 let place = format!("{} at {}", one.workload, point.nodes);
-                match seen.iter_mut().find(|(known, _)| known.kind == alarm.kind) {
-                    Some((_, places)) => places.push(place),
-                    None => seen.push((alarm.clone(), vec![place])),
+                match seen.iter_mut().find(|known| known.alarm.kind == alarm.kind) {
+                    Some(known) => known.also(alarm, place),
+                    None => {
+                        seen.push(Raised { alarm: alarm.clone(), alike: vec![place], others: Vec::new() })
+                    }
                 }
             }
         }
     }
-    let told = |(alarm, places): (Alarm, Vec<String>)| Alarm {
-        message: format!("{} ({})", alarm.message, places.join(", ")),
-        kind: alarm.kind,
-    };
-    seen.into_iter().map(told).collect()
+    seen.into_iter().map(Raised::told).collect()
+}
+
+/// Alarms of one kind.
+struct Raised {
+    /// The first one.
+    alarm: Alarm,
+    /// Where it was raised in the same words.
+    alike: Vec<String>,
+    /// Where it was raised in other words only.
+    others: Vec<String>,
+}
+
+impl Raised {
+    /// Several rounds of one size are one place.
+    fn also(&mut self, alarm: &Alarm, place: String) {
+        if self.alike.contains(&place) || self.others.contains(&place) {
+            return;
+        }
+        let is_alike = alarm.message == self.alarm.message;
+        if is_alike { self.alike.push(place) } else { self.others.push(place) }
+    }
+
+    fn told(self) -> Alarm {
+        let (alike, others) = (self.alike.join(", "), self.others.join(", "));
+        let places = match others.is_empty() {
+            true => alike,
+            false => format!("{alike}; with other figures: {others}"),
+        };
+        Alarm { message: format!("{} ({places})", self.alarm.message), kind: self.alarm.kind }
+    }
 }
 
 /// How many times as much is done at `to` as at `from`: the ratio in the middle of those that each round gives in which
@@ -212,7 +181,7 @@ fn point(run: &SweepRun) -> Point {
         client_waiting_share: result.client.waiting_share,
         others_core_share: run.around.others_core_share,
         failed: result.operations.iter().map(|one| one.failed).sum(),
-        alarms: result.alarms.iter().cloned().chain(disturbed(run)).collect(),
+        alarms: result.alarms.iter().cloned().chain(surroundings::alarms(run)).collect(),
     }
 }
 
@@ -234,17 +203,6 @@ fn efficiency(speed_up: Option<f64>, nodes: usize, base: usize) -> Option<f64> {
     speed_up.map(|speed_up| speed_up * base as f64 / nodes as f64)
 }
 
-fn disturbed(run: &SweepRun) -> Option<Alarm> {
-    let share = run.around.others_core_share.filter(|share| *share > OTHERS_CORE_SHARE_MAX)?;
-    Some(Alarm {
-        kind: "disturbed".to_owned(),
-        message: format!(
-            "other programs used {:.0} % of a core meanwhile: the machine was not quiet",
-            share * 100.0
-        ),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -253,8 +211,9 @@ mod tests {
 
     use super::*;
     use crate::assemble::{About, blank};
-    use crate::result::{OperationResult, TimedRun};
+    use crate::result::{OperationResult, RunResult, TimedRun};
     use crate::sweep::bars;
+    use crate::sweep::run::Surroundings;
 
     fn result(per_second: f64) -> RunResult {
         let mut result = blank(About {
@@ -376,5 +335,35 @@ mod tests {
         let alarms = alarms(&series);
         assert_eq!(alarms.len(), 1);
         assert!(alarms[0].message.contains("90 %") && alarms[0].message.ends_with("(a at 16)"));
+    }
+
+    #[test]
+    fn an_alarm_names_each_size_once_and_says_whose_figures_it_has() {
+        let rates = [(1, 10.0), (2, 20.0), (4, 40.0), (1, 10.0), (2, 20.0), (4, 40.0)];
+        let mut runs = runs(Workload::COutdated, &rates);
+        let shares = [0.9, 0.5, 0.9, 0.9, 0.4, 0.9];
+        let each = runs.iter_mut().zip(shares);
+        each.for_each(|(run, share)| run.around.others_core_share = Some(share));
+        let alarm = alarms(&[series(Workload::COutdated, &runs).expect("it was run")]).remove(0);
+        let places = "(c-outdated at 1, c-outdated at 4; with other figures: c-outdated at 2)";
+        assert!(alarm.message.contains("90 %") && alarm.message.ends_with(places), "{}", alarm.message);
+    }
+
+    #[test]
+    fn a_size_below_the_base_has_its_figure() {
+        let series = series(Workload::A, &runs(Workload::A, &[(1, 100.0)])).expect("it was run");
+        let [point] = &series.points[..] else { panic!("one size") };
+        assert_eq!((series.base_nodes, point.per_second, point.speed_up), (None, 100.0, None));
+        assert_eq!(alarms(&[series]).len(), 0);
+    }
+
+    #[test]
+    fn a_fit_says_that_one_node_is_no_part_of_it() {
+        let why = |workload| {
+            let runs = runs(workload, &[(1, 100.0), (2, 60.0), (4, 120.0)]);
+            series(workload, &runs).expect("it was run").fit.why_not.expect("too few sizes")
+        };
+        assert!(why(Workload::CSync).starts_with("2 sizes are too few; 4 are needed (one node is left out"));
+        assert_eq!(why(Workload::COutdated), "3 sizes are too few; 4 are needed");
     }
 }

@@ -20,16 +20,24 @@ pub struct Store {
     /// Durability of the tables that were given one.
     durability: BTreeMap<(String, String), Value>,
     generated: u64,
+    /// What users have to say who log in.
+    pub password: String,
+    /// After so many reads of single rows it answers nobody any more.
+    pub reads_left: Option<u64>,
 }
 
 /// A shared store.
 pub type Shared = Arc<Mutex<Store>>;
 
-struct Anybody;
+/// Everybody has the same password.
+struct Everybody(String);
 
-impl Accounts for Anybody {
+impl Accounts for Everybody {
     fn password(&self, _user: &str) -> Option<PasswordRecord> {
-        Some(PasswordRecord::empty([1; 16]))
+        match self.0.as_str() {
+            "" => Some(PasswordRecord::empty([1; 16])),
+            password => Some(PasswordRecord::new(password, [7; 16], 16)),
+        }
     }
 }
 
@@ -50,6 +58,9 @@ pub fn start() -> (u16, Shared) {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let store = Arc::clone(&shared);
+            if has_gone(&store) {
+                continue;
+            }
             std::thread::spawn(move || serve(stream, &store));
         }
     });
@@ -61,9 +72,10 @@ fn serve(mut stream: TcpStream, store: &Shared) -> Option<()> {
     let mut chunk = vec![0; 1 << 16];
     let randomness = Randomness { nonce: [3; 18], decoy: Decoy::new([9; 32]) };
     let mut handshake = ServerHandshake::new(randomness);
+    let accounts = Everybody(store.lock().expect("the store").password.clone());
     loop {
         let mut out = Vec::new();
-        let progress = handshake.advance(&input, &Anybody, "0.0.0-toy", &mut out);
+        let progress = handshake.advance(&input, &accounts, "0.0.0-toy", &mut out);
         input.drain(..progress.used);
         stream.write_all(&out).ok()?;
         if progress.step != Step::NeedMore {
@@ -75,6 +87,9 @@ fn serve(mut stream: TcpStream, store: &Shared) -> Option<()> {
         while let Some(query) = frame::first(&input) {
             let mut out = Vec::new();
             let answer = answer(query.body, store);
+            if has_gone(store) {
+                return None;
+            }
             frame::push(&mut out, query.token, |body| body.extend_from_slice(answer.as_bytes()));
             let used = query.bytes();
             stream.write_all(&out).ok()?;
@@ -82,6 +97,10 @@ fn serve(mut stream: TcpStream, store: &Shared) -> Option<()> {
         }
         read_more(&mut stream, &mut input, &mut chunk)?;
     }
+}
+
+fn has_gone(store: &Shared) -> bool {
+    store.lock().expect("the store").reads_left == Some(0)
 }
 
 fn read_more(stream: &mut TcpStream, input: &mut Vec<u8>, chunk: &mut [u8]) -> Option<()> {
@@ -143,10 +162,13 @@ impl Store {
             Some(98) => serde_json::from_str(&text(&args[0]))
                 .map(Out::Value)
                 .map_err(|e| format!("Failed to parse: {e}")),
-            Some(16) => match self.eval(&args[0])? {
-                Out::Table(db, table) => Ok(Out::Row(db, table, text(&args[1]))),
-                _ => Err("get on something else".to_owned()),
-            },
+            Some(16) => {
+                self.reads_left = self.reads_left.map(|left| left.saturating_sub(1));
+                match self.eval(&args[0])? {
+                    Out::Table(db, table) => Ok(Out::Row(db, table, text(&args[1]))),
+                    _ => Err("get on something else".to_owned()),
+                }
+            }
             Some(43) if args[0][0] == 144 => self.count_groups(&args[0]),
             Some(43) => Ok(Out::Value(json!(self.sequence(&args[0])?.len()))),
             Some(78) => self.get_all(args),

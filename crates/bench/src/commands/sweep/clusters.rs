@@ -4,20 +4,21 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 use super::SweepArgs;
+use super::given::{Given, TABLE, connect};
 use super::mark::Mark;
-use crate::chance::Chance;
+use crate::alarms::HOW_TO_WATCH;
 use crate::commands::{analytic, words, ycsb_load, ycsb_run};
-use crate::flags::write;
+use crate::flags::{why_worthless, write};
 use crate::fleet::{self, Fleet, FleetPlan};
-use crate::machine::cgroup::CpuGroups;
+use crate::machine::cgroup::{CpuGroups, Quota};
 use crate::machine::watch::Watched;
 use crate::result::RunResult;
-use crate::sweep::summarize::{SweepRun, Workload};
+use crate::sweep::run::{SweepRun, Workload};
 use crate::terminal::thousands;
-use crate::wire::admin::Admin;
+use crate::wire::answer::FailureKind;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
@@ -36,9 +37,14 @@ pub(super) struct Cluster {
     fleet: Option<Fleet>,
 }
 
+/// The size of a cluster for people.
+fn size(nodes: usize) -> String {
+    format!("{nodes} {}", if nodes == 1 { "node" } else { "nodes" })
+}
+
 impl Cluster {
     fn start(plan: &FleetPlan, groups: Option<&mut CpuGroups>) -> anyhow::Result<Cluster> {
-        eprintln!("sweep: starting {} {}", plan.nodes, if plan.nodes == 1 { "node" } else { "nodes" });
+        eprintln!("sweep: starting {}", size(plan.nodes));
         let fleet = Fleet::start(plan, groups)?;
         let addresses = fleet.addresses();
         let pages = fleet.metrics_urls();
@@ -46,10 +52,10 @@ impl Cluster {
         Ok(Cluster { watched: watched.collect(), fleet: Some(fleet), addresses })
     }
 
-    fn given(hosts: &str) -> Cluster {
-        let addresses: Vec<String> = hosts.split(',').map(|host| host.trim().to_owned()).collect();
-        let watched = addresses.iter().map(|address| Watched::find(address, None, None)).collect();
-        Cluster { watched, fleet: None, addresses }
+    fn given(Given { addresses, pages }: &Given) -> Cluster {
+        let servers = addresses.iter().zip(pages);
+        let watched = servers.map(|(address, page)| Watched::find(address, None, page.clone()));
+        Cluster { watched: watched.collect(), fleet: None, addresses: addresses.clone() }
     }
 
     fn nodes(&self) -> usize {
@@ -60,6 +66,15 @@ impl Cluster {
         self.nodes().min(2)
     }
 
+    /// Fails if a server has gone: an own node with what it said last.
+    fn all_live(&self, login: &Login) -> anyhow::Result<()> {
+        self.unless_dead(Ok(()))?;
+        match self.fleet {
+            Some(_) => Ok(()),
+            None => self.addresses.iter().try_for_each(|address| connect(address, login).map(drop)),
+        }
+    }
+
     /// `outcome`, unless a node has ended by itself: then what it said last.
     fn unless_dead<T>(&self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         match self.fleet.iter().flat_map(Fleet::dead).next() {
@@ -67,6 +82,13 @@ impl Cluster {
             None => outcome,
         }
     }
+}
+
+/// Why a run says nothing about a cluster of its size: it is worth nothing, or servers were lost on the way.
+fn why_no_figure(result: &RunResult) -> Option<String> {
+    let lost = result.errors.iter().find(|error| error.kind == FailureKind::ConnectionLost.name());
+    let lost = lost.map(|error| format!("{} connections were lost: {}", error.count, error.first_message));
+    why_worthless(result).or(lost)
 }
 
 /// What has been measured so far.
@@ -100,9 +122,9 @@ impl Sweep<'_> {
         }
     }
 
-    /// Does the same on clusters that run already: each is comma-separated addresses.
-    pub(super) fn given_clusters(&mut self, hosts: &[String], rounds: Range<usize>) {
-        self.measure(hosts.iter().map(|hosts| Cluster::given(hosts)).collect(), rounds, None);
+    /// Does the same on clusters that run already.
+    pub(super) fn given_clusters(&mut self, given: &[Given], rounds: Range<usize>) {
+        self.measure(given.iter().map(Cluster::given).collect(), rounds, None);
     }
 
     fn start(&mut self, sizes: &[usize], folder: &Path, mut groups: Option<&mut CpuGroups>) -> Vec<Cluster> {
@@ -124,7 +146,7 @@ impl Sweep<'_> {
 
     /// What came of something done on a cluster of this size; what went wrong is told.
     fn noted<T>(&mut self, nodes: usize, outcome: anyhow::Result<T>) -> Option<T> {
-        outcome.map_err(|error| self.tell(format!("{nodes} nodes: {error:#}"))).ok()
+        outcome.map_err(|error| self.tell(format!("{}: {error:#}", size(nodes)))).ok()
     }
 
     /// At once, and at the end.
@@ -136,13 +158,14 @@ impl Sweep<'_> {
     /// Loads all clusters, then runs everything on them. One on which something fails is left out from then on.
     fn measure(&mut self, mut clusters: Vec<Cluster>, rounds: Range<usize>, groups: Option<&CpuGroups>) {
         let is_limited = groups.is_some();
-        self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, is_limited));
+        self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, rounds.start, is_limited));
         if let Err(error) = fleet::limit(groups, self.args.fleet.share()) {
             return self.tell(format!("{error:#}"));
         }
+        let quota = self.args.fleet.quota().filter(|_| is_limited);
         for workload in self.args.ordered() {
             for round in rounds.clone() {
-                self.keep(&mut clusters, |sweep, cluster| sweep.run_on(workload, round, cluster));
+                self.keep(&mut clusters, |sweep, cluster| sweep.run_on(workload, round, quota, cluster));
             }
         }
     }
@@ -159,8 +182,9 @@ impl Sweep<'_> {
         });
     }
 
-    fn prepare(&mut self, cluster: &Cluster, is_limited: bool) -> anyhow::Result<()> {
-        let load = self.load(cluster)?;
+    fn prepare(&mut self, cluster: &Cluster, round: usize, is_limited: bool) -> anyhow::Result<()> {
+        let mut load = self.load(cluster, round)?;
+        self.advise(cluster, &mut load);
         if let Some(check) = load.checks.iter().find(|check| !check.ok) {
             let first = load.errors.first().map_or("no error", |error| error.first_message.as_str());
             bail!("only {} of {} documents could be loaded: {first}", check.found, check.expected);
@@ -170,14 +194,27 @@ impl Sweep<'_> {
         self.warm(cluster, is_limited)
     }
 
-    fn run_on(&mut self, workload: Workload, round: usize, cluster: &Cluster) -> anyhow::Result<()> {
+    fn run_on(
+        &mut self,
+        workload: Workload,
+        round: usize,
+        quota: Option<Quota>,
+        cluster: &Cluster,
+    ) -> anyhow::Result<()> {
         let before = Mark::now(&cluster.watched);
-        let result = self.run_one(workload, cluster)?;
-        let around = before.until(&Mark::now(&cluster.watched), &result);
+        let mut result = self.run_one(workload, cluster)?;
+        self.advise(cluster, &mut result);
+        let around = before.until(&Mark::now(&cluster.watched), &result, quota);
         write(&self.file(&result), &result)?;
+        cluster
+            .all_live(&self.args.given.login())
+            .with_context(|| format!("{}: a server was lost", workload.title()))?;
+        if let Some(why) = why_no_figure(&result) {
+            bail!("{}: {why}", workload.title());
+        }
         eprintln!(
-            "sweep: {} nodes, {}: {} operations/s",
-            cluster.nodes(),
+            "sweep: {}, {}: {} operations/s",
+            size(cluster.nodes()),
             workload.title(),
             thousands(result.throughput.operations_per_second.round() as u64)
         );
@@ -186,10 +223,13 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    fn load(&self, cluster: &Cluster) -> anyhow::Result<RunResult> {
+    fn load(&self, cluster: &Cluster, round: usize) -> anyhow::Result<RunResult> {
+        // What is there after the first round is ours. Before, nobody may lose a table that was made since we looked.
+        let is_ours = cluster.fleet.is_some() || round > 0;
         let words = format!(
-            "a --records {} --drop --shards {} --replicas {} --durability soft -p fieldalphabet=ycsb014",
+            "a --records {} {} --shards {} --replicas {} --durability soft -p fieldalphabet=ycsb014",
             self.args.records,
+            if is_ours || self.args.given.may_drop() { "--drop" } else { "" },
             cluster.nodes(),
             cluster.replicas()
         );
@@ -218,20 +258,28 @@ impl Sweep<'_> {
         }
     }
 
-    /// Flags of every run. Metrics pages are not read while something is measured: making them costs
-    /// the nodes what they are measured for.
+    /// Flags of every run. Metrics pages are not read while something is measured, unless nothing else says what a
+    /// server uses: making them costs the nodes what they are measured for.
     fn common(&self, cluster: &Cluster, what: &str) -> Vec<String> {
         let seed = self.args.seed.wrapping_add(self.runs.len() as u64);
         let label = match self.args.label.as_str() {
-            "" => format!("{} nodes, {what}", cluster.nodes()),
-            label => format!("{label}, {} nodes, {what}", cluster.nodes()),
+            "" => format!("{}, {what}", size(cluster.nodes())),
+            label => format!("{label}, {}, {what}", size(cluster.nodes())),
         };
         let mut flags = vec![
             format!("--host={}", cluster.addresses.join(",")),
             format!("--label={label}"),
             format!("--seed={seed}"),
         ];
-        flags.extend(cluster.addresses.iter().map(|_| "--http=none".to_owned()));
+        if cluster.fleet.is_none() {
+            let Login { user, password } = self.args.given.login();
+            flags.extend([format!("--user={user}"), format!("--password={password}")]);
+        }
+        let page = |server: &Watched| match (server.pid, &server.metrics_url) {
+            (None, Some(url)) => format!("--http={url}"),
+            _ => "--http=none".to_owned(),
+        };
+        flags.extend(cluster.watched.iter().map(page));
         flags.extend(self.args.quiet.then(|| "--quiet".to_owned()));
         flags
     }
@@ -239,12 +287,10 @@ impl Sweep<'_> {
     /// Lets every server read its rows once, then waits until the cluster has done what it does after a
     /// load.
     fn warm(&self, cluster: &Cluster, is_limited: bool) -> anyhow::Result<()> {
-        let login = Login { user: "admin".to_owned(), password: String::new() };
-        let table = terms::table_outdated(DATABASE, "usertable");
+        let table = terms::table_outdated(DATABASE, TABLE);
         let query = terms::sum_of_split_counts(table, "field0", ".");
         for address in &cluster.addresses {
-            let mut chance = Chance::new(self.args.seed, 7_000_000);
-            Admin::connect(address, &login, &mut chance)?.ask(&query)?;
+            connect(address, &self.args.given.login())?.ask(&query)?;
         }
         let granted = self.args.fleet.share().filter(|_| is_limited);
         let quiet = granted.map_or(QUIET_CORE_SHARE, |share| QUIET_CORE_SHARE.min(share * QUIET_PART));
@@ -260,6 +306,15 @@ impl Sweep<'_> {
             last = now;
         }
         Ok(())
+    }
+
+    /// Says of servers that are not watched what this command's flags can do about it.
+    fn advise(&self, cluster: &Cluster, result: &mut RunResult) {
+        let how = match cluster.fleet {
+            None => "give --http, with one page for each server",
+            Some(_) => "neither its process nor its metrics page can be read",
+        };
+        result.alarms.iter_mut().for_each(|alarm| alarm.message = alarm.message.replace(HOW_TO_WATCH, how));
     }
 
     fn file(&self, result: &RunResult) -> PathBuf {

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use crate::machine::cgroup::Quota;
 use crate::machine::watch::Watched;
 use crate::machine::{own, whole};
 use crate::result::RunResult;
-use crate::sweep::summarize::Surroundings;
+use crate::sweep::run::Surroundings;
 
 /// Counters of machine, client and servers at one moment.
 pub(super) struct Mark {
@@ -34,8 +35,8 @@ impl Mark {
         Some(grown / (self.at - before.at).as_secs_f64().max(1e-9))
     }
 
-    /// What happened around `result`, which was measured between this mark and `after`.
-    pub(super) fn until(&self, after: &Mark, result: &RunResult) -> Surroundings {
+    /// What happened around `result`, which was measured between this mark and `after` while nodes had `quota`.
+    pub(super) fn until(&self, after: &Mark, result: &RunResult, quota: Option<Quota>) -> Surroundings {
         let others = |mark: &Mark| Some(mark.busy_seconds? - mark.own_seconds - mark.servers_seconds?);
         let operations: u64 = match result.runs.len() {
             0 => result.series.points.iter().map(|point| point.ok).sum(),
@@ -43,6 +44,7 @@ impl Mark {
         };
         let bytes = self.link_bytes.zip(after.link_bytes).map(|(before, after)| after.saturating_sub(before));
         Surroundings {
+            quota,
             others_core_share: after.since(self, others).map(|share| share.max(0.0)),
             link_bytes_per_operation: bytes
                 .filter(|_| operations > 0)

@@ -1,13 +1,14 @@
 //! `bench sweep`: the published experiments at several cluster sizes, and one report of them.
 
 mod clusters;
+mod given;
 mod mark;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
@@ -19,9 +20,11 @@ use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::facts;
 use crate::report;
 use crate::sweep::document::{FORMAT, FORMAT_VERSION, QuotaUse, SweepResult, Target};
-use crate::sweep::summarize::{self, Workload};
+use crate::sweep::run::Workload;
+use crate::sweep::summarize;
 use crate::sweep::{bars, table};
 use clusters::Sweep;
+use given::{Given, GivenFlags};
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum WorkloadFlag {
@@ -46,10 +49,8 @@ pub struct SweepArgs {
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,3,4,8,12,16",
           value_parser = at_least_one::<u16>)]
     nodes: Vec<u16>,
-    /// Drivers' addresses of the servers of a cluster that runs already (comma list); once per cluster.
-    /// Then nothing is started, and its size is the number of addresses
-    #[arg(long, value_name = "HOST:PORT,…", conflicts_with = "nodes")]
-    cluster: Vec<String>,
+    #[command(flatten)]
+    given: GivenFlags,
     /// What to run
     #[arg(long, value_enum, value_delimiter = ',', default_value = "c-sync,c-outdated,analytic,a")]
     workloads: Vec<WorkloadFlag>,
@@ -98,12 +99,13 @@ pub struct SweepArgs {
 pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     let started = SystemTime::now();
     args.fleet.want_caches_for(args.records);
-    if args.cluster.is_empty() {
-        args.fleet.fit_limited(args.nodes_at_once())?;
-    }
-    args.given_sizes_differ()?;
-    let mut sharing = match args.cluster.is_empty() {
-        true => args.fleet.begin_sharing(),
+    let given = args.given.clusters()?;
+    args.given.look_at(&given)?;
+    let mut sharing = match given.is_empty() {
+        true => {
+            args.fleet.fit_limited(args.nodes_at_once())?;
+            args.fleet.begin_sharing()
+        }
         false => Sharing::none("the clusters ran already"),
     };
     sharing.complaints().iter().for_each(|complaint| eprintln!("sweep: {complaint}"));
@@ -114,31 +116,34 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
     };
     for first in (0..args.rounds).step_by(usize::from(in_one_go)) {
         let rounds = || usize::from(first)..usize::from(first + in_one_go);
-        match args.cluster.is_empty() {
+        match given.is_empty() {
             true => args
                 .sizes()
                 .chunks(at_once)
                 .for_each(|sizes| sweep.own_clusters(sizes, rounds(), sharing.groups.as_mut())),
-            false => args.cluster.chunks(at_once).for_each(|hosts| sweep.given_clusters(hosts, rounds())),
+            false => given.chunks(at_once).for_each(|clusters| sweep.given_clusters(clusters, rounds())),
         }
     }
-    let failed = !sweep.notes.is_empty();
-    let document = sweep.document(started, &sharing);
-    write(&args.output.join(format!("{}.json", document.id)), &document)?;
-    print!("{}", table::show(&document));
+    let code = if sweep.notes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let document = sweep.document(started, &sharing, &given);
+    // Without a single figure there is nothing to keep, and nothing that a later report of this folder should show.
     if !document.series.is_empty() {
-        let page = args.output.join("report.html");
-        let report::Collected { runs, sweeps, skipped } = report::collect(&args.output)?;
-        let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
-        std::fs::write(&page, report::render(&runs, &sweeps, &skipped))
-            .with_context(|| format!("writing {}", page.display()))?;
-        println!("\nreport      {}", page.display());
+        keep(&document, &args.output)?;
     }
-    let is_wrong = |kind: &str| matches!(kind, "wrong-answers" | "check-failed");
-    Ok(match failed || document.alarms.iter().any(|alarm| is_wrong(&alarm.kind)) {
-        true => ExitCode::FAILURE,
-        false => ExitCode::SUCCESS,
-    })
+    Ok(code)
+}
+
+/// Writes the document of a sweep and the report of everything in its folder.
+fn keep(document: &SweepResult, folder: &Path) -> anyhow::Result<()> {
+    write(&folder.join(format!("{}.json", document.id)), document)?;
+    print!("{}", table::show(document));
+    let page = folder.join("report.html");
+    let report::Collected { runs, sweeps, skipped } = report::collect(folder)?;
+    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
+    std::fs::write(&page, report::render(&runs, &sweeps, &skipped))
+        .with_context(|| format!("writing {}", page.display()))?;
+    println!("\nreport      {}", page.display());
+    Ok(())
 }
 
 impl SweepArgs {
@@ -147,19 +152,6 @@ impl SweepArgs {
         sizes.sort_unstable();
         sizes.dedup();
         sizes
-    }
-
-    /// Fails if two given clusters have one size: which of them stands for it is not for us to say.
-    fn given_sizes_differ(&self) -> anyhow::Result<()> {
-        let mut sizes: Vec<usize> = self.cluster.iter().map(|hosts| hosts.split(',').count()).collect();
-        sizes.sort_unstable();
-        match sizes.windows(2).find(|two| two[0] == two[1]) {
-            Some(two) => bail!(
-                "--cluster: two clusters have {} servers, a sweep compares sizes: leave one out",
-                two[0]
-            ),
-            None => Ok(()),
-        }
     }
 
     fn nodes_at_once(&self) -> usize {
@@ -180,14 +172,14 @@ impl SweepArgs {
 }
 
 impl Sweep<'_> {
-    fn document(self, started: SystemTime, sharing: &Sharing) -> SweepResult {
+    fn document(self, started: SystemTime, sharing: &Sharing, given: &[Given]) -> SweepResult {
         let args = self.args;
         let all = [Workload::A, Workload::CSync, Workload::COutdated, Workload::Analytic];
         let series: Vec<_> =
             all.into_iter().filter_map(|workload| summarize::series(workload, &self.runs)).collect();
         let groups = sharing.groups.as_ref();
         let quota = args.fleet.quota().filter(|_| groups.is_some());
-        let binary = args.fleet.plan(1, &args.output).ok().filter(|_| args.cluster.is_empty());
+        let binary = args.fleet.plan(1, &args.output).ok().filter(|_| given.is_empty());
         SweepResult {
             format: FORMAT.to_owned(),
             format_version: FORMAT_VERSION,
@@ -209,7 +201,7 @@ impl Sweep<'_> {
                 scheduling: sharing.scheduling.map(str::to_owned),
                 why_not_batch: sharing.why_not_batch.clone(),
             },
-            settings: settings(args),
+            settings: settings(args, given),
             machine: facts::machine(true),
             bars: bars::bars(&series),
             alarms: summarize::alarms(&series),
@@ -219,10 +211,17 @@ impl Sweep<'_> {
     }
 }
 
-fn settings(args: &SweepArgs) -> Map<String, Value> {
+fn settings(args: &SweepArgs, given: &[Given]) -> Map<String, Value> {
+    let sizes = match given.is_empty() {
+        true => args.sizes(),
+        false => given.iter().map(|cluster| cluster.addresses.len()).collect(),
+    };
+    let clusters = given.iter().map(|cluster| cluster.addresses.join(","));
+    let workloads = args.ordered().into_iter().map(Workload::key);
     let described = json!({
-        "nodes": args.sizes(),
-        "cluster": args.cluster,
+        "nodes": sizes,
+        "cluster": clusters.collect::<Vec<_>>(),
+        "workloads": workloads.collect::<Vec<_>>(),
         "records": args.records,
         "seconds": args.seconds,
         "warmup": args.warmup,

@@ -1,0 +1,132 @@
+//! Alarms that only the surroundings of a run can raise: other programs, the nodes' shares, too short a time.
+
+use super::run::SweepRun;
+use crate::machine::cgroup::Quota;
+use crate::result::Alarm;
+
+/// Programs beside client and servers that use more than this of a core disturb a measurement.
+const OTHERS_CORE_SHARE_MAX: f64 = 0.2;
+/// A client that waits for a core for more of its time may keep nodes waiting.
+const CLIENT_WAITING_SHARE_MAX: f64 = 0.3;
+/// Nodes that use this much of their shares had enough to do, however long the client waited.
+const SHARE_USED_MIN: f64 = 0.9;
+/// Nodes may begin with one period's processor time and end in the middle of another: in fewer periods that shows.
+const PERIODS_MIN: f64 = 20.0;
+/// Processor time is counted in hundredths of a second: below this the figure is off by more than five in a hundred.
+const CPU_SECONDS_MIN: f64 = 0.2;
+
+/// Every alarm of the surroundings of `run`.
+pub(super) fn alarms(run: &SweepRun) -> impl Iterator<Item = Alarm> {
+    let told = |(kind, message): (&str, String)| Alarm { kind: kind.to_owned(), message };
+    [disturbed(run), client_waited(run), too_short(run)].into_iter().flatten().map(told)
+}
+
+fn disturbed(run: &SweepRun) -> Option<(&'static str, String)> {
+    let share = run.around.others_core_share.filter(|share| *share > OTHERS_CORE_SHARE_MAX)?;
+    let used = percent(share);
+    Some(("disturbed", format!("other programs used {used} of a core meanwhile: the machine was not quiet")))
+}
+
+/// Where nodes have not used what they were given, and the client was not let to work either, it was the limit.
+fn client_waited(run: &SweepRun) -> Option<(&'static str, String)> {
+    let waited = run.result.client.waiting_share.filter(|share| *share > CLIENT_WAITING_SHARE_MAX)?;
+    let used = share_used(run, run.around.quota?).filter(|used| *used < SHARE_USED_MIN)?;
+    let message = format!(
+        "the client waited for a core for {} of its time while the nodes used {} of their shares: the client, not the \
+         shares, may be the limit; take fewer nodes at once or a smaller --core-share, on a quiet machine",
+        percent(waited),
+        percent(used)
+    );
+    Some(("client-limited", message))
+}
+
+fn too_short(run: &SweepRun) -> Option<(&'static str, String)> {
+    let seconds = run.result.time.measured_seconds;
+    let periods = run.around.quota.map(|quota| seconds * 1e6 / quota.period_us as f64);
+    if let Some(periods) = periods.filter(|periods| *periods < PERIODS_MIN) {
+        let message = format!(
+            "{periods:.0} periods of the shares were measured: in fewer than {PERIODS_MIN:.0} nodes may have had more \
+             than their shares; take more --seconds"
+        );
+        return Some(("too-short", message));
+    }
+    let used = cpu_seconds(run).filter(|used| *used < CPU_SECONDS_MIN)?;
+    let message = format!(
+        "the servers used {used:.2} s of processor time, which is counted in hundredths: CPU per operation needs \
+         {CPU_SECONDS_MIN} s; take more --seconds"
+    );
+    Some(("too-short", message))
+}
+
+/// What nodes have used of what they were given.
+fn share_used(run: &SweepRun, quota: Quota) -> Option<f64> {
+    let granted = quota.quota_us as f64 / quota.period_us as f64 * run.nodes as f64;
+    Some(cpu_seconds(run)? / run.result.time.measured_seconds.max(1e-9) / granted)
+}
+
+fn cpu_seconds(run: &SweepRun) -> Option<f64> {
+    let servers = &run.result.servers;
+    servers.iter().map(|server| server.cpu_seconds).sum::<Option<f64>>().filter(|_| !servers.is_empty())
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::assemble::{About, blank};
+    use crate::result::ServerUse;
+    use crate::sweep::run::{Surroundings, Workload};
+
+    /// Kinds of alarms of a run of two nodes with 7 % of a core each.
+    fn kinds(seconds: f64, used_of_share: f64, client_waited: f64) -> Vec<String> {
+        let mut result = blank(About {
+            kind: "ycsb-run",
+            workload: String::new(),
+            name: String::new(),
+            label: String::new(),
+            published: None,
+            seed: 1,
+            settings: serde_json::Map::new(),
+            notes: Vec::new(),
+            started: SystemTime::now(),
+        });
+        let cpu_seconds = Some(0.07 * seconds * used_of_share);
+        result.servers = vec![ServerUse { cpu_seconds, ..ServerUse::default() }; 2];
+        result.time.measured_seconds = seconds;
+        result.client.waiting_share = Some(client_waited);
+        let quota = Some(Quota::of_core(0.07));
+        let around = Surroundings { quota, ..Surroundings::default() };
+        let run = SweepRun {
+            workload: Workload::CSync,
+            round: 0,
+            nodes: 2,
+            shards: 2,
+            replicas: 2,
+            result,
+            around,
+        };
+        alarms(&run).map(|alarm| alarm.kind).collect()
+    }
+
+    #[test]
+    fn a_client_that_waits_while_nodes_do_is_the_limit() {
+        assert_eq!(kinds(10.0, 0.66, 0.66), ["client-limited"]);
+        // Nodes that use what they have are the limit themselves.
+        assert_eq!(kinds(10.0, 0.92, 0.66), [""; 0]);
+        // Something else is: a disk, or the network.
+        assert_eq!(kinds(10.0, 0.66, 0.1), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_over_before_a_share_can_limit_it_is_told() {
+        assert_eq!(kinds(0.3, 1.0, 0.0), ["too-short"]);
+        assert_eq!(kinds(3.0, 1.0, 0.0), [""; 0]);
+        // Too few ticks of the clock by which processor time is counted.
+        assert_eq!(kinds(3.0, 0.1, 0.0), ["too-short"]);
+    }
+}
