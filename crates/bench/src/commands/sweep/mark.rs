@@ -14,6 +14,8 @@ pub(super) struct Mark {
     busy_seconds: Option<f64>,
     own_seconds: f64,
     pub(super) servers_seconds: Option<f64>,
+    /// The same if all of them are processes of this machine.
+    local_seconds: Option<f64>,
     link_bytes: Option<u64>,
 }
 
@@ -25,6 +27,11 @@ impl Mark {
             busy_seconds: whole::busy_seconds(),
             own_seconds: own::cpu().seconds,
             servers_seconds: samples.iter().map(|sample| sample.cpu_seconds).sum(),
+            local_seconds: servers
+                .iter()
+                .zip(&samples)
+                .map(|(server, sample)| server.pid.and(sample.cpu_seconds))
+                .sum(),
             link_bytes: samples.iter().map(|sample| sample.link_sent_bytes).sum(),
         }
     }
@@ -37,7 +44,7 @@ impl Mark {
 
     /// What happened around `result`, which was measured between this mark and `after` while nodes had `quota`.
     pub(super) fn until(&self, after: &Mark, result: &RunResult, quota: Option<Quota>) -> Surroundings {
-        let others = |mark: &Mark| Some(mark.busy_seconds? - mark.own_seconds - mark.servers_seconds?);
+        let others = |mark: &Mark| Some(mark.busy_seconds? - mark.own_seconds - mark.local_seconds?);
         let operations: u64 = match result.runs.len() {
             0 => result.series.points.iter().map(|point| point.ok).sum(),
             timed => timed as u64,
