@@ -56,7 +56,6 @@ impl Core {
     ) -> Result<(), AdminError> {
         let Loss { survivor, goes_on, lost } = loss;
         let catalog = self.catalog();
-        let known: Vec<ServerId> = catalog.servers().iter().map(|server| server.id).collect();
         self.check_given_up(given_up, &replicas_of(&catalog))?;
         let names: Vec<String> = lost.iter().map(|id| words::server(&catalog, *id)).collect();
         tracing::warn!("The catalog has lost its majority and goes on without {}", names.join(", "));
@@ -78,13 +77,7 @@ impl Core {
                 let name = Some(server.name.clone());
                 draft.put(CatalogRow::Removed(RemovedServer { id: server.id, name }));
             }
-            // Whoever was to be let in when the majority was lost is let in only now. One that has gone since does not
-            // know of it, and may ask again.
-            let is_ghost = |id: &ServerId| !known.contains(id) && !self.is_connected(*id);
-            let ghosts: Vec<ServerId> =
-                catalog.servers().iter().map(|server| server.id).filter(is_ghost).collect();
-            ghosts.iter().for_each(|server| draft.delete(server_key(*server)));
-            fill_voters(catalog, draft, &[&**lost, &*ghosts].concat(), Some(survivor.server));
+            fill_voters(catalog, draft, lost, Some(survivor.server));
             Ok(())
         })
     }

@@ -43,8 +43,8 @@ impl Core {
         Some(Arc::new(QueryWire(Arc::clone(&self.post))))
     }
 
-    /// Lets a server into the catalog, or tells one that is in it already who it is. One that has gone since it asked is
-    /// not let in: nobody would know of it, and it would be missed for ever.
+    /// Lets a server into the catalog, or tells one that is in it already who it is. One that has gone
+    /// before the change is made is not let in: it would be missed until somebody deletes its row.
     fn let_in(&self, object: &datum::Object) -> Result<JoinAnswer, AdminError> {
         let row = CatalogRow::from_object(object).map_err(|error| AdminError::Refused(error.to_string()));
         let CatalogRow::Server(wanted) = row? else {

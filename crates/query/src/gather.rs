@@ -19,7 +19,7 @@ use storage::Direction;
 
 use crate::context::Cx;
 use crate::failure::read_failed;
-use crate::far::{FarTally, Patience, Site, fresh, unreadable};
+use crate::far::{FarTally, Patience, Site, all_joined, fresh, unreadable};
 use crate::order::KeyOrder;
 use crate::piece;
 use crate::stream::{Found, IndexPart, OrderSeen, Pipe, RowPart, RowSource, Source, by_function, plan};
@@ -213,7 +213,7 @@ fn count_for<P: Local>(cx: &Cx, rows: &RowSource, patience: &mut Patience) -> Re
 /// The number of rows of each shard, in key order.
 pub(crate) fn count_each(cx: &Cx, table: &StoredTable) -> Result<Vec<u64>, EvalError> {
     let (range, order) = (KeyRange::all(), KeyOrder::Any);
-    let whole = RowSource { table: table.clone(), range, order, index: None, most: None };
+    let whole = RowSource::by_key(table.clone(), range, order);
     let ask = |(shard, range): (&ShardHandle, KeyRange)| match cx.service.reader(shard, table.read_mode) {
         Some(Site::Near(near)) => RowPart::of(near, range).map(|part| Run::Near(vec![part])),
         Some(Site::Far(server)) => Ok(Run::Asked(FarTally::ask_count(cx, server, whole.part(vec![range])))),
@@ -266,7 +266,8 @@ fn look_again(
     }
     let table = fresh(cx, &rows.table, patience)?;
     let source = |range: &KeyRange| RowSource { table: table.clone(), range: range.clone(), ..rows.clone() };
-    Ok(ranges.iter().map(source).collect())
+    // What are parts of one shard by now is read at once.
+    Ok(all_joined(ranges).iter().map(source).collect())
 }
 
 /// Items that must come here, one after the other.

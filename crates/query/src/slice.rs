@@ -65,7 +65,7 @@ impl Slice {
         }
         let index = self.table.index(cx, &self.index_name())?;
         let rows = |table: &StoredTable, range, index| {
-            Source::Rows(RowSource { table: table.clone(), range, order: self.order, index, most: None })
+            Source::Rows(RowSource { index, ..RowSource::by_key(table.clone(), range, self.order) })
         };
         Ok(match (&self.table, index) {
             (TableRef::Stored(table), Index::Secondary(index)) => {

@@ -43,7 +43,7 @@ impl Inner {
         let rows = match &part.index {
             Some(index) => self.by_index(&cx, part, index).and_then(|parts| {
                 // Whoever asked knows other shards, and could not tell how far each was read.
-                if part.order == KeyOrder::Any && parts.len() > part.ranges.len() {
+                if are_dealt(part.order, Some(&**index)) && parts.len() > part.ranges.len() {
                     return Outcome::Moved(None);
                 }
                 let heads = parts.into_iter().map(|part| Box::new(part) as Box<dyn PlacedItems>);

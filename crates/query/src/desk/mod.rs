@@ -22,7 +22,7 @@ use storage::TableId;
 
 use self::running::{Entered, Key, Running};
 use crate::context::{Cx, Surroundings};
-use crate::far::{Fitness, Outcome, Part, Question, Site};
+use crate::far::{Fitness, Outcome, Part, Question, Site, all_joined};
 use crate::gets::TOGETHER_MAX;
 use crate::order::KeyOrder;
 use crate::read_mode::ReadMode;
@@ -181,7 +181,8 @@ impl Inner {
         self.table(part.table, part.mode).and_then(|table| {
             let mut parts = Vec::new();
             let mut fitness = Fitness::new(part.mode);
-            for (shard, range) in part.ranges.iter().flat_map(|range| table.handle.covering(range)) {
+            let ranges = all_joined(&part.ranges);
+            for (shard, range) in ranges.iter().flat_map(|range| table.handle.covering(range)) {
                 match self.service.reader(shard, part.mode) {
                     Some(Site::Near(shard)) if !fitness.allows(shard) => return Outcome::Moved(None),
                     Some(Site::Near(shard)) => {

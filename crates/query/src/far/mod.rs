@@ -35,7 +35,9 @@ pub use question::QUESTION_VERSION;
 pub(crate) use question::{Edits, Question, WriteQuestion};
 pub(crate) use rows::{FarRows, FarSource, Rest};
 pub(crate) use rules::Rules;
-pub(crate) use site::{Fitness, Patience, Site, fresh, joined, lost_write, unreadable, unwritable};
+pub(crate) use site::{
+    Fitness, Patience, Site, all_joined, fresh, joined, lost_write, unreadable, unwritable,
+};
 pub(crate) use waiting::{shards_in, wait, wanted_by, watch};
 pub(crate) use write::{FarWrite, WriteTo};
 

@@ -46,6 +46,8 @@ pub(crate) struct FarSource {
     pub index: Option<Arc<IndexRead>>,
     /// What happens to the rows where they are.
     pub steps: Vec<Transform>,
+    /// Whether they are read to be written.
+    pub is_to_write: bool,
 }
 
 /// Rows of another node after some steps.
@@ -167,11 +169,11 @@ impl FarRows {
         let mut source = self.source.clone();
         match (&self.position, &source.index) {
             (Some(Position::Key(key)), _) => source.range = after(&source.range, key, source.order),
-            (Some(Position::Index(position)), Some(index)) => {
+            (Some(Position::Index(position)), Some(index)) if !source.is_to_write => {
                 let after = Some(position.clone());
                 source.index = Some(Arc::new(IndexRead { after, ..(**index).clone() }));
             }
-            // Of shapes it is not known which rows came.
+            // Of shapes it is not known which rows came, and what was written since may come again.
             (_, Some(_)) if self.begun => {
                 return Err(EvalError::op_failed("Cannot perform read: lost contact with primary replica"));
             }

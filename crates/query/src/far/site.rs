@@ -228,6 +228,18 @@ fn show(range: &KeyRange) -> String {
     format!("{start}, {end}")
 }
 
+/// Ranges in the order of their keys, those that follow each other as one.
+pub(crate) fn all_joined(ranges: &[KeyRange]) -> Vec<KeyRange> {
+    let mut out: Vec<KeyRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match out.last_mut().and_then(|last| Some((joined(last, range)?, last))) {
+            Some((both, last)) => *last = both,
+            None => out.push(range.clone()),
+        }
+    }
+    out
+}
+
 /// Two ranges that follow each other, as one; `None` when there is something between them.
 pub(crate) fn joined(first: &KeyRange, second: &KeyRange) -> Option<KeyRange> {
     let touch = match (&first.end, &second.start) {

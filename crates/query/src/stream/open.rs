@@ -99,7 +99,9 @@ impl RowSource {
                     parts.push(Found::Near(part));
                 }
                 // Rows without an order come shard after shard: how far an index was read is known of one at a time.
-                Some(Site::Far(server)) if self.index.is_some() && self.order == KeyOrder::Any => {
+                Some(Site::Far(server))
+                    if self.index.is_some() && are_dealt(self.order, self.index.as_deref()) =>
+                {
                     parts.push(Found::Far { server, range });
                 }
                 Some(Site::Far(server)) => push_far(&mut parts, server, range),
@@ -231,7 +233,7 @@ impl RowSource {
         patience: Patience,
     ) -> Result<FarRows, EvalError> {
         let (table, order, index) = (self.table.clone(), self.order, self.index.clone());
-        let source = FarSource { table, range, order, index, steps };
+        let source = FarSource { table, range, order, index, steps, is_to_write: self.is_to_write };
         FarRows::open(cx, server, source, reopen, patience)
     }
 }
@@ -277,8 +279,8 @@ impl HandedItems for Chain<dyn HandedItems> {
 
 /// Begins to read what another node was asked for and does not have any more.
 fn reopen(cx: &Cx, source: FarSource, patience: Patience) -> Result<Rest, EvalError> {
-    let FarSource { table, range, order, index, steps } = source;
-    let rows = RowSource { table, range, order, index, most: None };
+    let FarSource { table, range, order, index, steps, is_to_write } = source;
+    let rows = RowSource { table, range, order, index, most: None, is_to_write };
     match rows.index {
         Some(_) => Ok(Rest::Placed(Box::new(rows.open_index(cx, patience)?))),
         None => Ok(Rest::Handed(Box::new(rows.open_handed(cx, steps, patience)?))),

@@ -53,6 +53,17 @@ impl Pipe {
         Pipe { source, steps: Vec::new() }
     }
 
+    /// The same, read to be written.
+    #[must_use]
+    pub fn into_write(self) -> Pipe {
+        match self.source {
+            Source::Rows(rows) => {
+                Pipe { source: Source::Rows(RowSource { is_to_write: true, ..rows }), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// Items that are made one by one.
     pub fn of_items(items: impl Items + 'static) -> Pipe {
         Pipe::of_source(Source::Items(Box::new(items)))

@@ -30,6 +30,9 @@ pub(crate) struct RowSource {
     pub index: Option<Arc<IndexRead>>,
     /// No more rows than these will be wanted, if that is known; where there is no order more may be read.
     pub most: Option<usize>,
+    /// Whether they are read to be written: what was read by an index is not gone on with at a later moment then, for a
+    /// row that was written meanwhile may stand elsewhere and come again.
+    pub is_to_write: bool,
 }
 
 /// A part of a range as one shard holds it, at one moment.
@@ -54,6 +57,11 @@ impl RowPart {
 }
 
 impl RowSource {
+    /// The rows of a range of primary keys.
+    pub fn by_key(table: StoredTable, range: KeyRange, order: KeyOrder) -> RowSource {
+        RowSource { table, range, order, index: None, most: None, is_to_write: false }
+    }
+
     /// The rows of `table` under some values of a secondary index, each so many times.
     pub fn of_values(
         table: &TableRef,
@@ -80,8 +88,8 @@ impl RowSource {
     ) -> RowSource {
         let (id, name) = (index.id, index.name.clone());
         let read = IndexRead { id, name, wanted, items, after: None, counted_on: None };
-        let (range, order) = (KeyRange::all(), KeyOrder::Any);
-        RowSource { table: table.clone(), range, order, index: Some(Arc::new(read)), most: None }
+        let index = Some(Arc::new(read));
+        RowSource { index, ..RowSource::by_key(table.clone(), KeyRange::all(), KeyOrder::Any) }
     }
 
     /// How these rows are read, for who wants to know; `on_the_rows` is what is done where they are.

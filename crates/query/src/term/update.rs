@@ -149,7 +149,7 @@ fn write_rows(
 ) -> Result<(), EvalError> {
     let env = cx.env();
     env.check_batches()?;
-    let mut rows = pipe.open(cx)?;
+    let mut rows = pipe.into_write().open(cx)?;
     let mut batch = Vec::new();
     let mut fill = driver.fill();
     while let Some(row) = rows.next(&env)? {

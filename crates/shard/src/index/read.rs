@@ -1,7 +1,7 @@
 //! Rows by an index: entries of a snapshot in order, each with its row of the same snapshot.
 
 use std::cmp::Ordering;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -347,12 +347,14 @@ impl IndexRows {
     fn cut_rows(&self, hit: &IndexHit, times: u32) -> Result<Vec<IndexRow>, ReadError> {
         let row = self.row(&hit.primary)?;
         let mut rows: Vec<IndexRow> = Vec::new();
+        let mut known: BTreeMap<Datum, usize> = BTreeMap::new();
         for value in self.values_under(&row, hit).into_iter().filter(|value| self.holds(value)) {
             // What has one place stays together.
-            if let Some(same) = rows.iter_mut().find(|row| row.place.value.as_ref() == Some(&value)) {
-                same.times += u64::from(times);
+            if let Some(same) = known.get(&value) {
+                rows[*same].times += u64::from(times);
                 continue;
             }
+            known.insert(value.clone(), rows.len());
             let place = IndexPlace { key: hit.key.clone(), value: Some(value), primary: hit.primary.clone() };
             rows.push(IndexRow { place, wanted: self.wanted(), row: row.clone(), times: u64::from(times) });
         }
