@@ -22,8 +22,9 @@ Usage: cargo xtask sim [OPTIONS]
   --all-mutants    plant each of them
   --help           this";
 
-/// As many as are looked at when nobody says how many.
-const SEEDS_MOST: u64 = 7_000;
+/// So many seeds, some ten minutes, must be enough to find a planted fault, unless the command line says otherwise. The most
+/// that are looked at when it does not.
+pub(crate) const MUTANT_SEEDS: u64 = 7_000;
 
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +73,7 @@ pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, Str
             _ => return Err(format!("there is no option {word} (--help says what there is)")),
         }
     }
-    match wanted.from.checked_add(wanted.seeds.unwrap_or(SEEDS_MOST)) {
+    match wanted.from.checked_add(wanted.seeds.unwrap_or(MUTANT_SEEDS)) {
         Some(_) => Ok(Asked::Seeds(wanted)),
         None => Err(format!("--from {}: there are not so many seeds after it", wanted.from)),
     }

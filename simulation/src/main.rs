@@ -6,13 +6,11 @@ mod command_line;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+#[cfg(feature = "mutants")]
+use command_line::MUTANT_SEEDS;
 use command_line::{Asked, HELP, Wanted, read};
 use rekindle_simulation::trace;
 use rekindle_simulation::world::{Plot, Ran, run};
-
-/// So many seeds, some ten minutes, must be enough to find a planted fault, unless the command line says otherwise.
-#[cfg(feature = "mutants")]
-const MUTANT_SEEDS: u64 = 7000;
 
 fn main() -> ExitCode {
     let wanted = match read(std::env::args().skip(1)) {

@@ -164,7 +164,8 @@ fn alarm(kind: &str, message: String) -> Option<Alarm> {
     Some(Alarm { kind: kind.to_owned(), message })
 }
 
-fn percent(share: f64) -> String {
+/// A share for people: `97 %`.
+pub fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }
 

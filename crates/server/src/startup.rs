@@ -135,12 +135,7 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     running.listen(&runtime, ports.driver)?;
     runtime.spawn(mind_log(Arc::downgrade(&node)));
     announcement.log();
-    let (id, name) = (node.identity().server.to_string(), node.name().to_string());
-    match config.is_proxy {
-        true => tracing::info!("Proxy ready, {id}"),
-        false => tracing::info!("Server ready, \"{name}\" {id}"),
-    }
-    pages.health.enter(Stage::Ready { id, name });
+    pages.health.enter(ready(config, &node));
 
     let end = wait_for_end(&runtime, &peers)?;
     pages.health.enter(Stage::ShuttingDown);
@@ -150,6 +145,16 @@ pub fn serve(config: &Config, opening: Opening, argv: Vec<String>) -> Result<(),
     drop(indexes);
     shut_down_engine(node, engine)?;
     end
+}
+
+/// Says that the node is ready.
+fn ready(config: &Config, node: &Node) -> Stage {
+    let (id, name) = (node.identity().server.to_string(), node.name().to_string());
+    match config.is_proxy {
+        true => tracing::info!("Proxy ready, {id}"),
+        false => tracing::info!("Server ready, \"{name}\" {id}"),
+    }
+    Stage::Ready { id, name }
 }
 
 /// Looks again and again whether the log gets on, for as long as there is the node.

@@ -71,10 +71,10 @@ class Units(unittest.TestCase):
         for line in process.stderr:
             said += line
             if line.startswith("units: test 1: "):
-                process.send_signal(signal.SIGINT)
+                process.send_signal(signal.SIGTERM)
                 break
         said += process.communicate()[1]
-        self.assertEqual(process.returncode, 128 + signal.SIGINT, said)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, said)
         results = self.results()
         self.assertIn("test 1", results, said)
         self.assertNotIn("test 4", results, said)
@@ -112,7 +112,6 @@ class Units(unittest.TestCase):
             (disk,) = result["units"]["disk"]
             self.assertEqual((disk["role"], disk["nodes"]), ("primaries", ["node0", "node1"]))
             blocks = {unit["name"]: unit["total"] for unit in result["throughput"]["units"]}["bytes"]
-            self.assertGreater(disk["written_bytes"], 0)
             self.assertGreater(disk["grown_bytes"], 0)
             self.assertLess(disk["grown_bytes"], 3 * blocks + 50_000_000)
 

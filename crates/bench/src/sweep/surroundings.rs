@@ -1,6 +1,7 @@
 //! Alarms that only the surroundings of a run can raise: other programs, the nodes' shares, too short a time.
 
 use super::run::SweepRun;
+use crate::alarms::percent;
 use crate::machine::cgroup::Quota;
 use crate::result::Alarm;
 
@@ -12,8 +13,9 @@ const CLIENT_WAITING_SHARE_MAX: f64 = 0.3;
 const SHARE_USED_MIN: f64 = 0.9;
 /// Nodes may begin with one period's processor time and end in the middle of another: in fewer periods that shows.
 const PERIODS_MIN: f64 = 20.0;
-/// Processor time is counted in hundredths of a second: below this the figure is off by more than five in a hundred.
-const CPU_SECONDS_MIN: f64 = 0.2;
+/// Processor time is counted in hundredths of a second, in two parts, for each node: below this the figure is off by more
+/// than one in ten.
+const NODE_CPU_SECONDS_MIN: f64 = 0.1;
 
 /// Every alarm of the surroundings of `run`.
 pub(super) fn alarms(run: &SweepRun) -> impl Iterator<Item = Alarm> {
@@ -37,23 +39,24 @@ fn client_waited(run: &SweepRun) -> Option<(&'static str, String)> {
         percent(waited),
         percent(used)
     );
-    Some(("client-limited", message))
+    Some(("client-waited", message))
 }
 
 fn too_short(run: &SweepRun) -> Option<(&'static str, String)> {
     let seconds = run.result.time.measured_seconds;
     let periods = run.around.quota.map(|quota| seconds * 1e6 / quota.period_us as f64);
-    if let Some(periods) = periods.filter(|periods| *periods < PERIODS_MIN) {
+    if let Some(periods) = periods.map(f64::floor).filter(|periods| *periods < PERIODS_MIN) {
         let message = format!(
             "{periods:.0} periods of the shares were measured: in fewer than {PERIODS_MIN:.0} nodes may have had more \
              than their shares; take more --seconds"
         );
         return Some(("too-short", message));
     }
-    let used = cpu_seconds(run).filter(|used| *used < CPU_SECONDS_MIN)?;
+    let least = NODE_CPU_SECONDS_MIN * run.nodes as f64;
+    let used = cpu_seconds(run).filter(|used| *used < least)?;
     let message = format!(
-        "the servers used {used:.2} s of processor time, which is counted in hundredths: CPU per operation needs \
-         {CPU_SECONDS_MIN} s; take more --seconds"
+        "the servers used {used:.2} s of processor time, which is counted in hundredths for each: CPU per operation needs \
+         {least:.1} s; take more --seconds"
     );
     Some(("too-short", message))
 }
@@ -67,10 +70,6 @@ fn share_used(run: &SweepRun, quota: Quota) -> Option<f64> {
 fn cpu_seconds(run: &SweepRun) -> Option<f64> {
     let servers = &run.result.servers;
     servers.iter().map(|server| server.cpu_seconds).sum::<Option<f64>>().filter(|_| !servers.is_empty())
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
 }
 
 #[cfg(test)]
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_client_that_waits_while_nodes_do_is_the_limit() {
-        assert_eq!(kinds(10.0, 0.66, 0.66), ["client-limited"]);
+        assert_eq!(kinds(10.0, 0.66, 0.66), ["client-waited"]);
         // Nodes that use what they have are the limit themselves.
         assert_eq!(kinds(10.0, 0.92, 0.66), [""; 0]);
         // Something else is: a disk, or the network.

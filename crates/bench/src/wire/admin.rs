@@ -13,6 +13,8 @@ use super::handshake::{GreetError, Login, greet};
 use crate::chance::Chance;
 
 const CONNECT_SECONDS_MAX: Duration = Duration::from_secs(10);
+/// A server that hangs takes connections and says nothing. One with a small share of a core needs some seconds for a login.
+const GREETING_SECONDS_MAX: Duration = Duration::from_secs(60);
 
 /// Why there is no connection to a server.
 #[derive(Debug, thiserror::Error)]
@@ -53,15 +55,21 @@ pub fn dial(address: &str) -> Result<TcpStream, DialError> {
     Err(unreachable(last))
 }
 
-/// Opens a connection and logs in; answers it with the server's version text.
+/// Opens a connection and logs in; answers it with the server's version text. Fails with a server that does not greet
+/// within a minute.
 pub fn dial_and_greet(
     address: &str,
     login: &Login,
     chance: &mut Chance,
 ) -> Result<(TcpStream, String), DialError> {
     let mut stream = dial(address)?;
+    let unreachable = |source| DialError::Unreachable { address: address.to_owned(), source };
+    stream.set_read_timeout(Some(GREETING_SECONDS_MAX)).map_err(unreachable)?;
     match greet(&mut stream, login, chance) {
-        Ok(version) => Ok((stream, version)),
+        Ok(version) => {
+            stream.set_read_timeout(None).map_err(unreachable)?;
+            Ok((stream, version))
+        }
         Err(source) => Err(DialError::Greeting { address: address.to_owned(), source }),
     }
 }

@@ -1,5 +1,6 @@
 //! The clusters of a sweep: they are started, loaded and measured, one after the other or by turns.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -84,11 +85,15 @@ impl Cluster {
     }
 }
 
-/// Why a run says nothing about a cluster of its size: it is worth nothing, or servers were lost on the way.
+/// Why a run says nothing about a cluster of its size: it is worth nothing, or servers were lost or hung on the way.
 fn why_no_figure(result: &RunResult) -> Option<String> {
-    let lost = result.errors.iter().find(|error| error.kind == FailureKind::ConnectionLost.name());
-    let lost = lost.map(|error| format!("{} connections were lost: {}", error.count, error.first_message));
-    why_worthless(result).or(lost)
+    let of = |kind: FailureKind, what: &str| {
+        let error = result.errors.iter().find(|error| error.kind == kind.name())?;
+        Some(format!("{} {what}: {}", error.count, error.first_message))
+    };
+    why_worthless(result)
+        .or_else(|| of(FailureKind::ConnectionLost, "connections were lost"))
+        .or_else(|| of(FailureKind::NoAnswer, "queries had no answer"))
 }
 
 /// What has been measured so far.
@@ -97,6 +102,8 @@ pub(super) struct Sweep<'a> {
     pub(super) runs: Vec<SweepRun>,
     pub(super) notes: Vec<String>,
     pub(super) version: Option<String>,
+    /// The addresses of clusters that have the sweep's own table.
+    pub(super) loaded: BTreeSet<Vec<String>>,
 }
 
 impl Sweep<'_> {
@@ -158,7 +165,7 @@ impl Sweep<'_> {
     /// Loads all clusters, then runs everything on them. One on which something fails is left out from then on.
     fn measure(&mut self, mut clusters: Vec<Cluster>, rounds: Range<usize>, groups: Option<&CpuGroups>) {
         let is_limited = groups.is_some();
-        self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, rounds.start, is_limited));
+        self.keep(&mut clusters, |sweep, cluster| sweep.prepare(cluster, is_limited));
         if let Err(error) = fleet::limit(groups, self.args.fleet.share()) {
             return self.tell(format!("{error:#}"));
         }
@@ -182,8 +189,9 @@ impl Sweep<'_> {
         });
     }
 
-    fn prepare(&mut self, cluster: &Cluster, round: usize, is_limited: bool) -> anyhow::Result<()> {
-        let mut load = self.load(cluster, round)?;
+    fn prepare(&mut self, cluster: &Cluster, is_limited: bool) -> anyhow::Result<()> {
+        let mut load = self.load(cluster)?;
+        self.loaded.insert(cluster.addresses.clone());
         self.advise(cluster, &mut load);
         if let Some(check) = load.checks.iter().find(|check| !check.ok) {
             let first = load.errors.first().map_or("no error", |error| error.first_message.as_str());
@@ -223,9 +231,9 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    fn load(&self, cluster: &Cluster, round: usize) -> anyhow::Result<RunResult> {
-        // What is there after the first round is ours. Before, nobody may lose a table that was made since we looked.
-        let is_ours = cluster.fleet.is_some() || round > 0;
+    fn load(&self, cluster: &Cluster) -> anyhow::Result<RunResult> {
+        // What this sweep has loaded is its own. Before that nobody may lose a table that was made since we looked.
+        let is_ours = cluster.fleet.is_some() || self.loaded.contains(&cluster.addresses);
         let words = format!(
             "a --records {} {} --shards {} --replicas {} --durability soft -p fieldalphabet=ycsb014",
             self.args.records,

@@ -4,11 +4,11 @@ mod clusters;
 mod given;
 mod mark;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::Context;
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value, json};
 
@@ -109,7 +109,8 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
         false => Sharing::none("the clusters ran already"),
     };
     sharing.complaints().iter().for_each(|complaint| eprintln!("sweep: {complaint}"));
-    let mut sweep = Sweep { args: &args, runs: Vec::new(), notes: Vec::new(), version: None };
+    let mut sweep =
+        Sweep { args: &args, runs: Vec::new(), notes: Vec::new(), version: None, loaded: BTreeSet::new() };
     let (in_one_go, at_once) = match args.together {
         true => (args.rounds, usize::MAX),
         false => (1, 1),
@@ -138,10 +139,7 @@ fn keep(document: &SweepResult, folder: &Path) -> anyhow::Result<()> {
     write(&folder.join(format!("{}.json", document.id)), document)?;
     print!("{}", table::show(document));
     let page = folder.join("report.html");
-    let report::Collected { runs, sweeps, skipped } = report::collect(folder)?;
-    let skipped: Vec<String> = skipped.iter().map(ToString::to_string).collect();
-    std::fs::write(&page, report::render(&runs, &sweeps, &skipped))
-        .with_context(|| format!("writing {}", page.display()))?;
+    report::write_page(folder, &page)?;
     println!("\nreport      {}", page.display());
     Ok(())
 }

@@ -177,17 +177,18 @@ impl Units<'_> {
     /// of a test that broke its cluster is the one to look at.
     fn run(&mut self, cluster: &mut Cluster, test: &Test) -> anyhow::Result<()> {
         let before = cluster.folder_bytes();
-        let mut result = self.measure(cluster, test)?;
+        let measured = self.measure(cluster, test);
         let dead = cluster.fleet.dead();
         dead.iter().for_each(|said| eprintln!("units: {said}"));
+        let mut result = measured?;
         let after = cluster.folder_bytes();
         let (roles, there) = (cluster.roles(TABLE), count(cluster));
         let unanswered = roles.as_ref().err().into_iter().chain(there.as_ref().err());
         unanswered.for_each(|error| result.notes.push(format!("the cluster does not answer: {error:#}")));
-        let roles = roles.unwrap_or_default();
         let nodes = judge::node_disks(&cluster.fleet.names(), &result.servers, &before, &after);
         let mut about = self.describe(test, &result);
-        about.disk = judge::by_role(&roles, &nodes);
+        about.disk = roles.as_ref().map_or_else(|_| Vec::new(), |roles| judge::by_role(roles, &nodes));
+        let roles = roles.unwrap_or_default();
         result.units = Some(about);
 
         let mut verdicts = Verdicts::default();

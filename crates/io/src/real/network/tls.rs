@@ -71,7 +71,7 @@ pub enum TlsError {
         /// The key's file.
         key: String,
         /// Why.
-        cause: Error,
+        cause: Box<Error>,
     },
 }
 
@@ -159,7 +159,11 @@ fn file(what: TlsFile, path: &Path, why: impl ToString) -> TlsError {
 }
 
 fn unusable(key: &Path, chain: &Path, cause: Error) -> TlsError {
-    TlsError::Unusable { chain: chain.display().to_string(), key: key.display().to_string(), cause }
+    TlsError::Unusable {
+        chain: chain.display().to_string(),
+        key: key.display().to_string(),
+        cause: Box::new(cause),
+    }
 }
 
 fn certificates(what: TlsFile, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
