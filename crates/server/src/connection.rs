@@ -151,6 +151,12 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
             // Queries may be waiting until the client has taken some answers.
             next = Round::Again;
         }
+        // Before the answer leaves: the next query may come as soon as it is there.
+        if let Phase::Queries(talk) = &mut self.phase
+            && talk.took_long()
+        {
+            self.stream.acknowledge_with_answers();
+        }
         let sent = self.out.poll_send(cx, &mut self.stream, &self.worker);
         self.count_buffers();
         match sent {
@@ -329,13 +335,7 @@ impl<S: AsyncRead + AsyncWrite + Acknowledge + Unpin> Connection<S> {
                 Round::Over
             }
             Phase::Handshake(_) if self.worker.shared.draining.load(Relaxed) => Round::Over,
-            Phase::Queries(talk) => {
-                if talk.took_long() {
-                    self.stream.acknowledge_with_answers();
-                }
-                next
-            }
-            Phase::Handshake(_) => next,
+            Phase::Queries(_) | Phase::Handshake(_) => next,
             Phase::Closing => match Pin::new(&mut self.stream).poll_shutdown(cx) {
                 Poll::Ready(Ok(())) => {
                     self.phase = Phase::Lingering(Box::pin(sleep(LINGER)));
