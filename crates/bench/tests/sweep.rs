@@ -109,6 +109,14 @@ fn a_cluster_with_a_password_is_swept_by_who_knows_it() {
 }
 
 #[test]
+fn servers_of_one_cluster_are_not_two() {
+    let place = Place::new();
+    let same = format!("127.0.0.1:{0},127.0.0.1:{0}", place.port);
+    place.refuses(&format!("--cluster {same}"), "these are servers of one cluster");
+    assert_eq!(place.store.lock().expect("store").rows("ycsb", "usertable").map(|rows| rows.len()), None);
+}
+
+#[test]
 fn a_server_that_goes_leaves_no_figure() {
     let place = Place::new();
     place.store.lock().expect("store").reads_left = Some(100);

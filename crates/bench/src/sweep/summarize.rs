@@ -359,11 +359,13 @@ mod tests {
 
     #[test]
     fn a_fit_says_that_one_node_is_no_part_of_it() {
-        let why = |workload| {
-            let runs = runs(workload, &[(1, 100.0), (2, 60.0), (4, 120.0)]);
+        let why = |workload, sizes| {
+            let runs = runs(workload, &[(1, 100.0), (2, 60.0), (4, 120.0)][..sizes]);
             series(workload, &runs).expect("it was run").fit.why_not.expect("too few sizes")
         };
-        assert!(why(Workload::CSync).starts_with("2 sizes are too few; 4 are needed (one node is left out"));
-        assert_eq!(why(Workload::COutdated), "3 sizes are too few; 4 are needed");
+        let left_out = why(Workload::CSync, 3);
+        assert!(left_out.starts_with("2 sizes are too few; 4 are needed (one node is left out"));
+        assert_eq!(why(Workload::COutdated, 3), "3 sizes are too few; 4 are needed");
+        assert_eq!(why(Workload::COutdated, 1), "one size is too few; 4 are needed");
     }
 }

@@ -56,7 +56,11 @@ pub fn fit(points: &[(usize, f64)]) -> Fit {
     };
     let refuse = |why: String| Fit { why_not: Some(why), ..nothing.clone() };
     if points.len() < SIZES_MIN {
-        return refuse(format!("{} sizes are too few; {SIZES_MIN} are needed", points.len()));
+        let sizes = match points.len() {
+            1 => "one size is".to_owned(),
+            count => format!("{count} sizes are"),
+        };
+        return refuse(format!("{sizes} too few; {SIZES_MIN} are needed"));
     }
     if points.iter().any(|(_, rate)| !rate.is_finite() || *rate <= 0.0) {
         return refuse("a size has no throughput".to_owned());

@@ -26,6 +26,9 @@ pub struct Store {
     pub reads_left: Option<u64>,
 }
 
+/// The id of the server.
+const ID: &str = "0-0";
+
 /// A shared store.
 pub type Shared = Arc<Mutex<Store>>;
 
@@ -54,6 +57,10 @@ pub fn start() -> (u16, Shared) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let store = Shared::default();
+    let server = json!({"id": ID, "name": "toy"});
+    let servers = ("id".to_owned(), BTreeMap::from([(ID.to_owned(), server)]));
+    let tables = BTreeMap::from([("server_config".to_owned(), servers)]);
+    store.lock().expect("the store").databases.insert("rethinkdb".to_owned(), tables);
     let shared = Arc::clone(&store);
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -112,7 +119,7 @@ fn read_more(stream: &mut TcpStream, input: &mut Vec<u8>, chunk: &mut [u8]) -> O
 fn answer(body: &[u8], store: &Shared) -> String {
     let query: Value = serde_json::from_slice(body).expect("JSON");
     if query[0] == 5 {
-        return r#"{"t":5,"r":[{"id":"0-0","name":"toy","proxy":false}]}"#.to_owned();
+        return json!({"t": 5, "r": [{"id": ID, "name": "toy", "proxy": false}]}).to_string();
     }
     let mut store = store.lock().expect("the store");
     match store.eval(&query[1]) {

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use super::SweepArgs;
-use super::given::{Given, TABLE, connect};
+use super::given::{self, Given, TABLE};
 use super::mark::Mark;
 use crate::alarms::HOW_TO_WATCH;
+use crate::chance::Chance;
 use crate::commands::{analytic, words, ycsb_load, ycsb_run};
 use crate::flags::{why_worthless, write};
 use crate::fleet::{self, Fleet, FleetPlan};
@@ -19,6 +20,7 @@ use crate::machine::watch::Watched;
 use crate::result::RunResult;
 use crate::sweep::run::{SweepRun, Workload};
 use crate::terminal::thousands;
+use crate::wire::admin::Admin;
 use crate::wire::answer::FailureKind;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
@@ -72,7 +74,18 @@ impl Cluster {
         self.unless_dead(Ok(()))?;
         match self.fleet {
             Some(_) => Ok(()),
-            None => self.addresses.iter().try_for_each(|address| connect(address, login).map(drop)),
+            None => self.addresses.iter().try_for_each(|address| self.connect(address, login).map(drop)),
+        }
+    }
+
+    /// A connection to one of its servers, or why there is none, in the words of the flags that made the cluster.
+    fn connect(&self, address: &str, login: &Login) -> anyhow::Result<Admin> {
+        match self.fleet {
+            Some(_) => {
+                let admin = Admin::connect(address, login, &mut Chance::new(1, 7_100_000));
+                self.unless_dead(admin.with_context(|| format!("a node of the sweep's own at {address}")))
+            }
+            None => given::connect(address, login),
         }
     }
 
@@ -298,7 +311,7 @@ impl Sweep<'_> {
         let table = terms::table_outdated(DATABASE, TABLE);
         let query = terms::sum_of_split_counts(table, "field0", ".");
         for address in &cluster.addresses {
-            connect(address, &self.args.given.login())?.ask(&query)?;
+            cluster.connect(address, &self.args.given.login())?.ask(&query)?;
         }
         let granted = self.args.fleet.share().filter(|_| is_limited);
         let quiet = granted.map_or(QUIET_CORE_SHARE, |share| QUIET_CORE_SHARE.min(share * QUIET_PART));

@@ -1,5 +1,7 @@
 //! Clusters that ran before the sweep: where their servers are, who logs in, and what nobody may lose to a sweep.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, bail};
 use clap::Args;
 use serde_json::Value;
@@ -93,11 +95,17 @@ impl GivenFlags {
         }
     }
 
-    /// Asks all servers of `clusters` something. Fails, before anything is changed, if one does not answer, if a metrics
-    /// page is none, or if a table of the sweep exists and nobody said that it may be replaced.
+    /// Asks all servers of `clusters` something. Fails, before anything is changed, if one does not answer, if two
+    /// clusters are one, if a metrics page is none, or if a table of the sweep exists and nobody said that it may be
+    /// replaced.
     pub(super) fn look_at(&self, clusters: &[Given]) -> anyhow::Result<()> {
         for cluster in clusters {
             cluster.all_answer(&self.login())?;
+        }
+        if clusters.len() > 1 {
+            self.are_apart(clusters)?;
+        }
+        for cluster in clusters {
             if let Some(page) = cluster.pages.iter().flatten().find(|page| !watch::serves_metrics(page)) {
                 bail!("--http: no metrics page is served at {page}");
             }
@@ -112,12 +120,38 @@ impl GivenFlags {
         }
         Ok(())
     }
+
+    /// Fails if two of `clusters` are one, or if this login may not read who is in them.
+    fn are_apart(&self, clusters: &[Given]) -> anyhow::Result<()> {
+        let mut members = BTreeMap::new();
+        for cluster in clusters {
+            let addresses = cluster.addresses.join(",");
+            let servers = cluster.servers(&self.login()).with_context(|| format!("--cluster {addresses}"))?;
+            for server in servers {
+                if let Some(other) = members.insert(server, &cluster.addresses) {
+                    let other = other.join(",");
+                    bail!(
+                        "--cluster {other} --cluster {addresses}: these are servers of one cluster, which has one size; leave \
+                         one out"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Given {
     /// Fails if a server does not let this login in.
     fn all_answer(&self, login: &Login) -> anyhow::Result<()> {
         self.addresses.iter().try_for_each(|address| connect(address, login).map(drop))
+    }
+
+    /// The ids of all servers of its cluster.
+    fn servers(&self, login: &Login) -> anyhow::Result<Vec<String>> {
+        let query = terms::map_field(terms::table("rethinkdb", "server_config"), "id");
+        let ids = connect(&self.addresses[0], login)?.ask(&query)?;
+        serde_json::from_value(ids).context("the ids in server_config")
     }
 
     /// The table that a load would replace, or the one beside it that says what was loaded, if there is one.
