@@ -26,6 +26,9 @@ Usage: cargo xtask sim [OPTIONS]
 /// that are looked at when it does not.
 pub(crate) const MUTANT_SEEDS: u64 = 7_000;
 
+/// The longest storm: a day.
+const SECONDS_MAX: u64 = 86_400;
+
 /// What to do.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Asked {
@@ -69,7 +72,7 @@ pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, Str
             "--seeds" => wanted.seeds = Some(at_least(1, &word, &value()?)?),
             "--from" => wanted.from = at_least(0, &word, &value()?)?,
             "--nodes" => wanted.plot.nodes = at_least(1, &word, &value()?)? as usize,
-            "--seconds" => wanted.plot.storm = Duration::from_secs(at_least(1, &word, &value()?)?),
+            "--seconds" => wanted.plot.storm = seconds(&word, &value()?)?,
             _ => return Err(format!("there is no option {word} (--help says what there is)")),
         }
     }
@@ -83,6 +86,15 @@ pub(crate) fn read(mut words: impl Iterator<Item = String>) -> Result<Asked, Str
 fn at_least(least: u64, word: &str, value: &str) -> Result<u64, String> {
     let number = value.parse().ok().filter(|number| *number >= least);
     number.ok_or_else(|| format!("{word} {value}: expected a whole number of at least {least}"))
+}
+
+fn seconds(word: &str, value: &str) -> Result<Duration, String> {
+    match at_least(1, word, value)? {
+        seconds if seconds > SECONDS_MAX => {
+            Err(format!("{word} {value}: expected a whole number of at most {SECONDS_MAX}"))
+        }
+        seconds => Ok(Duration::from_secs(seconds)),
+    }
 }
 
 #[cfg(test)]
@@ -136,6 +148,7 @@ mod tests {
             refused(&format!("{word} 0"), &format!("{word} 0: expected a whole number of at least 1"));
         }
         refused("--seeds many", "--seeds many: expected a whole number of at least 1");
+        refused("--seconds 86401", "--seconds 86401: expected a whole number of at most 86400");
         refused("--from -1", "--from -1: expected a whole number of at least 0");
         let last = u64::MAX;
         let too_few = format!("--from {last}: there are not so many seeds after it");
