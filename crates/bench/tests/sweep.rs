@@ -9,7 +9,7 @@ use rekindle_bench::cli::{BenchArgs, run};
 use rekindle_bench::result::RunResult;
 use rekindle_bench::sweep::document::SweepResult;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 #[derive(Parser)]
@@ -109,10 +109,19 @@ fn a_cluster_with_a_password_is_swept_by_who_knows_it() {
 }
 
 #[test]
-fn servers_of_one_cluster_are_not_two() {
-    let place = Place::new();
-    let same = format!("127.0.0.1:{0},127.0.0.1:{0}", place.port);
-    place.refuses(&format!("--cluster {same}"), "these are servers of one cluster");
+fn addresses_are_those_of_all_servers_of_a_cluster() {
+    let (place, other) = (Place::new(), Place::new());
+    let same = format!("127.0.0.1:{0},localhost:{0}", place.port);
+    place.refuses(&format!("--cluster {same}"), "are one server");
+    let insert = |id: &str, place: &Place| {
+        let mut store = place.store.lock().expect("store");
+        store.rows("rethinkdb", "server_status").expect("a table").insert(id.to_owned(), json!({"id": id}));
+    };
+    insert("1-1", &place);
+    place.refuses("", "the cluster has 2 servers, not 1");
+    other.store.lock().expect("store").rows("rethinkdb", "server_status").expect("a table").clear();
+    insert("2-2", &other);
+    other.refuses("", "is a proxy, or not in the cluster");
     assert_eq!(place.store.lock().expect("store").rows("ycsb", "usertable").map(|rows| rows.len()), None);
 }
 

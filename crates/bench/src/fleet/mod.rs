@@ -5,6 +5,7 @@
 pub mod fits;
 pub mod flags;
 mod node;
+mod ports;
 pub mod sharing;
 
 use std::fs;
@@ -57,8 +58,10 @@ pub struct Fleet {
 
 impl Fleet {
     /// Starts the nodes, each in a group of `groups` when there are any, and waits until every one
-    /// knows all of them. Fails with what a node said last when it does not get there.
+    /// knows all of them. Fails with what a node said last when it does not get there, and before anything is started if
+    /// one of their ports is another program's: what answers there is nobody's to load a table into.
     pub fn start(plan: &FleetPlan, mut groups: Option<&mut CpuGroups>) -> anyhow::Result<Fleet> {
+        ports::are_free(plan)?;
         let mut fleet = Fleet { nodes: Vec::new(), plan: plan.clone() };
         for number in 0..plan.nodes {
             let offset = plan.port_offset + number as u16;
@@ -123,7 +126,7 @@ impl Fleet {
             if let Some(said) = self.dead().into_iter().next() {
                 bail!("{said}");
             }
-            if servers_known(&address).is_some_and(|known| known == servers) {
+            if servers_known(&address).is_some_and(|known| known == servers) && self.dead().is_empty() {
                 return Ok(());
             }
             if started.elapsed() > PATIENCE {

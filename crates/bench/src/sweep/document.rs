@@ -162,7 +162,7 @@ pub struct NamedLatency {
     pub service: Latency,
 }
 
-/// What one node used. Over all nodes of a point, the two figures per operation add up to the point's.
+/// What one node used. Over all nodes of a point, the figures per operation add up to the point's.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NodeUse {
     /// Host and driver port.
@@ -173,6 +173,9 @@ pub struct NodeUse {
     pub cpu_us_per_operation: Option<f64>,
     /// Its bytes to disk by the operations of the whole cluster.
     pub written_bytes_per_operation: Option<f64>,
+    /// Bytes that it sent to others by the operations of the whole cluster, warm-up included.
+    #[serde(default)]
+    pub link_bytes_per_operation: Option<f64>,
     /// Resident size at the end.
     pub memory_bytes: Option<u64>,
 }

@@ -49,12 +49,12 @@ impl Workload {
 }
 
 /// What was noted around one run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// What neither client nor servers used, of one core.
     pub others_core_share: Option<f64>,
-    /// Bytes between servers for one operation.
-    pub link_bytes_per_operation: Option<f64>,
+    /// Bytes that each server sent to others, for one operation of the whole cluster; none where that is not known of all.
+    pub link_bytes_per_operation: Option<Vec<f64>>,
     /// What each node was limited to, if it was.
     pub quota: Option<Quota>,
 }

@@ -148,11 +148,13 @@ fn point(run: &SweepRun) -> Point {
     let operations = result.throughput.operations as f64;
     let per_operation = |amount: Option<f64>| amount.filter(|_| operations > 0.0).map(|a| a / operations);
     let seconds = result.time.measured_seconds.max(1e-9);
-    let by_node = result.servers.iter().map(|server| NodeUse {
+    let sent = run.around.link_bytes_per_operation.as_deref();
+    let by_node = result.servers.iter().enumerate().map(|(nth, server)| NodeUse {
         address: server.address.clone(),
         core_share: server.cpu_seconds.map(|cpu| cpu / seconds),
         cpu_us_per_operation: per_operation(server.cpu_seconds.map(|cpu| cpu * 1e6)),
         written_bytes_per_operation: per_operation(server.written_bytes.map(|bytes| bytes as f64)),
+        link_bytes_per_operation: sent.and_then(|sent| sent.get(nth).copied()),
         memory_bytes: server.memory_bytes,
     });
     let latency = result.operations.iter().map(|one| NamedLatency {
@@ -175,7 +177,7 @@ fn point(run: &SweepRun) -> Point {
         server_cpu_us_per_operation: result.cost.server_cpu_us_per_operation,
         client_cpu_us_per_operation: result.cost.client_cpu_us_per_operation,
         written_bytes_per_operation: result.cost.written_bytes_per_operation,
-        link_bytes_per_operation: run.around.link_bytes_per_operation,
+        link_bytes_per_operation: sent.map(|sent| sent.iter().sum()),
         by_node: by_node.collect(),
         client_busiest_thread_share: result.client.busiest_thread_share,
         client_waiting_share: result.client.waiting_share,
@@ -253,7 +255,7 @@ mod tests {
         assert_eq!((point.nodes, point.speed_up, point.efficiency), (16, Some(12.0), Some(0.75)));
         let published = point.published.as_ref().and_then(|p| p.speed_up).expect("published");
         assert!((published - 9.044).abs() < 0.001);
-        let bars = bars::bars(std::slice::from_ref(&series));
+        let bars = bars::bars(std::slice::from_ref(&series), true);
         assert_eq!((bars.len(), bars[0].ok), (1, true), "{bars:?}");
         assert!(!series.fit.applies && series.published_fit.applies);
         assert!(super::series(Workload::A, &runs).is_none());
@@ -276,7 +278,7 @@ mod tests {
         let rates = [(1, 10.0), (16, 120.0), (1, 5.0), (16, 62.0), (1, 20.0), (16, 100.0)];
         let of = |runs: &[SweepRun]| series(Workload::COutdated, runs).expect("it was run");
         let mut all = runs(Workload::COutdated, &rates);
-        let growth = bars::bars(&[of(&all)]).remove(0);
+        let growth = bars::bars(&[of(&all)], true).remove(0);
         assert_eq!((of(&all).points[1].speed_up, growth.found, growth.ok), (Some(12.0), 12.0, true));
         // What failed in one round is not compared in another.
         all.remove(0);
@@ -302,7 +304,7 @@ mod tests {
         assert_eq!(series.base_nodes, Some(2));
         assert_eq!((series.points[0].speed_up, series.points[1].speed_up), (None, Some(1.0)));
         assert_eq!(series.fit.sizes, [2, 4, 8, 16]);
-        let missed = bars::bars(std::slice::from_ref(&series));
+        let missed = bars::bars(std::slice::from_ref(&series), true);
         assert!(missed.iter().all(|bar| bar.ok), "{missed:?}");
     }
 
@@ -330,7 +332,7 @@ mod tests {
         }];
         runs[1].around.others_core_share = Some(0.9);
         let series = [series(Workload::A, &runs).expect("it was run")];
-        let tail = bars::bars(&series).pop().expect("a bar");
+        let tail = bars::bars(&series, true).pop().expect("a bar");
         assert_eq!((tail.found, tail.ok, tail.published), (13.0, false, Some(350.0)));
         let alarms = alarms(&series);
         assert_eq!(alarms.len(), 1);
@@ -347,6 +349,14 @@ mod tests {
         let alarm = alarms(&[series(Workload::COutdated, &runs).expect("it was run")]).remove(0);
         let places = "(c-outdated at 1, c-outdated at 4; with other figures: c-outdated at 2)";
         assert!(alarm.message.contains("90 %") && alarm.message.ends_with(places), "{}", alarm.message);
+    }
+
+    #[test]
+    fn without_shares_throughput_is_held_against_nothing() {
+        let series = series(Workload::COutdated, &runs(Workload::COutdated, &[(16, 9.0), (1, 10.0)]));
+        let series = series.expect("it was run");
+        assert!(bars::bars(std::slice::from_ref(&series), false).is_empty());
+        assert!(!bars::bars(&[series], true)[0].ok);
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub fn fit(points: &[(usize, f64)]) -> Fit {
     let refuse = |why: String| Fit { why_not: Some(why), ..nothing.clone() };
     if points.len() < SIZES_MIN {
         let sizes = match points.len() {
+            0 => "no size is".to_owned(),
             1 => "one size is".to_owned(),
             count => format!("{count} sizes are"),
         };

@@ -59,7 +59,7 @@ pub fn start() -> (u16, Shared) {
     let store = Shared::default();
     let server = json!({"id": ID, "name": "toy"});
     let servers = ("id".to_owned(), BTreeMap::from([(ID.to_owned(), server)]));
-    let tables = BTreeMap::from([("server_config".to_owned(), servers)]);
+    let tables = BTreeMap::from([("server_status".to_owned(), servers)]);
     store.lock().expect("the store").databases.insert("rethinkdb".to_owned(), tables);
     let shared = Arc::clone(&store);
     std::thread::spawn(move || {

@@ -115,6 +115,8 @@ pub(super) struct Sweep<'a> {
     pub(super) runs: Vec<SweepRun>,
     pub(super) notes: Vec<String>,
     pub(super) version: Option<String>,
+    /// Whether every server so far was a process of this machine.
+    pub(super) are_local: bool,
     /// The addresses of clusters that have the sweep's own table.
     pub(super) loaded: BTreeSet<Vec<String>>,
 }
@@ -211,6 +213,7 @@ impl Sweep<'_> {
             bail!("only {} of {} documents could be loaded: {first}", check.found, check.expected);
         }
         self.version = load.versions.server.clone();
+        self.are_local &= load.machine.server_is_local;
         write(&self.file(&load), &load)?;
         self.warm(cluster, is_limited)
     }

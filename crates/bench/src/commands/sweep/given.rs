@@ -1,6 +1,6 @@
 //! Clusters that ran before the sweep: where their servers are, who logs in, and what nobody may lose to a sweep.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -102,9 +102,7 @@ impl GivenFlags {
         for cluster in clusters {
             cluster.all_answer(&self.login())?;
         }
-        if clusters.len() > 1 {
-            self.are_apart(clusters)?;
-        }
+        self.are_whole(clusters)?;
         for cluster in clusters {
             if let Some(page) = cluster.pages.iter().flatten().find(|page| !watch::serves_metrics(page)) {
                 bail!("--http: no metrics page is served at {page}");
@@ -121,20 +119,33 @@ impl GivenFlags {
         Ok(())
     }
 
-    /// Fails if two of `clusters` are one, or if this login may not read who is in them.
-    fn are_apart(&self, clusters: &[Given]) -> anyhow::Result<()> {
-        let mut members = BTreeMap::new();
+    /// Fails if the addresses of `clusters` are not those of all their servers, each once: a sweep is about how many there
+    /// are, and counts what all of them use.
+    fn are_whole(&self, clusters: &[Given]) -> anyhow::Result<()> {
+        let mut known: BTreeMap<String, &str> = BTreeMap::new();
         for cluster in clusters {
-            let addresses = cluster.addresses.join(",");
-            let servers = cluster.servers(&self.login()).with_context(|| format!("--cluster {addresses}"))?;
-            for server in servers {
-                if let Some(other) = members.insert(server, &cluster.addresses) {
-                    let other = other.join(",");
+            let given = cluster.addresses.join(",");
+            let mut servers = cluster.servers(&self.login())?;
+            for address in &cluster.addresses {
+                let (_, id) = connect(address, &self.login())?.server_info()?;
+                let id =
+                    id.with_context(|| format!("--cluster: {address} does not say which server it is"))?;
+                let is_member = servers.remove(&id);
+                if let Some(other) = known.insert(id, address) {
+                    bail!("--cluster: {other} and {address} are one server; leave one out");
+                }
+                if !is_member {
+                    let first = &cluster.addresses[0];
                     bail!(
-                        "--cluster {other} --cluster {addresses}: these are servers of one cluster, which has one size; leave \
-                         one out"
+                        "--cluster {given}: {address} is a proxy, or not in the cluster of {first}; leave it out"
                     );
                 }
+            }
+            if !servers.is_empty() {
+                let (all, here) = (cluster.addresses.len() + servers.len(), cluster.addresses.len());
+                bail!(
+                    "--cluster {given}: the cluster has {all} servers, not {here}; give the addresses of all"
+                );
             }
         }
         Ok(())
@@ -147,11 +158,13 @@ impl Given {
         self.addresses.iter().try_for_each(|address| connect(address, login).map(drop))
     }
 
-    /// The ids of all servers of its cluster.
-    fn servers(&self, login: &Login) -> anyhow::Result<Vec<String>> {
-        let query = terms::map_field(terms::table("rethinkdb", "server_config"), "id");
-        let ids = connect(&self.addresses[0], login)?.ask(&query)?;
-        serde_json::from_value(ids).context("the ids in server_config")
+    /// The ids of the servers of its cluster that are connected.
+    fn servers(&self, login: &Login) -> anyhow::Result<BTreeSet<String>> {
+        let query = terms::map_field(terms::table("rethinkdb", "server_status"), "id");
+        let ids = connect(&self.addresses[0], login)?.ask(&query);
+        let ids =
+            ids.with_context(|| format!("--cluster {}: which servers it has", self.addresses.join(",")))?;
+        serde_json::from_value(ids).context("the ids in rethinkdb.server_status")
     }
 
     /// The table that a load would replace, or the one beside it that says what was loaded, if there is one.

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use serde_json::Value;
+
 use crate::machine::cgroup::Quota;
 use crate::machine::watch::Watched;
 use crate::machine::{own, whole};
@@ -16,7 +18,8 @@ pub(super) struct Mark {
     pub(super) servers_seconds: Option<f64>,
     /// The same if all of them are processes of this machine.
     local_seconds: Option<f64>,
-    link_bytes: Option<u64>,
+    /// What each of them has sent to others.
+    link_bytes: Option<Vec<u64>>,
 }
 
 impl Mark {
@@ -32,7 +35,7 @@ impl Mark {
                 .zip(&samples)
                 .map(|(server, sample)| server.pid.and(sample.cpu_seconds))
                 .sum(),
-            link_bytes: samples.iter().map(|sample| sample.link_sent_bytes).sum(),
+            link_bytes: samples.iter().map(|sample| sample.link_sent_bytes).collect(),
         }
     }
 
@@ -47,15 +50,18 @@ impl Mark {
         let others = |mark: &Mark| Some(mark.busy_seconds? - mark.own_seconds - mark.local_seconds?);
         let operations: u64 = match result.runs.len() {
             0 => result.series.points.iter().map(|point| point.ok).sum(),
-            timed => timed as u64,
+            // Those before the timed ones are between the marks too.
+            timed => timed as u64 + result.settings.get("warm").and_then(Value::as_u64).unwrap_or(0),
         };
-        let bytes = self.link_bytes.zip(after.link_bytes).map(|(before, after)| after.saturating_sub(before));
+        let sent = self.link_bytes.as_ref().zip(after.link_bytes.as_ref());
+        let per_operation =
+            |(before, after): (&u64, &u64)| after.saturating_sub(*before) as f64 / operations as f64;
         Surroundings {
             quota,
             others_core_share: after.since(self, others).map(|share| share.max(0.0)),
-            link_bytes_per_operation: bytes
+            link_bytes_per_operation: sent
                 .filter(|_| operations > 0)
-                .map(|bytes| bytes as f64 / operations as f64),
+                .map(|(before, after)| before.iter().zip(after).map(per_operation).collect()),
         }
     }
 }

@@ -109,8 +109,14 @@ pub fn run(mut args: SweepArgs) -> anyhow::Result<ExitCode> {
         false => Sharing::none("the clusters ran already"),
     };
     sharing.complaints().iter().for_each(|complaint| eprintln!("sweep: {complaint}"));
-    let mut sweep =
-        Sweep { args: &args, runs: Vec::new(), notes: Vec::new(), version: None, loaded: BTreeSet::new() };
+    let mut sweep = Sweep {
+        args: &args,
+        runs: Vec::new(),
+        notes: Vec::new(),
+        version: None,
+        are_local: true,
+        loaded: BTreeSet::new(),
+    };
     let (in_one_go, at_once) = match args.together {
         true => (args.rounds, usize::MAX),
         false => (1, 1),
@@ -200,8 +206,8 @@ impl Sweep<'_> {
                 why_not_batch: sharing.why_not_batch.clone(),
             },
             settings: settings(args, given),
-            machine: facts::machine(true),
-            bars: bars::bars(&series),
+            machine: facts::machine(self.are_local),
+            bars: bars::bars(&series, groups.is_some() || !given.is_empty()),
             alarms: summarize::alarms(&series),
             series,
             notes: self.notes,
