@@ -16,12 +16,13 @@
     return made;
   }
 
-  const whole = (value) => (value === null || value === undefined ? NONE : count.format(value));
-  const number = (value) => (value === null || value === undefined ? NONE : fine.format(value));
+  const known = (value) => value !== null && value !== undefined;
+  const whole = (value) => (known(value) ? count.format(value) : NONE);
+  const number = (value) => (known(value) ? fine.format(value) : NONE);
   // Counts as they are, ratios in short.
   const exact = (value) => (Number.isInteger(value) ? whole(value) : number(value));
   const bytes = (value) => {
-    if (value === null || value === undefined) return NONE;
+    if (!known(value)) return NONE;
     const units = ['B', 'KB', 'MB', 'GB', 'TB'];
     let unit = 0;
     let rest = value;
@@ -75,7 +76,24 @@
   function rate(run) {
     const wanted = { 'ycsb-load': 'documents', analytic: 'documents', blocks: 'blocks' }[run.kind];
     const unit = run.throughput.units.find((one) => one.name === wanted);
+    // Nobody asks an idle cluster anything: it has no rate.
+    if (run.kind === 'idle') return { value: null, unit: 'operations/s' };
     return unit ? { value: unit.per_second, unit: `${unit.name}/s` } : { value: run.throughput.operations_per_second, unit: 'operations/s' };
+  }
+
+  const shareOfCore = (share) => (share === null ? NONE : `${+(share * 100).toPrecision(3)} % of a core`);
+  // Null where one is not known: a part is no sum.
+  const sum = (values) => (values.length && values.every((value) => value !== null) ? values.reduce((all, value) => all + value, 0) : null);
+  const most = (values) => (sum(values) === null ? null : Math.max(...values));
+  const coreShare = (run, server) => (server.cpu_seconds === null ? null : server.cpu_seconds / run.time.measured_seconds);
+
+  // Of all kinds together; where each kind ran alone and that is not known, from the cheapest to the dearest.
+  function serverCpu(run) {
+    const all = run.cost.server_cpu_us_per_operation;
+    if (all !== null) return time(all);
+    const kinds = run.operations.map((one) => one.server_cpu_us_per_operation).filter(known);
+    if (!kinds.length) return NONE;
+    return [...new Set([Math.min(...kinds), Math.max(...kinds)].map(time))].join(' to ');
   }
 
   function baseline(run) {
@@ -103,56 +121,92 @@
       const latency = all ? all.intended || all.service : {};
       const { value, unit } = rate(run);
       const failed = run.operations.reduce((sum, one) => sum + one.failed, 0);
-      const cpu = run.cost.server_cpu_us_per_operation;
-      return [link(run), `${whole(value)} ${SHORT_UNITS[unit] || unit}`,
+      return [link(run), value === null ? NONE : `${whole(value)} ${SHORT_UNITS[unit] || unit}`,
         ...['p50_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'].map((name) => time(latency[name])),
-        cpu === null ? NONE : time(cpu), perFsync(run), whole(failed)];
+        serverCpu(run), perFsync(run), whole(failed)];
     });
     main.append(element('h2', {}, 'All runs'),
-      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer; in an open loop from the moment at which it was due, so that waiting behind slow ones counts. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers. Fsyncs are counted on a server\'s metrics page alone: where it was not found, the run needs --http.'),
+      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer; in an open loop from the moment at which it was due, so that waiting behind slow ones counts. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers, from the cheapest to the dearest kind of operation where each ran alone. Fsyncs are counted on a server\'s metrics page alone: where it was not found, the run needs --http.'),
       table(head, rows));
+  }
+
+  // What servers used while nobody asked them anything.
+  function idleUse(run) {
+    const shares = run.servers.map((server) => coreShare(run, server));
+    const memory = run.servers.map((server) => server.memory_bytes);
+    return [
+      [`CPU of ${run.servers.length === 1 ? 'the one server' : `all ${run.servers.length} servers`}`, shareOfCore(sum(shares))],
+      ['CPU of the busiest', shareOfCore(most(shares))],
+      ['Memory of all servers', bytes(sum(memory))],
+      ['Memory of the largest', bytes(most(memory))],
+    ];
+  }
+
+  function idleClusters() {
+    const idle = runs.filter((run) => run.kind === 'idle');
+    if (!idle.length) return;
+    const rows = idle.map((run) => {
+      const median = (name) => time((run.operations.find((one) => one.name === name) || { service: {} }).service.p50_us);
+      return [link(run), run.servers.length, ...['tables', 'shards', 'replicas'].map((name) => whole(run.settings[name])),
+        ...idleUse(run).map(([, text]) => text), median('TABLE-CREATE'), median('TABLE-STATUS')];
+    });
+    main.append(element('h2', {}, 'Clusters that nobody asks anything'),
+      table(['Run', 'Servers', 'Tables', 'Shards of each', 'Replicas of each', 'CPU, all servers', 'CPU, the busiest', 'Memory, all servers', 'Memory, the largest', 'table_create p50', 'table_status p50'], rows));
   }
 
   function comparison() {
     // Tests of `bench units` are smaller than the published ones: they have a part of their own.
-    const known = runs.filter((run) => !run.units).map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
-    if (!known.length) return;
+    const beside = runs.filter((run) => !run.units).map((run) => [run, baseline(run)]).filter(([, base]) => base && base.raw !== null);
+    if (!beside.length) return;
     main.append(element('h2', {}, 'Published beside measured'),
       element('p', { class: 'soft' }, 'The published figures, as stated in the text and as in the raw data, come from other machines. What may be compared is how figures of one column relate to each other, not one column with the next. A query over all documents stands here by its documents per second, with how many there were: over few, what every query costs once weighs more.'));
-    const rows = known.map(([run, base]) => {
+    const rows = beside.map(([run, base]) => {
       const measured = rate(run).value;
       const over = (documents) => (base.workload.documents && documents ? `, over ${whole(documents)} documents` : '');
       return [element('span', {}, link(run), over(run.settings.documents)), element('span', {}, base.workload.title + over(base.workload.documents)), durability(run), run.loop.connections, base.servers, base.stated === null ? NONE : whole(base.stated), whole(base.raw), whole(measured), number(measured / base.raw), SHORT_UNITS[base.workload.unit || base.report.unit] || base.report.unit];
     });
     main.append(table(['Run', 'Published workload', 'Durability', 'Conn.', 'Servers', 'Stated', 'Raw data', 'Measured', 'Ratio', 'Unit'], rows));
-    new Set(known.map(([, base]) => base.report)).forEach((report) => main.append(element('p', { class: 'soft' }, `${report.title}: ${report.setup}.`)));
+    new Set(beside.map(([, base]) => base.report)).forEach((report) => main.append(element('p', { class: 'soft' }, `${report.title}: ${report.setup}.`)));
   }
 
   function facts(run) {
-    const server = run.servers[0] || {};
     const { value, unit } = rate(run);
     const shown = [
       [unit, whole(value)],
-      ['Server CPU per operation', run.cost.server_cpu_us_per_operation === null ? NONE : time(run.cost.server_cpu_us_per_operation)],
+      ['Server CPU per operation', serverCpu(run)],
       ['Client CPU per operation', run.cost.client_cpu_us_per_operation === null ? NONE : time(run.cost.client_cpu_us_per_operation)],
-      ['Server peak memory', bytes(server.peak_memory_bytes)],
+      [run.servers.length > 1 ? 'Peak memory of the largest server' : 'Server peak memory', bytes(most(run.servers.map((server) => server.peak_memory_bytes)))],
       ['Bytes written per operation', bytes(run.cost.written_bytes_per_operation)],
       ['Connections', `${run.loop.connections}${run.loop.pipeline > 1 ? ` × ${run.loop.pipeline}` : ''}`],
     ];
     if (run.log) shown.push(['Acknowledged writes per fsync', perFsync(run)]);
     run.throughput.units.filter((one) => `${one.name}/s` !== unit && one.per_second !== value).forEach((one) => shown.push([`${one.name}/s`, one.name === 'bytes' ? bytes(one.per_second) : whole(one.per_second)]));
+    return factList(shown);
+  }
+
+  function factList(shown) {
     return element('dl', { class: 'facts' }, shown.map(([name, text]) => element('div', {}, element('dt', {}, name), element('dd', {}, text))));
+  }
+
+  function eachServer(run) {
+    const rows = run.servers.map((server) => [server.address, shareOfCore(coreShare(run, server)), bytes(server.memory_bytes), bytes(server.peak_memory_bytes), bytes(server.written_bytes)]);
+    const all = table(['Server', 'CPU', 'Memory', 'Peak memory', 'Written'], rows);
+    if (run.kind === 'idle') return [element('h3', {}, 'Each server'), all];
+    return run.servers.length > 1 ? [fold('Each server', all)] : [];
   }
 
   function operations(run) {
     const rows = [];
+    const alone = run.operations.some((one) => known(one.server_cpu_us_per_operation));
     run.operations.forEach((one) => [['service', ''], ['intended', ' (intended)'], ['failed_service', ' (failed)']].forEach(([part, suffix]) => {
       const latency = one[part];
       if (!latency) return;
-      rows.push([one.name + suffix, whole(latency.count), part === 'service' ? whole(one.per_second) : NONE, time(latency.mean_us),
-        ...['p50_us', 'p90_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'].map((name) => time(latency[name]))]);
+      const isMain = part === 'service';
+      rows.push([one.name + suffix, whole(latency.count), isMain && run.kind !== 'idle' ? whole(one.per_second) : NONE,
+        ...(alone ? [isMain ? time(one.server_cpu_us_per_operation) : NONE] : []),
+        ...['mean_us', 'p50_us', 'p90_us', 'p95_us', 'p99_us', 'p999_us', 'max_us'].map((name) => time(latency[name]))]);
     }));
-    return table(['Operation', 'Count', 'Per second', 'mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max'], rows);
+    return table(['Operation', 'Count', 'Per second', ...(alone ? ['Server CPU'] : []), 'mean', 'p50', 'p90', 'p95', 'p99', 'p99.9', 'max'], rows);
   }
 
   function publishedCurves(run) {
@@ -209,10 +263,12 @@
 
   function section(run, i) {
     main.append(element('h2', { id: `run-${i}` }, title(run)));
-    main.append(element('p', { class: 'soft' }, `${run.started_at}, ${number(run.time.measured_seconds)} s measured after ${number(run.time.warmup_seconds)} s of warm-up, ${run.loop.kind} loop`));
+    const isIdle = run.kind === 'idle';
+    const circumstances = isIdle ? 'of rest' : `of warm-up, ${run.loop.kind} loop`;
+    main.append(element('p', { class: 'soft' }, `${run.started_at}, ${number(run.time.measured_seconds)} s measured after ${number(run.time.warmup_seconds)} s ${circumstances}`));
     run.alarms.forEach((alarm) => main.append(element('div', { class: 'alarm', role: 'note' }, element('strong', {}, alarm.kind), `: ${alarm.message}`)));
     run.checks.forEach((check) => main.append(element('p', {}, `${check.ok ? '✓' : '✗'} ${check.name}: ${exact(check.found)} found, ${exact(check.expected)} expected (${check.source})`)));
-    main.append(facts(run), operations(run), pictures(run));
+    main.append(isIdle ? factList(idleUse(run)) : facts(run), operations(run), pictures(run), ...eachServer(run));
     if (run.runs.length) main.append(fold('Single timings', table(['Run', 'Time', 'Server CPU', 'Answer'], run.runs.map((one, n) => [n + 1, time(one.ms * 1000), one.server_cpu_ms === null ? NONE : time(one.server_cpu_ms * 1000), whole(one.answer)]))));
     if (run.errors.length) main.append(element('h3', {}, 'Errors'), table(['Operation', 'Count', 'Kind', 'First message'], run.errors.map((one) => [one.operation, whole(one.count), one.kind, element('span', {}, one.first_message)])));
     run.notes.forEach((note) => main.append(element('p', { class: 'soft' }, note)));
@@ -247,6 +303,7 @@
   const sessions = new Set(runs.filter((run) => run.units).map((run) => run.units.session));
   sessions.forEach((session) => main.append(...unitsPart(runs.filter((run) => run.units && run.units.session === session), tools)));
   summary();
+  idleClusters();
   comparison();
   runs.forEach(section);
   main.append(element('footer', {}, 'Made by rekindle bench report. The page needs no network; charts by uPlot (MIT licence).'));

@@ -1,0 +1,58 @@
+// What the page of a laboratory report says of results.
+'use strict';
+
+const assert = require('node:assert');
+const { test } = require('node:test');
+
+const { page } = require('./page.js');
+
+const latency = (us) => ({ count: 10, mean_us: us, p50_us: us, p90_us: us, p95_us: us, p99_us: us, p999_us: us, max_us: us, curve: [] });
+const operation = (name, more) => ({ name, ok: 10, failed: 0, per_second: 5, service: latency(100), intended: null, failed_service: null, server_cpu_us_per_operation: null, ...more });
+const server = (port, more) => ({ address: `127.0.0.1:${port}`, source: 'proc', cpu_seconds: 1, memory_bytes: 5e6, peak_memory_bytes: 6e6, written_bytes: 0, ...more });
+
+// A result as `docs/formats/bench-result.md` has it, as far as pages read it.
+function result(more) {
+  return {
+    kind: 'ycsb-run', name: 'a run', label: '', command: ['rekindle', 'bench', 'ycsb', 'run', 'a'], started_at: '', ended_at: '', published: null, seed: '1',
+    settings: {}, notes: [], loop: { kind: 'closed', connections: 4, pipeline: 1, target_per_second: null }, time: { warmup_seconds: 1, measured_seconds: 10 },
+    throughput: { operations: 10, operations_per_second: 1, units: [] }, operations: [], errors: [], series: { points: [] }, stability: null, units: null, runs: [],
+    checks: [], servers: [server(28015)], log: null,
+    cost: { server_cpu_us_per_operation: null, client_cpu_us_per_operation: null, written_bytes_per_operation: null }, machine: {}, versions: {}, alarms: [], ...more,
+  };
+}
+
+test('what each kind of operation costs the servers is shown where the mean of all kinds is not known', () => {
+  const kinds = [operation('GET-LOCAL', { server_cpu_us_per_operation: 11.9 }), operation('UPDATE-TWO', { server_cpu_us_per_operation: 60.3, failed: 1, failed_service: latency(9) })];
+  const { under } = page({ runs: [result({ kind: 'hop', name: 'A second server', operations: kinds, servers: [] })] });
+  const hop = under('A second server');
+  assert.equal(hop.facts['Server CPU per operation'], '11.9 µs to 60.3 µs');
+  assert.deepEqual(hop.tables[0].map((row) => [row.Operation, row['Server CPU']]), [['GET-LOCAL', '11.9 µs'], ['UPDATE-TWO', '60.3 µs'], ['UPDATE-TWO (failed)', '–']]);
+  assert.equal(under('All runs').tables[0][0]['CPU/op'], '11.9 µs to 60.3 µs');
+});
+
+test('kinds that did not run alone have no column', () => {
+  const cost = { server_cpu_us_per_operation: 10, client_cpu_us_per_operation: 4, written_bytes_per_operation: 1 };
+  const run = page({ runs: [result({ operations: [operation('READ')], cost })] }).under('a run');
+  assert.equal(run.facts['Server CPU per operation'], '10 µs');
+  assert.ok(!('Server CPU' in run.tables[0][0]));
+});
+
+test('an idle cluster shows what all its nodes use, and no rate', () => {
+  const servers = [server(28015, { cpu_seconds: 0.5 }), server(28016, { cpu_seconds: 2, memory_bytes: 7e6 })];
+  const settings = { tables: 16, shards: 2, replicas: 3 };
+  const operations = [operation('TABLE-CREATE', { per_second: 0 }), operation('TABLE-STATUS', { per_second: 0 })];
+  const { under } = page({ runs: [result({ kind: 'idle', name: 'Idle', servers, settings, operations })] });
+  const idle = under('Idle');
+  assert.deepEqual(idle.facts, { 'CPU of all 2 servers': '25 % of a core', 'CPU of the busiest': '20 % of a core', 'Memory of all servers': '12 MB', 'Memory of the largest': '7 MB' });
+  assert.deepEqual(idle.tables[0].map((row) => row['Per second']), ['–', '–']);
+  assert.deepEqual(idle.tables[1].map((row) => [row.Server, row.CPU, row.Memory]), [['127.0.0.1:28015', '5 % of a core', '5 MB'], ['127.0.0.1:28016', '20 % of a core', '7 MB']]);
+  assert.equal(under('All runs').tables[0][0].Rate, '–');
+  const [row] = under('Clusters that nobody asks anything').tables[0];
+  assert.deepEqual([row.Servers, row['Replicas of each'], row['CPU, all servers'], row['Memory, all servers']], ['2', '3', '25 % of a core', '12 MB']);
+});
+
+test('a server that was not watched makes no sum', () => {
+  const servers = [server(28015), server(28016, { cpu_seconds: null, memory_bytes: null, peak_memory_bytes: null })];
+  const { facts } = page({ runs: [result({ kind: 'idle', name: 'Idle', servers })] }).under('Idle');
+  assert.deepEqual(Object.values(facts), ['–', '–', '–', '–']);
+});
