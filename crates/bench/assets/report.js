@@ -107,10 +107,20 @@
     return { report, workload, servers, raw: scale(find(workload.raw)), stated: scale(find(workload.stated)) };
   }
 
+  // Whether --http would have told more. `units` has no such flag; `sweep` has it for clusters that run already, and does
+  // not read the pages of servers on this machine.
+  function wantsHttp(run) {
+    const [command, ...flags] = run.command.slice(run.command.indexOf('bench') + 1);
+    if (command === 'units') return false;
+    if (command !== 'sweep') return true;
+    const isGiven = flags.some((flag) => flag === '--cluster' || flag.startsWith('--cluster='));
+    return isGiven && run.servers.some((server) => server.source !== 'proc');
+  }
+
   // Only the server's metrics page counts fsyncs.
   const writes = (run) => run.kind === 'ycsb-load' || run.kind === 'blocks' || run.operations.some((one) => one.ok > 0 && ['UPDATE', 'INSERT'].includes(one.name));
   const perFsync = (run) => {
-    if (!run.log) return writes(run) ? 'needs --http' : NONE;
+    if (!run.log) return writes(run) && wantsHttp(run) ? 'needs --http' : NONE;
     return run.log.acknowledged_writes > 0 ? number(run.log.acknowledged_writes_per_fsync) : NONE;
   };
 
@@ -126,7 +136,7 @@
         serverCpu(run), perFsync(run), whole(failed)];
     });
     main.append(element('h2', {}, 'All runs'),
-      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer; in an open loop from the moment at which it was due, so that waiting behind slow ones counts. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers, from the cheapest to the dearest kind of operation where each ran alone. Fsyncs are counted on a server\'s metrics page alone: where it was not found, the run needs --http.'),
+      element('p', { class: 'soft' }, 'Latencies are those of the most frequent operation of a run, from sending it to reading its answer; in an open loop from the moment at which it was due, so that waiting behind slow ones counts. Nothing is cut: the maximum is the maximum. CPU/op is processor time of the servers, from the cheapest to the dearest kind of operation where each ran alone. Fsyncs are counted on a server\'s metrics page alone; where the command that did not find it has --http to tell where it is, that is said. Sweeps and units do not read the pages of servers on this machine, because making them costs the servers what is measured.'),
       table(head, rows));
   }
 

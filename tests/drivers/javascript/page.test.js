@@ -56,3 +56,17 @@ test('a server that was not watched makes no sum', () => {
   const { facts } = page({ runs: [result({ kind: 'idle', name: 'Idle', servers })] }).under('Idle');
   assert.deepEqual(Object.values(facts), ['–', '–', '–', '–']);
 });
+
+test('--http is asked for where there is such a flag and it would tell more', () => {
+  const said = (words, source) => {
+    const run = result({ operations: [operation('UPDATE')], command: ['/bin/rekindle', 'bench', ...words.split(' ')], servers: [server(28015, { source })] });
+    return page({ runs: [run] }).under('All runs').tables[0][0]['Writes/fsync'];
+  };
+  assert.equal(said('ycsb run a', 'proc'), 'needs --http');
+  assert.equal(said('blocks --units 4', 'none'), 'needs --http');
+  assert.equal(said('units --no-quota', 'proc'), '–');
+  assert.equal(said('sweep --nodes 1,2', 'proc'), '–');
+  assert.equal(said('sweep --cluster a:1', 'none'), 'needs --http');
+  assert.equal(said('sweep --cluster=a:1', 'none'), 'needs --http');
+  assert.equal(said('sweep --cluster a:1', 'proc'), '–');
+});
