@@ -37,6 +37,22 @@ const sweepPart = (sweep, tools) => {
     return drawn;
   }
 
+  const size = (nodes) => `${nodes} ${nodes === 1 ? 'node' : 'nodes'}`;
+
+  // What speed-ups are against: of most series the smallest cluster, of what has two replicas the smallest that has them.
+  function bases() {
+    const named = (all) => all.map((series) => series.name).join('; ');
+    const of = (base) => sweep.series.filter((series) => series.base_nodes === base);
+    const all = [...new Set(sweep.series.map((series) => series.base_nodes))];
+    const one = (base) => (all.length === 1 ? size(base) : `${size(base)} (${named(of(base))})`);
+    const there = all.filter((base) => base !== null).sort((a, b) => a - b);
+    const later = sweep.series.filter((series) => series.base_nodes !== series.points[0].nodes);
+    const said = there.length ? [`Speed-up is against ${there.map(one).join(' and ')}.`] : [];
+    if (of(null).length) said.push(`There is none of ${named(of(null))}.`);
+    if (later.length) said.push(`One node has no second replica: it is not what ${named(later)} is compared with.`);
+    return said.join(' ');
+  }
+
   // Nothing to compare with: only sizes below the base were run.
   function scaling(series) {
     if (series.base_nodes === null) return [];
@@ -128,7 +144,7 @@ const sweepPart = (sweep, tools) => {
   const notes = sweep.notes.map((note) => element('div', { class: 'alarm', role: 'note' }, note));
   return [element('h2', {}, sweep.label ? `Sweep over cluster sizes (${sweep.label})` : 'Sweep over cluster sizes'),
     element('p', { class: 'soft' }, `${sweep.started_at}, server ${sweep.target.version || 'unknown'}${sweep.target.binary ? `, ${sweep.target.binary}` : ''}. ${quota()}`),
-    element('p', { class: 'soft' }, 'Speed-up is against the smallest cluster; for YCSB A against two nodes, because one has no second replica. The published figures are those of RethinkDB 2.1.5 on 1 to 16 servers. CPU/op, disk/op and links/op are those of all servers together. Others is what other programs of this machine used meanwhile, of one core.'),
+    element('p', { class: 'soft' }, `${bases()} The published figures are those of RethinkDB 2.1.5 on 1 to 16 servers. CPU/op, disk/op and links/op are those of all servers together. Others is what other programs of this machine used meanwhile, of one core.`),
     ...alarms, ...notes, ...bars(), ...sweep.series.flatMap(one),
     fold('Settings of the sweep', element('p', {}, element('code', {}, sweep.command.join(' '))), table(['Setting', 'Value'], pairs({ ...sweep.settings, ...sweep.machine })))];
 };

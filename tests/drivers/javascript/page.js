@@ -54,6 +54,7 @@ function page({ runs = [], sweeps = [] }) {
     Node: Element,
     document: { getElementById: (id) => places[id], createElement: (name) => new Element(name), documentElement: new Element('html') },
     matchMedia: () => ({ matches: false, addEventListener() {} }),
+    getComputedStyle: () => ({ getPropertyValue: () => '' }),
     // Charts are drawn when they have a width.
     ResizeObserver: class { observe() {} },
   });

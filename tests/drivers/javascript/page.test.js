@@ -21,6 +21,12 @@ function result(more) {
   };
 }
 
+const fit = { applies: false, why_not: 'too few sizes', lambda: null };
+const point = (nodes) => ({ nodes, per_second: 10 * nodes, rounds: [], published: null, latency: [], by_node: [], alarms: [], server_cpu_us_per_operation: null, failed: 0 });
+const series = (workload, name, base, sizes) => ({ workload, name, unit: 'operations/s', base_nodes: base, points: sizes.map(point), fit, published_fit: fit });
+// A sweep as `docs/formats/bench-sweep.md` has it, as far as pages read it.
+const sweep = (all) => ({ label: '', started_at: '', command: [], target: {}, quota: { core_share: null }, settings: {}, machine: {}, series: all, bars: [], notes: [], alarms: [] });
+
 test('what each kind of operation costs the servers is shown where the mean of all kinds is not known', () => {
   const kinds = [operation('GET-LOCAL', { server_cpu_us_per_operation: 11.9 }), operation('UPDATE-TWO', { server_cpu_us_per_operation: 60.3, failed: 1, failed_service: latency(9) })];
   const { under } = page({ runs: [result({ kind: 'hop', name: 'A second server', operations: kinds, servers: [] })] });
@@ -69,4 +75,15 @@ test('--http is asked for where there is such a flag and it would tell more', ()
   assert.equal(said('sweep --cluster a:1', 'none'), 'needs --http');
   assert.equal(said('sweep --cluster=a:1', 'none'), 'needs --http');
   assert.equal(said('sweep --cluster a:1', 'proc'), '–');
+});
+
+test('a sweep says what its speed-ups are against', () => {
+  const said = (...all) => page({ sweeps: [sweep(all)] }).under('Sweep over cluster sizes').text;
+  const c = (base, sizes) => series('c-sync', 'YCSB C, single', base, sizes);
+  const a = (base, sizes) => series('a', 'YCSB A, two replicas, hard', base, sizes);
+  const without = 'One node has no second replica: it is not what YCSB A, two replicas, hard is compared with.';
+  assert.ok(said(a(4, [1, 4, 16]), c(1, [1, 4, 16])).includes(`Speed-up is against 1 node (YCSB C, single) and 4 nodes (YCSB A, two replicas, hard). ${without}`));
+  assert.ok(said(a(2, [2, 4]), c(2, [2, 4])).includes('Speed-up is against 2 nodes. The published'));
+  assert.ok(said(a(null, [1]), c(1, [1])).includes(`Speed-up is against 1 node (YCSB C, single). There is none of YCSB A, two replicas, hard. ${without}`));
+  assert.ok(said(a(null, [1])).includes(`There is none of YCSB A, two replicas, hard. ${without}`));
 });
