@@ -87,3 +87,15 @@ test('a sweep says what its speed-ups are against', () => {
   assert.ok(said(a(null, [1]), c(1, [1])).includes(`Speed-up is against 1 node (YCSB C, single). There is none of YCSB A, two replicas, hard. ${without}`));
   assert.ok(said(a(null, [1])).includes(`There is none of YCSB A, two replicas, hard. ${without}`));
 });
+
+test('the analytic query has one figure: documents by the mean time of its runs', () => {
+  const runs = [{ ms: 100, server_cpu_ms: null, answer: 1 }, { ms: 300, server_cpu_ms: null, answer: 1 }];
+  const throughput = { operations: 2, operations_per_second: 4.9, units: [{ name: 'documents', total: 2000, per_second: 4900 }] };
+  const published = { report: 'rethinkdb-2.1.5', workload: 'analytic', servers: 1 };
+  const { under } = page({ runs: [result({ kind: 'analytic', name: 'Analytic query', settings: { documents: 1000 }, runs, throughput, published })] });
+  assert.equal(under('All runs').tables[0][0].Rate, '5,000 doc/s');
+  assert.equal(under('Published beside measured').tables[0][0].Measured, '5,000');
+  const { facts } = under('Analytic query');
+  assert.equal(facts['documents/s'], '5,000');
+  assert.ok(!Object.values(facts).includes('4,900'));
+});
