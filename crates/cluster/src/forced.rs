@@ -2,6 +2,7 @@
 //! (`repair`).
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use log::{GroupId, GroupStatus, LogError, Members, PeerId};
@@ -64,6 +65,12 @@ impl Core {
         let members = Members { voters: vec![survivor.peer], removed, ..Members::default() };
         let members = self.reset(survivor.server, group, members, forced)?;
         let members = members.map_err(|why| refused(survivor.server, &why))?;
+        let without: BTreeSet<ServerId> = lost.iter().map(|replica| replica.server).collect();
+        tracing::warn!(
+            "Emergency repair: {of} goes on with what {} has of it, without {}",
+            self.server_in_words(survivor.server),
+            words::named(&self.catalog(), &without)
+        );
         // Who has no vote and is away joins later, as who is asked and has nothing to follow with.
         let follows = |other: &&ReplicaConfig| {
             other.server != survivor.server && (other.voting || self.is_connected(other.server))

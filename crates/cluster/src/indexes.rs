@@ -26,10 +26,11 @@ pub enum IndexProgress {
 }
 
 impl TableHandle {
-    /// How far an index is built in the shards that are here.
+    /// How far an index is built in the shards that are here, without those whose rows are still on their way: they come
+    /// with their entries.
     #[must_use]
     pub fn index_progress(&self, index: IndexId) -> IndexProgress {
-        let near = self.shards().iter().filter_map(|shard| shard.near());
+        let near = self.shards().iter().filter_map(|shard| shard.near()).filter(|shard| !shard.is_void());
         progress(near.map(|shard| Some((shard.count(), shard.index_build(index)))))
     }
 }

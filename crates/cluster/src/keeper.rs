@@ -154,6 +154,11 @@ impl Core {
         if before.heartbeat_secs() != catalog.heartbeat_secs() {
             wire.set_heartbeat(Duration::from_secs(catalog.heartbeat_secs()));
         }
+        for server in catalog.servers() {
+            if before.server_name(server.id) != Some(&server.name) {
+                wire.set_name(server.id, &server.name);
+            }
+        }
         catalog.removed().filter(|server| !before.is_removed(*server)).for_each(|server| wire.forget(server));
     }
 

@@ -29,6 +29,10 @@ impl Wire for Links {
     fn set_heartbeat(&self, timeout: std::time::Duration) {
         Links::set_heartbeat(self, timeout);
     }
+
+    fn set_name(&self, server: ServerId, name: &str) {
+        Links::set_name(self, server, name);
+    }
 }
 
 /// What the links of a node hand to it.

@@ -28,6 +28,9 @@ pub trait Wire: Ask {
 
     /// A server that is silent for so long is given up. Does nothing where time is not looked at.
     fn set_heartbeat(&self, _timeout: std::time::Duration) {}
+
+    /// The cluster knows a server, this one perhaps, by that name. Does nothing where names are not told.
+    fn set_name(&self, _server: ServerId, _name: &str) {}
 }
 
 /// Something about a group that the node must act on.

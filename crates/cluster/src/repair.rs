@@ -181,8 +181,11 @@ impl Core {
             }
         }
         let begins_anew = config.shards.iter().zip(&fates).filter(|(_, fate)| **fate == Fate::IsLost);
-        self.check_given_up(given_up, begins_anew.flat_map(|(shard, _)| everyone(shard)))?;
-        self.change(|catalog, draft| {
+        self.check_given_up(given_up, begins_anew.clone().flat_map(|(shard, _)| everyone(shard)))?;
+        let present = self.catalog();
+        let begins_anew: Vec<String> =
+            begins_anew.map(|(shard, _)| words::group(&present, shard.group)).collect();
+        let after = self.change(|catalog, draft| {
             let present = &table_by_id(catalog, config.id)?.config;
             if !are_as_judged(&present.shards, &config.shards, &fates) {
                 return Err(AdminError::Refused("the table was reconfigured meanwhile".to_owned()));
@@ -192,7 +195,13 @@ impl Core {
                 draft.put(CatalogRow::Table(after.clone()));
             }
             Ok(after)
-        })
+        })?;
+        for shard in begins_anew {
+            tracing::warn!(
+                "Emergency repair: {shard} begins anew, empty: nobody who is connected has its rows"
+            );
+        }
+        Ok(after)
     }
 
     /// What is wrong with a table, and with the catalog. Fails if that is nothing, or more than may be repaired.

@@ -110,6 +110,18 @@ fn an_index_is_built_and_is_there_after_opening_again() {
 }
 
 #[test]
+fn rows_on_their_way_are_no_index_under_construction() {
+    let machine = Machine::new();
+    let node = machine.open();
+    node.create_table("test", "t", TableOptions::default()).unwrap();
+    fill(&node, 700);
+    create(&node, "a");
+    assert!(matches!(progress(&node, "a"), IndexProgress::Under(_)));
+    node.replicas().make_void(table(&node).shards()[0].group());
+    assert_eq!(progress(&node, "a"), IndexProgress::Ready);
+}
+
+#[test]
 fn new_shards_have_the_entries_of_the_old_ones() {
     let machine = Machine::new();
     let node = machine.open();

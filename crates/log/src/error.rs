@@ -68,7 +68,7 @@ pub enum Doubt {
     #[error("entry is logged but could not be applied: {0}")]
     Apply(String),
     /// The leader lost its office while the entry was on its way; the next may have it or not.
-    #[error("leader was replaced while the entry was on its way")]
+    #[error("its leader stepped down while it was on its way")]
     Deposed,
     /// The log was closed while the entry was on its way.
     #[error("log was closed")]

@@ -46,6 +46,10 @@ impl CacheKeeper {
     }
 
     fn look(&self, catalog: &Catalog) {
+        if catalog.server(self.server).is_none() {
+            // It takes leave, as a proxy does when it stops, or was removed.
+            return;
+        }
         let says = of_row(catalog, self.server);
         if std::mem::replace(&mut *self.said.lock(), says) == says {
             return;

@@ -103,6 +103,11 @@ impl Links {
         self.set_timings(timings);
     }
 
+    /// What a server, this one perhaps, is called from now on, whatever it says itself.
+    pub fn set_name(&self, server: ServerId, name: &str) {
+        self.0.hand_in(Command::Name(server, name.to_owned()));
+    }
+
     /// Whether this node, which looks for a cluster, may make one with the servers at the addresses it joins if
     /// those belong to none either. No until this is called.
     pub fn set_may_found(&self, may_found: MayFound) {

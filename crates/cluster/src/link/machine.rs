@@ -56,6 +56,8 @@ pub(super) enum Command {
     },
     Join(String),
     Forget(ServerId),
+    /// What a server is called, this one perhaps.
+    Name(ServerId, String),
     Patience(LinkTimings),
     MayFound(MayFound),
     Founded(Result<Uuid, String>),
@@ -109,6 +111,8 @@ pub(super) struct Machine {
     /// Since when this node belongs to a cluster, or runs.
     member_since: Nanos,
     book: Book,
+    /// What the cluster calls its servers; a server may know an older name of itself.
+    names: BTreeMap<ServerId, String>,
     /// What was said of whom this node refused, so that it is said once.
     refused: BTreeMap<String, Said>,
     welcome_next: u64,
@@ -161,6 +165,7 @@ impl Machine {
             founding,
             member_since: now,
             book,
+            names: BTreeMap::new(),
             refused: BTreeMap::new(),
             welcome_next: 1,
             tick_at: now,
@@ -245,6 +250,7 @@ impl Machine {
                 self.tick_by(self.now);
             }
             Command::Forget(server) => self.forget(server),
+            Command::Name(server, name) => self.named(server, name),
             Command::Patience(timings) => {
                 self.timings = timings;
                 self.beat_at = self.now;

@@ -246,10 +246,11 @@ impl Machine {
             let why = "another connection takes its place";
             self.dismiss(old, &Fault::new(Reason::Duplicate, why.to_owned()));
         }
+        let name = self.names.get(&server).unwrap_or(&hello.name).clone();
         let peer = self.peer(server);
         peer.begins(&hello, now);
         peer.welcome = number;
-        peer.name.clone_from(&hello.name);
+        peer.name.clone_from(&name);
         peer.opens(id, now, std::time::Duration::from_millis(hello.heartbeat_ms));
         let stats = peer.stats.clone();
         if let Origin::Dialed(address) = &origin {
@@ -257,12 +258,22 @@ impl Machine {
         }
         self.refused.remove(&server.to_string());
         self.learn_address(&hello, &origin);
-        self.note(Note::Info, format!("Connected to server \"{}\" {server}", hello.name));
+        self.note(Note::Info, format!("Connected to server \"{name}\" {server}"));
         self.effects.push(Effect::Connected(Arc::new(hello.info(origin.place())), stats));
         let book = Bytes::from(self.book.to_text());
         self.peer(server).outbox.answer(Kind::Book, 0, book);
         self.will_send(server);
         self.tick_by(now);
+    }
+
+    /// A server was renamed, or the catalog that has its name was read.
+    pub(super) fn named(&mut self, server: ServerId, name: String) {
+        if server == self.me.server {
+            self.me.name.clone_from(&name);
+        } else if let Some(peer) = self.peers.get_mut(&server) {
+            peer.name.clone_from(&name);
+        }
+        self.names.insert(server, name);
     }
 
     /// Enters into the book where a server says it is, and where it was found. Not of a proxy: it dials the others itself, and

@@ -173,6 +173,20 @@ fn both_dial_at_once_and_have_one_link() {
 }
 
 #[test]
+fn a_server_is_called_what_the_cluster_calls_it() {
+    let mut bench = bench(machine(1, Some(9), &[]), machine(2, Some(9), &["n1:1"]));
+    let (first, second) = (bench.machines[0].me.server, bench.machines[1].me.server);
+    // The first knows what the other was renamed to, and the second what itself was.
+    bench.machines[0].wanted(Command::Name(second, "ada".to_owned()));
+    bench.machines[1].wanted(Command::Name(first, "bob".to_owned()));
+    bench.run(A_WHILE);
+    bench.machines[0].wanted(Command::Name(first, "bob".to_owned()));
+    assert_eq!(bench.notes[0], [format!("Connected to server \"ada\" {second}")]);
+    assert_eq!(bench.notes[1], [format!("Connected to server \"bob\" {first}")]);
+    assert_eq!((&*bench.machines[0].me.name, &*bench.machines[1].me.name), ("bob", "n2"));
+}
+
+#[test]
 fn a_proxy_dials_all_servers_and_nobody_remembers_it() {
     let machines = [machine(1, Some(9), &["n2:1"]), machine(2, Some(9), &[]), machine(3, None, &["n1:1"])];
     let mut bench = bench_of(machines);
