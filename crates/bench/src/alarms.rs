@@ -19,6 +19,10 @@ const WHOLE_SHARE: f64 = 0.9;
 pub const CUT_SHORT: &str = "cut-short";
 /// The kind of another such alarm: one kind of operation never worked.
 pub const ALL_FAILED: &str = "all-failed";
+/// The kind of the alarm that tells of a run in which too little was measured to tell.
+pub const TOO_SHORT: &str = "too-short";
+/// The kind of the alarm that tells of other programs: [`crate::surroundings`] raises it.
+pub const DISTURBED: &str = "disturbed";
 /// What can be done about a server that is not watched, by the flags of a single run.
 pub const HOW_TO_WATCH: &str = "give --http or --server-pid";
 
@@ -39,6 +43,14 @@ pub fn raise(result: &RunResult) -> Vec<Alarm> {
     .into_iter()
     .flatten()
     .collect()
+}
+
+/// Raises the alarms of a result again, to which something was added. What was around the run cannot be seen in the
+/// result: that alarm stays.
+pub fn renew(result: &mut RunResult) {
+    let around: Vec<Alarm> = result.alarms.drain(..).filter(|alarm| alarm.kind == DISTURBED).collect();
+    result.alarms = raise(result);
+    result.alarms.extend(around);
 }
 
 fn client_limited(result: &RunResult) -> Option<Alarm> {
@@ -175,11 +187,10 @@ mod tests {
 
     use super::*;
     use crate::assemble::{About, blank};
-    use crate::result::{ErrorTally, Latency, OperationResult};
+    use crate::result::{CheckOutcome, ErrorTally, Latency, OperationResult};
 
-    #[test]
-    fn one_kind_of_operation_that_never_worked_is_told_with_why() {
-        let mut result = blank(About {
+    fn nothing() -> RunResult {
+        blank(About {
             kind: "ycsb-run",
             workload: String::new(),
             name: String::new(),
@@ -189,7 +200,29 @@ mod tests {
             settings: serde_json::Map::new(),
             notes: Vec::new(),
             started: SystemTime::now(),
+        })
+    }
+
+    #[test]
+    fn what_was_around_a_run_is_still_told_when_its_alarms_are_raised_again() {
+        let mut result = nothing();
+        result.alarms = vec![Alarm { kind: "errors".to_owned(), message: String::new() }];
+        result.alarms.extend(crate::surroundings::disturbed(&[Some(1.0)]));
+        result.checks.push(CheckOutcome {
+            name: "nodes alive".to_owned(),
+            expected: 2.0,
+            found: 1.0,
+            ok: false,
+            source: String::new(),
         });
+        renew(&mut result);
+        let kinds: Vec<&str> = result.alarms.iter().map(|alarm| alarm.kind.as_str()).collect();
+        assert_eq!(kinds, ["check-failed", DISTURBED]);
+    }
+
+    #[test]
+    fn one_kind_of_operation_that_never_worked_is_told_with_why() {
+        let mut result = nothing();
         let operation = |name: &str, ok, failed| OperationResult {
             name: name.to_owned(),
             ok,

@@ -28,6 +28,7 @@ pub mod report;
 pub mod result;
 pub mod shapes;
 pub mod site;
+pub mod surroundings;
 pub mod sweep;
 pub mod terminal;
 pub mod units_result;

@@ -1,7 +1,7 @@
 //! One run of a sweep: what was run, on what, and what was noted around it.
 
-use crate::machine::cgroup::Quota;
 use crate::result::RunResult;
+use crate::surroundings::Surroundings;
 
 /// A workload of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,17 +46,6 @@ impl Workload {
     pub(super) fn starts_at_two(self) -> bool {
         matches!(self, Workload::A | Workload::CSync)
     }
-}
-
-/// What was noted around one run.
-#[derive(Clone, Debug, Default)]
-pub struct Surroundings {
-    /// What neither client nor servers used, of one core.
-    pub others_core_share: Option<f64>,
-    /// Bytes that each server sent to others, for one operation of the whole cluster; none where that is not known of all.
-    pub link_bytes_per_operation: Option<Vec<f64>>,
-    /// What each node was limited to, if it was.
-    pub quota: Option<Quota>,
 }
 
 /// One run of a sweep.

@@ -214,8 +214,8 @@ mod tests {
     use super::*;
     use crate::assemble::{About, blank};
     use crate::result::{OperationResult, RunResult, TimedRun};
+    use crate::surroundings::Surroundings;
     use crate::sweep::bars;
-    use crate::sweep::run::Surroundings;
 
     fn result(per_second: f64) -> RunResult {
         let mut result = blank(About {

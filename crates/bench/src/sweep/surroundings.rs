@@ -1,12 +1,11 @@
-//! Alarms that only the surroundings of a run can raise: other programs, the nodes' shares, too short a time.
+//! Alarms that only the surroundings of a run of a sweep can raise: other programs, the nodes' shares, too short a time.
 
 use super::run::SweepRun;
-use crate::alarms::percent;
+use crate::alarms::{TOO_SHORT, percent};
 use crate::machine::cgroup::Quota;
 use crate::result::Alarm;
+use crate::surroundings::disturbed;
 
-/// Programs beside client and servers that use more than this of a core disturb a measurement.
-const OTHERS_CORE_SHARE_MAX: f64 = 0.2;
 /// A client that waits for a core for more of its time may keep nodes waiting.
 const CLIENT_WAITING_SHARE_MAX: f64 = 0.3;
 /// Nodes that use this much of their shares had enough to do, however long the client waited.
@@ -20,13 +19,8 @@ const NODE_CPU_SECONDS_MIN: f64 = 0.1;
 /// Every alarm of the surroundings of `run`.
 pub(super) fn alarms(run: &SweepRun) -> impl Iterator<Item = Alarm> {
     let told = |(kind, message): (&str, String)| Alarm { kind: kind.to_owned(), message };
-    [disturbed(run), client_waited(run), too_short(run)].into_iter().flatten().map(told)
-}
-
-fn disturbed(run: &SweepRun) -> Option<(&'static str, String)> {
-    let share = run.around.others_core_share.filter(|share| *share > OTHERS_CORE_SHARE_MAX)?;
-    let used = percent(share);
-    Some(("disturbed", format!("other programs used {used} of a core meanwhile: the machine was not quiet")))
+    let of_run = [client_waited(run), too_short(run)].into_iter().flatten().map(told);
+    disturbed(&[run.around.others_core_share]).into_iter().chain(of_run)
 }
 
 /// Where nodes have not used what they were given, and the client was not let to work either, it was the limit.
@@ -50,7 +44,7 @@ fn too_short(run: &SweepRun) -> Option<(&'static str, String)> {
             "{periods:.0} periods of the shares were measured: in fewer than {PERIODS_MIN:.0} nodes may have had more \
              than their shares; take more --seconds"
         );
-        return Some(("too-short", message));
+        return Some((TOO_SHORT, message));
     }
     let least = NODE_CPU_SECONDS_MIN * run.nodes as f64;
     let used = cpu_seconds(run).filter(|used| *used < least)?;
@@ -58,7 +52,7 @@ fn too_short(run: &SweepRun) -> Option<(&'static str, String)> {
         "the servers used {used:.2} s of processor time, which is counted in hundredths for each: CPU per operation needs \
          {least:.1} s; take more --seconds"
     );
-    Some(("too-short", message))
+    Some((TOO_SHORT, message))
 }
 
 /// What nodes have used of what they were given.
@@ -79,7 +73,8 @@ mod tests {
     use super::*;
     use crate::assemble::{About, blank};
     use crate::result::ServerUse;
-    use crate::sweep::run::{Surroundings, Workload};
+    use crate::surroundings::Surroundings;
+    use crate::sweep::run::Workload;
 
     /// Kinds of alarms of a run of two nodes with 7 % of a core each.
     fn kinds(seconds: f64, used_of_share: f64, client_waited: f64) -> Vec<String> {

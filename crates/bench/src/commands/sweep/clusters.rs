@@ -9,7 +9,6 @@ use anyhow::{Context, bail};
 
 use super::SweepArgs;
 use super::given::{self, Given, TABLE};
-use super::mark::Mark;
 use crate::alarms::HOW_TO_WATCH;
 use crate::chance::Chance;
 use crate::commands::{analytic, words, ycsb_load, ycsb_run};
@@ -18,6 +17,7 @@ use crate::fleet::{self, Fleet, FleetPlan};
 use crate::machine::cgroup::{CpuGroups, Quota};
 use crate::machine::watch::Watched;
 use crate::result::RunResult;
+use crate::surroundings::Mark;
 use crate::sweep::run::{SweepRun, Workload};
 use crate::terminal::thousands;
 use crate::wire::admin::Admin;

@@ -2,7 +2,6 @@
 
 mod clusters;
 mod given;
-mod mark;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
