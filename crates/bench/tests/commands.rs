@@ -250,6 +250,18 @@ fn nodes_that_the_machine_cannot_have_are_refused_before_one_starts() {
 }
 
 #[test]
+fn nodes_that_are_not_limited_have_no_share() {
+    for command in ["idle", "hop"] {
+        for flags in [&["--core-share", "0.5"][..], &["--no-quota"]] {
+            let line = [&["bench", command], flags].concat();
+            let why =
+                Program::try_parse_from(line).map(|_| ()).expect_err("there is no such flag").to_string();
+            assert!(why.contains("unexpected argument '--"), "{why}");
+        }
+    }
+}
+
+#[test]
 fn times_below_nothing_are_refused_before_a_node_starts() {
     for words in
         ["bench sweep --warmup=-5", "bench idle --settle=-1", "bench ycsb run c --warmup=-1 --drain=-1"]

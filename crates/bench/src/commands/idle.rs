@@ -12,13 +12,14 @@ use serde_json::json;
 use crate::assemble::{About, blank};
 use crate::chance::Chance;
 use crate::flags::OutputFlags;
-use crate::fleet::flags::FleetFlags;
+use crate::fleet::flags::NodeFlags;
 use crate::fleet::{Fleet, data_folder, folder_bytes, system_rows};
 use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::watch::{Sample, Watched};
 use crate::measure::histogram;
 use crate::result::{OperationResult, RunResult, Throughput, Times, Versions};
 use crate::site::BENCH_VERSION;
+use crate::surroundings::{Mark, disturbed};
 use crate::terminal::thousands;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
@@ -53,7 +54,7 @@ pub struct IdleArgs {
     #[arg(long, value_name = "FOLDER", default_value = "idle-nodes")]
     folder: PathBuf,
     #[command(flatten)]
-    fleet: FleetFlags,
+    fleet: NodeFlags,
     #[command(flatten)]
     output: OutputFlags,
 }
@@ -64,8 +65,11 @@ pub fn run(args: IdleArgs) -> anyhow::Result<ExitCode> {
     let folder = data_folder(&args.folder)?;
     let fleet = Fleet::start(&args.fleet.plan(usize::from(args.nodes), &folder)?, None)?;
     let outcome = measure(&args, fleet);
-    folder.give_up()?;
+    let given_up = folder.give_up();
     let result = outcome?;
+    // First, for whoever reads what is printed may have left.
+    args.output.keep(&result)?;
+    given_up?;
     println!("{}", said(&result));
     args.output.finish(&result)
 }
@@ -80,11 +84,13 @@ fn measure(args: &IdleArgs, fleet: Fleet) -> anyhow::Result<RunResult> {
 
     let creates = create_tables(args, &mut admin)?;
     std::thread::sleep(Duration::try_from_secs_f64(args.settle)?);
+    let around = Mark::now(&watched);
     let before: Vec<Sample> = watched.iter().map(Watched::sample).collect();
     let since = Instant::now();
     std::thread::sleep(Duration::try_from_secs_f64(args.seconds)?);
     let seconds = since.elapsed().as_secs_f64();
     let after: Vec<Sample> = watched.iter().map(Watched::sample).collect();
+    let others = around.others_until(&Mark::now(&watched));
     let mut statuses = histogram::empty();
     for _ in 0..STATUS_TIMES {
         let asked = Instant::now();
@@ -112,6 +118,7 @@ fn measure(args: &IdleArgs, fleet: Fleet) -> anyhow::Result<RunResult> {
         server: Some(admin.server_version.clone()),
         ..Versions::default()
     };
+    result.alarms.extend(disturbed(&[others]));
     Ok(result)
 }
 
@@ -146,15 +153,16 @@ fn operation(name: &str, times: &Histogram<u64>) -> OperationResult {
 }
 
 fn about(args: &IdleArgs, started: SystemTime) -> About {
-    let settings = json!({
+    let mut settings = args.fleet.describe();
+    let own = json!({
         "nodes": args.nodes,
         "tables": args.tables,
         "shards": args.shards,
         "replicas": args.replicas,
         "settle": args.settle,
         "seconds": args.seconds,
-        "cache-size": args.fleet.cache_mb(),
     });
+    settings.extend(own.as_object().cloned().unwrap_or_default());
     About {
         kind: "idle",
         workload: String::new(),
@@ -162,7 +170,7 @@ fn about(args: &IdleArgs, started: SystemTime) -> About {
         label: args.output.label.clone(),
         published: None,
         seed: args.output.seed,
-        settings: settings.as_object().cloned().unwrap_or_default(),
+        settings,
         notes: Vec::new(),
         started,
     }

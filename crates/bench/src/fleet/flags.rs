@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
+use serde_json::{Map, Value, json};
 
 use super::FleetPlan;
 use super::fits::{Has, Needs, Unfit};
@@ -12,9 +13,9 @@ use crate::limits::at_least_one;
 use crate::machine::cgroup::{Quota, SHARE_MIN};
 use crate::machine::facts;
 
-/// How the nodes of a cluster on this machine are started.
+/// How nodes on this machine are started.
 #[derive(Args, Clone, Debug)]
-pub struct FleetFlags {
+pub struct NodeFlags {
     /// Program to start instead of this one; it must take RethinkDB's flags
     #[arg(long, value_name = "PATH")]
     pub target_binary: Option<PathBuf>,
@@ -28,6 +29,14 @@ pub struct FleetFlags {
     /// the published servers had, if that is more
     #[arg(long, value_name = "MB", value_parser = at_least_one::<u64>)]
     pub cache_size: Option<u64>,
+}
+
+/// The same where nodes are limited while they are measured.
+#[derive(Args, Clone, Debug)]
+pub struct FleetFlags {
+    /// How they are started.
+    #[command(flatten)]
+    pub nodes: NodeFlags,
     /// Share of one core that each node gets while it is measured; together with the client, which takes up to half as
     /// much as all nodes, they must find room on the machine
     #[arg(long, value_name = "SHARE", default_value_t = 0.07, value_parser = core_share)]
@@ -39,6 +48,8 @@ pub struct FleetFlags {
 
 /// Memory for the caches of a node if nothing else is said, in megabytes.
 const CACHE_MB: u64 = 512;
+/// What stands in a result for a value that is nobody's business.
+const HIDDEN: &str = "...";
 
 /// A share of a core that the kernel can give.
 fn core_share(text: &str) -> Result<f64, String> {
@@ -48,18 +59,10 @@ fn core_share(text: &str) -> Result<f64, String> {
     })
 }
 
-impl FleetFlags {
+impl NodeFlags {
     /// Memory for the caches of each node, in megabytes.
     pub fn cache_mb(&self) -> u64 {
         self.cache_size.unwrap_or(CACHE_MB)
-    }
-
-    /// From now on each node has at least as much for its caches as a published server had for `documents`, unless the
-    /// user said how much: `--cache-size 64000` for 25,000,000, which all fitted into one. With less a single node would
-    /// be slow for want of memory, and the others fast.
-    pub fn want_caches_for(&mut self, documents: u64) {
-        let published = documents.saturating_mul(64_000) / 25_000_000;
-        self.cache_size.get_or_insert(published.max(CACHE_MB));
     }
 
     /// From now on each of `nodes` has its part of the machine's cores, one at least, unless the user says how many.
@@ -78,11 +81,6 @@ impl FleetFlags {
     /// machine.
     pub fn fit(&self, nodes: usize) -> Result<(), Unfit> {
         self.fit_with(nodes, None)
-    }
-
-    /// The same for nodes that will be limited to their share.
-    pub fn fit_limited(&self, nodes: usize) -> Result<(), Unfit> {
-        self.fit_with(nodes, self.share())
     }
 
     fn fit_with(&self, nodes: usize, core_share: Option<f64>) -> Result<(), Unfit> {
@@ -109,6 +107,69 @@ impl FleetFlags {
         })
     }
 
+    /// What a result says about these flags, under their names.
+    pub fn describe(&self) -> Map<String, Value> {
+        self.describe_with(&self.node_flag)
+    }
+
+    fn describe_with(&self, node_flags: &[String]) -> Map<String, Value> {
+        let described = json!({
+            "target-binary": self.target_binary.as_ref().map(|path| path.display().to_string()),
+            "node-flag": without_passwords(node_flags).join(" "),
+            "port-offset": self.port_offset,
+            "cache-size": self.cache_mb(),
+        });
+        described.as_object().cloned().unwrap_or_default()
+    }
+}
+
+/// Flags of a program as they may stand in a result: the value of one about a password is left out, whether it stands
+/// in the same word as its name or in the next.
+fn without_passwords(flags: &[String]) -> Vec<String> {
+    let mut is_hidden = false;
+    let hide = |flag: &String| {
+        let was_hidden = std::mem::take(&mut is_hidden);
+        let (name, value) = flag.split_once('=').map_or((flag.as_str(), None), |(n, v)| (n, Some(v)));
+        let is_name = name.starts_with('-');
+        let is_about_password = is_name && name.to_lowercase().contains("password");
+        match (is_about_password, value) {
+            (true, Some(_)) => format!("{name}={HIDDEN}"),
+            (true, None) => {
+                is_hidden = true;
+                flag.clone()
+            }
+            // A password may begin like a flag: what stands where one is wanted is taken for one.
+            (false, _) if was_hidden => HIDDEN.to_owned(),
+            (false, _) => flag.clone(),
+        }
+    };
+    flags.iter().map(hide).collect()
+}
+
+impl FleetFlags {
+    /// Memory for the caches of each node, in megabytes.
+    pub fn cache_mb(&self) -> u64 {
+        self.nodes.cache_mb()
+    }
+
+    /// From now on each node has at least as much for its caches as a published server had for `documents`, unless the
+    /// user said how much: `--cache-size 64000` for 25,000,000, which all fitted into one. With less a single node would
+    /// be slow for want of memory, and the others fast.
+    pub fn want_caches_for(&mut self, documents: u64) {
+        let published = documents.saturating_mul(64_000) / 25_000_000;
+        self.nodes.cache_size.get_or_insert(published.max(CACHE_MB));
+    }
+
+    /// Fails, with what to change, where this machine cannot have `nodes` at the same time, each limited to its share.
+    pub fn fit_limited(&self, nodes: usize) -> Result<(), Unfit> {
+        self.nodes.fit_with(nodes, self.share())
+    }
+
+    /// A fleet of `nodes` with its data in `folder`, whose nodes have all of the machine.
+    pub fn plan(&self, nodes: usize, folder: &Path) -> anyhow::Result<FleetPlan> {
+        self.nodes.plan(nodes, folder)
+    }
+
     /// The same for nodes that will be limited to their share.
     pub fn limited_plan(&self, nodes: usize, folder: &Path) -> anyhow::Result<FleetPlan> {
         Ok(FleetPlan { flags: self.node_flags(), ..self.plan(nodes, folder)? })
@@ -118,12 +179,20 @@ impl FleetFlags {
     /// says how many cores it has: otherwise it has a thread for each core of the machine.
     pub fn node_flags(&self) -> Vec<String> {
         let told = match self.share() {
-            Some(share) if !self.says_cores() => {
+            Some(share) if !self.nodes.says_cores() => {
                 vec!["--cores".to_owned(), format!("{}", share.ceil())]
             }
             _ => Vec::new(),
         };
-        [told, self.node_flag.clone()].concat()
+        [told, self.nodes.node_flag.clone()].concat()
+    }
+
+    /// What a result says about these flags and those of nodes that are limited, under their names.
+    pub fn describe(&self) -> Map<String, Value> {
+        let mut described = self.nodes.describe_with(&self.node_flags());
+        described.insert("core-share".to_owned(), json!(self.share()));
+        described.insert("no-quota".to_owned(), json!(self.no_quota));
+        described
     }
 
     /// Arranges how nodes and client share this machine's cores from now on.
@@ -192,7 +261,7 @@ mod tests {
     fn nodes_that_share_a_machine_have_a_core_each_at_least() {
         let cores = |line: &[&str]| {
             let mut line = Line::parse_from([&["bench"], line].concat());
-            line.fleet.share_cores(10_000);
+            line.fleet.nodes.share_cores(10_000);
             line.fleet.plan(1, Path::new("data")).unwrap().flags
         };
         assert_eq!(cores(&[]), ["--cores", "1"]);
@@ -205,5 +274,22 @@ mod tests {
             let flag = format!("--node-flag={flag}");
             assert_eq!(flags_of(&[&flag]), [flag.trim_start_matches("--node-flag=")]);
         }
+    }
+
+    #[test]
+    fn a_result_says_how_nodes_were_started_but_no_password() {
+        let line = ["--node-flag=--initial-password=secret", "--node-flag=--Password", "--node-flag=-secret"];
+        let line = [&["bench", "--target-binary", "/opt/db", "--node-flag=--log=all"], &line[..]].concat();
+        let described = Line::parse_from(line).fleet.describe();
+        let flags = "--cores 1 --log=all --initial-password=... --Password ...";
+        let wanted = json!({
+            "target-binary": "/opt/db",
+            "node-flag": flags,
+            "port-offset": 400,
+            "cache-size": 512,
+            "core-share": 0.07,
+            "no-quota": false,
+        });
+        assert_eq!(Value::Object(described), wanted);
     }
 }

@@ -1,6 +1,7 @@
 //! `bench hop`: how much more a query costs when a second server takes part in it: a get that is asked of a server
 //! without the row, an update that a second replica has to have.
 
+mod enough;
 mod kinds;
 mod servers;
 
@@ -12,14 +13,17 @@ use anyhow::ensure;
 use clap::Args;
 use serde_json::json;
 
+use crate::alarms::{CUT_SHORT, TOO_SHORT};
 use crate::assemble::{About, blank};
 use crate::flags::OutputFlags;
-use crate::fleet::flags::FleetFlags;
+use crate::fleet::flags::NodeFlags;
 use crate::fleet::{Fleet, data_folder};
 use crate::limits::{above_zero, at_least_one};
-use crate::result::{ClientUse, Pacing, RunResult, Throughput, Verification};
+use crate::machine::facts;
+use crate::result::{Alarm, ClientUse, Pacing, RunResult, Throughput, Verification};
 use crate::shapes::rest::Rest;
-use kinds::{PAIRS, Run, middle, verdict};
+use crate::surroundings::disturbed;
+use kinds::{PAIRS, Run, judge, middle};
 use servers::Servers;
 
 const NODES: usize = 2;
@@ -45,13 +49,14 @@ pub struct HopArgs {
     #[arg(long, value_name = "FOLDER", default_value = "hop-nodes")]
     folder: PathBuf,
     #[command(flatten)]
-    fleet: FleetFlags,
+    fleet: NodeFlags,
     #[command(flatten)]
     output: OutputFlags,
 }
 
 /// Runs the command. The exit code says whether both ratios are within their bars.
 pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
+    enough::can_be(args.seconds, facts::cores())?;
     args.fleet.share_cores(NODES);
     args.fleet.fit(NODES)?;
     let folder = data_folder(&args.folder)?;
@@ -60,22 +65,52 @@ pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
     let dead = fleet.dead();
     drop(fleet);
     let given_up = folder.give_up();
+    // What was measured is kept, also of a server that died later, and first: whoever reads what is printed may have left.
+    let kept = outcome.as_ref().map_or(Ok(()), |(result, _)| args.output.keep(result));
     ensure!(dead.is_empty(), "{}", dead.join("\n"));
     let (result, is_held) = outcome?;
+    kept?;
     let code = args.output.finish(&result)?;
     given_up?;
     Ok(if is_held { code } else { ExitCode::FAILURE })
 }
 
+/// The runs of each pair's kinds, round after round.
+type Measured = Vec<[Vec<Run>; 2]>;
+
+/// The result, and whether both ratios are within their bars. Fails where there is nothing to keep.
 fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
     let started = SystemTime::now();
     let mut servers = Servers::prepare(args, fleet)?;
     for kind in PAIRS.iter().flat_map(|pair| &pair.kinds) {
-        servers.run(kind, TRIAL_SECONDS.min(args.seconds), 0)?;
+        let trial = servers.run(kind, TRIAL_SECONDS.min(args.seconds), 0)?;
+        let lasted = trial.result.time.measured_seconds;
+        enough::will_be(kind.name, trial.cpu_seconds, lasted, args.seconds)?;
     }
-    let mut measured: Vec<[Vec<Run>; 2]> = PAIRS.iter().map(|_| [Vec::new(), Vec::new()]).collect();
+    let mut measured: Measured = PAIRS.iter().map(|_| [Vec::new(), Vec::new()]).collect();
+    let outcome = rounds(args, &mut servers, &mut measured).and_then(|()| servers.are_led_as_before());
+    let is_something = measured.iter().flatten().all(|runs| !runs.is_empty());
+    let why_none = match outcome {
+        Err(error) if !is_something => return Err(error),
+        outcome => outcome.err().map(|error| format!("what was measured is no figure: {error:#}")),
+    };
+    let verdicts: Vec<(String, bool)> = match &why_none {
+        Some(why) => vec![(why.clone(), false)],
+        None => PAIRS.iter().zip(&measured).map(|(pair, runs)| judge(pair, runs)).collect(),
+    };
+    let is_held = verdicts.iter().all(|(_, is_held)| *is_held);
+    let notes = verdicts.into_iter().map(|(text, _)| text).chain(restless(servers.rest)).collect();
+    let mut result = blank(about(args, notes, started));
+    gather(&mut result, args, measured);
+    result.alarms.extend(why_none.map(|message| Alarm { kind: CUT_SHORT.to_owned(), message }));
+    result.versions.server = Some(servers.version);
+    Ok((result, is_held))
+}
+
+/// Measures every kind once in each round. What was measured stays, also when it fails.
+fn rounds(args: &HopArgs, servers: &mut Servers, measured: &mut Measured) -> anyhow::Result<()> {
     for round in 1..=u64::from(args.rounds) {
-        for (pair, runs) in PAIRS.iter().zip(&mut measured) {
+        for (pair, runs) in PAIRS.iter().zip(measured.iter_mut()) {
             // Neither of the two is always the one that comes after the other.
             for nth in if round % 2 == 1 { [0, 1] } else { [1, 0] } {
                 let kind = &pair.kinds[nth];
@@ -87,18 +122,7 @@ fn measure(args: &HopArgs, fleet: &Fleet) -> anyhow::Result<(RunResult, bool)> {
             }
         }
     }
-    servers.are_led_as_before()?;
-    let verdicts: Vec<(String, bool)> = PAIRS
-        .iter()
-        .zip(&measured)
-        .map(|(pair, [less, more])| verdict(pair, less.iter().zip(more).map(|(l, m)| [l.cpu_us, m.cpu_us])))
-        .collect();
-    let is_held = verdicts.iter().all(|(_, is_held)| *is_held);
-    let notes = verdicts.into_iter().map(|(text, _)| text).chain(restless(servers.rest)).collect();
-    let mut result = blank(about(args, notes, started));
-    gather(&mut result, args, measured);
-    result.versions.server = Some(servers.version);
-    Ok((result, is_held))
+    Ok(())
 }
 
 /// What is to be said if the servers did not rest before every run.
@@ -115,7 +139,7 @@ fn restless(rest: Rest) -> Option<String> {
 }
 
 /// Sums of all measured runs; of each kind the operations of the run in the middle.
-fn gather(result: &mut RunResult, args: &HopArgs, measured: Vec<[Vec<Run>; 2]>) {
+fn gather(result: &mut RunResult, args: &HopArgs, measured: Measured) {
     let all = || measured.iter().flatten().flatten();
     let seconds: f64 = all().map(|run| run.result.time.measured_seconds).sum();
     let operations: u64 = all().map(|run| run.operation.ok).sum();
@@ -138,6 +162,10 @@ fn gather(result: &mut RunResult, args: &HopArgs, measured: Vec<[Vec<Run>; 2]>) 
             result.alarms.push(alarm.clone());
         }
     }
+    let others: Vec<_> = all().map(|run| run.others_core_share).collect();
+    result.alarms.extend(disturbed(&others));
+    let too_little = enough::too_little(all().map(|run| run.cpu_seconds));
+    result.alarms.extend(too_little.map(|message| Alarm { kind: TOO_SHORT.to_owned(), message }));
     result.pacing = Pacing {
         kind: "closed".to_owned(),
         connections: args.connections,
@@ -165,15 +193,14 @@ fn client<'a>(runs: impl Iterator<Item = &'a ClientUse>) -> ClientUse {
 }
 
 fn about(args: &HopArgs, notes: Vec<String>, started: SystemTime) -> About {
-    let settings = json!({
+    let mut settings = args.fleet.describe();
+    let own = json!({
         "records": args.records,
         "seconds": args.seconds,
         "rounds": args.rounds,
         "connections": args.connections,
-        "cache-size": args.fleet.cache_mb(),
-        "node-flag": args.fleet.node_flag.join(" "),
-        "target-binary": args.fleet.target_binary.as_ref().map(|path| path.display().to_string()),
     });
+    settings.extend(own.as_object().cloned().unwrap_or_default());
     About {
         kind: "hop",
         workload: String::new(),
@@ -181,7 +208,7 @@ fn about(args: &HopArgs, notes: Vec<String>, started: SystemTime) -> About {
         label: args.output.label.clone(),
         published: None,
         seed: args.output.seed,
-        settings: settings.as_object().cloned().unwrap_or_default(),
+        settings,
         notes,
         started,
     }

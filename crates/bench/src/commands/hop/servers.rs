@@ -11,11 +11,9 @@ use crate::fleet::{Fleet, system_rows};
 use crate::machine::watch::Watched;
 use crate::result::OperationResult;
 use crate::shapes::rest::{self, Rest};
+use crate::surroundings::Mark;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
-
-/// Less processor time says nothing: it is counted in hundredths of a second.
-const CPU_SECONDS_MIN: f64 = 0.2;
 
 /// Two servers with both tables.
 pub(super) struct Servers<'a> {
@@ -96,8 +94,7 @@ impl Servers<'_> {
     }
 
     /// Runs `kind` once, when both servers rest; nobody looks at round 0. Other rounds have other values: a second update
-    /// with the same ones would change nothing. Fails when a query fails, and where the servers' processor time is too
-    /// little.
+    /// with the same ones would change nothing. Fails when a query fails.
     pub(super) fn run(&mut self, kind: &Kind, seconds: f64, round: u64) -> anyhow::Result<Run> {
         let leader = match kind.table {
             Table::OneReplica => self.leaders.one,
@@ -113,23 +110,20 @@ impl Servers<'_> {
         );
         let common = self.common(&self.watched[asked].address, kind.name, round + 1);
         self.rest = self.rest.max(rest::wait(&self.resting));
+        let around = Mark::now(&self.watched);
         let before = self.cpu_seconds()?;
         let result = ycsb_run::measure(words::read(&line, &common)?)?;
-        let used = self.cpu_seconds()? - before;
+        let cpu_seconds = self.cpu_seconds()? - before;
+        let others_core_share = around.others_until(&Mark::now(&self.watched));
         if let Some(error) = result.errors.first() {
             bail!("{}: {}", kind.name, error.first_message);
         }
-        ensure!(
-            round == 0 || used >= CPU_SECONDS_MIN,
-            "{}: {used:.2} s of processor time, which is counted in hundredths, are too little: give more --seconds",
-            kind.name
-        );
         let operation = result.operations.iter().find(|one| one.ok > 0).cloned();
         let operation = operation.with_context(|| format!("{}: no query was answered", kind.name))?;
-        let cpu_us = used * 1e6 / operation.ok as f64;
+        let cpu_us = cpu_seconds * 1e6 / operation.ok as f64;
         let name = kind.name.to_owned();
         let operation = OperationResult { name, server_cpu_us_per_operation: Some(cpu_us), ..operation };
-        Ok(Run { cpu_us, operation, result })
+        Ok(Run { cpu_us, cpu_seconds, others_core_share, operation, result })
     }
 
     /// Of both since they started.
