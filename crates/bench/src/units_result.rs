@@ -19,7 +19,7 @@ pub struct UnitsTest {
     pub core_share: Option<f64>,
     /// Write units of each node.
     pub units_by_node: Vec<usize>,
-    /// Blocks per second by those of test 1; null when there was none.
+    /// Blocks per second by those of test 1; null when one of both is no figure, which a note says.
     pub by_test_1: Option<f64>,
     /// The same in proportion to the units; null for what is no published test.
     pub expected_by_test_1: Option<f64>,
@@ -29,7 +29,7 @@ pub struct UnitsTest {
     pub published_per_second: Option<f64>,
     /// What nodes wrote, by what they held of the table; roles that no node had are left out.
     pub disk: Vec<RoleDisk>,
-    /// Published statements that this test was too short to tell.
+    /// What could not be told about this test, with why.
     pub untold: Vec<Untold>,
 }
 
@@ -46,7 +46,7 @@ pub struct RoleDisk {
     pub grown_bytes: i64,
 }
 
-/// A published statement that could not be checked.
+/// A statement that could not be checked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Untold {
     /// What is stated.

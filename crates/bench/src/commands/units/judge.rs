@@ -22,6 +22,8 @@ const ALIKE: RangeInclusive<f64> = 0.0..=1.25;
 /// writes a block once more when its memory for new rows is full, and in a short test chance decides whether that falls
 /// into it.
 const MANY_BYTES: f64 = 1e9;
+/// Of [`Untold`] about who holds what.
+const UNKNOWN_ROLES: &str = "the cluster does not say who holds what";
 const HOLDERS: [&str; 3] = [PRIMARIES, SECONDARIES, BOTH];
 const PRIMARIES: &str = "primaries";
 const SECONDARIES: &str = "secondaries";
@@ -80,6 +82,65 @@ pub(super) fn equal(name: &str, expected: f64, found: f64) -> CheckOutcome {
     CheckOutcome { name: name.to_owned(), expected, found, ok: expected == found, source }
 }
 
+/// How much of test 1 a test with this `rate` reached. Fails with what to say instead where it or test 1 is no figure;
+/// `first` is the rate of test 1, or why that is none.
+pub(super) fn by_test_1(
+    rate: f64,
+    why_no_figure: Option<&str>,
+    first: Result<f64, &str>,
+) -> Result<f64, String> {
+    match (why_no_figure, first) {
+        (Some(why), _) => {
+            Err(format!("its blocks per second are no figure, and have no ratio to test 1: {why}"))
+        }
+        (None, Err(why)) => Err(format!("no ratio to test 1, whose blocks per second are no figure: {why}")),
+        (None, Ok(first)) => Ok(rate / first),
+    }
+}
+
+/// What is to be said of an overload: whether it led to refusals at all.
+pub(super) fn refusals(result: &RunResult) -> String {
+    let refused = result.errors.iter().filter(|error| error.kind == REFUSAL.name());
+    let refused: u64 = refused.map(|error| error.count).sum();
+    let (units, blocks) = (result.pacing.connections, result.throughput.operations);
+    match (refused, result.errors.is_empty()) {
+        (0, true) => {
+            let longest =
+                result.operations.iter().filter_map(|one| one.service.max_us).fold(0.0, f64::max) / 1e6;
+            format!(
+                "no refusal was seen: the {units} write units were answered by queueing, the slowest block after \
+                 {longest:.1} s; how the servers refuse is not shown by this (a larger --overload may)"
+            )
+        }
+        (0, false) => "no clear refusal was seen, only other errors".to_owned(),
+        (refused, _) => {
+            format!(
+                "{refused} clear refusals ({}) were seen, and {blocks} blocks acknowledged",
+                REFUSAL.name()
+            )
+        }
+    }
+}
+
+/// An earlier test that another is compared with.
+pub(super) struct Base<'a> {
+    pub(super) result: &'a RunResult,
+    /// Why one of both is no figure, if it is none.
+    pub(super) why_none: Option<String>,
+}
+
+impl Base<'_> {
+    /// What nodes of these roles wrote in `result` and in the earlier test, or why nobody can tell.
+    fn written(&self, result: &RunResult, roles: &[&str]) -> Result<[Written; 2], String> {
+        if let Some(why) = &self.why_none {
+            return Err(why.clone());
+        }
+        let both = Written::of(result, roles).zip(Written::of(self.result, roles));
+        both.map(|(these, those)| [these, those])
+            .ok_or_else(|| "what these nodes wrote is not known".to_owned())
+    }
+}
+
 /// What was found out about one test.
 #[derive(Default)]
 pub(super) struct Verdicts {
@@ -88,8 +149,9 @@ pub(super) struct Verdicts {
 }
 
 impl Verdicts {
-    /// What must hold after every test: nodes live, every error was a refusal, acknowledged blocks are there.
-    pub(super) fn survived(&mut self, result: &RunResult, alive: usize, there: f64) {
+    /// What must hold after every test: nodes live, every error was a refusal, acknowledged blocks are there. A cluster
+    /// that does not say how many there are fails a check of its own: nobody knows that one is missing.
+    pub(super) fn survived(&mut self, result: &RunResult, alive: usize, there: Result<f64, &anyhow::Error>) {
         let nodes = result.units.as_ref().map_or(0, |about| about.nodes);
         let unclear = result.errors.iter().filter(|error| error.kind != REFUSAL.name());
         let unclear: u64 = unclear.map(|error| error.count).sum();
@@ -97,29 +159,57 @@ impl Verdicts {
         self.checks.extend([
             equal("nodes alive", nodes as f64, alive as f64),
             equal(&format!("errors other than {}", REFUSAL.name()), 0.0, unclear as f64),
-            equal("acknowledged blocks that are there", wanted, there.min(wanted)),
         ]);
+        let name = "acknowledged blocks that are there";
+        match there {
+            Ok(there) => self.checks.push(equal(name, wanted, there.min(wanted))),
+            Err(error) => {
+                self.checks.push(equal("answers to how many blocks are there", 1.0, 0.0));
+                let why = format!("they could not be counted: {error:#}");
+                self.untold.push(Untold { name: name.to_owned(), expected: wanted, found: None, why });
+            }
+        }
+    }
+
+    /// Why blocks per second of `result` say nothing, if so, by what was found out so far: it did not survive.
+    pub(super) fn why_no_figure(&self, result: &RunResult) -> Option<String> {
+        let broken = self.checks.iter().find(|check| !check.ok);
+        let broken =
+            broken.map(|check| format!("{}: expected {}, found {}", check.name, check.expected, check.found));
+        broken.or_else(|| (result.throughput.operations == 0).then(|| "no block was acknowledged".to_owned()))
     }
 
     /// With two replicas and a shard for every second node one half holds primaries, the other half the rest.
-    pub(super) fn halves(&mut self, roles: &Roles, half: usize) {
-        self.checks.extend([
-            equal("nodes with primaries alone", half as f64, roles.only_primaries() as f64),
-            equal("nodes with secondaries alone", half as f64, roles.only_secondaries() as f64),
-        ]);
+    pub(super) fn halves(&mut self, roles: Option<&Roles>, half: usize) {
+        let [primaries, secondaries] = ["nodes with primaries alone", "nodes with secondaries alone"];
+        match roles {
+            Some(roles) => self.checks.extend([
+                equal(primaries, half as f64, roles.only_primaries() as f64),
+                equal(secondaries, half as f64, roles.only_secondaries() as f64),
+            ]),
+            None => {
+                self.checks.push(equal("answers to who holds what", 1.0, 0.0));
+                self.untold.extend([primaries, secondaries].map(|name| Untold {
+                    name: name.to_owned(),
+                    expected: half as f64,
+                    found: None,
+                    why: UNKNOWN_ROLES.to_owned(),
+                }));
+            }
+        }
     }
 
     /// Nodes that hold primaries write no more for a block than they did in `other`.
-    pub(super) fn primaries_write_alike(&mut self, result: &RunResult, other: &RunResult) {
-        let name =
-            format!("bytes written per block by nodes with primaries alone, by those in {}", other.label);
-        self.compare(name, 1.0, &ALIKE, Written::of(result, &[PRIMARIES]), Written::of(other, &[PRIMARIES]));
+    pub(super) fn primaries_write_alike(&mut self, result: &RunResult, other: &Base) {
+        let label = &other.result.label;
+        let name = format!("bytes written per block by nodes with primaries alone, by those in {label}");
+        self.compare(name, 1.0, &ALIKE, other.written(result, &[PRIMARIES]));
     }
 
     /// All nodes together write twice as much for a block as they did in `single`.
-    pub(super) fn twice_as_much(&mut self, result: &RunResult, single: &RunResult) {
-        let name = format!("bytes written per block by all nodes, by those in {}", single.label);
-        self.compare(name, 2.0, &TWICE, Written::of(result, &HOLDERS), Written::of(single, &HOLDERS));
+    pub(super) fn twice_as_much(&mut self, result: &RunResult, single: &Base) {
+        let name = format!("bytes written per block by all nodes, by those in {}", single.result.label);
+        self.compare(name, 2.0, &TWICE, single.written(result, &HOLDERS));
     }
 
     fn compare(
@@ -127,12 +217,11 @@ impl Verdicts {
         name: String,
         expected: f64,
         allowed: &RangeInclusive<f64>,
-        these: Option<Written>,
-        those: Option<Written>,
+        written: Result<[Written; 2], String>,
     ) {
-        let (found, why) = match these.zip(those) {
-            None => (None, "what these nodes wrote is not known".to_owned()),
-            Some((these, those)) => {
+        let (found, why) = match written {
+            Err(why) => (None, why),
+            Ok([these, those]) => {
                 let found = these.per_block / those.per_block;
                 let by_node = these.by_node.min(those.by_node);
                 if by_node >= MANY_BYTES {
@@ -154,7 +243,7 @@ impl Verdicts {
         if let Some(about) = &mut result.units {
             about.untold.extend(self.untold);
         }
-        result.alarms = alarms::raise(result);
+        alarms::renew(result);
     }
 }
 
@@ -231,9 +320,14 @@ mod tests {
 
     /// What comes of both statements about two replicas.
     fn told(single: u64, primaries: u64, secondaries: u64) -> String {
+        told_unless(None, single, primaries, secondaries)
+    }
+
+    fn told_unless(why_none: Option<String>, single: u64, primaries: u64, secondaries: u64) -> String {
         let single = result("test 4", &[(PRIMARIES, single), (NOTHING, 0)]);
         let mut double = result("replicated", &[(PRIMARIES, primaries), (SECONDARIES, secondaries)]);
         let mut verdicts = Verdicts::default();
+        let single = Base { result: &single, why_none };
         verdicts.primaries_write_alike(&double, &single);
         verdicts.twice_as_much(&double, &single);
         verdicts.settle(&mut double);
@@ -250,6 +344,9 @@ mod tests {
         assert_eq!(told(44, 2_000, 2_000), format!("{few}, {few}"));
         let nothing = "what these nodes wrote is not known";
         assert_eq!(told(0, 2_000, 2_000), format!("{nothing}, {nothing}"));
+        let broken = "test 4 is no figure";
+        let said = told_unless(Some(broken.to_owned()), 2_000, 2_100, 2_000);
+        assert_eq!(said, format!("{broken}, {broken}"), "with a broken test nothing is compared");
     }
 
     #[test]
@@ -271,19 +368,77 @@ mod tests {
         assert_eq!(alone.len(), 1);
     }
 
-    #[test]
-    fn only_a_server_without_room_refuses_clearly() {
-        let error = |kind: FailureKind| ErrorTally {
+    fn error(kind: FailureKind) -> ErrorTally {
+        ErrorTally {
             operation: "INSERT-BLOCK".to_owned(),
             kind: kind.name().to_owned(),
             count: 3,
             first_message: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_broken_test_is_no_figure_and_no_base_of_others() {
+        let why_none = |alive: usize| {
+            let mut verdicts = Verdicts::default();
+            let first = result("test 1", &[]);
+            verdicts.survived(&first, alive, Ok(100.0));
+            verdicts.why_no_figure(&first)
         };
+        assert_eq!(why_none(4), None);
+        let why = why_none(3).expect("a node was lost");
+        assert_eq!(why, "nodes alive: expected 4, found 3");
+        assert_eq!(by_test_1(30.0, None, Ok(20.0)), Ok(1.5));
+        let said = by_test_1(30.0, None, Err(&why)).expect_err("its base is broken");
+        assert_eq!(said, format!("no ratio to test 1, whose blocks per second are no figure: {why}"));
+        let said = by_test_1(30.0, Some(&why), Ok(20.0)).expect_err("it is broken");
+        assert!(said.starts_with("its blocks per second are no figure"), "{said}");
+    }
+
+    #[test]
+    fn blocks_that_nobody_could_count_are_not_missing() {
+        let mut test = result("test 3", &[]);
+        let mut verdicts = Verdicts::default();
+        verdicts.survived(&test, 4, Err(&anyhow::anyhow!("connection refused")));
+        assert!(verdicts.why_no_figure(&test).is_some(), "it did not survive");
+        verdicts.settle(&mut test);
+        let failed: Vec<&str> =
+            test.checks.iter().filter(|check| !check.ok).map(|check| check.name.as_str()).collect();
+        assert_eq!(failed, ["answers to how many blocks are there"]);
+        let untold = &test.units.as_ref().expect("a test").untold[0];
+        assert_eq!(untold.name, "acknowledged blocks that are there");
+        assert_eq!((untold.expected, untold.found), (100.0, None));
+        assert_eq!(untold.why, "they could not be counted: connection refused");
+    }
+
+    #[test]
+    fn an_overload_that_nobody_refused_says_so() {
+        let mut overload = result("overload", &[]);
+        assert!(refusals(&overload).starts_with("no refusal was seen: "));
+        overload.errors = vec![error(FailureKind::OpFailed)];
+        assert_eq!(refusals(&overload), "no clear refusal was seen, only other errors");
+        overload.errors.push(error(FailureKind::ResourceLimit));
+        let said = "3 clear refusals (RESOURCE_LIMIT) were seen, and 100 blocks acknowledged";
+        assert_eq!(refusals(&overload), said);
+    }
+
+    #[test]
+    fn halves_of_a_cluster_that_says_nothing_are_not_told() {
+        let mut verdicts = Verdicts::default();
+        verdicts.halves(None, 2);
+        assert!(verdicts.untold.iter().all(|one| one.why == UNKNOWN_ROLES));
+        assert_eq!(verdicts.untold.len(), 2);
+        let failed = verdicts.checks.iter().map(|check| (check.name.as_str(), check.ok));
+        assert_eq!(failed.collect::<Vec<_>>(), [("answers to who holds what", false)]);
+    }
+
+    #[test]
+    fn only_a_server_without_room_refuses_clearly() {
         let unclear = |kind: FailureKind| {
             let mut overload = result("overload", &[]);
             overload.errors = vec![error(kind)];
             let mut verdicts = Verdicts::default();
-            verdicts.survived(&overload, 4, 100.0);
+            verdicts.survived(&overload, 4, Ok(100.0));
             verdicts.checks.iter().filter(|check| !check.ok).map(|check| check.found).sum::<f64>()
         };
         assert_eq!(unclear(FailureKind::ResourceLimit), 0.0);

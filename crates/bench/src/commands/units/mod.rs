@@ -6,6 +6,7 @@
 mod judge;
 mod show;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -23,16 +24,19 @@ use crate::fleet::flags::FleetFlags;
 use crate::fleet::{self, Fleet, folder_bytes};
 use crate::limits::{above_zero, at_least_one};
 use crate::machine::cgroup::CpuGroups;
+use crate::machine::watch::Watched;
 use crate::result::{CheckOutcome, RunResult};
+use crate::surroundings::{Mark, disturbed};
 use crate::units_result::UnitsTest;
 use crate::wire::admin::Admin;
 use crate::wire::handshake::Login;
 use crate::wire::terms;
 use crate::{alarms, assemble, report};
-use judge::{Verdicts, equal};
+use judge::{Base, Verdicts, equal};
 
 const DATABASE: &str = "bigchain";
 const TABLE: &str = "bigchain";
+const OVERLOAD: &str = "overload";
 
 /// Runs BigchainDB's tests 1 to 6 and its replication tests on clusters of this machine
 ///
@@ -79,6 +83,7 @@ pub fn run(args: UnitsArgs) -> anyhow::Result<ExitCode> {
         scheduling: sharing.scheduling,
         groups: sharing.groups.take(),
         done: Vec::new(),
+        broken: BTreeMap::new(),
     };
     let outcome = units.all();
     print!("{}", show::table(&units.done));
@@ -102,11 +107,14 @@ struct Units<'a> {
     scheduling: Option<&'static str>,
     groups: Option<CpuGroups>,
     done: Vec<RunResult>,
+    /// Tests that did not survive, by name, and why their blocks per second say nothing.
+    broken: BTreeMap<String, String>,
 }
 
 /// A cluster under test.
 struct Cluster {
     fleet: Fleet,
+    watched: Vec<Watched>,
     admin: Admin,
 }
 
@@ -140,8 +148,7 @@ impl Units<'_> {
         // Many more units than in test 5: everything is queued or refused, nothing dies, nothing that was
         // acknowledged is missing.
         let units = TRIALS[4].units_by_node(factor).iter().map(|units| units * self.args.overload).collect();
-        let overload =
-            Test { name: "overload".to_owned(), units_by_node: units, replicas: 1, published: None };
+        let overload = Test { name: OVERLOAD.to_owned(), units_by_node: units, replicas: 1, published: None };
         self.on_cluster(TRIALS[4].nodes(factor), |units, cluster| units.run(cluster, &overload).map(drop))?;
         // Test 4 with two replicas.
         let units_by_node = TRIALS[3].units_by_node(factor);
@@ -161,9 +168,11 @@ impl Units<'_> {
         let folder = fleet::data_folder(&self.args.output.join("nodes"))?;
         let fleet = Fleet::start(&self.args.fleet.limited_plan(nodes, &folder)?, self.groups.as_mut())?;
         let login = Login { user: "admin".to_owned(), password: String::new() };
-        let first = fleet.addresses().swap_remove(0);
-        let admin = Admin::connect(&first, &login, &mut Chance::new(self.args.seed, 8_000_000))?;
-        let mut cluster = Cluster { fleet, admin };
+        let addresses = fleet.addresses();
+        let admin = Admin::connect(&addresses[0], &login, &mut Chance::new(self.args.seed, 8_000_000))?;
+        let watch = |address: &String| Watched::find(address, None, Some("none".to_owned()));
+        let watched = addresses.iter().map(watch).collect();
+        let mut cluster = Cluster { fleet, watched, admin };
         let outcome = work(self, &mut cluster);
         drop(cluster);
         if let Some(groups) = &mut self.groups {
@@ -186,23 +195,27 @@ impl Units<'_> {
         let unanswered = roles.as_ref().err().into_iter().chain(there.as_ref().err());
         unanswered.for_each(|error| result.notes.push(format!("the cluster does not answer: {error:#}")));
         let nodes = judge::node_disks(&cluster.fleet.names(), &result.servers, &before, &after);
-        let mut about = self.describe(test, &result);
+        let mut about = self.describe(test);
         about.disk = roles.as_ref().map_or_else(|_| Vec::new(), |roles| judge::by_role(roles, &nodes));
-        let roles = roles.unwrap_or_default();
         result.units = Some(about);
 
         let mut verdicts = Verdicts::default();
-        verdicts.survived(&result, nodes.len() - dead.len(), there.unwrap_or(0.0));
-        let earlier = |name: &str| self.done.iter().find(|result| result.label == name);
-        match (test.name.as_str(), earlier("test 1"), earlier("test 4")) {
-            ("test 4", Some(first), _) => verdicts.primaries_write_alike(&result, first),
+        verdicts.survived(&result, nodes.len() - dead.len(), there.as_ref().copied());
+        let why_no_figure = verdicts.why_no_figure(&result);
+        self.relate(&mut result, why_no_figure.as_deref());
+        if test.name == OVERLOAD {
+            result.notes.push(judge::refusals(&result));
+        }
+        match (test.name.as_str(), self.base("test 1", &why_no_figure), self.base("test 4", &why_no_figure)) {
+            ("test 4", Some(first), _) => verdicts.primaries_write_alike(&result, &first),
             ("replicated", _, Some(single)) => {
-                verdicts.halves(&roles, nodes.len() / 2);
-                verdicts.primaries_write_alike(&result, single);
-                verdicts.twice_as_much(&result, single);
+                verdicts.halves(roles.as_ref().ok(), nodes.len() / 2);
+                verdicts.primaries_write_alike(&result, &single);
+                verdicts.twice_as_much(&result, &single);
             }
             _ => {}
         }
+        self.broken.extend(why_no_figure.map(|why| (test.name.clone(), why)));
         verdicts.settle(&mut result);
         let told =
             format!("units: {}: {:.1} blocks/s", result.label, result.throughput.operations_per_second);
@@ -211,6 +224,29 @@ impl Units<'_> {
         // Whoever reads this may rely on the file.
         eprintln!("{told}");
         Ok(())
+    }
+
+    /// An earlier test, for the comparison with one that is no figure for this reason, if it is none.
+    fn base(&self, name: &str, why_no_figure: &Option<String>) -> Option<Base<'_>> {
+        let result = self.done.iter().find(|result| result.label == name)?;
+        let this = why_no_figure.as_ref().map(|why| format!("this test is no figure: {why}"));
+        let other = || self.broken.get(name).map(|why| format!("{name} is no figure: {why}"));
+        Some(Base { result, why_none: this.or_else(other) })
+    }
+
+    /// Says in `result` how much of test 1 it reached, or why there is no ratio.
+    fn relate(&self, result: &mut RunResult, why_no_figure: Option<&str>) {
+        let rate = result.throughput.operations_per_second;
+        let first = self.done.iter().find(|result| result.label == "test 1");
+        let first = match (self.broken.get("test 1"), first) {
+            (Some(why), _) => Err(why.as_str()),
+            (None, first) => Ok(first.map_or(rate, |first| first.throughput.operations_per_second)),
+        };
+        let ratio = judge::by_test_1(rate, why_no_figure, first);
+        result.notes.extend(ratio.as_ref().err().cloned());
+        if let Some(about) = &mut result.units {
+            about.by_test_1 = ratio.ok();
+        }
     }
 
     /// A table on one half of the nodes, then another: it lands on the half that holds nothing.
@@ -232,7 +268,7 @@ impl Units<'_> {
         ];
         let last = self.done.last_mut().context("a test ran before")?;
         last.checks.extend(checks);
-        last.alarms = alarms::raise(last);
+        alarms::renew(last);
         self.keep_last()
     }
 
@@ -253,34 +289,47 @@ impl Units<'_> {
         exact.extend(addresses.iter().map(|_| "--http=none".to_owned()));
         exact.extend(self.args.quiet.then(|| "--quiet".to_owned()));
         fleet::limit(self.groups.as_ref(), self.args.fleet.share())?;
+        let around = Mark::now(&cluster.watched);
         let measured = blocks::measure_dealt(words::read(&words, &exact)?, &test.units_by_node);
+        let others = around.others_until(&Mark::now(&cluster.watched));
         fleet::limit(self.groups.as_ref(), None)?;
         let mut result = measured?;
         // Only tests were published; they stand beside their figures divided by the factor.
         result.published = result.published.filter(|_| test.published.is_some());
-        result.settings.insert("scheduling".to_owned(), json!(self.scheduling));
+        result.alarms.extend(disturbed(&[others]));
+        result.settings.extend(self.args.fleet.describe());
+        let own = [
+            ("factor", json!(self.args.factor)),
+            ("overload", json!(self.args.overload)),
+            // Where there are no control groups none is in force.
+            ("core-share", json!(self.core_share())),
+            ("scheduling", json!(self.scheduling)),
+        ];
+        result.settings.extend(own.map(|(name, value)| (name.to_owned(), value)));
         Ok(result)
     }
 
-    fn describe(&self, test: &Test, result: &RunResult) -> UnitsTest {
+    fn describe(&self, test: &Test) -> UnitsTest {
         let factor = self.args.factor;
-        let rate = result.throughput.operations_per_second;
-        let first = self.done.iter().find(|result| result.label == "test 1").unwrap_or(result);
-        let first = Some(first.throughput.operations_per_second).filter(|rate| *rate > 0.0);
         UnitsTest {
             session: self.session.clone(),
             test: test.name.clone(),
             factor,
             nodes: test.units_by_node.len(),
-            core_share: self.args.fleet.share().filter(|_| self.groups.is_some()),
+            core_share: self.core_share(),
             units_by_node: test.units_by_node.clone(),
-            by_test_1: first.map(|first| rate / first),
+            by_test_1: None,
             expected_by_test_1: test.published.map(|trial| trial.expected_ratio(factor)),
             published_by_test_1: test.published.map(Trial::published_ratio),
             published_per_second: test.published.map(|trial| trial.published_per_second(factor)),
             disk: Vec::new(),
             untold: Vec::new(),
         }
+    }
+
+    /// Of one core, for each node; `None` where they are not limited.
+    fn core_share(&self) -> Option<f64> {
+        self.args.fleet.share().filter(|_| self.groups.is_some())
     }
 
     fn page(&self) -> PathBuf {
