@@ -110,8 +110,8 @@ const sweepPart = (sweep, tools) => {
   }
 
   function perNode(series) {
-    const all = series.points.flatMap((point) => point.by_node.map((one) => [point.nodes, one.address, share(one.core_share), one.cpu_us_per_operation === null ? '–' : time(one.cpu_us_per_operation), bytes(one.written_bytes_per_operation), bytes(one.memory_bytes)]));
-    return fold('Each node', table(['Nodes', 'Server', 'Of a core', 'CPU/op', 'Disk/op', 'Memory'], all));
+    const all = series.points.flatMap((point) => point.by_node.map((one) => [point.nodes, one.address, share(one.core_share), one.cpu_us_per_operation === null ? '–' : time(one.cpu_us_per_operation), bytes(one.written_bytes_per_operation), bytes(one.link_bytes_per_operation), bytes(one.memory_bytes)]));
+    return fold('Each node', table(['Nodes', 'Server', 'Of a core', 'CPU/op', 'Disk/op', 'Links/op', 'Memory'], all));
   }
 
   function raised(series) {

@@ -206,9 +206,16 @@ pub struct OutputFlags {
 }
 
 impl OutputFlags {
-    /// Prints and writes a result; the program fails when an answer was wrong, nothing worked or every
-    /// operation of one kind failed, or the run did not come to its end.
+    /// Writes a result and prints it, as [`OutputFlags::show`].
     pub fn finish(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
+        // First, for whoever reads what is printed may have left.
+        self.keep(result)?;
+        self.show(result)
+    }
+
+    /// Prints a result; the program fails when an answer was wrong, nothing worked or every operation of one kind failed, or
+    /// the run did not come to its end.
+    pub fn show(&self, result: &RunResult) -> anyhow::Result<ExitCode> {
         match self.format {
             Format::Table => print!("{}", terminal::summary(result)),
             Format::Ycsb => print!("{}", summary::summary(result)),
@@ -217,7 +224,6 @@ impl OutputFlags {
         if self.format != Format::Table {
             result.alarms.iter().for_each(|alarm| eprintln!("ALARM: {}", alarm.message));
         }
-        self.keep(result)?;
         Ok(match why_worthless(result) {
             Some(_) => ExitCode::FAILURE,
             None => ExitCode::SUCCESS,

@@ -80,7 +80,8 @@ impl Mark {
             timed => timed as u64 + result.settings.get("warm").and_then(Value::as_u64).unwrap_or(0),
         };
         let sent = self.link_bytes.as_ref().zip(after.link_bytes.as_ref());
-        let per_operation = |(before, after): (&u64, &u64)| after.saturating_sub(*before) as f64 / operations as f64;
+        let per_operation =
+            |(before, after): (&u64, &u64)| after.saturating_sub(*before) as f64 / operations as f64;
         Surroundings {
             quota,
             others_core_share: self.others_until(after),

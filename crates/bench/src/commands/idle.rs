@@ -71,7 +71,7 @@ pub fn run(args: IdleArgs) -> anyhow::Result<ExitCode> {
     args.output.keep(&result)?;
     given_up?;
     println!("{}", said(&result));
-    args.output.finish(&result)
+    args.output.show(&result)
 }
 
 fn measure(args: &IdleArgs, fleet: Fleet) -> anyhow::Result<RunResult> {

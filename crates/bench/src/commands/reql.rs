@@ -148,13 +148,13 @@ pub fn run(args: &ReqlArgs) -> anyhow::Result<ExitCode> {
         costs.push(cost);
     }
     let result = result(args, &site, &costs, started);
+    args.output.keep(&result)?;
     if shows {
         result.notes.iter().take(CIRCUMSTANCES).for_each(|note| println!("{note}"));
     }
     if args.output.format == Format::Json {
         println!("{}", serde_json::to_string_pretty(&result)?);
     }
-    args.output.keep(&result)?;
     let vague = costs.iter().filter(|cost| cost.cpu_seconds.is_none()).count();
     if vague > 0 {
         eprintln!(

@@ -125,7 +125,7 @@ impl NodeFlags {
 
 /// Flags of a program as they may stand in a result: the value of one about a password is left out, whether it stands
 /// in the same word as its name or in the next.
-fn without_passwords(flags: &[String]) -> Vec<String> {
+pub fn without_passwords(flags: &[String]) -> Vec<String> {
     let mut is_hidden = false;
     let hide = |flag: &String| {
         let was_hidden = std::mem::take(&mut is_hidden);

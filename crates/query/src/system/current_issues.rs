@@ -297,12 +297,7 @@ fn table_issue(
     if !is_trouble(ready, &gone) {
         return None;
     }
-    let what = match ready {
-        ready if ready.writes => "can be read and written, but has fewer replicas than it should",
-        ready if ready.reads => "can be read but not written",
-        ready if ready.outdated_reads => "can only be read with `read_mode` \"outdated\"",
-        _ => "cannot be used",
-    };
+    let what = uses(ready, shards.iter().any(|shard| shard.leader.is_some()));
     let (db, name) = (&table.db.name, &table.config.name);
     let holders = shards.iter().flat_map(|shard| &shard.replicas).map(|(server, _)| *server);
     let leaders = shards.iter().filter(|shard| !shard.takes_writes).filter_map(|shard| shard.leader);
@@ -347,9 +342,27 @@ fn is_stalled(cx: &Cx, server: ServerId) -> bool {
     }
 }
 
+/// What can be done with a table that is `ready` for this, and of which some shards have a leader.
+fn uses(ready: Readiness, some_are_led: bool) -> &'static str {
+    match ready {
+        ready if ready.writes => "can be read and written, but has fewer replicas than it should",
+        ready if ready.reads => "can be read but not written",
+        ready if ready.outdated_reads => "can only be read with `read_mode` \"outdated\"",
+        _ if some_are_led => "can be used in part only: some of its shards can, others cannot",
+        _ => "cannot be used",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_table_of_which_some_shards_are_led_can_be_used_in_part() {
+        let none = Readiness { outdated_reads: false, reads: false, writes: false, all_replicas: false };
+        assert_eq!(uses(none, false), "cannot be used");
+        assert!(uses(none, true).starts_with("can be used in part only"));
+    }
 
     #[test]
     fn a_table_without_a_leader_is_trouble_whoever_is_away() {

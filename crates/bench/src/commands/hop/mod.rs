@@ -70,7 +70,7 @@ pub fn run(mut args: HopArgs) -> anyhow::Result<ExitCode> {
     ensure!(dead.is_empty(), "{}", dead.join("\n"));
     let (result, is_held) = outcome?;
     kept?;
-    let code = args.output.finish(&result)?;
+    let code = args.output.show(&result)?;
     given_up?;
     Ok(if is_held { code } else { ExitCode::FAILURE })
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::assemble;
 use crate::flags::{fresh_seed, write};
-use crate::fleet::flags::FleetFlags;
+use crate::fleet::flags::{FleetFlags, without_passwords};
 use crate::fleet::sharing::Sharing;
 use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::facts;
@@ -234,7 +234,7 @@ fn settings(args: &SweepArgs, given: &[Given]) -> Map<String, Value> {
         "connections": args.connections,
         "client-threads": args.client_threads,
         "cache-size": args.fleet.cache_mb(),
-        "node-flag": args.fleet.node_flags(),
+        "node-flag": without_passwords(&args.fleet.node_flags()),
         "seed": args.seed.to_string(),
     });
     described.as_object().cloned().unwrap_or_default()
