@@ -57,11 +57,11 @@ pub fn fit(points: &[(usize, f64)]) -> Fit {
     let refuse = |why: String| Fit { why_not: Some(why), ..nothing.clone() };
     if points.len() < SIZES_MIN {
         let sizes = match points.len() {
-            0 => "no size is".to_owned(),
-            1 => "one size is".to_owned(),
-            count => format!("{count} sizes are"),
+            0 => "there is no size".to_owned(),
+            1 => "one size is too few".to_owned(),
+            count => format!("{count} sizes are too few"),
         };
-        return refuse(format!("{sizes} too few; {SIZES_MIN} are needed"));
+        return refuse(format!("{sizes}; {SIZES_MIN} are needed"));
     }
     if points.iter().any(|(_, rate)| !rate.is_finite() || *rate <= 0.0) {
         return refuse("a size has no throughput".to_owned());
