@@ -14,6 +14,7 @@ use crate::measure::histogram;
 use crate::measure::interval::Lane;
 use crate::measure::stability::stability;
 use crate::result::*;
+use crate::secrets;
 use crate::site::{BENCH_VERSION, Site};
 
 /// What a command knows about its run before it starts.
@@ -187,24 +188,7 @@ pub fn id_of(kind: &str, workload: &str, started: SystemTime) -> String {
 
 /// This program's command line, passwords hidden.
 pub fn command() -> Vec<String> {
-    without_passwords(std::env::args())
-}
-
-/// Also those of flags that are in the value of another: `--node-flag=--initial-password=…`.
-fn without_passwords(arguments: impl Iterator<Item = String>) -> Vec<String> {
-    const NAME: &str = "password";
-    let mut hide_next = false;
-    let hide = |argument: String| {
-        if std::mem::take(&mut hide_next) {
-            return "***".to_owned();
-        }
-        hide_next = argument.starts_with('-') && argument.ends_with(NAME);
-        match argument.split_once("password=") {
-            Some((before, _)) if argument.starts_with('-') => format!("{before}{NAME}=***"),
-            _ => argument,
-        }
-    };
-    arguments.map(hide).collect()
+    secrets::without_passwords(std::env::args())
 }
 
 /// The latencies of every kind of operation that occurred.
@@ -348,16 +332,7 @@ fn cost(throughput: &Throughput, client: &ClientUse, servers: &[ServerUse]) -> C
 
 #[cfg(test)]
 mod tests {
-    use super::{Point, series, without_passwords};
-
-    #[test]
-    fn no_password_is_told() {
-        let words =
-            "bench sweep --password a --password=b=c --node-flag=--initial-password=d --user password=e";
-        let told =
-            "bench sweep --password *** --password=*** --node-flag=--initial-password=*** --user password=e";
-        assert_eq!(without_passwords(words.split(' ').map(str::to_owned)).join(" "), told);
-    }
+    use super::{Point, series};
 
     #[test]
     fn a_last_second_cut_short_is_left_out() {

@@ -26,6 +26,7 @@ pub mod measure;
 pub mod published;
 pub mod report;
 pub mod result;
+pub mod secrets;
 pub mod shapes;
 pub mod site;
 pub mod surroundings;

@@ -1,4 +1,4 @@
-//! The documents of `docs/formats` name every member of what the laboratory writes.
+//! The documents of `docs/formats` name every member of what a sweep of clusters that ran already writes.
 
 mod toy;
 

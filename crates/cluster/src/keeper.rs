@@ -154,7 +154,8 @@ impl Core {
         if before.heartbeat_secs() != catalog.heartbeat_secs() {
             wire.set_heartbeat(Duration::from_secs(catalog.heartbeat_secs()));
         }
-        for server in catalog.servers() {
+        // A proxy keeps the name that it was given when it started.
+        for server in catalog.servers().into_iter().filter(|server| !server.is_proxy) {
             if before.server_name(server.id) != Some(&server.name) {
                 wire.set_name(server.id, &server.name);
             }

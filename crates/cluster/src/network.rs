@@ -1,7 +1,7 @@
 //! The links of a node and the node itself, joined: what arrives goes to the log, to the desk, or tells
 //! which replicas can be reached.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -56,8 +56,6 @@ struct Met {
     /// This node has made the cluster itself.
     has_founded: bool,
     members: BTreeSet<ServerId>,
-    // Of all that were ever connected.
-    names: BTreeMap<ServerId, String>,
 }
 
 impl Reception {
@@ -125,12 +123,6 @@ impl Reception {
         self.met.lock().has_founded
     }
 
-    /// Name and id of a server that was connected.
-    fn name_of(&self, server: ServerId) -> String {
-        let met = self.met.lock();
-        met.names.get(&server).map_or_else(|| server.to_string(), |name| format!("\"{name}\" {server}"))
-    }
-
     /// The servers that are linked now.
     #[must_use]
     pub fn members(&self) -> Vec<ServerId> {
@@ -157,11 +149,7 @@ impl Receiver for Reception {
     }
 
     fn connected(&self, info: &PeerInfo) {
-        {
-            let mut met = self.met.lock();
-            met.members.insert(info.server);
-            met.names.insert(info.server, info.name.clone());
-        }
+        self.met.lock().members.insert(info.server);
         self.changed.notify_all();
         self.log.peers_back(self.post.peers_on(info.server));
         self.post.news().tell();
@@ -175,7 +163,6 @@ impl Receiver for Reception {
     }
 
     fn back(&self, server: ServerId) {
-        tracing::info!("Server {} answers again", self.name_of(server));
         self.met.lock().members.insert(server);
         self.log.peers_back(self.post.peers_on(server));
         self.post.news().tell();

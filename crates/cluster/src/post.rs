@@ -116,7 +116,8 @@ impl Post {
         })
     }
 
-    /// Sets what carries letters and questions to other servers. Only the first one counts.
+    /// Sets what carries letters and questions to other servers. Only the first one counts, and only before the node is opened:
+    /// what the catalog says of servers is told once.
     pub fn connect(&self, wire: Arc<dyn Wire>) {
         drop(self.wire.set(wire));
     }

@@ -497,6 +497,7 @@ class ThreeServers(unittest.TestCase):
         self.assertEqual(self.tell(r.db("rethinkdb").table("server_config")["name"]), ["s0"])
         self.assertEqual(ask(proxy, r.table_create("with_proxy"))["tables_created"], 1)
         self.assertEqual(proxy.stop(), 0)
+        self.assertNotIn("The size of the cache", "".join(proxy.lines))
         self.assertEqual(ask(self.first, r.table_create("without"))["tables_created"], 1)
 
     def test_a_server_that_a_table_needs_is_removed_when_the_table_is_repaired(self):

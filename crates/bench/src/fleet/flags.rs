@@ -12,6 +12,7 @@ use super::sharing::Sharing;
 use crate::limits::at_least_one;
 use crate::machine::cgroup::{Quota, SHARE_MIN};
 use crate::machine::facts;
+use crate::secrets;
 
 /// How nodes on this machine are started.
 #[derive(Args, Clone, Debug)]
@@ -48,8 +49,6 @@ pub struct FleetFlags {
 
 /// Memory for the caches of a node if nothing else is said, in megabytes.
 const CACHE_MB: u64 = 512;
-/// What stands in a result for a value that is nobody's business.
-const HIDDEN: &str = "...";
 
 /// A share of a core that the kernel can give.
 fn core_share(text: &str) -> Result<f64, String> {
@@ -115,35 +114,12 @@ impl NodeFlags {
     fn describe_with(&self, node_flags: &[String]) -> Map<String, Value> {
         let described = json!({
             "target-binary": self.target_binary.as_ref().map(|path| path.display().to_string()),
-            "node-flag": without_passwords(node_flags).join(" "),
+            "node-flag": secrets::without_passwords(node_flags.to_vec()).join(" "),
             "port-offset": self.port_offset,
             "cache-size": self.cache_mb(),
         });
         described.as_object().cloned().unwrap_or_default()
     }
-}
-
-/// Flags of a program as they may stand in a result: the value of one about a password is left out, whether it stands
-/// in the same word as its name or in the next.
-pub fn without_passwords(flags: &[String]) -> Vec<String> {
-    let mut is_hidden = false;
-    let hide = |flag: &String| {
-        let was_hidden = std::mem::take(&mut is_hidden);
-        let (name, value) = flag.split_once('=').map_or((flag.as_str(), None), |(n, v)| (n, Some(v)));
-        let is_name = name.starts_with('-');
-        let is_about_password = is_name && name.to_lowercase().contains("password");
-        match (is_about_password, value) {
-            (true, Some(_)) => format!("{name}={HIDDEN}"),
-            (true, None) => {
-                is_hidden = true;
-                flag.clone()
-            }
-            // A password may begin like a flag: what stands where one is wanted is taken for one.
-            (false, _) if was_hidden => HIDDEN.to_owned(),
-            (false, _) => flag.clone(),
-        }
-    };
-    flags.iter().map(hide).collect()
 }
 
 impl FleetFlags {
@@ -281,7 +257,7 @@ mod tests {
         let line = ["--node-flag=--initial-password=secret", "--node-flag=--Password", "--node-flag=-secret"];
         let line = [&["bench", "--target-binary", "/opt/db", "--node-flag=--log=all"], &line[..]].concat();
         let described = Line::parse_from(line).fleet.describe();
-        let flags = "--cores 1 --log=all --initial-password=... --Password ...";
+        let flags = "--cores 1 --log=all --initial-password=*** --Password ***";
         let wanted = json!({
             "target-binary": "/opt/db",
             "node-flag": flags,

@@ -1,5 +1,6 @@
 //! The ports of a fleet before it has them.
 
+use std::io;
 use std::net::TcpListener;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) fn are_free(plan: &FleetPlan) -> anyhow::Result<()> {
     let started = Instant::now();
     loop {
-        let Some((port, whose)) = taken(plan) else { return Ok(()) };
+        let Some((port, whose)) = ports(plan).find(|(port, _)| is_taken(*port)) else { return Ok(()) };
         if started.elapsed() > PATIENCE {
             bail!(
                 "port {port} on 127.0.0.1, {whose}, is in use by another program: stop that, or choose other ports with \
@@ -28,46 +29,49 @@ pub(super) fn are_free(plan: &FleetPlan) -> anyhow::Result<()> {
     }
 }
 
-/// The first port that is in use, and whose it would be.
-fn taken(plan: &FleetPlan) -> Option<(u16, String)> {
-    let kinds = [(DRIVER_PORT, "for drivers"), (CLUSTER_PORT, "for other nodes"), (HTTP_PORT, "for HTTP")];
-    (0..plan.nodes).flat_map(|number| kinds.map(|(first, what)| (number, first, what))).find_map(
-        |(number, first, what)| {
-            let port = first + plan.port_offset + number as u16;
-            let whose = || format!("that of node{number} {what}");
-            TcpListener::bind(("127.0.0.1", port)).err().map(|_| (port, whose()))
-        },
-    )
+/// Whether somebody listens there. Whatever else keeps a node from its port it says itself.
+fn is_taken(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+}
+
+/// Every port of the fleet, and what for.
+fn ports(plan: &FleetPlan) -> impl Iterator<Item = (u16, String)> {
+    let serves_http = !plan.flags.iter().any(|flag| flag == "--no-http-admin");
+    let http = serves_http.then_some((HTTP_PORT, "for HTTP"));
+    let kinds = [Some((DRIVER_PORT, "for drivers")), Some((CLUSTER_PORT, "for other nodes")), http];
+    let nodes =
+        (0..plan.nodes).flat_map(move |number| kinds.into_iter().flatten().map(move |kind| (number, kind)));
+    nodes.map(|(number, (first, what))| {
+        (first + plan.port_offset + number as u16, format!("that of node{number} {what}"))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;
 
-    use super::super::Fleet;
     use super::*;
 
     #[test]
-    fn a_port_that_somebody_has_is_refused_before_anything_is_started() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (listener, port_offset) = (1..2_000)
-            .find_map(|offset| {
-                Some((TcpListener::bind(("127.0.0.1", CLUSTER_PORT + 1 + offset)).ok()?, offset))
-            })
-            .expect("a port");
-        let plan = FleetPlan {
+    fn a_fleet_has_a_port_of_each_kind_for_each_node() {
+        let mut plan = FleetPlan {
             binary: PathBuf::from("/bin/false"),
-            folder: folder.path().join("nodes"),
+            folder: PathBuf::from("/nowhere"),
             nodes: 2,
-            port_offset,
+            port_offset: 10,
             cache_mb: 100,
             flags: Vec::new(),
         };
-        let why = Fleet::start(&plan, None).err().expect("it is refused").to_string();
-        let port = listener.local_addr().expect("an address").port();
-        let expected =
-            format!("port {port} on 127.0.0.1, that of node1 for other nodes, is in use by another program");
-        assert!(why.starts_with(&expected), "{why}");
-        assert!(!plan.folder.exists());
+        let all = |plan: &FleetPlan| ports(plan).map(|(port, _)| port).collect::<Vec<_>>();
+        assert_eq!(all(&plan), [28025, 29025, 8090, 28026, 29026, 8091]);
+        assert_eq!(ports(&plan).nth(4), Some((29026, "that of node1 for other nodes".to_owned())));
+        plan.flags.push("--no-http-admin".to_owned());
+        assert_eq!(all(&plan), [28025, 29025, 28026, 29026]);
+    }
+
+    #[test]
+    fn a_port_at_which_somebody_listens_is_taken() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        assert!(is_taken(listener.local_addr().expect("an address").port()));
     }
 }

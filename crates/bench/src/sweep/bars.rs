@@ -4,12 +4,21 @@ use super::document::{Bar, Point, Series};
 use super::summarize::{self, REPORT};
 use crate::published;
 
-/// The bars that these series can be held against. Where nodes share what there is without a limit (`has_shares` is false) more
-/// of them have no more of it, and throughput is held against nothing.
-pub fn bars(series: &[Series], has_shares: bool) -> Vec<Bar> {
+/// The bars that these series can be held against.
+pub fn bars(series: &[Series]) -> Vec<Bar> {
+    growths(series).chain(bars_without_shares(series)).collect()
+}
+
+/// Those of them that hold where nodes share what there is without a limit: more nodes have no more of it, and throughput
+/// is held against nothing.
+pub fn bars_without_shares(series: &[Series]) -> Vec<Bar> {
+    tail(series).into_iter().chain(cost(series)).collect()
+}
+
+fn growths(series: &[Series]) -> impl Iterator<Item = Bar> {
     let growths =
         [("c-outdated", 1, 16, 12.0), ("c-sync", 1, 16, 9.0), ("a", 2, 16, 7.0), ("analytic", 1, 16, 13.0)];
-    let growths = growths.into_iter().filter(|_| has_shares).filter_map(|(workload, from, to, wanted)| {
+    growths.into_iter().filter_map(|(workload, from, to, wanted)| {
         growth(series, workload, from, to).map(|found| Bar {
             name: format!("{workload}: throughput at {to} nodes by that at {from}"),
             relation: "at least".to_owned(),
@@ -18,8 +27,7 @@ pub fn bars(series: &[Series], has_shares: bool) -> Vec<Bar> {
             published: published_growth(workload, from, to),
             ok: found >= wanted,
         })
-    });
-    growths.chain(tail(series)).chain(cost(series)).collect()
+    })
 }
 
 fn at<'a>(series: &'a [Series], workload: &str, nodes: usize) -> Option<&'a Point> {

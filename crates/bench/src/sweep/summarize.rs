@@ -255,7 +255,7 @@ mod tests {
         assert_eq!((point.nodes, point.speed_up, point.efficiency), (16, Some(12.0), Some(0.75)));
         let published = point.published.as_ref().and_then(|p| p.speed_up).expect("published");
         assert!((published - 9.044).abs() < 0.001);
-        let bars = bars::bars(std::slice::from_ref(&series), true);
+        let bars = bars::bars(std::slice::from_ref(&series));
         assert_eq!((bars.len(), bars[0].ok), (1, true), "{bars:?}");
         assert!(!series.fit.applies && series.published_fit.applies);
         assert!(super::series(Workload::A, &runs).is_none());
@@ -278,7 +278,7 @@ mod tests {
         let rates = [(1, 10.0), (16, 120.0), (1, 5.0), (16, 62.0), (1, 20.0), (16, 100.0)];
         let of = |runs: &[SweepRun]| series(Workload::COutdated, runs).expect("it was run");
         let mut all = runs(Workload::COutdated, &rates);
-        let growth = bars::bars(&[of(&all)], true).remove(0);
+        let growth = bars::bars(&[of(&all)]).remove(0);
         assert_eq!((of(&all).points[1].speed_up, growth.found, growth.ok), (Some(12.0), 12.0, true));
         // What failed in one round is not compared in another.
         all.remove(0);
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(series.base_nodes, Some(2));
         assert_eq!((series.points[0].speed_up, series.points[1].speed_up), (None, Some(1.0)));
         assert_eq!(series.fit.sizes, [2, 4, 8, 16]);
-        let missed = bars::bars(std::slice::from_ref(&series), true);
+        let missed = bars::bars(std::slice::from_ref(&series));
         assert!(missed.iter().all(|bar| bar.ok), "{missed:?}");
     }
 
@@ -332,7 +332,7 @@ mod tests {
         }];
         runs[1].around.others_core_share = Some(0.9);
         let series = [series(Workload::A, &runs).expect("it was run")];
-        let tail = bars::bars(&series, true).pop().expect("a bar");
+        let tail = bars::bars(&series).pop().expect("a bar");
         assert_eq!((tail.found, tail.ok, tail.published), (13.0, false, Some(350.0)));
         let alarms = alarms(&series);
         assert_eq!(alarms.len(), 1);
@@ -355,8 +355,8 @@ mod tests {
     fn without_shares_throughput_is_held_against_nothing() {
         let series = series(Workload::COutdated, &runs(Workload::COutdated, &[(16, 9.0), (1, 10.0)]));
         let series = series.expect("it was run");
-        assert!(bars::bars(std::slice::from_ref(&series), false).is_empty());
-        assert!(!bars::bars(&[series], true)[0].ok);
+        assert!(bars::bars_without_shares(std::slice::from_ref(&series)).is_empty());
+        assert!(!bars::bars(&[series])[0].ok);
     }
 
     #[test]

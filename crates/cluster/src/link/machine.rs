@@ -363,7 +363,8 @@ impl Machine {
     }
 
     fn name_of(&self, server: ServerId) -> String {
-        let known = self.book.entry(server).map(|entry| entry.name.as_str()).unwrap_or_default();
+        let in_book = || self.book.entry(server).map(|entry| &entry.name);
+        let known = self.names.get(&server).or_else(in_book).map(String::as_str).unwrap_or_default();
         format!("\"{known}\" {server}")
     }
 

@@ -347,8 +347,8 @@ fn uses(ready: Readiness, some_are_led: bool) -> &'static str {
     match ready {
         ready if ready.writes => "can be read and written, but has fewer replicas than it should",
         ready if ready.reads => "can be read but not written",
+        _ if some_are_led => "can be used in part only: not all of its shards have a leader",
         ready if ready.outdated_reads => "can only be read with `read_mode` \"outdated\"",
-        _ if some_are_led => "can be used in part only: some of its shards can, others cannot",
         _ => "cannot be used",
     }
 }
@@ -360,8 +360,12 @@ mod tests {
     #[test]
     fn a_table_of_which_some_shards_are_led_can_be_used_in_part() {
         let none = Readiness { outdated_reads: false, reads: false, writes: false, all_replicas: false };
+        let outdated = Readiness { outdated_reads: true, ..none };
         assert_eq!(uses(none, false), "cannot be used");
-        assert!(uses(none, true).starts_with("can be used in part only"));
+        assert_eq!(uses(outdated, false), "can only be read with `read_mode` \"outdated\"");
+        assert!(
+            [none, outdated].iter().all(|ready| uses(*ready, true).starts_with("can be used in part only"))
+        );
     }
 
     #[test]

@@ -115,7 +115,7 @@ pub(super) struct Sweep<'a> {
     pub(super) runs: Vec<SweepRun>,
     pub(super) notes: Vec<String>,
     pub(super) version: Option<String>,
-    /// Whether every server so far was a process of this machine.
+    /// Whether every server so far was on this machine, by its address.
     pub(super) are_local: bool,
     /// The addresses of clusters that have the sweep's own table.
     pub(super) loaded: BTreeSet<Vec<String>>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::chance::Chance;
 use crate::flags;
 use crate::machine::watch;
-use crate::wire::admin::{Admin, DialError};
+use crate::wire::admin::{Admin, AskError, DialError};
 use crate::wire::handshake::Login;
 use crate::wire::terms;
 use crate::ycsb::settings::DATABASE;
@@ -120,7 +120,7 @@ impl GivenFlags {
     }
 
     /// Fails if the addresses of `clusters` are not those of all their servers, each once: a sweep is about how many there
-    /// are, and counts what all of them use.
+    /// are, and counts what all of them use. That one is missing is not known where this login may not read which there are.
     fn are_whole(&self, clusters: &[Given]) -> anyhow::Result<()> {
         let mut known: BTreeMap<String, &str> = BTreeMap::new();
         for cluster in clusters {
@@ -130,7 +130,7 @@ impl GivenFlags {
                 let (_, id) = connect(address, &self.login())?.server_info()?;
                 let id =
                     id.with_context(|| format!("--cluster: {address} does not say which server it is"))?;
-                let is_member = servers.remove(&id);
+                let is_member = servers.as_mut().is_none_or(|servers| servers.remove(&id));
                 if let Some(other) = known.insert(id, address) {
                     bail!("--cluster: {other} and {address} are one server; leave one out");
                 }
@@ -141,7 +141,7 @@ impl GivenFlags {
                     );
                 }
             }
-            if !servers.is_empty() {
+            if let Some(servers) = servers.filter(|servers| !servers.is_empty()) {
                 let (all, here) = (cluster.addresses.len() + servers.len(), cluster.addresses.len());
                 bail!(
                     "--cluster {given}: the cluster has {all} servers, not {here}; give the addresses of all"
@@ -158,13 +158,14 @@ impl Given {
         self.addresses.iter().try_for_each(|address| connect(address, login).map(drop))
     }
 
-    /// The ids of the servers of its cluster that are connected.
-    fn servers(&self, login: &Login) -> anyhow::Result<BTreeSet<String>> {
+    /// The ids of the servers of its cluster that are connected; none if this login may not read them.
+    fn servers(&self, login: &Login) -> anyhow::Result<Option<BTreeSet<String>>> {
         let query = terms::map_field(terms::table("rethinkdb", "server_status"), "id");
-        let ids = connect(&self.addresses[0], login)?.ask(&query);
-        let ids =
-            ids.with_context(|| format!("--cluster {}: which servers it has", self.addresses.join(",")))?;
-        serde_json::from_value(ids).context("the ids in rethinkdb.server_status")
+        match connect(&self.addresses[0], login)?.ask(&query) {
+            Ok(ids) => serde_json::from_value(ids).map(Some).context("the ids in rethinkdb.server_status"),
+            Err(AskError::Failed(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The table that a load would replace, or the one beside it that says what was loaded, if there is one.

@@ -13,11 +13,12 @@ use serde_json::{Map, Value, json};
 
 use crate::assemble;
 use crate::flags::{fresh_seed, write};
-use crate::fleet::flags::{FleetFlags, without_passwords};
+use crate::fleet::flags::FleetFlags;
 use crate::fleet::sharing::Sharing;
 use crate::limits::{above_zero, at_least_one, seconds};
 use crate::machine::facts;
 use crate::report;
+use crate::secrets;
 use crate::sweep::document::{FORMAT, FORMAT_VERSION, QuotaUse, SweepResult, Target};
 use crate::sweep::run::Workload;
 use crate::sweep::summarize;
@@ -206,7 +207,10 @@ impl Sweep<'_> {
             },
             settings: settings(args, given),
             machine: facts::machine(self.are_local),
-            bars: bars::bars(&series, groups.is_some() || !given.is_empty()),
+            bars: match groups.is_some() || !given.is_empty() {
+                true => bars::bars(&series),
+                false => bars::bars_without_shares(&series),
+            },
             alarms: summarize::alarms(&series),
             series,
             notes: self.notes,
@@ -234,7 +238,7 @@ fn settings(args: &SweepArgs, given: &[Given]) -> Map<String, Value> {
         "connections": args.connections,
         "client-threads": args.client_threads,
         "cache-size": args.fleet.cache_mb(),
-        "node-flag": without_passwords(&args.fleet.node_flags()),
+        "node-flag": secrets::without_passwords(args.fleet.node_flags()),
         "seed": args.seed.to_string(),
     });
     described.as_object().cloned().unwrap_or_default()

@@ -6,7 +6,7 @@ use io::ConnectionId;
 
 use super::fault::Fault;
 use super::peer::Peer;
-use super::{Effect, Machine, MayAdopt};
+use super::{Effect, Machine, MayAdopt, Note};
 use crate::link::book::Book;
 use crate::link::frame::{Damage, Frame, Item, Kind, flag};
 use crate::link::hello::Hello;
@@ -45,7 +45,8 @@ impl Machine {
             let frame = match session.reader.next()? {
                 Some(Item::Frame(frame)) if frame.kind.is_talk() => frame,
                 None if peer.hears_again() => {
-                    effects.push(Effect::Back(server));
+                    let text = format!("Server \"{}\" {server} answers again", peer.name);
+                    effects.extend([Effect::Note(Note::Info, text), Effect::Back(server)]);
                     return Ok(None);
                 }
                 other => return Ok(other),
