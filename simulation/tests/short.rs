@@ -37,8 +37,9 @@ fn copies_are_interrupted_and_go_on() {
         Ok(ran) => ran.copies_halted,
         Err(failure) => panic!("seed {seed} fails: {}", failure.broken.what),
     };
-    let count: u64 = (400..420).map(halted).sum();
-    assert!(count >= 2, "{count} copies were interrupted in 20 seeds");
+    // Runs of 500 seeds interrupt 15 to 60.
+    let count: u64 = (400..600).map(halted).sum();
+    assert!(count >= 2, "{count} copies were interrupted in 200 seeds");
 }
 
 /// Seeds that failed with everything that a seed draws.
