@@ -18,7 +18,7 @@ pub fn without_passwords(words: impl IntoIterator<Item = String>) -> Vec<String>
             let is_of_node = word.starts_with(NODE_FLAG) && word.contains('=');
             return if is_of_node { format!("{NODE_FLAG}={HIDDEN}") } else { HIDDEN.to_owned() };
         }
-        let about = word.to_lowercase().find("password").filter(|_| word.starts_with('-'));
+        let about = word.to_ascii_lowercase().find("password").filter(|_| word.starts_with('-'));
         let Some(about) = about else { return word };
         match word.get(about..).and_then(|rest| rest.find('=')) {
             Some(value) => format!("{}={HIDDEN}", word.get(..about + value).unwrap_or_default()),
