@@ -49,7 +49,7 @@ pub trait Engine: Send + Sync {
     /// It runs on whatever thread flushes, on several at once if need be, and that waits for it, while reads and
     /// writes go on; it may read, but must neither write nor flush. When it fails, a flush that the engine began by
     /// itself goes on all the same, with a warning, where it cannot be put off (RocksDB). Costs the engine nothing but
-    /// that wait. `docs/decisions/0040-log-before-rows.md`.
+    /// that wait. `docs/decisions/0040-log-durable-before-rows.md`.
     fn before_flush(&self, hook: BeforeFlush);
 
     /// How many bytes blocks that were read may take from now on. An engine that caches none does nothing.

@@ -3,7 +3,7 @@
 //! Line 1 of the river. A request arrives here from `storage` and goes no further down than the
 //! disk. The engine keeps no log of its own: what was written since the last [`Engine::flush`] is
 //! lost with the process, and the shard's log replays it (`docs/decisions/0003-rocksdb-engine.md`). Nor does
-//! anything become durable that the log could not replay (`docs/decisions/0040-log-before-rows.md`).
+//! anything become durable that the log could not replay (`docs/decisions/0040-log-durable-before-rows.md`).
 //!
 //! - [`Engine`], [`Snapshot`], [`Scan`]: the contract
 //! - [`Batch`], [`Space`]: what is written, and where

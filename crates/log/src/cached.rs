@@ -2,7 +2,7 @@
 //!
 //! Replicas that are a little behind are sent entries that are read back: the end of the log should be in memory. The rest
 //! is read after a restart only, and the pages that it gives back are there for what is appended next:
-//! `docs/decisions/0043-memory-used-again.md`.
+//! `docs/decisions/0043-memory-reuse.md`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ const WRITE_BUFFER_BYTES_MAX: u64 = 256 << 20;
 /// copied for it.
 const GATHERED_DIVISOR: u64 = 16;
 /// And no more: a copy of 8 MB would be given back to the system after each time, to be had from it again
-/// (`docs/decisions/0043-memory-used-again.md`), and it may be a sixteenth longer, and is rounded up to whole megabytes.
+/// (`docs/decisions/0043-memory-reuse.md`), and it may be a sixteenth longer, and is rounded up to whole megabytes.
 const GATHERED_BYTES_MAX: u64 = 6 << 20;
 const GATHERED_COPIES: u64 = 3;
 

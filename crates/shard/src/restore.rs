@@ -50,7 +50,7 @@ pub struct CopyEnd {
 }
 
 /// A shard whose rows become those of a copy, from the first key to the last. Rows that are the same stay.
-/// One that is not finished leaves them to the next: docs/decisions/0032-copies-that-go-on.md.
+/// One that is not finished leaves them to the next: docs/decisions/0032-resumable-copies.md.
 pub struct Restoration<'a> {
     shard: &'a Shard,
     end: CopyEnd,

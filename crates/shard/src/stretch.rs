@@ -1,5 +1,5 @@
 //! What two replicas have in common, found without sending it: rows that follow one another are told by a
-//! digest. docs/decisions/0032-copies-that-go-on.md.
+//! digest. docs/decisions/0032-resumable-copies.md.
 
 use bytes::Bytes;
 use datum::{KeyBound, KeyRange, PrimaryKey};

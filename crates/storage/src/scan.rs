@@ -78,7 +78,7 @@ impl RowScan {
     }
 
     /// The next row where it lies, or `None` at the end. Its checksum is verified, unless the engine answers
-    /// for its bytes (docs/decisions/0023-who-verifies-a-row.md).
+    /// for its bytes (docs/decisions/0023-row-checksum-verification.md).
     ///
     /// Not to be called after the others, which read ahead; they may be after it.
     #[inline]

@@ -12,7 +12,7 @@ pub struct Sharing {
     pub groups: Option<CpuGroups>,
     /// Why there are none.
     pub why_none: Option<String>,
-    /// `batch` where neither nodes nor client take a core from each other: `docs/decisions/0016-equal-nodes.md`.
+    /// `batch` where neither nodes nor client take a core from each other: `docs/decisions/0016-benchmark-cpu-quotas.md`.
     pub scheduling: Option<&'static str>,
     /// Why they do although nodes have equal shares.
     pub why_not_batch: Option<String>,

@@ -1,7 +1,7 @@
 //! Out of which of eight hands a row comes when nobody ordered rows: a hash of its key as RethinkDB writes it.
 //!
 //! RethinkDB keeps the rows of a shard in eight trees and gives out of these in turns
-//! (docs/decisions/0042-rows-in-eight-hands.md). Source: `hash_region_hasher`, `cpu_sharding_subspace` and
+//! (docs/decisions/0042-unordered-rows-in-eight-buckets.md). Source: `hash_region_hasher`, `cpu_sharding_subspace` and
 //! `datum_t::print_primary` there.
 
 use std::fmt::Write;

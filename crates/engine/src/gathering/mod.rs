@@ -3,7 +3,7 @@
 //!
 //! What is gathered is found by [`Engine::get`], and has been handed over before anybody gets a snapshot or
 //! hears that it is durable. After the engine below has failed, a snapshot is to be had once it takes what was
-//! gathered before. Why: `docs/decisions/0031-gathered-batches.md`.
+//! gathered before. Why: `docs/decisions/0031-write-buffer-before-the-engine.md`.
 
 mod held;
 

@@ -10,7 +10,7 @@ mod configuration {
     /// read later and wins.
     ///
     /// Freed memory is kept for a minute, not ten seconds: what writes took is wanted again. Where 8 MB are free together they
-    /// go back at once, as by default: `docs/decisions/0043-memory-used-again.md`.
+    /// go back at once, as by default: `docs/decisions/0043-memory-reuse.md`.
     const SETTINGS: &[u8] = b"dirty_decay_ms:60000\0";
 
     /// A text that ends with a zero.
