@@ -9,7 +9,7 @@ use storage::TableId;
 use crate::catalog_row::RemovedServer;
 use crate::{DbConfig, DbId, Grant, Scope, ServerConfig, ServerId, TableHandle, User};
 
-/// The heartbeat timeout of a cluster in which nobody has set one. Source: reql reference 14.
+/// The heartbeat timeout of a cluster in which nobody has set one. Source: docs/reql-spec.md section 14.
 const HEARTBEAT_SECS: u64 = 10;
 
 /// A database and its tables by name.

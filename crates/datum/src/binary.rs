@@ -16,7 +16,7 @@ pub(crate) fn write_base64(bytes: &[u8], out: &mut Vec<u8>) {
 /// Bytes of base64 `text`, padded or not and with white space anywhere, or the message ReQL gives
 /// for it.
 ///
-/// Source: reql reference section 3.
+/// Source: docs/reql-spec.md section 3.
 pub(crate) fn read_base64(text: &str) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3 + 2);
     let mut bits = 0_u32;

@@ -52,7 +52,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The sentence a user sees. Source: reql reference 7.1, JSON.
+    /// The sentence a user sees. Source: docs/reql-spec.md section 7.1, JSON.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {

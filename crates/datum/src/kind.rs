@@ -2,7 +2,7 @@
 
 /// The kind of a datum; its order is the order of the kinds in ReQL's total order.
 ///
-/// Source: reql reference section 3, "Total order": kinds compare by name, with MINVAL
+/// Source: docs/reql-spec.md section 3, "Total order": kinds compare by name, with MINVAL
 /// before and MAXVAL after everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {

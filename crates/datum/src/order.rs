@@ -17,7 +17,7 @@ impl Ord for Datum {
     ///
     /// A geometry has the place of the plain object it is written as. (By name alone it would lie
     /// after binaries and still compare with objects by members, which is not an order.)
-    /// Source: reql reference section 3.
+    /// Source: docs/reql-spec.md section 3.
     fn cmp(&self, other: &Datum) -> Ordering {
         match (self, other) {
             (Datum::Number(a), Datum::Number(b)) => cmp_numbers(*a, *b),

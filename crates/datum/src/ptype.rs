@@ -6,7 +6,7 @@ use crate::{Datum, Object, Text, Time, binary};
 /// What `members`, sorted and with a `$reql_type$` among them, stand for: a time, binary or
 /// geometry; a literal stays an object. Fails with the ReQL message.
 ///
-/// Source: reql reference sections 3 and 16.
+/// Source: docs/reql-spec.md sections 3 and 16.
 pub(crate) fn read(members: Vec<(Text, Datum)>) -> Result<Datum, String> {
     let name = match find(&members, TYPE_KEY) {
         Some(Datum::String(name)) => name.clone(),

@@ -39,7 +39,7 @@ impl Time {
     /// Minutes east of UTC of `Z`, `±hh`, `±hhmm` or `±hh:mm`; `None` for anything else.
     ///
     /// Hours go to 24 and minutes to 59; `-00:00` is not an offset.
-    /// Source: reql reference section 16.
+    /// Source: docs/reql-spec.md section 16.
     #[must_use]
     pub fn parse_offset(text: &str) -> Option<i16> {
         let bytes = text.as_bytes();

@@ -7,7 +7,7 @@ const SHOWN_BYTES: usize = 20;
 
 /// The text that `bytes` are. Fails with the ReQL message.
 ///
-/// Source: reql reference 2.4.
+/// Source: docs/reql-spec.md section 2.4.
 pub fn text_from_bytes(bytes: Bytes) -> Result<Text, String> {
     let fault = match std::str::from_utf8(&bytes) {
         Ok(_) => return Text::try_from(bytes).map_err(|_| String::new()),

@@ -1,6 +1,6 @@
 //! A query that failed, and the numbers drivers know its error by.
 //!
-//! Source: reql reference 1.3.
+//! Source: docs/reql-spec.md section 1.3.
 
 use reql::{Backtrace, CompileError, ErrorClass, EvalError};
 

@@ -2,7 +2,7 @@
 //!
 //! First station of a query's bytes and last of its answer's. Decoding borrows from the bytes
 //! read so far and never allocates, whatever a header claims.
-//! Source: reql reference 1.2.
+//! Source: docs/reql-spec.md section 1.2.
 
 /// Bytes before the body: token and length.
 pub const HEADER_BYTES: usize = 12;

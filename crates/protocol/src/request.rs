@@ -1,7 +1,7 @@
 //! The envelope of a query: `[type, term, global_optargs]`.
 //!
 //! Only the type is read here, without looking at the term: what is a START goes to
-//! `reql::wire` as it came. Source: reql reference 1.2, 1.4.
+//! `reql::wire` as it came. Source: docs/reql-spec.md sections 1.2, 1.4.
 
 use serde::de::IgnoredAny;
 use serde_json::Value;

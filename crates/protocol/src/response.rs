@@ -2,7 +2,7 @@
 //!
 //! Each function appends one whole frame. Keys come in the order `t`, `e`, `r`, `b`, `p`, `n`.
 //! A datum is written once, by its own printer; a row that is still its stored text is copied.
-//! Source: reql reference 1.3.
+//! Source: docs/reql-spec.md section 1.3.
 
 use datum::Datum;
 use reql::{Backtrace, ErrorClass, Frame};

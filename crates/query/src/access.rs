@@ -28,7 +28,7 @@ pub(crate) enum Need {
 
 impl Need {
     /// The permission that is said to be missing. Writing names `write` even where reading is what
-    /// is missing. Source: reql reference 15.
+    /// is missing. Source: docs/reql-spec.md section 15.
     fn name(self) -> &'static str {
         match self {
             Need::Read => "read",

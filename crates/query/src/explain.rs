@@ -236,7 +236,7 @@ fn and_if_not(object: Datum, name: &'static str, value: u64, usual: u64) -> Datu
     Datum::Object(members.iter().map(|(name, value)| (name.clone(), value.clone())).chain(more).collect())
 }
 
-/// A task of a profile. Source: reql reference 1.3.
+/// A task of a profile. Source: docs/reql-spec.md section 1.3.
 pub(crate) fn task(description: &str, took: Duration, sub_tasks: Datum) -> Datum {
     object([
         ("description", Datum::from(description)),

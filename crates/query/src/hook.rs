@@ -1,6 +1,6 @@
 //! Write hooks: what a table's own function makes of every write, after the write's function.
 //!
-//! Source: reql reference section 12.
+//! Source: docs/reql-spec.md section 12.
 
 use cluster::TableConfig;
 use datum::{Bytes, Datum, ObjectBuilder, Text};

@@ -26,7 +26,7 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The word shown. Source: reql reference 14, `logs`.
+    /// The word shown. Source: docs/reql-spec.md section 14, `logs`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! How far the same arguments give the same answer.
 //!
 //! Writes that are evaluated once and then replicated, index functions and write hooks each allow
-//! so much and no more. Source: reql reference section 6.
+//! so much and no more. Source: docs/reql-spec.md section 6.
 
 use crate::deep;
 use crate::signature::{self, Nature, Op};

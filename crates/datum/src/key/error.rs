@@ -4,7 +4,7 @@ use crate::{Datum, Kind};
 
 /// Why a value cannot be a key. `Display` is the ReQL message, letter for letter.
 ///
-/// Source: reql reference section 4.
+/// Source: docs/reql-spec.md section 4.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The value is of a kind that has no key.

@@ -20,7 +20,7 @@ pub struct SecondaryKey {
 
 /// The index key of `value`, if an index can hold it.
 ///
-/// Source: reql reference 4.2.
+/// Source: docs/reql-spec.md section 4.2.
 pub fn encode(value: &Datum) -> Result<SecondaryKey, KeyError> {
     let mut out = Vec::with_capacity(32);
     match value {

@@ -2,7 +2,7 @@
 //!
 //! Both halves are machines without a socket: bytes in, bytes out, and how far it got. Nothing
 //! behind the handshake is consumed, so a query sent in the same packet is not lost.
-//! Source: reql reference 1.1.
+//! Source: docs/reql-spec.md section 1.1.
 
 mod client;
 mod message;

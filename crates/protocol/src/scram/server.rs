@@ -42,7 +42,7 @@ pub enum AuthError {
 }
 
 impl AuthError {
-    /// The number drivers see; source: reql reference 1.1.
+    /// The number drivers see; source: docs/reql-spec.md section 1.1.
     #[must_use]
     pub fn code(self) -> u32 {
         match self {

@@ -9,7 +9,7 @@ use super::table_config::{db_name, named_server, server_name};
 use crate::context::Cx;
 use crate::table::Identifiers;
 
-/// The type of such jobs. Source: reql reference 14, `jobs`.
+/// The type of such jobs. Source: docs/reql-spec.md section 14, `jobs`.
 const KIND: &str = "backfill";
 
 /// One row for each replica of a table on this server that is getting its rows from another.

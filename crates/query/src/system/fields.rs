@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::names::is_name;
 
-/// What stands in the field `error` of a row about a server that does not answer. Source: reql reference 14.
+/// The text in the field `error` of a row about a server that does not respond. Source: docs/reql-spec.md section 14.
 pub(super) const NO_ANSWER: &str = "Timed out. Unable to retrieve stats.";
 
 /// An object of these fields.

@@ -39,7 +39,7 @@ impl SystemTable for Stats {
         Ok(rows)
     }
 
-    /// Of tables, those that have a replica there. Source: reql reference 14.
+    /// Of tables, those that have a replica there. Source: docs/reql-spec.md section 14.
     fn stand_ins(&self, cx: &Cx, server: ServerId, identifiers: Identifiers) -> Vec<Object> {
         let catalog = cx.catalog();
         if catalog.server(server).is_none_or(|known| known.is_proxy) {

@@ -1,6 +1,6 @@
 //! `set_write_hook`, `get_write_hook`: a table's own say in every write of its rows.
 //!
-//! Source: reql reference section 12.
+//! Source: docs/reql-spec.md section 12.
 
 use cluster::TableChange;
 use datum::{Datum, ObjectBuilder, Text};

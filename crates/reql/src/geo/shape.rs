@@ -2,7 +2,7 @@
 //!
 //! A geometry value holds GeoJSON: a `type`, `coordinates` in degrees east and north, perhaps a null
 //! `crs`. What is stored was not checked when it was written as a literal object, so that everything
-//! that uses a shape reads it with all checks. Source: reql reference section 17.
+//! that uses a shape reads it with all checks. Source: docs/reql-spec.md section 17.
 
 use std::sync::{Arc, OnceLock};
 

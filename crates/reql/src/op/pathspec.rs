@@ -1,7 +1,7 @@
 //! Which parts of an object `pluck`, `without`, `has_fields` and `with_fields` speak of.
 //!
 //! A string names a field, an array is the union of what it holds, and an object `{field: spec}`
-//! descends: `{field: true}` is the field itself. Source: reql reference section 3, "Pathspecs".
+//! descends: `{field: true}` is the field itself. Source: docs/reql-spec.md section 3, "Pathspecs".
 
 use std::sync::Arc;
 

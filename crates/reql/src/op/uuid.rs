@@ -7,7 +7,7 @@ use crate::EvalError;
 use crate::args::Args;
 use crate::env::Chance;
 
-/// Names are hashed within this namespace. Source: reql reference 7.1, UUID.
+/// Names are hashed within this namespace. Source: docs/reql-spec.md section 7.1, UUID.
 const NAMESPACE: Uuid = Uuid::from_u128(0x9146_1c99_f89d_49d2_af96_d8e2_e14e_9b58);
 
 /// `uuid`: a random identifier, or the one that belongs to a string.

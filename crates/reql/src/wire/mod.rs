@@ -91,7 +91,7 @@ const RUN_OPTIONS: [&str; 19] = [
 ///
 /// Fails with a CLIENT error when the bytes are no query at all and with a COMPILE error when
 /// the term is not legal.
-/// Source: reql reference 1.2, 1.4, 1.5, 2.2 and 6.
+/// Source: docs/reql-spec.md sections 1.2, 1.4, 1.5, 2.2 and 6.
 pub fn parse_query(bytes: &[u8]) -> Result<Query, CompileError> {
     parse_shared_query(Bytes::copy_from_slice(bytes))
 }

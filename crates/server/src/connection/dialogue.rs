@@ -1,6 +1,6 @@
 //! Which tokens of a connection are in use, and what CONTINUE, STOP and NOREPLY_WAIT mean now.
 //!
-//! Pure bookkeeping: no socket, no thread. Source: reql reference 1.6.
+//! Pure bookkeeping: no socket, no thread. Source: docs/reql-spec.md section 1.6.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

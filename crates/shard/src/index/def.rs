@@ -99,7 +99,7 @@ impl IndexDef {
     /// A shape comes once for each of its cells.
     ///
     /// A row for which the function fails has none, and what cannot be a key is left out.
-    /// Source: reql reference 4.2 and 12.
+    /// Source: docs/reql-spec.md sections 4.2 and 12.
     #[must_use]
     pub fn values(&self, row: &Object) -> Vec<(SecondaryKey, Datum)> {
         let _to_the_end = patience::keep(None);

@@ -1,6 +1,6 @@
 //! The optional arguments of `http`.
 //!
-//! Source: reql reference 7.1 and the messages of RethinkDB 2.4.
+//! Source: docs/reql-spec.md section 7.1 and the messages of RethinkDB 2.4.
 
 use std::time::Duration;
 
