@@ -2,8 +2,9 @@
 //! the tests have compiled it with, and run.
 
 use std::env;
-use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+
+use torture::harness::checkout::root;
 
 /// Builds the program `name` (cargo is given `flags` too) and runs it with `words`.
 pub(crate) fn run(name: &str, flags: &[&str], words: &[String]) -> ExitCode {
@@ -28,11 +29,4 @@ pub(crate) fn run(name: &str, flags: &[&str], words: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The repository's root: of the checkout that cargo runs this tool for, which need not be the one that it was built
-/// in where two build in one folder.
-pub(crate) fn root() -> PathBuf {
-    let built_in = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    env::var_os("CARGO_MANIFEST_DIR").map_or_else(built_in, PathBuf::from).join("..")
 }

@@ -9,10 +9,10 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use torture::harness::checkout::{cache, root};
+use torture::harness::cluster::Cluster;
+use torture::harness::node::default_program;
 
-use crate::built::root;
-use crate::cluster::Cluster;
-use crate::node::default_program;
 use crate::outside::{self, Outside};
 
 const FLOOR: &str = "tests/conformance/floor.txt";
@@ -112,12 +112,6 @@ fn measure(suite: &Path, options: &Options) -> Result<BTreeMap<String, Area>> {
     let text = fs::read(&report).with_context(|| format!("run.py left {status} and no outcomes"))?;
     drop(cluster);
     areas(&serde_json::from_slice(&text)?)
-}
-
-/// Where set-up leaves the virtual environment and the Node packages.
-pub(crate) fn cache() -> PathBuf {
-    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cache/rekindle");
-    env::var_os("REKINDLE_CACHE").map_or_else(home, PathBuf::from)
 }
 
 /// Outcomes by the first folder of a case file, or the file's name for those at the top.

@@ -4,8 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-
-use crate::node::{Node, default_program};
+use torture::harness::node::{Node, default_program};
 
 /// How many queries are compared when nobody says.
 const QUERIES: [&str; 2] = ["--queries", "20000"];

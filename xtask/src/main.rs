@@ -2,27 +2,19 @@
 #![forbid(unsafe_code)]
 
 mod built;
-mod cluster;
 mod conformance;
-mod crash;
 mod differential;
-mod histories;
-mod index_build;
-mod late;
-mod netns;
-mod node;
 mod outside;
 mod pgo;
-mod process;
 mod report;
 mod sim;
 mod test;
 mod tidy;
-mod trial;
 
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use torture::{crash, failover, histories, index_build, reshard};
 
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", about = "The developers' tool of Rekindle")]
@@ -50,10 +42,10 @@ enum Task {
     Crash(crash::Options),
     /// kill -9, or stop, the node that leads under writers, three replicas; how long writes rest, and nothing
     /// acknowledged may be lost
-    Failover(crash::failover::Options),
+    Failover(failover::Options),
     /// A table is split, merged, moved, given other replicas and rebalanced under writers and readers; no
     /// client may see an error, and writes may not rest for long
-    Reshard(crash::reshard::Options),
+    Reshard(reshard::Options),
     /// Reads and changes of documents on nodes that are killed, stopped, cut off or given other shards; porcupine
     /// (needs go) says whether they can have happened
     Histories(histories::Options),
@@ -83,8 +75,8 @@ fn main() -> ExitCode {
         Task::Conformance(options) => conformance::run(&options),
         Task::Differential(Words { words }) => differential::run(&words),
         Task::Crash(options) => crash::run(&options),
-        Task::Failover(options) => crash::failover::run(&options),
-        Task::Reshard(options) => crash::reshard::run(&options),
+        Task::Failover(options) => failover::run(&options),
+        Task::Reshard(options) => reshard::run(&options),
         Task::Histories(options) => histories::run(&options),
         Task::IndexBuild(options) => index_build::run(&options),
         Task::Pgo(options) => pgo::run(&options),

@@ -10,8 +10,7 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, Result};
-
-use crate::process::run;
+use torture::harness::process::run;
 
 /// Set for the process that runs inside: the network from which it was started.
 const INSIDE: &str = "REKINDLE_OUTSIDE_OF";

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
-
-use crate::built::root;
-use crate::cluster::Cluster;
-use crate::node::{Node, Ports};
-use crate::trial::verdict;
+use torture::harness::checkout::root;
+use torture::harness::cluster::Cluster;
+use torture::harness::node::{Node, Ports};
+use torture::harness::options::verdict;
 
 /// What is asked while the program counts.
 #[derive(clap::Args)]

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
-
-use crate::node::{Node, Ports, default_program};
+use torture::harness::node::{Node, Ports, default_program};
 
 /// How much is measured.
 #[derive(clap::Args)]

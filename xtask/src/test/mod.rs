@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use torture::harness::process;
+
 use count::Count;
 use steps::Step;
-
-use crate::process;
 
 /// A command that runs for longer has hung: the slowest takes a third of it, with everything to compile.
 const LIMIT: Duration = Duration::from_secs(35 * 60);
@@ -55,7 +55,7 @@ pub(crate) fn run(only: &[String]) -> ExitCode {
 /// Starts a command that is waited for and judged when it runs again. What it says then is enough.
 fn begin_early(words: &[String]) -> Option<Child> {
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(crate::built::root());
+    command.args(&words[1..]).current_dir(torture::harness::checkout::root());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()
 }
 
@@ -101,7 +101,11 @@ fn run_step(step: &Step, failures: &mut Vec<Failure>) -> Count {
 fn stream(words: &[String], limit: Duration) -> (bool, Count, VecDeque<String>) {
     let (mut count, mut last_words) = (Count::default(), VecDeque::with_capacity(LAST_WORDS + 1));
     let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).current_dir(crate::built::root()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .args(&words[1..])
+        .current_dir(torture::harness::checkout::root())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(error) => {

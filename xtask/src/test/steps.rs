@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use crate::built::root;
+use torture::harness::checkout::root;
 
 /// One group of tests.
 pub(super) struct Step {
@@ -131,7 +131,7 @@ fn conformance() -> Step {
 }
 
 fn program_in_cache(program: &str, argument: &str) -> Vec<String> {
-    vec![crate::conformance::cache().join(program).display().to_string(), argument.to_owned()]
+    vec![torture::harness::checkout::cache().join(program).display().to_string(), argument.to_owned()]
 }
 
 fn node_tests() -> Vec<String> {

@@ -39,7 +39,7 @@ impl Finding {
 
 /// Runs every check over the repository and prints what it found.
 pub(crate) fn run() -> ExitCode {
-    let root = crate::built::root();
+    let root = torture::harness::checkout::root();
     let sources = rust_sources(&root);
     let mut findings = Vec::new();
     if sources.is_empty() {

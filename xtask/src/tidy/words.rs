@@ -119,7 +119,17 @@ fn architecture(root: &Path) -> Vec<Finding> {
 
 /// Whether a word in backticks is a path of this repository.
 fn is_place(word: &str) -> bool {
-    let inside = ["crates/", "docs/", "tests/", "xtask/", "tools/", "fuzz/"];
+    let inside = [
+        "crates/",
+        "docs/",
+        "tests/",
+        "xtask/",
+        "tools/",
+        "fuzz/",
+        "torture/",
+        "simulation/",
+        "differential/",
+    ];
     inside.iter().any(|start| word.starts_with(start)) && !word.contains(['*', ' ', '<'])
 }
 

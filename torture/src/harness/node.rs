@@ -1,0 +1,118 @@
+//! A node of the program under test: started, waited for, killed.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Lines};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::process::signal;
+
+/// Flags of nodes whose administration pages are not needed.
+pub(crate) const SERVER_FLAGS: &[&str] = &["--no-http-admin"];
+
+/// A running process of the program, killed when dropped.
+pub struct Node {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    /// What it says of trouble.
+    trouble: PathBuf,
+}
+
+/// Where a ready node listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    /// For drivers.
+    pub driver: u16,
+    /// For `/metrics`, if the node was started with it.
+    pub http: Option<u16>,
+}
+
+/// Where `cargo build --release --package rekindle` leaves the program: beside this tool.
+pub fn default_program() -> PathBuf {
+    let here = std::env::current_exe().unwrap_or_default();
+    here.with_file_name("rekindle")
+}
+
+impl Node {
+    /// Starts the program on `folder`, with ports that the system chooses.
+    pub fn start(program: &Path, folder: &Path, flags: &[&str]) -> Result<Node> {
+        let ports = ["--driver-port", "0", "--cluster-port", "0"];
+        Node::start_with(program, &folder.join("data"), &[&ports, flags].concat())
+    }
+
+    /// Starts the program on the data directory `folder` with these flags and no others.
+    pub fn start_with(program: &Path, folder: &Path, flags: &[&str]) -> Result<Node> {
+        Node::spawn(Command::new(program), folder, flags)
+    }
+
+    /// The same, by a command that ends with the program's name.
+    pub fn spawn(mut program: Command, folder: &Path, flags: &[&str]) -> Result<Node> {
+        let trouble = folder.with_extension("stderr");
+        let file = File::options().create(true).append(true).open(&trouble);
+        let file = file.with_context(|| format!("writing {}", trouble.display()))?;
+        let mut child = program
+            .arg("--directory")
+            .arg(folder)
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("starting {program:?}"))?;
+        let output = child.stdout.take().context("the program's output")?;
+        Ok(Node { child, lines: BufReader::new(output).lines(), trouble })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Where the node listens, once it says that it is ready.
+    pub fn wait_until_ready(&mut self) -> Result<Ports> {
+        let (mut driver, mut http) = (None, None);
+        let mut said = Vec::new();
+        for line in &mut self.lines {
+            let line = line?;
+            driver = driver.or_else(|| port_after(&line, "client driver connections on port "));
+            http = http.or_else(|| port_after(&line, "administrative HTTP connections on port "));
+            if line.contains("Server ready") {
+                let driver = driver.context("the node is ready and never named its driver port")?;
+                return Ok(Ports { driver, http });
+            }
+            said.push(line);
+        }
+        let trouble = fs::read_to_string(&self.trouble).unwrap_or_default();
+        bail!("the node left before it was ready:\n{}\n{trouble}", said.join("\n"))
+    }
+
+    /// `kill -9`; returns when the process is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("killing the node")?;
+        self.child.wait().context("waiting for the killed node")?;
+        Ok(())
+    }
+
+    /// Asks the node to end, as an operator would; returns when the process is gone. Fails if it did not end well.
+    pub fn stop(mut self) -> Result<()> {
+        signal(self.pid(), "TERM")?;
+        let status = self.child.wait().context("waiting for the node to end")?;
+        ensure!(status.success(), "the node ended with {status}");
+        Ok(())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may be gone already; nothing else can be done about a child that will not die.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn port_after(line: &str, words: &str) -> Option<u16> {
+    let (_, after) = line.split_once(words)?;
+    after.trim().parse().ok()
+}

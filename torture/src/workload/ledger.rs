@@ -1,0 +1,128 @@
+//! What was acknowledged, document by document, and the check against what is stored.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+
+use crate::harness::client::Client;
+
+const EXAMPLES_MAX: usize = 5;
+const FILLER_WORDS: u64 = 60;
+
+/// What is known of one document: the newest version acknowledged and the newest attempted.
+/// A version in between may or may not be there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) acknowledged: u64,
+    pub(crate) attempted: u64,
+    /// Nobody writes it any more: an attempt that was given up may still come to pass.
+    pub(crate) retired: bool,
+}
+
+/// One writer's documents, by their number; only that writer writes them.
+#[derive(Default)]
+pub(crate) struct Page {
+    pub(crate) documents: Vec<Known>,
+    pub(crate) acknowledged: u64,
+}
+
+/// The pages of all writers.
+pub(crate) struct Ledger {
+    pub(crate) pages: Vec<Page>,
+}
+
+/// What a check found.
+#[derive(Default)]
+pub(crate) struct Verdict {
+    /// Acknowledged versions that are not there.
+    pub(crate) lost: u64,
+    /// Documents that are not what any writer wrote.
+    pub(crate) broken: u64,
+    /// The first few, in words.
+    pub(crate) examples: Vec<String>,
+}
+
+impl Verdict {
+    pub(crate) fn add(&mut self, other: Verdict) {
+        self.lost += other.lost;
+        self.broken += other.broken;
+        self.examples.extend(other.examples);
+        self.examples.truncate(EXAMPLES_MAX);
+    }
+
+    fn example(&mut self, text: String) {
+        if self.examples.len() < EXAMPLES_MAX {
+            self.examples.push(text);
+        }
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(writers: usize) -> Ledger {
+        Ledger { pages: (0..writers).map(|_| Page::default()).collect() }
+    }
+
+    /// How many writes were acknowledged so far.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        self.pages.iter().map(|page| page.acknowledged).sum()
+    }
+
+    /// How many documents were ever attempted.
+    pub(crate) fn documents(&self) -> usize {
+        self.pages.iter().map(|page| page.documents.len()).sum()
+    }
+
+    /// Reads the whole table and compares. With `single` a leader that was stopped may, when it goes on, answer as it was
+    /// before it hears of another.
+    pub(crate) fn check(&self, client: &mut Client) -> Result<Verdict> {
+        let mut stored = HashMap::new();
+        let mut verdict = Verdict::default();
+        for row in client.ask_all("[1,[15,[[14,[\"test\"]],\"crash\"],{\"read_mode\":\"majority\"}]]")? {
+            let version = row["version"].as_u64().unwrap_or(0);
+            let Some(key) = row["id"].as_str().map(str::to_owned) else { continue };
+            if row["filler"] != filler(&key, version) {
+                verdict.broken += 1;
+                verdict.example(format!("document {key} version {version} is not whole"));
+            }
+            stored.insert(key, version);
+        }
+        for (writer, page) in self.pages.iter().enumerate() {
+            for (number, known) in page.documents.iter().enumerate() {
+                let key = document_key(writer, number);
+                let found = stored.remove(&key).unwrap_or(0);
+                if found < known.acknowledged {
+                    verdict.lost += 1;
+                    verdict.example(format!(
+                        "{key}: version {} acknowledged, {found} found",
+                        known.acknowledged
+                    ));
+                } else if found > known.attempted {
+                    verdict.broken += 1;
+                    verdict.example(format!("{key}: version {found} found, never written"));
+                }
+            }
+        }
+        verdict.broken += stored.len() as u64;
+        stored.keys().take(1).for_each(|key| verdict.example(format!("{key} was never written")));
+        Ok(verdict)
+    }
+}
+
+/// The primary key of a writer's document.
+pub(crate) fn document_key(writer: usize, number: usize) -> String {
+    format!("w{writer:03}-{number:06}")
+}
+
+/// Text that only this version of this document has.
+pub(crate) fn filler(key: &str, version: u64) -> String {
+    let mut state = version.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.len() as u64;
+    let mut text = format!("{key}:{version}:");
+    for byte in key.bytes() {
+        state = (state ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    for _ in 0..FILLER_WORDS {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        text.push_str(&format!("{:08x}", state >> 32));
+    }
+    text
+}
