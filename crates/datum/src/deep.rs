@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::patience;
+use crate::cancel;
 
 /// Stack that must be left before another level is entered.
 const RED_ZONE_BYTES: usize = 96 << 10;
@@ -17,7 +17,7 @@ thread_local! {
 
 /// Runs `level`, one level of a walk over something nested, on a new piece of stack when little is
 /// left. Costs one thread-local read when there is enough. A thread that has got very many pieces tells
-/// its [`patience::Watch`], which ends the walk.
+/// its [`cancel::CancelToken`], which ends the walk.
 #[inline]
 pub fn level<R>(level: impl FnOnce() -> R) -> R {
     if has_stack() { level() } else { on_new_segment(level) }
@@ -33,7 +33,7 @@ pub(crate) fn has_stack() -> bool {
 fn on_new_segment<R>(level: impl FnOnce() -> R) -> R {
     let segment = Segment::begin();
     if segment.number > SEGMENTS_MAX {
-        patience::too_deep();
+        cancel::stop_walks();
     }
     stacker::grow(SEGMENT_BYTES, level)
 }

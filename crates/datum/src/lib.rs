@@ -5,13 +5,14 @@
 //! - [`Datum`], [`Object`], [`Array`], [`Time`]: the value; cheap to clone, lazy when stored
 //! - [`json`]: text to values; [`Datum::write_json`], [`Datum::pretty`]: values to text
 //! - [`Scalar`]: a simple value read where it stands in a row
-//! - [`patience`]: who ends a walk through a value that takes too long
+//! - [`cancel`]: ends long walks through values when the work they are for is cancelled
 //! - [`pseudo`]: times, binaries, shapes and literals as `$reql_type$` objects
 //! - [`row`]: the bytes of a stored row; [`key`]: the bytes of a key, in the order of values
 
 #![forbid(unsafe_code)]
 
 mod binary;
+pub mod cancel;
 mod compact;
 pub mod deep;
 mod detach;
@@ -24,7 +25,6 @@ mod layout;
 mod number;
 mod object;
 mod order;
-pub mod patience;
 mod prepare;
 mod print;
 pub mod pseudo;

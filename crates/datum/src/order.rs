@@ -1,5 +1,5 @@
 //! ReQL's total order, and equality and hashing that agree with it. Each is a walk that may be ended
-//! ([`crate::patience`]).
+//! ([`crate::cancel`]).
 
 use std::cmp::Ordering;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,7 @@ use memchr::memmem;
 
 use crate::print::shape_members;
 use crate::value::Repr;
-use crate::{Array, Datum, Kind, Object, Text, deep, patience};
+use crate::{Array, Datum, Kind, Object, Text, cancel, deep};
 
 impl Ord for Datum {
     /// Kinds by name with the bounds outermost, then within a kind: arrays item by item, objects
@@ -54,7 +54,7 @@ fn whole_shape(shape: &Object) -> Object {
 }
 
 fn cmp_arrays(a: &Array, b: &Array) -> Ordering {
-    match a.is_same(b) || !patience::lasts(a.len().min(b.len())) {
+    match a.is_same(b) || !cancel::may_continue(a.len().min(b.len())) {
         true => Ordering::Equal,
         false => deep::level(|| a.iter().cmp(b.iter())),
     }
@@ -74,7 +74,7 @@ fn cmp_objects(a: &Object, b: &Object) -> Ordering {
 }
 
 fn cmp_members(a: &[(Text, Datum)], b: &[(Text, Datum)]) -> Ordering {
-    match patience::lasts(a.len().min(b.len())) {
+    match cancel::may_continue(a.len().min(b.len())) {
         true => deep::level(|| a.iter().cmp(b.iter())),
         false => Ordering::Equal,
     }
@@ -150,7 +150,7 @@ impl Hash for Datum {
             Datum::Bool(value) => value.hash(state),
             Datum::Number(n) => hash_number(*n, state),
             Datum::String(text) => text.as_bytes().hash(state),
-            Datum::Array(items) if !patience::lasts(items.len()) => {}
+            Datum::Array(items) if !cancel::may_continue(items.len()) => {}
             Datum::Array(items) => deep::level(|| {
                 items.len().hash(state);
                 items.iter().for_each(|item| item.hash(state));
@@ -166,7 +166,7 @@ impl Hash for Datum {
 impl Hash for Object {
     fn hash<H: Hasher>(&self, state: &mut H) {
         if let Repr::Tree(tree) = &self.to_tree().0
-            && patience::lasts(tree.0.len())
+            && cancel::may_continue(tree.0.len())
         {
             deep::level(|| {
                 tree.0.len().hash(state);

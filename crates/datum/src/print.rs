@@ -2,7 +2,7 @@
 
 use crate::layout;
 use crate::value::{Members, Repr};
-use crate::{Bytes, Datum, Kind, Object, Text, Time, binary, deep, escape, number, patience};
+use crate::{Bytes, Datum, Kind, Object, Text, Time, binary, cancel, deep, escape, number};
 
 /// The key that makes an object a pseudotype.
 pub(crate) const TYPE_KEY: &str = "$reql_type$";
@@ -106,10 +106,10 @@ impl Datum {
     pub fn not_json(&self) -> Option<Kind> {
         match self {
             Datum::MinVal | Datum::MaxVal => Some(self.kind()),
-            Datum::Array(items) if !patience::lasts(items.len()) => None,
+            Datum::Array(items) if !cancel::may_continue(items.len()) => None,
             Datum::Array(items) => deep::level(|| items.iter().find_map(Datum::not_json)),
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
-                Repr::Tree(tree) if !patience::lasts(tree.0.len()) => None,
+                Repr::Tree(tree) if !cancel::may_continue(tree.0.len()) => None,
                 Repr::Tree(tree) => deep::level(|| tree.0.iter().find_map(|m| m.1.not_json())),
                 Repr::Raw(_) => None,
             },

@@ -2,7 +2,7 @@
 
 use crate::print::{TYPE_KEY, shape_members};
 use crate::value::Repr;
-use crate::{Datum, Object, deep, patience, ptype};
+use crate::{Datum, Object, cancel, deep, ptype};
 
 /// The key that makes an object a pseudotype.
 pub const KEY: &str = TYPE_KEY;
@@ -37,12 +37,12 @@ pub fn is_literal(object: &Object) -> bool {
 pub fn holds_literal(value: &Datum) -> bool {
     match value {
         Datum::Array(items) => {
-            patience::lasts(items.len()) && deep::level(|| items.iter().any(holds_literal))
+            cancel::may_continue(items.len()) && deep::level(|| items.iter().any(holds_literal))
         }
         Datum::Object(object) => match &object.0 {
             Repr::Tree(tree) => {
                 is_literal(object)
-                    || patience::lasts(tree.0.len())
+                    || cancel::may_continue(tree.0.len())
                         && deep::level(|| tree.0.iter().any(|(_, value)| holds_literal(value)))
             }
             Repr::Raw(_) => false,

@@ -3,7 +3,7 @@
 use crate::layout;
 use crate::print::string_end;
 use crate::value::Repr;
-use crate::{Datum, Object, deep, patience};
+use crate::{Datum, Object, cancel, deep};
 
 /// Bytes of a number, a time's fields, the punctuation of a member: enough for an estimate.
 const SCALAR_BYTES: usize = 8;
@@ -36,7 +36,7 @@ impl Datum {
 /// The sizes of `count` parts, each with the bytes around it, as far as `enough`.
 fn sum_to<'a>(enough: usize, count: usize, parts: impl Iterator<Item = (usize, &'a Datum)>) -> usize {
     let mut sum = 2;
-    if patience::lasts(count) {
+    if cancel::may_continue(count) {
         deep::level(|| {
             for (around, part) in parts {
                 if sum >= enough {
@@ -61,14 +61,14 @@ impl Datum {
     fn take_room(&self, room: usize) -> Option<usize> {
         match self {
             Datum::String(text) => room.checked_sub(text.len() + 2),
-            Datum::Array(items) if !patience::lasts(items.len()) => None,
+            Datum::Array(items) if !cancel::may_continue(items.len()) => None,
             Datum::Array(items) => deep::level(|| {
                 let left = room.checked_sub(items.len() + 1)?;
                 items.iter().try_fold(left, |left, item| item.take_room(left))
             }),
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
                 Repr::Raw(stored) => room.checked_sub(layout::text_of(stored).len()),
-                Repr::Tree(tree) if !patience::lasts(tree.0.len()) => None,
+                Repr::Tree(tree) if !cancel::may_continue(tree.0.len()) => None,
                 Repr::Tree(tree) => deep::level(|| {
                     tree.0.iter().try_fold(room, |left, (key, value)| {
                         value.take_room(left.checked_sub(key.len() + 4)?)
@@ -91,13 +91,13 @@ impl Datum {
         match self {
             Datum::Array(items) => {
                 items.len() > items_max
-                    || patience::lasts(items.len())
+                    || cancel::may_continue(items.len())
                         && deep::level(|| items.iter().any(|item| item.has_longer_array(items_max)))
             }
             Datum::Object(object) | Datum::Geometry(object) => match &object.0 {
                 Repr::Raw(stored) => text_has_longer_array(layout::text_of(stored), items_max),
                 Repr::Tree(tree) => {
-                    patience::lasts(tree.0.len())
+                    cancel::may_continue(tree.0.len())
                         && deep::level(|| tree.0.iter().any(|(_, value)| value.has_longer_array(items_max)))
                 }
             },

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use rekindle_datum::patience::{self, Watch};
+use rekindle_datum::cancel::{self, CancelToken};
 use rekindle_datum::{Bytes, Datum, Object, PrimaryKey, Text, deep, json, key, row};
 
 const DEPTH: usize = 20_000;
@@ -58,7 +58,7 @@ fn text_of_half_a_million_levels_is_read_and_freed() {
 }
 
 #[test]
-fn reading_ends_when_nobody_wants_the_value() {
+fn reading_ends_when_it_is_cancelled() {
     for text in [format!("[{}1]", "1,".repeat(100_000)), "[".repeat(100_000)] {
         let asked = Cell::new(0);
         let go_on = || asked.replace(asked.get() + 1) < 2;
@@ -67,16 +67,16 @@ fn reading_ends_when_nobody_wants_the_value() {
     }
 }
 
-/// Whether a walk came too deep for this one.
+/// Is cancelled when a walk goes too deep.
 #[derive(Default)]
 struct Shallow(AtomicBool);
 
-impl Watch for Shallow {
-    fn is_over(&self) -> bool {
+impl CancelToken for Shallow {
+    fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn end_too_deep(&self) {
+    fn cancel_too_deep(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -85,19 +85,19 @@ impl Watch for Shallow {
 fn descend(levels: usize) -> u8 {
     let room = black_box([0_u8; 16 << 10]);
     let below = match levels.checked_sub(1) {
-        Some(left) if patience::lasts(1) => deep::level(|| descend(left)),
+        Some(left) if cancel::may_continue(1) => deep::level(|| descend(left)),
         _ => 0,
     };
     below | black_box(&room)[0]
 }
 
 #[test]
-fn walks_that_somebody_waits_for_end_before_they_take_all_stack() {
+fn cancellable_walks_end_before_they_take_all_stack() {
     on_a_small_stack(|| {
-        let watch = Arc::new(Shallow::default());
-        let _kept = patience::keep(Some(watch.clone()));
-        assert!(descend(10_000) == 0 && !watch.is_over());
-        assert!(descend(1_000_000) == 0 && watch.is_over());
+        let token = Arc::new(Shallow::default());
+        let _cancel_scope = cancel::scope(Some(token.clone()));
+        assert!(descend(10_000) == 0 && !token.is_cancelled());
+        assert!(descend(1_000_000) == 0 && token.is_cancelled());
     });
 }
 

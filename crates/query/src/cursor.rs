@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datum::{Datum, patience};
+use datum::{Datum, cancel};
 use io::Nanos;
 use io::memory::Account;
 use reql::stream::Items;
@@ -58,7 +58,7 @@ impl Cursor {
 
     /// The next items. Blocks; stops early with an error when the query's flag is set.
     pub fn next_batch(&mut self) -> Result<Batch, EvalError> {
-        let _watched = patience::keep(Some(self.cx.cancel.clone()));
+        let _cancel_scope = cancel::scope(Some(self.cx.cancel.clone()));
         self.fill().map_err(|error| self.job.explain(error))
     }
 

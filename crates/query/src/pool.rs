@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
-use datum::patience;
+use datum::cancel;
 use io::memory::Account;
 use parking_lot::{Condvar, Mutex};
 
@@ -54,11 +54,11 @@ impl ScanPool {
         let count = items.len();
         let shared = Arc::new(Shared::new(items, work));
         for _ in 1..count.min(self.threads) {
-            let (shared, account, watch) = (shared.clone(), Account::current(), patience::current());
+            let (shared, account, token) = (shared.clone(), Account::current(), cancel::current());
             // The channel is open as long as the pool lives.
             let _ = self.tasks.send(Box::new(move || {
                 let _counting = account.as_ref().map(Account::enter);
-                let _watched = patience::keep(watch);
+                let _cancel_scope = cancel::scope(token);
                 shared.run();
             }));
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use datum::{Datum, Text, Time, patience};
+use datum::{Datum, Text, Time, cancel};
 use reql::wire::Query;
 use reql::{Cancel, CompileError, EvalError, Op, Scope, SeededChance, Term};
 
@@ -49,7 +49,7 @@ impl Session {
         if let (Some(profile), Some(trace)) = (&mut profile, &trace) {
             profile.follow(term, trace.clone());
         }
-        let _watched = patience::keep(Some(cancel.clone()));
+        let _cancel_scope = cancel::scope(Some(cancel.clone()));
         let cx = self.context(query, cancel, trace.clone())?;
         if query.flag("explain") && explain::writes(term) {
             let why = "Cannot explain a query that writes: it would have to be carried out.";

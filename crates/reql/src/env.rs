@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use datum::patience::Watch;
+use datum::cancel::CancelToken;
 use datum::{Datum, Text, Time};
 
 use crate::batches::BatchLimits;
@@ -152,12 +152,12 @@ impl Cancel {
 
 /// A thread that works for a query keeps its flag, so that walks through enormous values end with it. What
 /// comes out of them then is anything: whoever answers or writes asks the flag first.
-impl Watch for Cancel {
-    fn is_over(&self) -> bool {
+impl CancelToken for Cancel {
+    fn is_cancelled(&self) -> bool {
         self.is_set()
     }
 
-    fn end_too_deep(&self) {
+    fn cancel_too_deep(&self) {
         self.is_too_deep.store(true, Ordering::Relaxed);
         self.set();
     }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use datum::Datum;
 
 /// `items` in order; equal ones stay as they were. Unless all that is compared is short, the order may break off
-/// ([`datum::patience`]), which the sort of the standard library answers with a panic.
+/// ([`datum::cancel`]), which the sort of the standard library answers with a panic.
 #[must_use]
 pub fn sorted_by<T>(
     mut items: Vec<T>,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use datum::{Object, patience};
+use datum::{Object, cancel};
 
 use crate::env::Cancel;
 use crate::error::EvalError;
@@ -34,7 +34,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn deeper(self) -> Result<Walk<'a>, EvalError> {
         match self.cancel {
             Some(cancel) => cancel.check()?,
-            None if !patience::lasts(1) => return Err(EvalError::cancelled()),
+            None if !cancel::may_continue(1) => return Err(EvalError::cancelled()),
             None => io::memory::check().map_err(EvalError::memory)?,
         }
         Ok(Walk { depth: self.depth + 1, ..self })

@@ -7,7 +7,7 @@ mod syntax;
 
 use std::sync::Arc;
 
-use datum::{Datum, Object, Text, Time, patience};
+use datum::{Datum, Object, Text, Time, cancel};
 use io::memory::{Account, Budget, Metered};
 use rekindle_reql::op::merge::{merge_datums, merge_row};
 use rekindle_reql::op::pathspec::PathSpec;
@@ -72,7 +72,7 @@ fn what_is_made_of_them_is_made_until_the_query_is_told_to_stop() {
         let cancel = Arc::new(Cancel::new());
         let error = std::thread::scope(|scope| {
             let query = scope.spawn(|| {
-                let _watched = patience::keep(Some(cancel.clone()));
+                let _cancel_scope = cancel::scope(Some(cancel.clone()));
                 evaluated(&with_enormous(term), &cancel).err()
             });
             cancel.set();
@@ -119,7 +119,7 @@ fn values_too_deep_for_any_stack_fail() {
     let inner = (0..12_000_000).fold(Datum::Null, |inner, _| Datum::from(vec![inner]));
     let outer = Datum::from(vec![inner.clone()]);
     let cancel = Arc::new(Cancel::new());
-    let _watched = patience::keep(Some(cancel.clone()));
+    let _cancel_scope = cancel::scope(Some(cancel.clone()));
     let json = syntax::to_wire("r.range(0).count().eq(1)").expect("the notation of tests");
     let term = wire::parse_term(json.to_string().as_bytes()).expect("a legal term");
     let Term::Call(mut call) = term else { panic!("a call") };

@@ -8,7 +8,7 @@ mod syntax;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use datum::patience::{self, Watch};
+use datum::cancel::{self, CancelToken};
 use datum::{Bytes, Datum, Object, Text, Time, json, row};
 use rekindle_reql as reql;
 use reql::travel::{Pack, Travel, Unpack, Unpackable};
@@ -293,19 +293,19 @@ fn what_is_enormous_is_packed_to_a_limit() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_packed_no_further() {
-    /// Is over when it was looked at so often.
-    struct Looks(AtomicUsize);
+fn packing_ends_when_it_is_cancelled() {
+    /// Is cancelled after this many polls.
+    struct CancelledAfter(AtomicUsize);
 
-    impl Watch for Looks {
-        fn is_over(&self) -> bool {
+    impl CancelToken for CancelledAfter {
+        fn is_cancelled(&self) -> bool {
             self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err()
         }
 
-        fn end_too_deep(&self) {}
+        fn cancel_too_deep(&self) {}
     }
 
-    let _kept = patience::keep(Some(Arc::new(Looks(AtomicUsize::new(5)))));
+    let _cancel_scope = cancel::scope(Some(Arc::new(CancelledAfter(AtomicUsize::new(5)))));
     let mut out = Pack::default();
     enormous().pack(&mut out);
     assert!(out.len() < 10 << 20, "{} bytes", out.len());

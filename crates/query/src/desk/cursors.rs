@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::{Reply, ServerId};
-use datum::patience;
+use datum::cancel;
 use io::memory::{Account, Owner};
 use reql::travel::Travel;
 use reql::{Cancel, Env, EvalError, Flow, Transform};
@@ -94,7 +94,7 @@ impl Inner {
 
     /// Reads a batch, and keeps the cursor unless it is over or was closed meanwhile.
     fn pull(&self, entered: &Entered, mut cursor: Box<dyn Pull>) -> Bytes {
-        let _watched = patience::keep(Some(entered.cancel.clone()));
+        let _cancel_scope = cancel::scope(Some(entered.cancel.clone()));
         unless_stopped(&entered.cancel, || {
             let account = cursor.account().clone();
             account.move_to(Owner::Queries);

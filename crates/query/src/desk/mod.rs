@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cluster::{Reply, Serve, ServerId};
-use datum::{KeyRange, Text, patience};
+use datum::{KeyRange, Text, cancel};
 use io::memory::Account;
 use reql::travel::Travel;
 use reql::{Cancel, EvalError};
@@ -138,7 +138,7 @@ impl Inner {
     }
 
     fn answer_stoppable(&self, question: Question, cancel: &Arc<Cancel>) -> Bytes {
-        let _watched = patience::keep(Some(cancel.clone()));
+        let _cancel_scope = cancel::scope(Some(cancel.clone()));
         match question {
             // Never told as moved: what of it was done already would be done once more.
             Question::Write(write) => self.write(write, cancel.clone()),

@@ -1,6 +1,6 @@
 //! Writes to system tables: what a row becomes is handed to its table, which carries it out or refuses.
 
-use datum::{Datum, Object, PrimaryKey, Text, patience};
+use datum::{Datum, Object, PrimaryKey, Text, cancel};
 use reql::{ErrorClass, EvalError};
 
 use super::planned::Planned;
@@ -25,7 +25,7 @@ pub(super) fn write(
         let target = Target { field: &field, key: &own_key, hook: None };
         let mut report = (planned.edit)(i).decide(target, old.as_ref(), &env);
         cx.unless_stopped()?;
-        let _to_the_end = patience::keep(None);
+        let _uncancellable = cancel::scope(None);
         let new = match &report.new {
             Datum::Object(row) => Some(row),
             _ => None,

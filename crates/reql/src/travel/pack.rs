@@ -1,6 +1,6 @@
 //! Writing and reading the plainest parts: numbers, bytes, text, lists.
 
-use datum::{Bytes, Text, patience};
+use datum::{Bytes, Text, cancel};
 use io::memory::{self, Account, OverBudget};
 
 use crate::error::EvalError;
@@ -38,7 +38,7 @@ pub enum Unpackable {
     /// There is no memory for it.
     #[error("there is no memory for it")]
     NoMemory(#[from] OverBudget),
-    /// The thread keeps a watch that is over.
+    /// The query that this thread works for is cancelled.
     #[error("nobody waits for it")]
     Unwanted,
 }
@@ -167,7 +167,7 @@ impl Pack {
         if len > BYTES_MAX {
             return Err(Unpackable::TooLarge);
         }
-        if patience::current().is_some_and(|watch| watch.is_over()) {
+        if cancel::current().is_some_and(|token| token.is_cancelled()) {
             return Err(Unpackable::Unwanted);
         }
         memory::check()?;

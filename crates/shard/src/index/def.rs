@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use datum::key::secondary::{self, SecondaryKey};
-use datum::{Datum, Object, Time, patience};
+use datum::{Datum, Object, Time, cancel};
 use reql::geo::Shape;
 use reql::geo::cover::{CellNumber, kept_cells};
 use reql::{ARRAY_LIMIT_DEFAULT, Answer, Cancel, Closure, Env, Scope, SeededChance, StoredFunc};
@@ -102,7 +102,7 @@ impl IndexDef {
     /// Source: docs/reql-spec.md sections 4.2 and 12.
     #[must_use]
     pub fn values(&self, row: &Object) -> Vec<(SecondaryKey, Datum)> {
-        let _to_the_end = patience::keep(None);
+        let _uncancellable = cancel::scope(None);
         if self.kind.is_geo() {
             let of_cell = |cell: CellNumber| SecondaryKey { bytes: cell_key(cell), truncated: false };
             let cells = |value: Datum| {
@@ -120,7 +120,7 @@ impl IndexDef {
     /// function gives them.
     #[must_use]
     pub fn shapes(&self, row: &Object) -> Vec<Datum> {
-        let _to_the_end = patience::keep(None);
+        let _uncancellable = cancel::scope(None);
         let mut values = self.raw_values(row);
         values.retain(|value| matches!(value, Datum::Geometry(_)));
         values
