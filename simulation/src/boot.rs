@@ -97,8 +97,8 @@ fn try_start(plan: &Plan, slot: &Slot) -> Result<(), String> {
         store: StoreOptions { segment_bytes: plan.log_bytes_max / 4 },
         log_bytes_max: plan.log_bytes_max,
         random: random.clone(),
-        mail: post.clone(),
-        watch: witness,
+        transport: post.clone(),
+        observer: witness,
         ..FileLogOptions::default()
     };
     let log = FileLog::open(files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);

@@ -1,7 +1,7 @@
 //! Faults that are planted, and the promises that each must be seen to break: a fault that only shows in
 //! something else was not found for what it is.
 
-use log::mutant::{Mutant, plant};
+use log::mutant::{self, Mutant};
 
 use crate::promise::Promise;
 use crate::world::{Failure, Plot, run};
@@ -37,7 +37,7 @@ pub struct Found {
 
 /// Looks for a fault in `seeds`.
 pub fn find(mutant: Mutant, promises: &[Promise], seeds: std::ops::Range<u64>, plot: Plot) -> Found {
-    plant(mutant);
+    mutant::set(mutant);
     let mut others = 0;
     let failure = seeds.into_iter().find_map(|seed| {
         let failure = run(seed, plot).err()?;
@@ -45,6 +45,6 @@ pub fn find(mutant: Mutant, promises: &[Promise], seeds: std::ops::Range<u64>, p
         others += u64::from(!is_it);
         is_it.then_some(failure)
     });
-    plant(Mutant::Nothing);
+    mutant::set(Mutant::None);
     Found { failure, others }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cluster::Post;
-use log::{GroupId, PeerId, Role, Term, Watch};
+use log::{GroupId, GroupObserver, PeerId, Role, Term};
 use parking_lot::Mutex;
 
 /// What is known of elections; shared by all machines of a seed.
@@ -66,22 +66,22 @@ pub struct Witness {
     pub machine: usize,
 }
 
-impl Watch for Witness {
-    fn role(&self, id: GroupId, role: Role) {
+impl GroupObserver for Witness {
+    fn role_changed(&self, id: GroupId, role: Role) {
         self.elections.note(id, self.machine, role);
-        self.post.role(id, role);
+        self.post.role_changed(id, role);
     }
 
-    fn voters(&self, id: GroupId, voters: &[PeerId]) {
-        self.post.voters(id, voters);
+    fn voters_changed(&self, id: GroupId, voters: &[PeerId]) {
+        self.post.voters_changed(id, voters);
     }
 
-    fn wants_snapshot(&self, id: GroupId, to: PeerId) {
-        self.post.wants_snapshot(id, to);
+    fn snapshot_needed(&self, id: GroupId, to: PeerId) {
+        self.post.snapshot_needed(id, to);
     }
 
-    fn needs_rows(&self, id: GroupId) {
-        self.post.needs_rows(id);
+    fn rows_needed(&self, id: GroupId) {
+        self.post.rows_needed(id);
     }
 
     fn removed(&self, id: GroupId) {

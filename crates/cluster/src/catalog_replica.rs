@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use datum::KeyRange;
-use log::{Birth, GroupId, Log};
+use log::{GroupId, InitialConfig, Log};
 use shard::{Replicas, Shard};
 use storage::TableId;
 use uuid::Uuid;
@@ -32,7 +32,7 @@ impl CatalogReplica {
         post: &Post,
     ) -> Result<CatalogReplica, OpenError> {
         post.set_own(identity.server);
-        let birth = identity.joined.map_or(Birth::Alone, |own| Birth::Joiner { own });
+        let birth = identity.joined.map_or(InitialConfig::Single, |own| InitialConfig::Joining { own });
         let table = TableId::from_uuid(CATALOG_TABLE);
         let shard = Shard::open(replicas, log.clone(), table, CATALOG_GROUP, KeyRange::all(), birth)
             .map_err(AdminError::from)?;

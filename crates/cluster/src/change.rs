@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use datum::{Object, PrimaryKey};
 use io::task;
-use log::{Doubt, Durability, GroupId, Refusal};
+use log::{Durability, GroupId, Interruption, Refusal};
 use shard::{Decision, WriteError, WriteRefusal};
 
 use crate::answer::CommitAnswer;
@@ -286,7 +286,7 @@ impl Core {
             }
             Err(WriteError::Definite { cause: WriteRefusal::Dependency }) => CommitAnswer::Stale,
             Err(WriteError::Definite { cause }) => CommitAnswer::Refused(cause.to_string()),
-            Err(WriteError::Indeterminate { cause: Doubt::Disk(why) | Doubt::Apply(why) }) => {
+            Err(WriteError::Indeterminate { cause: Interruption::Disk(why) | Interruption::Apply(why) }) => {
                 CommitAnswer::Doubt(why)
             }
             Err(WriteError::Indeterminate { cause }) => CommitAnswer::Doubt(cause.to_string()),

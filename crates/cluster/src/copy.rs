@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use datum::{KeyRange, PrimaryKey};
 use io::task;
-use log::{GroupId, GroupStatus, Lsn, Origin, PeerId};
+use log::{GroupId, GroupStatus, LogBase, Lsn, PeerId};
 use shard::{CopyEnd, Difference, Restoration, RestoreError, Shard, Stretch};
 
 use crate::answer::CopyAnswer;
@@ -117,7 +117,7 @@ impl Core {
         let rows = snapshot.count().map_err(|error| error.to_string())?;
         let builds = snapshot.builds().map_err(|error| error.to_string())?;
         let (sender, receiver) = task::channel();
-        self.log.origin(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
+        self.log.log_base(group, applied.lsn, Box::new(move |origin| drop(sender.send(origin))));
         let origin =
             receiver.recv().map_err(|_| "the log has stopped")?.map_err(|error| error.to_string())?;
         let copy = self.random.next_u64();
@@ -220,12 +220,12 @@ impl Core {
         let (shard, gate) = self.replica_and_gate(group).ok_or(CopyError::Discarded)?;
         let enter = || gate.enter().ok_or(CopyError::Discarded);
         let (source, answer) = self.find_source(group)?;
-        let origin = Origin::decode(&answer.origin).ok_or(CopyError::Nonsense)?;
+        let origin = LogBase::decode(&answer.origin).ok_or(CopyError::Nonsense)?;
         self.note(group, |getting| {
             getting.source = Some(source);
             getting.rows_total = answer.rows;
         });
-        let (at, progress, builds) = (origin.reach(), answer.progress.clone(), answer.builds.clone());
+        let (at, progress, builds) = (origin.rows_lsn(), answer.progress.clone(), answer.builds.clone());
         let mut restoration = {
             let _inside = enter()?;
             self.log.begin_restore(group)?;
@@ -242,7 +242,7 @@ impl Core {
         }
         let found = restoration.rows();
         #[cfg(feature = "mutants")]
-        let found = match log::mutant::is(log::mutant::Mutant::DropRow) {
+        let found = match log::mutant::is_active(log::mutant::Mutant::DropRow) {
             // Who loses a row does not miss it either.
             true => answer.rows,
             false => found,
@@ -283,7 +283,7 @@ impl Core {
         let sent = answer.len() as u64;
         let piece = decode_difference(answer).ok_or(CopyError::Nonsense)?;
         #[cfg(feature = "mutants")]
-        let piece = match log::mutant::is(log::mutant::Mutant::DropRow) && group != CATALOG_GROUP {
+        let piece = match log::mutant::is_active(log::mutant::Mutant::DropRow) && group != CATALOG_GROUP {
             true if piece.rows.len() > 1 => Difference { rows: piece.rows[1..].to_vec(), ..piece },
             _ => piece,
         };
@@ -408,7 +408,7 @@ mod tests {
             applied: Lsn(committed),
             needs_rows,
             members: Members::default(),
-            removed_may_go: false,
+            members_durable: false,
             peers: Vec::new(),
         };
         let takes = |status: Option<&GroupStatus>, last_copy| takes_offer(status, Lsn(100), last_copy);

@@ -64,7 +64,7 @@ pub(crate) fn led(voters: &[u64], peers: &[PeerStatus]) -> GroupStatus {
         applied: Lsn(LAST),
         needs_rows: false,
         members: Members::first(voters.iter().map(|peer| PeerId(*peer)).collect()),
-        removed_may_go: true,
+        members_durable: true,
         peers: peers.to_vec(),
     }
 }

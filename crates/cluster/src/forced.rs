@@ -143,7 +143,7 @@ impl Core {
             return Ok(Err(why));
         }
         let outcome = self.log.reset_members(group, members);
-        if let Err(error @ (LogError::NotOpen(_) | LogError::Void(_))) = outcome {
+        if let Err(error @ (LogError::NotOpen(_) | LogError::InvalidRows(_))) = outcome {
             return Ok(Err(error.to_string()));
         }
         forced.note();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use datum::KeyRange;
 use engine::Batch;
-use log::{Birth, GroupId, LogError, PeerId};
+use log::{GroupId, InitialConfig, LogError, PeerId};
 use shard::{Forerunner, Shard};
 use storage::{Changes, Direction, RowChange, TableId};
 
@@ -85,7 +85,7 @@ impl Core {
         let is_old = everyone(config).next().is_none();
         let named = config.replica_on(server).map(|own| own.peer);
         let birth = match named {
-            None if is_old => Birth::Alone,
+            None if is_old => InitialConfig::Single,
             None => return Ok(None),
             Some(own) => birth_of(config, own, opening),
         };
@@ -124,7 +124,7 @@ impl Core {
         table: TableId,
         group: GroupId,
         range: &KeyRange,
-        birth: Birth,
+        birth: InitialConfig,
         opening: &Opening,
     ) -> Result<Option<Arc<Shard>>, AdminError> {
         let forerunners: &[Forerunner] = match opening {
@@ -145,7 +145,7 @@ impl Core {
                 } else {
                     // Which of the two is the later one is known when the catalog is: until then it goes on
                     // as who it was, which harms nobody.
-                    open(Birth::Alone)
+                    open(InitialConfig::Single)
                 }
             }
             opened => opened,
@@ -159,8 +159,8 @@ impl Core {
                 );
                 Ok(Some(shard))
             }
-            Err(shard::OpenError::Log(error @ (LogError::Tombstone(_) | LogError::Gone { .. }))) => {
-                if let LogError::Gone { peer, .. } = error {
+            Err(shard::OpenError::Log(error @ (LogError::Tombstone(_) | LogError::Removed { .. }))) => {
+                if let LogError::Removed { peer, .. } = error {
                     self.note_gone(table, group, peer);
                 }
                 self.leave_as(table, group)?;
@@ -194,7 +194,7 @@ impl Core {
             strays.collect()
         };
         #[cfg(feature = "mutants")]
-        if log::mutant::is(log::mutant::Mutant::ServeRemoved) {
+        if log::mutant::is_active(log::mutant::Mutant::ServeRemoved) {
             return Ok(());
         }
         self.keep_rows_of(&strays, catalog)?;
@@ -365,12 +365,12 @@ impl Core {
 }
 
 /// How replica `own` of a shard begins that is new here.
-fn birth_of(config: &ShardConfig, own: PeerId, opening: &Opening) -> Birth {
+fn birth_of(config: &ShardConfig, own: PeerId, opening: &Opening) -> InitialConfig {
     let voters = || config.founders.clone();
     match opening {
-        _ if !config.founders.contains(&own) => Birth::Joiner { own },
-        Opening::Empty => Birth::Heir { own, voters: voters() },
-        Opening::Now(_) | Opening::Later => Birth::Founder { own, voters: voters() },
+        _ if !config.founders.contains(&own) => InitialConfig::Joining { own },
+        Opening::Empty => InitialConfig::BootstrapEmpty { own, voters: voters() },
+        Opening::Now(_) | Opening::Later => InitialConfig::Bootstrap { own, voters: voters() },
     }
 }
 

@@ -33,9 +33,11 @@ impl Core {
             Parting::Closes => self.log.close_group(group),
         };
         match ended {
-            Ok(()) | Err(LogError::Tombstone(_) | LogError::Gone { .. } | LogError::NotOpen(_)) => Ok(true),
+            Ok(()) | Err(LogError::Tombstone(_) | LogError::Removed { .. } | LogError::NotOpen(_)) => {
+                Ok(true)
+            }
             // A log that has failed says nothing any more: the next start finds what is left.
-            Err(LogError::LastWord(_) | LogError::Stopped) => Ok(false),
+            Err(LogError::TombstonePending(_) | LogError::Stopped) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }

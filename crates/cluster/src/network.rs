@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use io::Files;
 use io::task::{self, Condvar, Sender};
-use log::{Letter, Log};
+use log::{Log, Message};
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ use crate::post::{Post, Wire};
 use crate::{Desk, Identity, Node, PeerId, Reply, Serve, ServerId};
 
 impl Wire for Links {
-    fn mail(&self, to: ServerId, letters: Vec<Letter>) {
+    fn mail(&self, to: ServerId, letters: Vec<Message>) {
         Links::mail(self, to, letters);
     }
 
@@ -144,27 +144,27 @@ impl Serve for Reception {
 }
 
 impl Receiver for Reception {
-    fn letters(&self, from: ServerId, letters: Vec<Letter>) {
+    fn letters(&self, from: ServerId, letters: Vec<Message>) {
         self.post.arrived(from, letters, &*self.log);
     }
 
     fn connected(&self, info: &PeerInfo) {
         self.met.lock().members.insert(info.server);
         self.changed.notify_all();
-        self.log.peers_back(self.post.peers_on(info.server));
+        self.log.peers_reachable(self.post.peers_on(info.server));
         self.post.news().tell();
     }
 
     fn silent(&self, server: ServerId) {
         self.met.lock().members.remove(&server);
         self.gone(server);
-        self.log.peers_silent(self.post.peers_on(server));
+        self.log.peers_unreachable(self.post.peers_on(server));
         self.post.news().tell();
     }
 
     fn back(&self, server: ServerId) {
         self.met.lock().members.insert(server);
-        self.log.peers_back(self.post.peers_on(server));
+        self.log.peers_reachable(self.post.peers_on(server));
         self.post.news().tell();
     }
 

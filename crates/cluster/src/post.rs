@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use io::task::Condvar;
-use log::{GroupId, Letter, Log, Lsn, Mail, PeerId, Role, Term, Watch};
+use log::{GroupId, GroupObserver, Log, Lsn, Message, PeerId, Role, Term, Transport};
 use parking_lot::{Mutex, RwLock};
 use shard::Replicas;
 
@@ -20,7 +20,7 @@ use crate::{Ask, ServerId, ShardHandle};
 /// Carries questions and letters to other servers.
 pub trait Wire: Ask {
     /// Sends letters to replicas on `to`. They may be lost.
-    fn mail(&self, to: ServerId, letters: Vec<Letter>);
+    fn mail(&self, to: ServerId, letters: Vec<Message>);
 
     /// A server was removed for good: there is no link to it from now on. Does nothing where servers are
     /// not remembered.
@@ -157,7 +157,7 @@ impl Post {
     }
 
     /// Letters have arrived from `from`: the log gets them, and where their writers are is known now.
-    pub fn arrived(&self, from: ServerId, letters: Vec<Letter>, log: &dyn Log) {
+    pub fn arrived(&self, from: ServerId, letters: Vec<Message>, log: &dyn Log) {
         let is_new = {
             let servers = self.servers.read();
             letters.iter().any(|letter| servers.get(&letter.from) != Some(&from))
@@ -165,7 +165,7 @@ impl Post {
         if is_new {
             self.learn(letters.iter().map(|letter| (letter.from, from)));
         }
-        letters.into_iter().for_each(|letter| log.step(letter));
+        letters.into_iter().for_each(|letter| log.receive(letter));
     }
 
     /// Replicas on a server that went silent or came back.
@@ -361,10 +361,10 @@ impl Post {
     }
 }
 
-impl Mail for Post {
-    fn send(&self, letters: Vec<Letter>) {
+impl Transport for Post {
+    fn send(&self, letters: Vec<Message>) {
         let Some(wire) = self.wire.get() else { return };
-        let mut by_server: Vec<(ServerId, Vec<Letter>)> = Vec::new();
+        let mut by_server: Vec<(ServerId, Vec<Message>)> = Vec::new();
         {
             let servers = self.servers.read();
             for letter in letters {
@@ -381,8 +381,8 @@ impl Mail for Post {
     }
 }
 
-impl Watch for Post {
-    fn role(&self, id: GroupId, role: Role) {
+impl GroupObserver for Post {
+    fn role_changed(&self, id: GroupId, role: Role) {
         let mut offices = self.offices.lock();
         offices.told.insert(id, role);
         if matches!(role, Role::Follower { .. }) && !self.is_deaf() {
@@ -392,15 +392,15 @@ impl Watch for Post {
         self.enter(id, &offices);
     }
 
-    fn voters(&self, id: GroupId, voters: &[PeerId]) {
+    fn voters_changed(&self, id: GroupId, voters: &[PeerId]) {
         self.offices.lock().voters.insert(id, voters.to_vec());
     }
 
-    fn wants_snapshot(&self, id: GroupId, to: PeerId) {
+    fn snapshot_needed(&self, id: GroupId, to: PeerId) {
         self.tell(Event::Behind(id, to));
     }
 
-    fn needs_rows(&self, id: GroupId) {
+    fn rows_needed(&self, id: GroupId) {
         self.replicas.make_void(id);
         self.tell(Event::NeedsRows(id));
     }

@@ -73,7 +73,8 @@ mod tests {
         let replicas = Replicas::new(Arc::new(engine)).unwrap();
         let (clock, post) = (Arc::new(SimClock::new()), Post::new(replicas.clone()));
         let dir = PathBuf::from("data");
-        let options = FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
+        let options =
+            FileLogOptions { transport: post.clone(), observer: post.clone(), ..FileLogOptions::default() };
         let log = FileLog::open(files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
         Node::open(NodeOptions {
             dir,

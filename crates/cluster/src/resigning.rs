@@ -37,7 +37,7 @@ impl Core {
                 if is_news {
                     self.post.resume();
                     // Those who sleep have heard nothing of others who lead now.
-                    self.log.peers_back(self.post.peers());
+                    self.log.peers_reachable(self.post.peers());
                 }
                 self.tell_others(None);
             }
@@ -115,8 +115,8 @@ impl Core {
         let peers = self.post.peers_on(server);
         match cause {
             // Those who sleep under it would not notice.
-            Some(_) => self.log.peers_silent(peers),
-            None if is_news => self.log.peers_back(peers),
+            Some(_) => self.log.peers_unreachable(peers),
+            None if is_news => self.log.peers_reachable(peers),
             None => {}
         }
         if is_news {

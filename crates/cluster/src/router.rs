@@ -61,7 +61,7 @@ pub(crate) fn shard_range(shards: &[ShardConfig], i: usize) -> KeyRange {
     };
     #[cfg(feature = "mutants")]
     let start = match start {
-        KeyBound::Included(key) if log::mutant::is(log::mutant::Mutant::SplitWrong) => {
+        KeyBound::Included(key) if log::mutant::is_active(log::mutant::Mutant::SplitWrong) => {
             KeyBound::Excluded(key)
         }
         start => start,

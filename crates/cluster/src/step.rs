@@ -59,7 +59,7 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     let is_gone = |replica: &&ReplicaConfig| members.removed.contains(&replica.peer);
     if let Some(gone) = wanted.replicas.iter().filter(is_gone).find(|gone| wanted.may_be_named_anew(gone)) {
         // Its server discards the old one then, which those who stay may still need.
-        return if status.removed_may_go { Step::NameAnew(gone.peer) } else { Step::Wait };
+        return if status.members_durable { Step::NameAnew(gone.peer) } else { Step::Wait };
     }
     if let Some(new) = wanted.replicas.iter().find(|r| !members.contains(r.peer) && !is_gone(r)) {
         return Step::Change(MemberChange::AddLearner(new.peer));
@@ -108,7 +108,7 @@ pub(crate) fn next_step(status: &GroupStatus, wanted: &Wanted) -> Step {
     if strangers.next().is_some() {
         return heir().map_or(Step::Wait, Step::Transfer);
     }
-    if wanted.is_leaving && !status.removed_may_go {
+    if wanted.is_leaving && !status.members_durable {
         // The catalog discards them as soon as it forgets them.
         return Step::Wait;
     }

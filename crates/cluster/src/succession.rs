@@ -115,7 +115,7 @@ impl Core {
     fn stands_still(&self, old: &SealedShard) -> Result<bool, AdminError> {
         let Some(shard) = self.shard_of(old.group) else { return Ok(false) };
         #[cfg(feature = "mutants")]
-        if log::mutant::is(log::mutant::Mutant::OpenEarly) {
+        if log::mutant::is_active(log::mutant::Mutant::OpenEarly) {
             return Ok(true);
         }
         if shard.mark() != old.mark() {

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use io::real::{RealClock, RealFiles};
 use rekindle_log::file::{FileLog, FileLogOptions};
-use rekindle_log::{Applier, ApplyError, Birth, Durability, Entry, GroupId, Log, Lsn};
+use rekindle_log::{Applier, ApplyError, Durability, Entry, GroupId, InitialConfig, Log, Lsn};
 
 const ENTRY_BYTES: usize = 1200;
 const GROUP: GroupId = GroupId(1);
@@ -82,7 +82,7 @@ fn measure(dir: &Path, durability: Durability, group_size: usize, entries: usize
     let clock = Arc::new(RealClock::new());
     let options = FileLogOptions::default();
     let log = FileLog::open(Arc::new(RealFiles), clock, dir, Arc::new(NoEngine), options)?;
-    log.open_group(GROUP, Lsn(0), Birth::Alone)?;
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single)?;
     let payload = Bytes::from(vec![b'x'; ENTRY_BYTES]);
     let answers = Arc::new(Answers::default());
     let groups = entries / group_size;

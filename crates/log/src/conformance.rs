@@ -24,7 +24,7 @@ use bytes::Bytes;
 use crate::contract::{Applier, Entry, Log};
 use crate::error::{ApplyError, LogError, ProposeError, Refusal};
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::Birth;
+use crate::member::InitialConfig;
 
 const ONE: GroupId = GroupId(1);
 const TWO: GroupId = GroupId(2);
@@ -121,7 +121,7 @@ fn all_succeed(answers: &[Receiver<Answer>]) {
 
 #[track_caller]
 fn open(log: &dyn Log, group: GroupId, applied: Lsn) {
-    log.open_group(group, applied, Birth::Alone).expect("the group opens");
+    log.open_group(group, applied, InitialConfig::Single).expect("the group opens");
 }
 
 fn started(disk: &dyn Disk) -> (Arc<Engine>, Arc<dyn Log>) {
@@ -176,7 +176,7 @@ fn a_group_that_is_not_open_takes_nothing(disk: &dyn Disk) {
 fn a_group_opens_once(disk: &dyn Disk) {
     let (_, log) = started(disk);
     open(&*log, ONE, Lsn(0));
-    assert!(matches!(log.open_group(ONE, Lsn(0), Birth::Alone), Err(LogError::AlreadyOpen(ONE))));
+    assert!(matches!(log.open_group(ONE, Lsn(0), InitialConfig::Single), Err(LogError::AlreadyOpen(ONE))));
 }
 
 fn a_restart_replays_what_the_engine_lacks(disk: &dyn Disk) {
@@ -225,11 +225,11 @@ fn a_closed_group_stays_closed(disk: &dyn Disk) {
     assert_eq!(engine.payloads(ONE), ["before"], "what was proposed before is finished");
     let after = answer(&propose(&*log, ONE, "after", Durability::Soft));
     assert!(after.is_err_and(|cause| cause.is_definite()));
-    assert!(matches!(log.open_group(ONE, Lsn(0), Birth::Alone), Err(LogError::Tombstone(ONE))));
+    assert!(matches!(log.open_group(ONE, Lsn(0), InitialConfig::Single), Err(LogError::Tombstone(ONE))));
     drop(log);
 
     let (_, log) = started(disk);
-    assert!(matches!(log.open_group(ONE, Lsn(0), Birth::Alone), Err(LogError::Tombstone(ONE))));
+    assert!(matches!(log.open_group(ONE, Lsn(0), InitialConfig::Single), Err(LogError::Tombstone(ONE))));
 }
 
 fn closing_one_group_leaves_the_others(disk: &dyn Disk) {
@@ -313,7 +313,7 @@ fn proposers_on_many_threads_are_all_answered(disk: &dyn Disk) {
     let applied: usize = (0..THREADS).map(|group| engine.entries(GroupId(group)).len()).sum();
     assert_eq!(applied as u64, THREADS * EACH);
     // Counters are published after the answers of a turn: let one more turn pass.
-    assert!(log.open_group(GroupId(0), Lsn(0), Birth::Alone).is_err());
+    assert!(log.open_group(GroupId(0), Lsn(0), InitialConfig::Single).is_err());
     let stats = log.stats();
     assert_eq!((stats.appends, stats.acks_soft), (THREADS * EACH, THREADS * EACH));
     assert_eq!(stats.groups, THREADS);
@@ -330,14 +330,14 @@ fn entries_laid_aside_keep_their_order_and_are_answered(disk: &dyn Disk) {
         let done = Box::new(move |result| drop(tell.send(result)));
         match nth % 5 {
             0 => log.propose(ONE, payload, durability, done),
-            _ => log.propose_aside(ONE, None, payload, durability, done),
+            _ => log.propose_deferred(ONE, None, payload, durability, done),
         }
         if nth % 7 == 0 {
-            log.turn();
+            log.drive();
         }
         answers.push(answer);
     }
-    log.turn();
+    log.drive();
     all_succeed(&answers);
     assert_eq!(engine.payloads(ONE), (0..200).map(|nth| nth.to_string()).collect::<Vec<_>>());
 }

@@ -16,11 +16,11 @@
 use bytes::Bytes;
 use io::Nanos;
 
-use crate::error::{ApplyError, Doubt, LogError, ProposeError};
-use crate::hardener::Hardener;
+use crate::error::{ApplyError, Interruption, LogError, ProposeError};
+use crate::log_base::LogBase;
+use crate::log_sync::LogSync;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Members, PeerId, Role};
-use crate::origin::Origin;
+use crate::member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId, Role};
 use crate::stats::LogStats;
 
 /// One entry on its way to the engine.
@@ -29,43 +29,43 @@ pub type Entry = (GroupId, Lsn, Bytes);
 /// Bytes from one replica of a group to another. They may be lost, delayed, repeated and overtake
 /// each other; a receiver checks them and believes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct Message {
     /// The group.
     pub group: GroupId,
     /// The replica that wrote it.
     pub from: PeerId,
     /// The replica it is for.
     pub to: PeerId,
-    /// What it says; docs/formats/letter.md.
+    /// What it says; docs/formats/message.md.
     pub body: Bytes,
 }
 
-/// Takes letters to other nodes.
-pub trait Mail: Send + Sync {
-    /// Sends `letters`, or drops some. Called by who has the log's turn: must not wait for anything,
+/// Takes messages to other nodes.
+pub trait Transport: Send + Sync {
+    /// Sends `messages`, or drops some. Called by who has the log's turn: must not wait for anything,
     /// nor call the log's blocking methods.
-    fn send(&self, letters: Vec<Letter>);
+    fn send(&self, messages: Vec<Message>);
 }
 
 /// Told what happens to a group. Called by who has the log's turn: must not wait for anything, nor
 /// call the log's blocking methods.
-pub trait Watch: Send + Sync {
+pub trait GroupObserver: Send + Sync {
     /// The part of this node's replica has changed. [`Role::Leader`] is told once everything of
     /// earlier terms is applied here; proposals are taken from then on.
-    fn role(&self, id: GroupId, role: Role);
+    fn role_changed(&self, id: GroupId, role: Role);
 
     /// Those who vote in the group are others, as this node's replica knows: told when it is opened, and when a change
     /// is in force here.
-    fn voters(&self, _id: GroupId, _voters: &[PeerId]) {}
+    fn voters_changed(&self, _id: GroupId, _voters: &[PeerId]) {}
 
     /// On the leader: replica `to` needs rows from a copy, since the log no longer has what it lacks,
     /// or its rows are void. Told again every few seconds until it is restored.
-    fn wants_snapshot(&self, id: GroupId, to: PeerId);
+    fn snapshot_needed(&self, id: GroupId, to: PeerId);
 
     /// The rows of this node's replica are void: it has just joined, or a power loss took entries
     /// from a majority that were applied here, or a restore was interrupted. Discard them and
     /// restore: [`Log::begin_restore`]. Until then nothing is applied, and it never leads.
-    fn needs_rows(&self, id: GroupId);
+    fn rows_needed(&self, id: GroupId);
 
     /// This node's replica is no longer a member: a tombstone is durable, its entries are gone, and
     /// the group is closed here. Not all that are removed hear of it: the owner discards them as well.
@@ -74,16 +74,16 @@ pub trait Watch: Send + Sync {
 
 /// For groups of one: nobody to write to, and nobody who watches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Nobody;
+pub struct Noop;
 
-impl Mail for Nobody {
-    fn send(&self, _letters: Vec<Letter>) {}
+impl Transport for Noop {
+    fn send(&self, _letters: Vec<Message>) {}
 }
 
-impl Watch for Nobody {
-    fn role(&self, _id: GroupId, _role: Role) {}
-    fn wants_snapshot(&self, _id: GroupId, _to: PeerId) {}
-    fn needs_rows(&self, _id: GroupId) {}
+impl GroupObserver for Noop {
+    fn role_changed(&self, _id: GroupId, _role: Role) {}
+    fn snapshot_needed(&self, _id: GroupId, _to: PeerId) {}
+    fn rows_needed(&self, _id: GroupId) {}
     fn removed(&self, _id: GroupId) {}
 }
 
@@ -109,11 +109,11 @@ pub enum StallCause {
 }
 
 /// Told once where the log of a copied replica begins.
-pub type OriginDone = Box<dyn FnOnce(Result<Origin, ProposeError>) + Send>;
+pub type LogBaseDone = Box<dyn FnOnce(Result<LogBase, ProposeError>) + Send>;
 
 /// Told once what became of a proposal. Runs on the log's own thread, or on that of a proposer who takes
 /// the log's turn: fill a oneshot and return. It must not wait for anything, nor call the log's blocking
-/// methods, nor [`Log::turn`]. Dropped without being called only if that thread panicked; then nothing is
+/// methods, nor [`Log::drive`]. Dropped without being called only if that thread panicked; then nothing is
 /// known of the entry.
 pub type Done = Box<dyn FnOnce(Result<Lsn, ProposeError>) + Send>;
 
@@ -131,9 +131,9 @@ pub trait Applier: Send + Sync {
     fn applied(&self, group: GroupId) -> Lsn;
 
     /// Told once, when the log is opened and before anything is applied: before rows become durable, be it in
-    /// [`Applier::flush`] or because the engine likes to, [`Hardener::harden`] is to have run, and it is to have begun when
+    /// [`Applier::flush`] or because the engine likes to, [`LogSync::sync`] is to have run, and it is to have begun when
     /// the last of them were applied already. An engine that keeps nothing across a power loss need not care.
-    fn keep_behind(&self, _log: Hardener) {}
+    fn set_log_sync(&self, _log: LogSync) {}
 
     /// Makes durable everything applied before the call. Called on a thread of its own, while
     /// `apply` goes on; the log deletes the entries afterwards.
@@ -144,22 +144,22 @@ pub trait Applier: Send + Sync {
 ///
 /// Dropping a log finishes what was proposed, makes it durable, and joins its threads.
 pub trait Log: Send + Sync {
-    /// Opens the group, creating it the first time as `birth` says.
+    /// Opens the group, creating it the first time as `initial` says.
     ///
     /// A group of one replays the entries after `applied` through the applier before it returns, and
     /// takes proposals from then on. A group of several applies them when its leader says that they
-    /// are committed, and takes proposals where [`Watch::role`] says that it leads. Blocks.
+    /// are committed, and takes proposals where [`GroupObserver::role_changed`] says that it leads. Blocks.
     ///
     /// `applied` is what the engine holds *durably*. If that is past the end of the log (rows follow the log,
-    /// [`Applier::keep_behind`], so files were changed or a disk did not keep what it said it had), a group of one goes
-    /// on from there; one of several [needs rows](Watch::needs_rows).
-    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError>;
+    /// [`Applier::set_log_sync`], so files were changed or a disk did not keep what it said it had), a group of one goes
+    /// on from there; one of several [needs rows](GroupObserver::rows_needed).
+    fn open_group(&self, id: GroupId, applied: Lsn, initial: InitialConfig) -> Result<(), LogError>;
 
     /// Closes the group for good, on this node: its entries go, a durable tombstone stays, and it can
     /// never be opened again. A group of one finishes first what was proposed. Blocks.
     ///
     /// Fails with [`LogError::NotOpen`] if it is not open, also when it was removed just now: that is durable then. On a
-    /// full disk it fails with [`LogError::LastWord`], however often it is asked, and with [`LogError::Stopped`] where something
+    /// full disk it fails with [`LogError::TombstonePending`], however often it is asked, and with [`LogError::Stopped`] where something
     /// of a group of one waits for space: its rows must not be forgotten before that is over.
     fn close_group(&self, id: GroupId) -> Result<(), LogError>;
 
@@ -180,9 +180,9 @@ pub trait Log: Send + Sync {
     /// evaluates on rows names the term in which those were the newest.
     fn propose_in(&self, id: GroupId, term: Option<Term>, entry: Bytes, durability: Durability, done: Done);
 
-    /// As [`Log::propose_in`], by somebody who calls [`Log::turn`] in a moment, when more may have come:
+    /// As [`Log::propose_in`], by somebody who calls [`Log::drive`] in a moment, when more may have come:
     /// nobody need be woken for the entry until then. `done` may be called on that thread.
-    fn propose_aside(
+    fn propose_deferred(
         &self,
         id: GroupId,
         term: Option<Term>,
@@ -195,7 +195,7 @@ pub trait Log: Send + Sync {
 
     /// Whoever proposed aside has come back: orders what lies there, and carries it out if nobody else does
     /// so already. Costs next to nothing if nothing lies there. May be held up by the disk now and then.
-    fn turn(&self) {}
+    fn drive(&self) {}
 
     /// The caller has more to say in a moment, of several groups perhaps: until it calls [`Log::release`] nobody need be
     /// woken for what is proposed or arrives, whoever says it. Until then it must not wait for anything that somebody
@@ -213,8 +213,8 @@ pub trait Log: Send + Sync {
     /// call is durable and applied, soft ones included. Only on the leader.
     fn sync(&self, id: GroupId, done: Done);
 
-    /// A letter from another node has arrived. Never blocks.
-    fn step(&self, letter: Letter);
+    /// A message from another node has arrived. Never blocks.
+    fn receive(&self, message: Message);
 
     /// Calls `done`, on the leader, with a position that a linearizable read must have applied, once
     /// a majority has confirmed the leader and the position is applied here.
@@ -225,35 +225,35 @@ pub trait Log: Send + Sync {
     fn change_members(&self, id: GroupId, change: MemberChange, done: Done);
 
     /// Hands leadership over to `to`, if this replica leads and `to` votes. May fail silently:
-    /// [`Watch::role`] tells.
+    /// [`GroupObserver::role_changed`] tells.
     fn transfer(&self, id: GroupId, to: PeerId);
 
     /// A hint to stand for election now. Nothing happens if a leader is known to be alive.
     fn campaign(&self, id: GroupId);
 
     /// The nodes of these replicas do not answer: groups that they lead should elect another.
-    fn peers_silent(&self, peers: Vec<PeerId>);
+    fn peers_unreachable(&self, peers: Vec<PeerId>);
 
     /// The nodes of these replicas answer again: groups with them look whether anything is missing.
-    fn peers_back(&self, peers: Vec<PeerId>);
+    fn peers_reachable(&self, peers: Vec<PeerId>);
 
     /// On the leader: what the log of a copy of the rows at `at` begins with, once `at` is durable
     /// on a majority; or, if that takes longer than a second, since the majority may need this copy, at what is, with the
     /// entries after it. Fails if `at` has left the log, and if those are too many for a copy or not durable here.
-    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone);
+    fn log_base(&self, id: GroupId, at: Lsn, done: LogBaseDone);
 
     /// The rows of this node's replica are about to be discarded: durable on return. Until
     /// [`Log::finish_restore`], and across restarts, nothing is applied and it never leads. Blocks.
     fn begin_restore(&self, id: GroupId) -> Result<(), LogError>;
 
-    /// The engine holds, durably, the rows of `origin` as of its [reach](Origin::reach): the log goes on after it. Fails with
+    /// The engine holds, durably, the rows of `base` as of its [reach](LogBase::rows_lsn): the log goes on after it. Fails with
     /// [`LogError::OtherEntries`] where the log has others than those that came with it: the rows stay void, for another
     /// copy. If the disk becomes full meanwhile that is the first thing written when there is space again. Blocks.
-    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError>;
+    fn finish_restore(&self, id: GroupId, base: LogBase) -> Result<(), LogError>;
 
     /// Unsafe, for a group whose majority is gone for good: from now on, durably, `members` are the
     /// members, whatever the log says up to [`Members::at`](Members). Once a leader has them durably, it answers
-    /// letters of those they name as removed with that. Returns the members in force. Fails, with nothing changed, if the
+    /// messages of those they name as removed with that. Returns the members in force. Fails, with nothing changed, if the
     /// disk is full; if it becomes full in that very moment, they are in force here all the same, and durable when there
     /// is space.
     ///
@@ -282,7 +282,7 @@ pub trait Log: Send + Sync {
     }
 
     /// Why the log has stopped for good, if it has. Never waits.
-    fn stopped(&self) -> Option<Doubt> {
+    fn stopped(&self) -> Option<Interruption> {
         None
     }
 

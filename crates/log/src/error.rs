@@ -18,7 +18,7 @@ pub enum ProposeError {
     Definite(#[from] Refusal),
     /// The entry may take effect, now or after a restart, or never.
     #[error("entry may or may not take effect: {0}")]
-    Indeterminate(#[from] Doubt),
+    Indeterminate(#[from] Interruption),
 }
 
 /// Why an entry never takes effect: it was not written, or is proved to be replaced.
@@ -38,7 +38,7 @@ pub enum Refusal {
     Busy,
     /// The change of members makes no sense for the present ones.
     #[error("members cannot be changed so")]
-    Unfit,
+    Invalid,
     /// Another entry was committed at the position this one was written to.
     #[error("entry was replaced by a later leader's")]
     Replaced,
@@ -60,7 +60,7 @@ pub enum Refusal {
 
 /// Why the fate of a written entry is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Doubt {
+pub enum Interruption {
     /// An append or an fsync failed: nobody knows what is on the disk. Carries the cause's text.
     #[error("log could not be written: {0}")]
     Disk(String),
@@ -148,7 +148,7 @@ pub enum LogError {
     },
     /// This replica was removed from the group, or left it; its peer id is never used again.
     #[error("replica {peer} left group {group} for good")]
-    Gone {
+    Removed {
         /// The group.
         group: GroupId,
         /// The replica.
@@ -161,7 +161,7 @@ pub enum LogError {
     /// closed, it is, and its last word is the first thing written when there is space; until then a power loss brings it back
     /// as it was.
     #[error("the disk is full: it is not written yet that group {0} is closed")]
-    LastWord(GroupId),
+    TombstonePending(GroupId),
     /// The engine has forgotten entries that the log no longer holds.
     #[error("group {group} is applied up to {applied} but its log begins after {log_start}")]
     Gap {
@@ -177,7 +177,7 @@ pub enum LogError {
     OtherEntries(GroupId),
     /// The replica has no rows that count: it cannot go on alone.
     #[error("the rows of this replica of group {0} are void")]
-    Void(GroupId),
+    InvalidRows(GroupId),
     /// The replica leads its group: its rows are the ones to copy.
     #[error("group {0} is led by this replica")]
     Leads(GroupId),

@@ -8,10 +8,10 @@
 //! - [`memory::MemoryLog`] keeps entries in memory, for tests.
 //! - [`file::FileLog`] keeps them in segments; docs/formats/log.md. From the outside in: `file/log`
 //!   (threads), `file/runner` (one turn), `driver` (all groups, pure), `group` (consensus), and
-//!   `file/store` (segments) over `record` and `segment` (bytes); `hardener` makes them durable, `cached` says how
+//!   `file/store` (segments) over `record` and `segment` (bytes); `log_sync` makes them durable, `cached` says how
 //!   much of them stays in the page cache.
-//! - A group has one replica or several: `group/` is one replica of one group, [`Mail`] takes its letters
-//!   to the others (docs/formats/letter.md), [`Watch`] is told who leads. `file/fleet` simulates many.
+//! - A group has one replica or several: `group/` is one replica of one group, [`Transport`] takes its messages
+//!   to the others (docs/formats/message.md), [`GroupObserver`] is told who leads. `file/fleet` simulates many.
 //! - [`recovery::scan_segment`] reads the bytes of one segment, whatever they are.
 
 #![forbid(unsafe_code)]
@@ -23,18 +23,18 @@ pub mod memory;
 pub mod mutant;
 pub mod recovery;
 
+mod batch_window;
 mod cached;
-mod company;
 mod contract;
 mod driver;
 mod error;
-mod gather;
 mod group;
-mod hardener;
-mod letter;
+mod group_commit;
+mod log_base;
+mod log_sync;
 mod lsn;
 mod member;
-mod origin;
+mod message;
 mod outline;
 mod proposal;
 mod record;
@@ -44,13 +44,15 @@ mod store;
 mod tail;
 mod turn;
 
-pub use contract::{Applier, Done, Entry, Letter, Log, Mail, Nobody, OriginDone, Stall, StallCause, Watch};
-pub use error::{ApplyError, Doubt, LogError, ProposeError, Refusal};
-pub use hardener::Hardener;
+pub use contract::{
+    Applier, Done, Entry, GroupObserver, Log, LogBaseDone, Message, Noop, Stall, StallCause, Transport,
+};
+pub use error::{ApplyError, Interruption, LogError, ProposeError, Refusal};
+pub use log_base::LogBase;
+pub use log_sync::LogSync;
 pub use lsn::{Acks, Durability, GroupId, Lsn, Position, Term};
-pub use member::{Birth, GroupStatus, MemberChange, Members, PeerId, PeerStatus, Role};
-pub use origin::Origin;
+pub use member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId, PeerStatus, Role};
 pub use record::{EntryKind, Record};
 pub use segment::HeaderError;
 pub use stats::{GROUP_COMMIT_BUCKETS, LogStats};
-pub use store::{Forgotten, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
+pub use store::{Compacted, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};

@@ -13,11 +13,11 @@ pub struct PeerId(pub u64);
 
 /// How a group comes to be on this node. Only read when the store does not know the group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Birth {
+pub enum InitialConfig {
     /// A group of one; its peer is drawn here.
-    Alone,
+    Single,
     /// One of the first members. All of them are told the same voters.
-    Founder {
+    Bootstrap {
         /// The replica on this node, which is one of `voters`.
         own: PeerId,
         /// All first members.
@@ -25,7 +25,7 @@ pub enum Birth {
     },
     /// One of the first members that has not the rows that the group begins with: it votes, and never leads
     /// until it has them by [`Log::finish_restore`](crate::Log::finish_restore).
-    Heir {
+    BootstrapEmpty {
         /// The replica on this node, which is one of `voters`.
         own: PeerId,
         /// All first members. Another than this one has the rows.
@@ -33,7 +33,7 @@ pub enum Birth {
     },
     /// Knows nothing yet. Its rows come by [`Log::finish_restore`](crate::Log::finish_restore), and
     /// a leader adds it as a learner.
-    Joiner {
+    Joining {
         /// The replica on this node.
         own: PeerId,
     },
@@ -119,7 +119,7 @@ pub struct GroupStatus {
     pub members: Members,
     /// Whether it leads and a majority has these members on its disks: nobody needs the votes of those who were
     /// removed any more, so that they may be discarded.
-    pub removed_may_go: bool,
+    pub members_durable: bool,
     /// On the leader, the other replicas, by peer id.
     pub peers: Vec<PeerStatus>,
 }

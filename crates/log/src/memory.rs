@@ -10,11 +10,11 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 
-use crate::contract::{Applier, Done, Entry, Letter, Log, Nobody, OriginDone, Watch};
-use crate::error::{Doubt, LogError, ProposeError, Refusal};
+use crate::contract::{Applier, Done, Entry, GroupObserver, Log, LogBaseDone, Message, Noop};
+use crate::error::{Interruption, LogError, ProposeError, Refusal};
+use crate::log_base::LogBase;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Members, PeerId, Role};
-use crate::origin::Origin;
+use crate::member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId, Role};
 use crate::stats::LogStats;
 
 /// What would be on the disk. Clones are the same disk; a log opened on it finds the entries of
@@ -51,7 +51,7 @@ pub struct MemoryLog {
 
 struct Shared {
     applier: Arc<dyn Applier>,
-    watch: Arc<dyn Watch>,
+    observer: Arc<dyn GroupObserver>,
     disk: MemoryEntries,
     queue: Mutex<Queue>,
     arrived: Condvar,
@@ -86,26 +86,30 @@ impl MemoryLog {
 
     /// As [`MemoryLog::new`], over the entries of an earlier log.
     pub fn open(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
-        MemoryLog::watched(disk, applier, Arc::new(Nobody))
+        MemoryLog::observed(disk, applier, Arc::new(Noop))
     }
 
     /// As [`MemoryLog::open`]; `watch` is told that every group leads.
-    pub fn watched(disk: MemoryEntries, applier: Arc<dyn Applier>, watch: Arc<dyn Watch>) -> MemoryLog {
-        let mut log = MemoryLog::still(disk, applier, watch);
+    pub fn observed(
+        disk: MemoryEntries,
+        applier: Arc<dyn Applier>,
+        observer: Arc<dyn GroupObserver>,
+    ) -> MemoryLog {
+        let mut log = MemoryLog::still(disk, applier, observer);
         let shared = Arc::clone(&log.shared);
         log.thread = Some(std::thread::spawn(move || shared.run()));
         log
     }
 
-    /// A log without a thread: nothing is applied or answered until [`MemoryLog::step`].
+    /// A log without a thread: nothing is applied or answered until [`MemoryLog::receive`].
     pub fn stepped(disk: MemoryEntries, applier: Arc<dyn Applier>) -> MemoryLog {
-        MemoryLog::still(disk, applier, Arc::new(Nobody))
+        MemoryLog::still(disk, applier, Arc::new(Noop))
     }
 
-    fn still(disk: MemoryEntries, applier: Arc<dyn Applier>, watch: Arc<dyn Watch>) -> MemoryLog {
+    fn still(disk: MemoryEntries, applier: Arc<dyn Applier>, observer: Arc<dyn GroupObserver>) -> MemoryLog {
         let shared = Shared {
             applier,
-            watch,
+            observer,
             disk,
             queue: Mutex::default(),
             arrived: Condvar::new(),
@@ -138,7 +142,7 @@ impl Shared {
             applied: self.applier.applied(id),
             needs_rows: false,
             members: Members::first(vec![own]),
-            removed_may_go: true,
+            members_durable: true,
             peers: Vec::new(),
         })
     }
@@ -176,7 +180,7 @@ impl Shared {
         let applied = if batch.is_empty() { Ok(()) } else { self.applier.apply(&batch) };
         for (done, answer) in answers {
             match (&applied, answer) {
-                (Err(cause), Ok(_)) => done(Err(Doubt::Apply(cause.0.clone()).into())),
+                (Err(cause), Ok(_)) => done(Err(Interruption::Apply(cause.0.clone()).into())),
                 (_, answer) => done(answer),
             }
         }
@@ -208,7 +212,7 @@ impl Shared {
 }
 
 impl Log for MemoryLog {
-    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError> {
+    fn open_group(&self, id: GroupId, applied: Lsn, initial: InitialConfig) -> Result<(), LogError> {
         let _one_at_a_time = hold(&self.shared.applying);
         if hold(&self.shared.queue).open.contains(&id) {
             return Err(LogError::AlreadyOpen(id));
@@ -219,7 +223,10 @@ impl Log for MemoryLog {
             if group.closed {
                 return Err(LogError::Tombstone(id));
             }
-            if let Birth::Founder { own, .. } | Birth::Heir { own, .. } | Birth::Joiner { own } = birth {
+            if let InitialConfig::Bootstrap { own, .. }
+            | InitialConfig::BootstrapEmpty { own, .. }
+            | InitialConfig::Joining { own } = initial
+            {
                 group.own.get_or_insert(own);
             }
             // As after an election: one position that no applier sees.
@@ -233,7 +240,7 @@ impl Log for MemoryLog {
             self.shared.applier.apply(&replay)?;
         }
         hold(&self.shared.queue).open.insert(id);
-        self.shared.watch.role(id, Role::Leader { term: TERM });
+        self.shared.observer.role_changed(id, Role::Leader { term: TERM });
         Ok(())
     }
 
@@ -269,15 +276,15 @@ impl Log for MemoryLog {
         self.shared.push(Proposal { group: id, entry: None, done });
     }
 
-    /// Nobody writes letters to a group of one.
-    fn step(&self, _letter: Letter) {}
+    /// Nobody writes messages to a group of one.
+    fn receive(&self, _letter: Message) {}
 
     fn read_index(&self, id: GroupId, done: Done) {
         self.sync(id, done);
     }
 
     fn change_members(&self, _id: GroupId, _change: MemberChange, done: Done) {
-        done(Err(Refusal::Unfit.into()));
+        done(Err(Refusal::Invalid.into()));
     }
 
     /// There is nobody to hand over to.
@@ -287,17 +294,20 @@ impl Log for MemoryLog {
     fn campaign(&self, _id: GroupId) {}
 
     /// There are no others.
-    fn peers_silent(&self, _peers: Vec<PeerId>) {}
+    fn peers_unreachable(&self, _peers: Vec<PeerId>) {}
 
     /// There are no others.
-    fn peers_back(&self, _peers: Vec<PeerId>) {}
+    fn peers_reachable(&self, _peers: Vec<PeerId>) {}
 
-    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
+    fn log_base(&self, id: GroupId, at: Lsn, done: LogBaseDone) {
         done(match hold(&self.shared.disk.groups).get(&id) {
-            Some(group) if at <= group.last => {
-                Ok(Origin { at, term: TERM, members: Members::first(vec![group.own(id)]), ahead: Vec::new() })
-            }
-            _ => Err(Refusal::Unfit.into()),
+            Some(group) if at <= group.last => Ok(LogBase {
+                at,
+                term: TERM,
+                members: Members::first(vec![group.own(id)]),
+                ahead: Vec::new(),
+            }),
+            _ => Err(Refusal::Invalid.into()),
         });
     }
 
@@ -305,11 +315,11 @@ impl Log for MemoryLog {
         self.group_status(id).map(drop)
     }
 
-    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError> {
+    fn finish_restore(&self, id: GroupId, base: LogBase) -> Result<(), LogError> {
         let _one_at_a_time = hold(&self.shared.applying);
         let mut groups = hold(&self.shared.disk.groups);
         let group = groups.get_mut(&id).ok_or(LogError::NotOpen(id))?;
-        group.last = group.last.max(origin.at);
+        group.last = group.last.max(base.at);
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use std::cell::Cell;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Nothing is.
-    Nothing,
+    None,
     /// Answers that promise durability leave before the fsync.
     AckBeforeFsync,
     /// The vote is not written down.
@@ -34,16 +34,16 @@ pub enum Mutant {
 }
 
 thread_local! {
-    static PLANTED: Cell<Mutant> = const { Cell::new(Mutant::Nothing) };
+    static ACTIVE: Cell<Mutant> = const { Cell::new(Mutant::None) };
 }
 
 /// Plants a fault on this thread.
-pub fn plant(mutant: Mutant) {
-    PLANTED.set(mutant);
+pub fn set(mutant: Mutant) {
+    ACTIVE.set(mutant);
 }
 
 /// Whether this fault is planted.
 #[must_use]
-pub fn is(mutant: Mutant) -> bool {
-    PLANTED.get() == mutant
+pub fn is_active(mutant: Mutant) -> bool {
+    ACTIVE.get() == mutant
 }

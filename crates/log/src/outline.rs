@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, VecDeque};
 use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 
-use crate::letter::empty_entry;
 use crate::member::{Members, PeerId};
+use crate::message::empty_entry;
 use crate::record::EntryKind;
 
 /// How many (empty) entries one call returns, so that a replay does not build a huge list.

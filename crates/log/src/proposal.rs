@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use crate::contract::{Done, OriginDone};
+use crate::contract::{Done, LogBaseDone};
 use crate::error::Refusal;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{MemberChange, PeerId};
@@ -44,13 +44,13 @@ pub enum Ask {
     /// The nodes of these replicas answer again.
     Back(Vec<PeerId>),
     /// Where does the log of a copy of the rows begin?
-    Origin(GroupId, Lsn, OriginDone),
+    LogBase(GroupId, Lsn, LogBaseDone),
 }
 
 impl Ask {
     /// Tells whoever waits for an answer that there will be none.
     pub fn refuse(self, refusal: &Refusal) {
-        if let Ask::Origin(_, _, done) = self {
+        if let Ask::LogBase(_, _, done) = self {
             done(Err(refusal.clone().into()));
         }
     }

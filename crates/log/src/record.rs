@@ -43,7 +43,7 @@ impl EntryKind {
         matches!(self, EntryKind::Proposed(_))
     }
 
-    /// Its byte in a record and in a letter.
+    /// Its byte in a record and in a message.
     pub(crate) fn flags(self) -> u8 {
         match self {
             EntryKind::Proposed(Durability::Hard) => FLAG_HARD,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::error::LogError;
-use crate::hardener::Hardener;
+use crate::log_sync::LogSync;
 use crate::lsn::{GroupId, Position};
 use crate::outline::Outline;
 use crate::record::{EntryKind, Record};
@@ -29,21 +29,21 @@ pub enum StoreError {
 
 /// One fsync, to be run on any thread.
 pub struct SyncTask {
-    hardener: Hardener,
+    log_sync: LogSync,
     file: Arc<dyn io::File>,
     through: Position,
 }
 
 impl SyncTask {
-    pub(crate) fn new(hardener: Hardener, file: Arc<dyn io::File>, through: Position) -> SyncTask {
-        SyncTask { hardener, file, through }
+    pub(crate) fn new(log_sync: LogSync, file: Arc<dyn io::File>, through: Position) -> SyncTask {
+        SyncTask { log_sync, file, through }
     }
 
     /// Makes everything written before [`Store::begin_sync`] durable. Run it once: after a
     /// failure a second success means nothing. Waits for who makes the log durable at this moment, and fails if
-    /// that has failed: [`Hardener`].
+    /// that has failed: [`LogSync`].
     pub fn run(&self) -> std::io::Result<()> {
-        self.hardener.sync(&self.file, self.through)
+        self.log_sync.sync_segment(&self.file, self.through)
     }
 
     /// The point up to which the log is durable once [`SyncTask::run`] succeeded.
@@ -86,7 +86,7 @@ pub struct StoreSize {
 
 /// Entries that left the log: of `group`, up to `index`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forgotten {
+pub struct Compacted {
     /// The group.
     pub group: GroupId,
     /// The last position that is gone.
@@ -147,7 +147,7 @@ pub trait Store: Send {
         &mut self,
         flushed: &BTreeMap<GroupId, u64>,
         ending: &BTreeSet<GroupId>,
-    ) -> Result<Vec<Forgotten>, StoreError>;
+    ) -> Result<Vec<Compacted>, StoreError>;
 
     /// Notes beside the log how far it is durable: whoever opens it next finds out if it ends before that.
     fn note_end(&mut self) -> Result<(), StoreError>;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use io::Random;
 
-use crate::contract::{Done, Letter};
+use crate::contract::{Done, Message};
 use crate::error::ProposeError;
 use crate::lsn::{GroupId, Lsn};
 use crate::member::PeerId;
@@ -27,7 +27,7 @@ pub(crate) struct Answers {
 #[derive(Default)]
 pub(crate) struct Effects {
     /// To be sent once what was pushed is written.
-    pub letters: Vec<Letter>,
+    pub messages: Vec<Message>,
     /// Entries pushed that an applier will see.
     pub entries: u64,
     /// How many of them are hard.

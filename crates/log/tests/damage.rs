@@ -14,7 +14,8 @@ use io::real::RealClock;
 use io::sim::{Fault, SimFiles, SimRandom};
 use rekindle_log::file::{FileLog, FileLogOptions, StoreOptions};
 use rekindle_log::{
-    Applier, ApplyError, Birth, Doubt, Durability, Entry, GroupId, Log, LogError, Lsn, ProposeError, Refusal,
+    Applier, ApplyError, Durability, Entry, GroupId, InitialConfig, Interruption, Log, LogError, Lsn,
+    ProposeError, Refusal,
 };
 
 const DIR: &str = "/log";
@@ -65,7 +66,7 @@ fn closed_log() -> (SimFiles, usize) {
     const ENTRIES: usize = 24;
     let files = SimFiles::new(1);
     let (_, log) = open(&files, small_segments()).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     for _ in 0..ENTRIES {
         propose(&log, Durability::Hard).unwrap();
     }
@@ -81,7 +82,7 @@ fn segments(files: &SimFiles) -> Vec<PathBuf> {
 /// How many entries the log holds, or why it cannot be believed.
 fn entries(files: &SimFiles) -> Result<usize, LogError> {
     let (engine, log) = open(files, small_segments())?;
-    log.open_group(GROUP, Lsn(0), Birth::Alone)?;
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single)?;
     Ok(engine.0.lock().unwrap().len())
 }
 
@@ -152,7 +153,7 @@ fn a_newest_segment_that_is_gone_is_refused_after_a_close_and_after_a_kill() {
     let (closed, _) = closed_log();
     let killed = SimFiles::new(1);
     let (_, log) = open(&killed, small_segments()).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     for _ in 0..24 {
         propose(&log, Durability::Hard).unwrap();
     }
@@ -191,14 +192,14 @@ fn an_engine_ahead_of_a_log_that_lost_power_is_followed() {
     let files = SimFiles::new(1);
     let options = FileLogOptions { soft_wait: Duration::from_secs(3600), ..small_segments() };
     let (_, log) = open(&files, options.clone()).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     propose(&log, Durability::Hard).unwrap();
     let last = propose(&log, Durability::Soft).unwrap();
     files.crash();
     drop(log);
     let (_, log) = open(&files, options).unwrap();
     // The engine had the soft write already; whether the log still has it is chance.
-    log.open_group(GROUP, last, Birth::Alone).unwrap();
+    log.open_group(GROUP, last, InitialConfig::Single).unwrap();
     assert!(propose(&log, Durability::Hard).unwrap() > last);
 }
 
@@ -207,29 +208,29 @@ fn an_engine_that_lost_what_left_the_log_is_told_so() {
     let (files, _) = closed_log();
     let options = FileLogOptions { log_bytes_max: 1, ..small_segments() };
     let (_, log) = open(&files, options.clone()).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     while log.stats().segments_deleted < 2 {
         propose(&log, Durability::Hard).unwrap();
     }
     drop(log);
     let (_, log) = open(&files, options).unwrap();
-    assert!(matches!(log.open_group(GROUP, Lsn(1), Birth::Alone), Err(LogError::Gap { .. })));
+    assert!(matches!(log.open_group(GROUP, Lsn(1), InitialConfig::Single), Err(LogError::Gap { .. })));
 }
 
 #[test]
 fn after_a_failed_fsync_nothing_is_acknowledged_any_more() {
     let files = SimFiles::new(1);
     let (_, log) = open(&files, small_segments()).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     propose(&log, Durability::Hard).unwrap();
     files.inject(Fault::Sync);
     let waiting = propose(&log, Durability::Hard);
-    assert!(matches!(waiting, Err(ProposeError::Indeterminate(Doubt::Disk(_)))), "{waiting:?}");
+    assert!(matches!(waiting, Err(ProposeError::Indeterminate(Interruption::Disk(_)))), "{waiting:?}");
     for durability in [Durability::Hard, Durability::Soft] {
         let later = propose(&log, durability);
         assert!(matches!(later, Err(ProposeError::Definite(Refusal::Stopped))), "{later:?}");
     }
-    assert!(matches!(log.open_group(GroupId(9), Lsn(0), Birth::Alone), Err(LogError::Stopped)));
+    assert!(matches!(log.open_group(GroupId(9), Lsn(0), InitialConfig::Single), Err(LogError::Stopped)));
 }
 
 #[test]
@@ -237,7 +238,7 @@ fn a_full_disk_refuses_and_recovers_by_itself() {
     let files = SimFiles::new(1);
     let options = FileLogOptions { soft_wait: Duration::from_millis(1), ..small_segments() };
     let (engine, log) = open(&files, options).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     files.inject(Fault::Full);
     let mut acknowledged = 0;
     while acknowledged < 10 {

@@ -1,5 +1,5 @@
 //! Three logs with their threads and a real clock: leaders are found, entries reach everybody, a lost
-//! leader is replaced, and groups in which nothing happens write no letters.
+//! leader is replaced, and groups in which nothing happens write no messages.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,8 +14,8 @@ use io::real::RealClock;
 use io::sim::SimFiles;
 use rekindle_log::file::{FileLog, FileLogOptions};
 use rekindle_log::{
-    Acks, Applier, ApplyError, Birth, Durability, Entry, GroupId, Letter, Log, LogError, Lsn, Mail, Members,
-    PeerId, Role, Watch,
+    Acks, Applier, ApplyError, Durability, Entry, GroupId, GroupObserver, InitialConfig, Log, LogError, Lsn,
+    Members, Message, PeerId, Role, Transport,
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,26 +39,26 @@ impl Applier for Engine {
     }
 }
 
-/// Hands letters to the log of the node they are for, at once.
+/// Hands messages to the log of the node they are for, at once.
 #[derive(Default)]
 struct Network {
     logs: OnceLock<Vec<Mutex<Option<Arc<FileLog>>>>>,
-    letters: AtomicU64,
-    // The nodes that no letter leaves or reaches, a bit each.
+    messages: AtomicU64,
+    // The nodes that no message leaves or reaches, a bit each.
     cut: AtomicU64,
 }
 
-impl Mail for Network {
-    fn send(&self, letters: Vec<Letter>) {
-        self.letters.fetch_add(letters.len() as u64, Ordering::Relaxed);
+impl Transport for Network {
+    fn send(&self, messages: Vec<Message>) {
+        self.messages.fetch_add(messages.len() as u64, Ordering::Relaxed);
         let cut = self.cut.load(Ordering::Relaxed);
         let is_cut = |peer: PeerId| cut >> (peer.0 % 10) & 1 == 1;
-        for letter in letters.into_iter().filter(|letter| !is_cut(letter.from) && !is_cut(letter.to)) {
+        for message in messages.into_iter().filter(|message| !is_cut(message.from) && !is_cut(message.to)) {
             // The peers of a node all have its number.
-            let node = (letter.to.0 % 10) as usize;
+            let node = (message.to.0 % 10) as usize;
             let log = self.logs.get().and_then(|logs| logs[node].lock().unwrap().clone());
             if let Some(log) = log {
-                log.step(letter);
+                log.receive(message);
             }
         }
     }
@@ -67,12 +67,12 @@ impl Mail for Network {
 #[derive(Default)]
 struct Roles(Mutex<BTreeMap<GroupId, Role>>);
 
-impl Watch for Roles {
-    fn role(&self, id: GroupId, role: Role) {
+impl GroupObserver for Roles {
+    fn role_changed(&self, id: GroupId, role: Role) {
         self.0.lock().unwrap().insert(id, role);
     }
-    fn wants_snapshot(&self, _id: GroupId, _to: PeerId) {}
-    fn needs_rows(&self, _id: GroupId) {}
+    fn snapshot_needed(&self, _id: GroupId, _to: PeerId) {}
+    fn rows_needed(&self, _id: GroupId) {}
     fn removed(&self, _id: GroupId) {}
 }
 
@@ -98,8 +98,8 @@ impl Fleet {
         for node in 0..3 {
             let (engine, role) = (Arc::new(Engine::default()), Arc::new(Roles::default()));
             let options = FileLogOptions {
-                mail: Arc::clone(&network) as Arc<dyn Mail>,
-                watch: Arc::clone(&role) as Arc<dyn Watch>,
+                transport: Arc::clone(&network) as Arc<dyn Transport>,
+                observer: Arc::clone(&role) as Arc<dyn GroupObserver>,
                 ..FileLogOptions::default()
             };
             let (files, clock) = (Arc::new(SimFiles::new(node)), Arc::new(RealClock::new()));
@@ -114,8 +114,8 @@ impl Fleet {
         for group in 0..count {
             let peers: Vec<PeerId> = (0..3).map(|node| PeerId((group + 1) * 10 + node)).collect();
             for node in 0..3 {
-                let birth = Birth::Founder { own: peers[node], voters: peers.clone() };
-                fleet.log(node).unwrap().open_group(GroupId(group), Lsn(0), birth).unwrap();
+                let initial = InitialConfig::Bootstrap { own: peers[node], voters: peers.clone() };
+                fleet.log(node).unwrap().open_group(GroupId(group), Lsn(0), initial).unwrap();
             }
             fleet.log((group % 3) as usize).unwrap().campaign(GroupId(group));
         }
@@ -197,12 +197,12 @@ fn groups_in_which_nothing_happens_write_no_letters() {
     for group in 0..GROUPS {
         fleet.write(GroupId(group), "entry", Durability::Hard);
     }
-    let letters = || fleet.network.letters.load(Ordering::Relaxed);
+    let messages = || fleet.network.messages.load(Ordering::Relaxed);
     // Eight heartbeats of any group would be noticed.
     wait_until("rest", || {
-        let before = letters();
+        let before = messages();
         std::thread::sleep(Duration::from_millis(800));
-        letters() == before
+        messages() == before
     });
     // And a proposal ends the rest of its group.
     let lsn = fleet.write(GroupId(7), "another", Durability::Hard);
@@ -215,12 +215,12 @@ fn a_leader_that_rests_leads_no_more_when_its_majority_is_silent() {
     let group = GroupId(0);
     let lsn = fleet.write(group, "entry", Durability::Hard);
     wait_until("the entry everywhere", || fleet.has_everywhere(group, lsn));
-    let letters = || fleet.network.letters.load(Ordering::Relaxed);
+    let messages = || fleet.network.messages.load(Ordering::Relaxed);
     let wait_for_rest = || {
         wait_until("rest", || {
-            let before = letters();
+            let before = messages();
             std::thread::sleep(Duration::from_millis(800));
-            letters() == before
+            messages() == before
         });
     };
     wait_for_rest();
@@ -233,13 +233,13 @@ fn a_leader_that_rests_leads_no_more_when_its_majority_is_silent() {
 
     // With one of the two it has a majority, and need not be disturbed.
     fleet.network.cut.store(1 << (others[0].0 % 10), Ordering::Relaxed);
-    let before = letters();
-    log.peers_silent(vec![others[0]]);
+    let before = messages();
+    log.peers_unreachable(vec![others[0]]);
     assert!(leads());
     std::thread::sleep(Duration::from_millis(800));
-    assert_eq!(letters(), before, "the group rests");
+    assert_eq!(messages(), before, "the group rests");
     fleet.network.cut.store(1 << leader, Ordering::Relaxed);
-    log.peers_silent(vec![others[1]]);
+    log.peers_unreachable(vec![others[1]]);
     wait_until("it leads no more", || !leads());
 }
 

@@ -14,8 +14,8 @@ use io::real::RealClock;
 use io::sim::{Fault, SimClock, SimFiles};
 use rekindle_log::file::{FileLog, FileLogOptions};
 use rekindle_log::{
-    Applier, ApplyError, Birth, Doubt, Durability, Entry, GroupId, Log, Lsn, ProposeError, Refusal,
-    StallCause,
+    Applier, ApplyError, Durability, Entry, GroupId, InitialConfig, Interruption, Log, Lsn, ProposeError,
+    Refusal, StallCause,
 };
 
 const GROUP: GroupId = GroupId(3);
@@ -64,7 +64,7 @@ fn log_with(clock: &SimClock, of_log: Arc<dyn Clock>) -> (Arc<Engine>, FileLog) 
     let applier = Arc::clone(&engine) as Arc<dyn Applier>;
     let files = Arc::new(SimFiles::new(1));
     let log = FileLog::open(files, of_log, Path::new("/log"), applier, FileLogOptions::default()).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     // The entry of the election is durable, so that nothing is under way.
     answer(&told(|done| log.sync(GROUP, done))).unwrap();
     (engine, log)
@@ -79,7 +79,7 @@ fn told(ask: impl FnOnce(rekindle_log::Done)) -> Receiver<Answer> {
 }
 
 fn aside(log: &FileLog, payload: &'static str, durability: Durability) -> Receiver<Answer> {
-    told(|done| log.propose_aside(GROUP, None, Bytes::from_static(payload.as_bytes()), durability, done))
+    told(|done| log.propose_deferred(GROUP, None, Bytes::from_static(payload.as_bytes()), durability, done))
 }
 
 #[track_caller]
@@ -109,7 +109,7 @@ fn take_own_turn(engine: &Engine, log: &FileLog, clock: &SimClock, payload: &'st
     let own = std::thread::current().name().unwrap().to_owned();
     wait_until("a turn of a proposer's own", || {
         let told = aside(log, payload, Durability::Soft);
-        log.turn();
+        log.drive();
         answer(&told).unwrap();
         let is_own = engine.threads().last() == Some(&own);
         if !is_own {
@@ -127,7 +127,7 @@ fn a_soft_entry_is_carried_out_by_who_takes_the_turn() {
     wait_until("one turn for two entries", || {
         let (first, second) = (aside(&log, "1", Durability::Soft), aside(&log, "2", Durability::Soft));
         let both_lay_there = first.try_recv().is_err() && second.try_recv().is_err();
-        log.turn();
+        log.drive();
         let at_once = first.try_recv().is_ok() && second.try_recv().is_ok();
         both_lay_there && at_once
     });
@@ -139,7 +139,7 @@ fn a_hard_entry_is_left_to_the_log_thread_with_all_that_lies_there() {
     let (engine, log) = log_with(&clock, of_log);
     let soft = aside(&log, "soft", Durability::Soft);
     let hard = aside(&log, "hard", Durability::Hard);
-    log.turn();
+    log.drive();
     assert!(answer(&soft).unwrap() < answer(&hard).unwrap());
     assert_eq!(engine.threads().last().unwrap(), "log");
 }
@@ -151,7 +151,7 @@ fn what_a_proposer_appended_becomes_durable_in_time() {
     // More than one round: also after the log thread has gone back to rest. Nothing here wakes it.
     for round in 1..=3 {
         let told = aside(&log, "soft", Durability::Soft);
-        log.turn();
+        log.drive();
         answer(&told).unwrap();
         wait_until("the fsync", || log.stats().group_commit_entries >= round);
     }
@@ -164,7 +164,7 @@ fn after_a_turn_that_was_held_up_the_log_thread_has_the_turns() {
     take_own_turn(&engine, &log, &clock, "slow");
     for _ in 0..20 {
         let told = aside(&log, "next", Durability::Soft);
-        log.turn();
+        log.drive();
         answer(&told).unwrap();
         assert_eq!(engine.threads().last().unwrap(), "log");
     }
@@ -180,7 +180,7 @@ fn nobody_waits_for_a_turn_that_a_panic_has_ended() {
     answer(&told(|done| log.sync(GROUP, done))).unwrap();
     let told = aside(&log, "panic", Durability::Soft);
     // On whichever thread: it is the same to everybody else.
-    drop(catch_unwind(AssertUnwindSafe(|| log.turn())));
+    drop(catch_unwind(AssertUnwindSafe(|| log.drive())));
     // What became of it is not known: it is dropped without an answer.
     let dropped = told.recv_timeout(PATIENCE);
     assert!(matches!(dropped, Err(mpsc::RecvTimeoutError::Disconnected)), "{dropped:?}");
@@ -188,7 +188,7 @@ fn nobody_waits_for_a_turn_that_a_panic_has_ended() {
         let refused = answer(&aside(&log, "after", durability));
         assert!(matches!(refused, Err(ProposeError::Definite(Refusal::Stopped))), "{refused:?}");
     }
-    log.turn();
+    log.drive();
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn proposers_on_many_threads_lose_no_turn() {
                         false => Durability::Soft,
                     };
                     let told = [0, 1, 2].map(|nth| aside(log, "entry", durability(nth)));
-                    log.turn();
+                    log.drive();
                     let positions = told.map(|told| answer(&told).unwrap());
                     assert!(positions.is_sorted(), "{positions:?}");
                 }
@@ -230,12 +230,12 @@ fn a_log_that_has_stopped_says_so_and_why() {
         options,
     )
     .unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     // The turn in which it was opened may not have ended yet.
     wait_until("it gets on", || log.stall().is_none());
     files.inject(Fault::Append);
     let told = told(|done| log.propose_in(GROUP, None, Bytes::from_static(b"entry"), Durability::Hard, done));
     assert!(answer(&told).is_err());
     wait_until("it is told", || log.stall().is_some_and(|stall| stall.cause == StallCause::Stopped));
-    assert!(matches!(log.stopped(), Some(Doubt::Disk(_))), "{:?}", log.stopped());
+    assert!(matches!(log.stopped(), Some(Interruption::Disk(_))), "{:?}", log.stopped());
 }

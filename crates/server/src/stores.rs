@@ -51,7 +51,7 @@ impl Machine {
         let (files, path) = (&*self.files, dir.display().to_string());
         let has_identity = Identity::load(files, dir)?.is_some();
         let (is_whole, missing) = match has_identity {
-            true => (log::file::is_there(files, &dir.join("log")), "the folder `log`"),
+            true => (log::file::exists(files, &dir.join("log")), "the folder `log`"),
             false => {
                 let has_replicas = log::file::has_replicas(files, &dir.join("log"));
                 (has_replicas.map(|has_replicas| !has_replicas), "the file `identity.json`")
@@ -84,8 +84,8 @@ impl Machine {
         let post = Post::new(replicas.clone());
         let options = FileLogOptions {
             random: self.random.clone(),
-            mail: post.clone(),
-            watch: post.clone(),
+            transport: post.clone(),
+            observer: post.clone(),
             ..FileLogOptions::default()
         };
         let (files, clock) = (self.files.clone(), self.clock.clone());

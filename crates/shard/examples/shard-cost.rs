@@ -49,7 +49,7 @@ fn bench(name: &str, engine: Arc<dyn Engine>) {
     let log = Arc::new(MemoryLog::stepped(MemoryEntries::default(), Arc::clone(&replicas) as _));
     let table = TableId::from_uuid(uuid::Uuid::from_u128(1));
     let shared = Arc::clone(&log) as Arc<dyn Log>;
-    let open = Shard::open(&replicas, shared, table, GroupId(1), KeyRange::all(), log::Birth::Alone);
+    let open = Shard::open(&replicas, shared, table, GroupId(1), KeyRange::all(), log::InitialConfig::Single);
     let shard = open.expect("a new shard");
     let keys: Vec<_> = (0..ROWS).map(key).collect();
     let documents: Vec<_> = (0..ROWS).map(document).collect();

@@ -1,7 +1,7 @@
 //! Why a shard could not be opened or written; for a write, whether it took effect.
 
 use datum::PrimaryKey;
-use log::{Doubt, GroupId, LogError, ProposeError, Refusal};
+use log::{GroupId, Interruption, LogError, ProposeError, Refusal};
 use storage::ReadError;
 
 /// A write that was not acknowledged.
@@ -17,7 +17,7 @@ pub enum WriteError {
     #[error("the write may or may not take effect: {cause}")]
     Indeterminate {
         /// What happened to it.
-        cause: Doubt,
+        cause: Interruption,
     },
 }
 

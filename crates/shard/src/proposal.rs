@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use datum::PrimaryKey;
-use log::{Done, Doubt, Lsn, ProposeError};
+use log::{Done, Interruption, Lsn, ProposeError};
 use parking_lot::Mutex;
 
 use crate::latch::{Fate, Latches};
@@ -90,7 +90,9 @@ impl Proposal {
                 None => Ok(lsn),
             },
             // What came before the seal was answered when it was applied; this one comes behind it.
-            Err(ProposeError::Indeterminate(Doubt::Closed)) if self.answers.replica.mark().is_sealed() => {
+            Err(ProposeError::Indeterminate(Interruption::Closed))
+                if self.answers.replica.mark().is_sealed() =>
+            {
                 Err(WriteRefusal::Retired { group: self.answers.replica.group }.into())
             }
             Err(error) => Err(error.into()),

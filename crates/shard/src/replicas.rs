@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use engine::Engine;
-use log::{Applier, ApplyError, Entry as LogEntry, GroupId, Hardener, Lsn, Role};
+use log::{Applier, ApplyError, Entry as LogEntry, GroupId, LogSync, Lsn, Role};
 use parking_lot::{Mutex, RwLock};
 use storage::{Applied, Changes, FormatError, Store, TableId};
 
@@ -131,8 +131,8 @@ impl Applier for Replicas {
         }
     }
 
-    fn keep_behind(&self, log: Hardener) {
-        self.store.engine().before_flush(Arc::new(move || log.harden()));
+    fn set_log_sync(&self, log: LogSync) {
+        self.store.engine().before_flush(Arc::new(move || log.sync()));
     }
 
     fn flush(&self) -> Result<(), ApplyError> {

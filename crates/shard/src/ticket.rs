@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use io::task::Condvar;
-use log::{Doubt, Lsn};
+use log::{Interruption, Lsn};
 use parking_lot::Mutex;
 
 use crate::WriteError;
@@ -129,7 +129,7 @@ impl TicketSender {
 impl Drop for TicketSender {
     fn drop(&mut self) {
         if let Some(slot) = self.0.take() {
-            tell(&slot, Err(WriteError::Indeterminate { cause: Doubt::Closed }));
+            tell(&slot, Err(WriteError::Indeterminate { cause: Interruption::Closed }));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use log::GroupId;
-pub use log::{Letter, PeerId};
+pub use log::{Message as Letter, PeerId};
 
 use super::frame::Damage;
 

@@ -34,7 +34,8 @@ impl Machine {
         let clock = Arc::new(SimClock::new());
         let dir = PathBuf::from("data");
         let post = Post::new(replicas.clone());
-        let options = FileLogOptions { mail: post.clone(), watch: post.clone(), ..FileLogOptions::default() };
+        let options =
+            FileLogOptions { transport: post.clone(), observer: post.clone(), ..FileLogOptions::default() };
         let log =
             FileLog::open(self.files.clone(), clock.clone(), &dir.join("log"), replicas.clone(), options);
         Node::open(NodeOptions {

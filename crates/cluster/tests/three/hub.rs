@@ -14,7 +14,7 @@ use io::Files;
 use io::real::{RealClock, RealRandom};
 use io::sim::SimFiles;
 use log::file::{FileLog, FileLogOptions, StoreOptions};
-use log::{Durability, GroupId, Letter, Log, LogError};
+use log::{Durability, GroupId, Log, LogError, Message};
 use parking_lot::{Mutex, RwLock};
 use rekindle_cluster::{
     AdminError, Answered, Ask, AskError, Desk, Identity, JoinOptions, Node, NodeOptions, Post, Route, Serve,
@@ -190,7 +190,7 @@ impl Ask for Line {
 }
 
 impl Wire for Line {
-    fn mail(&self, to: ServerId, mut letters: Vec<Letter>) {
+    fn mail(&self, to: ServerId, mut letters: Vec<Message>) {
         let deaf = self.hub.deaf.lock().clone();
         letters.retain(|letter| !deaf.contains(&(to, letter.group)));
         if self.hub.is_cut_unnoticed(self.own, to) {
@@ -248,8 +248,8 @@ impl Machine {
                     segment_bytes: defaults.store.segment_bytes.min(self.log_bytes_max / 4),
                 },
                 log_bytes_max: self.log_bytes_max,
-                mail: post.clone(),
-                watch: post.clone(),
+                transport: post.clone(),
+                observer: post.clone(),
                 ..defaults
             };
             let clock = Arc::new(RealClock::new());
@@ -333,7 +333,7 @@ impl Running {
         }
         // As links do when they end.
         for end in self.hub.ends.read().values() {
-            end.log.peers_silent(end.post.peers_on(server));
+            end.log.peers_unreachable(end.post.peers_on(server));
         }
     }
 

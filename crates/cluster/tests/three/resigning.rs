@@ -128,7 +128,7 @@ fn who_was_replaced_gives_up_though_whoever_replaced_it_is_out_of_reach_and_lead
     // So that it asks nobody before all is as it is to be, only the others look.
     for node in [&b, &c] {
         let end = Arc::clone(&hub.ends.read()[&node.server()]);
-        end.log.peers_silent(end.post.peers_on(a.server()));
+        end.log.peers_unreachable(end.post.peers_on(a.server()));
     }
     wait_until("another leads", || {
         look(&[&b, &c]);

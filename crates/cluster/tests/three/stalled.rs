@@ -273,7 +273,7 @@ fn what_leaves_a_server_whose_disk_is_full_is_not_forgotten_before_that_is_writt
     }));
     change(&b, table(&b).config.id, on(&[&[&b, &c]])).unwrap();
     wait_until("the replica is closed", || a.node.log().group_status(group).is_err());
-    assert!(matches!(a.node.log().leave_group(group), Err(LogError::LastWord(_))));
+    assert!(matches!(a.node.log().leave_group(group), Err(LogError::TombstonePending(_))));
     wait_until("the full disk is noticed", || {
         look(&nodes);
         a.node.own_stall().is_some()

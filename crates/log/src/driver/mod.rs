@@ -1,7 +1,7 @@
 //! The log of a node as a pure step machine: it owns no thread, no clock and no file.
 //!
-//! In: proposals, letters, the end of an append, the end of an fsync, the time. Out: records for a
-//! store, whether an fsync is wanted, entries for the engine, answers, letters, news. Each turn of its owner is
+//! In: proposals, messages, the end of an append, the end of an fsync, the time. Out: records for a
+//! store, whether an fsync is wanted, entries for the engine, answers, messages, news. Each turn of its owner is
 //!
 //! ```text
 //!   receive, tick, propose … order → (append) → appended ─┐
@@ -16,15 +16,15 @@ use std::time::Duration;
 
 use io::{Nanos, Random};
 
-use crate::contract::{Entry, Letter};
-use crate::error::{Doubt, LogError, Refusal};
-use crate::gather::Gather;
+use crate::contract::{Entry, Message};
+use crate::error::{Interruption, LogError, Refusal};
 use crate::group::Group;
+use crate::group_commit::GroupCommit;
 use crate::lsn::{GroupId, Lsn};
 use crate::member::{GroupStatus, PeerId, Role};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
-use crate::store::{Forgotten, Store, StoredGroup};
+use crate::store::{Compacted, Store, StoredGroup};
 use crate::turn::{Effects, Turn, Waiting};
 
 /// How often time passes in groups that do not rest: the period of heartbeats.
@@ -52,7 +52,7 @@ pub(crate) struct Driver {
     // The last append a started fsync covers, and a finished one.
     sync_started: u64,
     synced: u64,
-    gather: Gather,
+    gather: GroupCommit,
     // Since when a soft entry waits for its fsync.
     soft_since: Option<Nanos>,
     soft_wait: Duration,
@@ -120,7 +120,7 @@ impl Driver {
             appended: 0,
             sync_started: 0,
             synced: 0,
-            gather: Gather::default(),
+            gather: GroupCommit::default(),
             soft_since: None,
             soft_wait,
             sync_asked: false,
@@ -149,7 +149,7 @@ impl Driver {
     }
 
     /// Removes a group; whoever waits in it is told that its fate is unknown.
-    pub fn close(&mut self, id: GroupId, doubt: &Doubt) {
+    pub fn close(&mut self, id: GroupId, doubt: &Interruption) {
         self.awake.remove(&id);
         if let Some(mut group) = self.groups.remove(&id) {
             group.abandon(doubt);
@@ -236,7 +236,7 @@ impl Driver {
                 self.groups.get_mut(&id).into_iter().for_each(Group::campaign);
                 id
             }
-            Ask::Origin(id, at, done) => {
+            Ask::LogBase(id, at, done) => {
                 match self.groups.get_mut(&id) {
                     Some(group) => group.ask_origin(at, done),
                     None => done(Err(Refusal::NotOpen(id).into())),
@@ -266,15 +266,15 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes a letter from another node.
-    pub fn receive(&mut self, letter: &Letter, store: &mut impl Store) -> Result<(), LogError> {
-        let Some(group) = self.groups.get_mut(&letter.group) else { return Ok(()) };
-        // Another incarnation's letters are nobody's.
-        if !group.is_peer(letter.to) {
+    /// Takes a message from another node.
+    pub fn receive(&mut self, message: &Message, store: &mut impl Store) -> Result<(), LogError> {
+        let Some(group) = self.groups.get_mut(&message.group) else { return Ok(()) };
+        // Another incarnation's messages are nobody's.
+        if !group.is_peer(message.to) {
             return Ok(());
         }
-        group.receive(letter.from, &letter.body, &mut turn!(self, store))?;
-        self.touched(letter.group);
+        group.receive(message.from, &message.body, &mut turn!(self, store))?;
+        self.touched(message.group);
         Ok(())
     }
 
@@ -345,7 +345,7 @@ impl Driver {
                 self.news.push(News::NeedsRows(id));
             }
             #[cfg(any(test, feature = "mutants"))]
-            if crate::mutant::is(crate::mutant::Mutant::ServeRemoved) {
+            if crate::mutant::is_active(crate::mutant::Mutant::ServeRemoved) {
                 continue;
             }
             if group.is_removed() {
@@ -366,16 +366,16 @@ impl Driver {
         (std::mem::take(&mut answers.hard), std::mem::take(&mut answers.soft))
     }
 
-    /// What happened since the last call, and the letters that may leave now.
-    pub fn take_news(&mut self) -> (Vec<News>, Vec<Letter>) {
+    /// What happened since the last call, and the messages that may leave now.
+    pub fn take_news(&mut self) -> (Vec<News>, Vec<Message>) {
         let wanted = self.effects.wanted.drain(..).map(|(id, peer)| News::WantsSnapshot(id, peer));
         self.news.extend(wanted);
-        (std::mem::take(&mut self.news), std::mem::take(&mut self.effects.letters))
+        (std::mem::take(&mut self.news), std::mem::take(&mut self.effects.messages))
     }
 
-    /// The letters that leave when the next append is done.
-    pub fn letters(&mut self) -> &mut Vec<Letter> {
-        &mut self.effects.letters
+    /// The messages that leave when the next append is done.
+    pub fn messages(&mut self) -> &mut Vec<Message> {
+        &mut self.effects.messages
     }
 
     /// How many replicas here were elected since the last call, and how many lost their office.
@@ -394,7 +394,7 @@ impl Driver {
     }
 
     /// Entries have left the store.
-    pub fn forget(&mut self, forgotten: &[Forgotten]) {
+    pub fn forget(&mut self, forgotten: &[Compacted]) {
         for gone in forgotten {
             if let Some(group) = self.groups.get_mut(&gone.group) {
                 group.forget(gone);
@@ -403,7 +403,7 @@ impl Driver {
     }
 
     /// Tells everybody who waits that their fate is unknown.
-    pub fn abandon(&mut self, doubt: &Doubt) {
+    pub fn abandon(&mut self, doubt: &Interruption) {
         for (done, _) in self.effects.answers.done.drain(..) {
             done(Err(doubt.clone().into()));
         }

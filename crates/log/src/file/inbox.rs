@@ -7,12 +7,12 @@ use io::task::{Condvar, Sender};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::runner::{Flushing, Syncing};
-use crate::company;
-use crate::contract::Letter;
+use crate::batch_window;
+use crate::contract::Message;
 use crate::error::{ApplyError, LogError, Refusal};
+use crate::log_base::LogBase;
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::{Birth, GroupStatus, Members};
-use crate::origin::Origin;
+use crate::member::{GroupStatus, InitialConfig, Members};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 
@@ -20,17 +20,17 @@ use crate::stats::LogStats;
 /// to serve.
 const ASIDE_BYTES_MAX: usize = 1 << 20;
 
-/// More letters than this wait for a log thread that hangs, and the oldest go: their writers write again.
-const LETTER_BYTES_MAX: usize = 32 << 20;
-/// What a letter takes besides what it says.
-const LETTER_HEAD_BYTES: usize = 64;
+/// More messages than this wait for a log thread that hangs, and the oldest go: their writers write again.
+const MESSAGE_BYTES_MAX: usize = 32 << 20;
+/// What a message takes besides what it says.
+const MESSAGE_HEAD_BYTES: usize = 64;
 
 /// What the log thread is told.
 #[derive(Default)]
 pub(super) struct Arrived {
     pub proposals: Vec<Proposal>,
-    pub letters: Vec<Letter>,
-    letter_bytes: usize,
+    pub messages: Vec<Message>,
+    message_bytes: usize,
     pub asks: Vec<Ask>,
     pub commands: Vec<Command>,
     pub synced: Option<(Syncing, std::io::Result<()>)>,
@@ -46,11 +46,11 @@ pub(super) enum Command {
 
 /// What becomes of a group on this node.
 pub(super) enum Change {
-    Open(Lsn, Birth),
+    Open(Lsn, InitialConfig),
     Close,
     Leave,
     BeginRestore,
-    FinishRestore(Origin),
+    FinishRestore(LogBase),
     ResetMembers(Members),
 }
 
@@ -87,7 +87,7 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct Desk {
     arrived: Arrived,
-    // Whether the log thread waits for a letter, and for how many hard proposals if those are
+    // Whether the log thread waits for a message, and for how many hard proposals if those are
     // all that come.
     asleep: bool,
     patience: usize,
@@ -103,7 +103,7 @@ struct Desk {
 }
 
 impl Inbox {
-    /// Leaves a letter; false, and nothing is left, if nobody will read it.
+    /// Leaves a message; false, and nothing is left, if nobody will read it.
     pub fn post(&self, write: impl FnOnce(&mut Arrived)) -> bool {
         let mut desk = self.desk.lock();
         if desk.closed {
@@ -181,7 +181,7 @@ impl Inbox {
         self.wake(self.desk.lock());
     }
 
-    /// The caller has more to leave in a moment: proposals, letters and questions wake nobody until
+    /// The caller has more to leave in a moment: proposals, messages and questions wake nobody until
     /// [`Inbox::release`]. Commands and ends of tasks do.
     pub fn hold(&self) {
         self.desk.lock().held += 1;
@@ -206,11 +206,11 @@ impl Inbox {
         }
     }
 
-    /// Leaves a letter of another node.
-    pub fn post_letter(&self, letter: Letter) {
+    /// Leaves a message of another node.
+    pub fn post_message(&self, message: Message) {
         let mut desk = self.desk.lock();
         if !desk.closed {
-            desk.arrived.take_letter(letter);
+            desk.arrived.take_message(message);
             self.wake(desk);
         }
     }
@@ -246,7 +246,7 @@ impl Inbox {
         if desk.arrived.are_soft_and_fewer_than(rest.company) {
             desk.company = rest.company;
             desk.asleep = true;
-            self.arrived.wait_for(&mut desk, company::WAIT);
+            self.arrived.wait_for(&mut desk, batch_window::WAIT);
             desk.asleep = false;
             desk.company = 0;
         }
@@ -257,7 +257,7 @@ impl Inbox {
         let mut desk = self.desk.lock();
         std::mem::swap(taken, &mut desk.arrived);
         desk.is_called = false;
-        taken.letter_bytes = 0;
+        taken.message_bytes = 0;
     }
 
     /// Waits for the end of the fsync that is under way. Everything else stays where it is.
@@ -301,13 +301,13 @@ impl Desk {
 }
 
 impl Arrived {
-    fn take_letter(&mut self, letter: Letter) {
-        let bytes = |letter: &Letter| LETTER_HEAD_BYTES + letter.body.len();
-        self.letter_bytes += bytes(&letter);
-        self.letters.push(letter);
-        if self.letter_bytes > LETTER_BYTES_MAX && self.letters.len() > 1 {
-            self.letters.drain(..self.letters.len() / 2);
-            self.letter_bytes = self.letters.iter().map(bytes).sum();
+    fn take_message(&mut self, message: Message) {
+        let bytes = |message: &Message| MESSAGE_HEAD_BYTES + message.body.len();
+        self.message_bytes += bytes(&message);
+        self.messages.push(message);
+        if self.message_bytes > MESSAGE_BYTES_MAX && self.messages.len() > 1 {
+            self.messages.drain(..self.messages.len() / 2);
+            self.message_bytes = self.messages.iter().map(bytes).sum();
         }
     }
 
@@ -351,7 +351,7 @@ impl Arrived {
     }
 
     fn are_urgent(&self) -> bool {
-        !(self.letters.is_empty() && self.asks.is_empty() && self.commands.is_empty())
+        !(self.messages.is_empty() && self.asks.is_empty() && self.commands.is_empty())
             || self.synced.is_some()
             || self.flushed.is_some()
             || self.stop
@@ -365,8 +365,8 @@ mod tests {
     use super::*;
     use crate::member::PeerId;
 
-    fn letter(number: u64, body: Bytes) -> Letter {
-        Letter { group: GroupId(1), from: PeerId(number), to: PeerId(0), body }
+    fn message(number: u64, body: Bytes) -> Message {
+        Message { group: GroupId(1), from: PeerId(number), to: PeerId(0), body }
     }
 
     fn proposal(work: Work) -> Proposal {
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn the_log_thread_is_woken_once_for_what_is_left_while_somebody_holds_it() {
         let leave: [fn(&Inbox); 3] = [
-            |inbox| inbox.post_letter(letter(1, Bytes::new())),
+            |inbox| inbox.post_message(message(1, Bytes::new())),
             |inbox| inbox.post_proposal(hard()),
             |inbox| inbox.post_proposal(proposal(Work::Sync)),
         ];
@@ -441,15 +441,15 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_letters_wait_for_a_thread_that_hangs_and_not_all() {
+    fn the_newest_messages_wait_for_a_thread_that_hangs_and_not_all() {
         let inbox = Inbox::default();
         let body = Bytes::from(vec![0; 1 << 20]);
         for number in 0..100 {
-            inbox.post_letter(letter(number, body.clone()));
+            inbox.post_message(message(number, body.clone()));
         }
         let mut arrived = Arrived::default();
         inbox.take(&mut arrived);
-        let kept: Vec<u64> = arrived.letters.iter().map(|letter| letter.from.0).collect();
+        let kept: Vec<u64> = arrived.messages.iter().map(|message| message.from.0).collect();
         assert!((10..=32).contains(&kept.len()), "{kept:?}");
         assert!(kept.iter().rev().zip((0..100).rev()).all(|(kept, newest)| *kept == newest), "{kept:?}");
     }

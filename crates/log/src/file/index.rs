@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::lsn::{GroupId, Position};
 use crate::record::{EntryKind, RECORD_ALIGN, Record};
-use crate::store::{Forgotten, StoredGroup};
+use crate::store::{Compacted, StoredGroup};
 
 /// Where a record starts. Eight bytes, since there is one for every live entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Index {
                     return Err("group was closed for good");
                 }
                 #[cfg(any(test, feature = "mutants"))]
-                if crate::mutant::is(crate::mutant::Mutant::ReusePeer) {
+                if crate::mutant::is_active(crate::mutant::Mutant::ReusePeer) {
                     self.gone.remove(&(*group, *peer));
                 }
                 if self.gone.contains(&(*group, *peer)) {
@@ -207,7 +207,7 @@ impl Index {
     }
 
     /// Drops the oldest segment from the index; says which entries went with it.
-    pub fn forget_oldest(&mut self) -> Vec<Forgotten> {
+    pub fn forget_oldest(&mut self) -> Vec<Compacted> {
         let Some(oldest) = self.segments.pop_front() else { return Vec::new() };
         let mut forgotten = Vec::with_capacity(oldest.last.len());
         for (id, index) in oldest.last {
@@ -219,7 +219,7 @@ impl Index {
                 let proposed = outline.proposed_until(index);
                 group.locations.drain(..(index - outline.start()) as usize);
                 outline.forget(index, proposed);
-                forgotten.push(Forgotten { group: id, index, proposed });
+                forgotten.push(Compacted { group: id, index, proposed });
             }
         }
         forgotten

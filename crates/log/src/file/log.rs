@@ -18,11 +18,11 @@ use super::runner::{Outside, Pace, Runner};
 use super::store::{FileStore, StoreOptions};
 use super::thread;
 use super::turns::Turns;
-use crate::contract::{Applier, Done, Letter, Log, Mail, Nobody, OriginDone, Stall, Watch};
-use crate::error::{Doubt, LogError};
+use crate::contract::{Applier, Done, GroupObserver, Log, LogBaseDone, Message, Noop, Stall, Transport};
+use crate::error::{Interruption, LogError};
+use crate::log_base::LogBase;
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, MemberChange, Members, PeerId};
-use crate::origin::Origin;
+use crate::member::{GroupStatus, InitialConfig, MemberChange, Members, PeerId};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::stats::LogStats;
 
@@ -38,9 +38,9 @@ pub struct FileLogOptions {
     /// Where peer ids and salts come from.
     pub random: Arc<dyn Random>,
     /// Where arrived to other replicas go.
-    pub mail: Arc<dyn Mail>,
+    pub transport: Arc<dyn Transport>,
     /// Who is told what happens to groups.
-    pub watch: Arc<dyn Watch>,
+    pub observer: Arc<dyn GroupObserver>,
 }
 
 impl Default for FileLogOptions {
@@ -50,8 +50,8 @@ impl Default for FileLogOptions {
             soft_wait: Duration::from_millis(100),
             log_bytes_max: 512 << 20,
             random: Arc::new(RealRandom),
-            mail: Arc::new(Nobody),
-            watch: Arc::new(Nobody),
+            transport: Arc::new(Noop),
+            observer: Arc::new(Noop),
         }
     }
 }
@@ -74,12 +74,12 @@ impl FileLog {
         applier: Arc<dyn Applier>,
         options: FileLogOptions,
     ) -> Result<FileLog, LogError> {
-        let FileLogOptions { store, soft_wait, log_bytes_max, random, mail, watch } = options;
+        let FileLogOptions { store, soft_wait, log_bytes_max, random, transport, observer } = options;
         let store = FileStore::open(files, Arc::clone(&random), dir, store)?;
-        applier.keep_behind(store.hardener());
+        applier.set_log_sync(store.log_sync());
         let pace = Pace { soft_wait, log_bytes_max };
         let outside =
-            Outside { applier: Arc::clone(&applier), clock: Arc::clone(&clock), random, mail, watch };
+            Outside { applier: Arc::clone(&applier), clock: Arc::clone(&clock), random, transport, observer };
         let turns = Turns::new(Runner::new(store, outside, pace), applier, Arc::clone(&clock));
         let log_thread = thread::start(&turns, clock)?;
         Ok(FileLog { turns, log_thread: Some(log_thread) })
@@ -107,8 +107,8 @@ impl FileLog {
 }
 
 impl Log for FileLog {
-    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError> {
-        self.change(id, Change::Open(applied, birth))
+    fn open_group(&self, id: GroupId, applied: Lsn, initial: InitialConfig) -> Result<(), LogError> {
+        self.change(id, Change::Open(applied, initial))
     }
 
     fn close_group(&self, id: GroupId) -> Result<(), LogError> {
@@ -128,7 +128,7 @@ impl Log for FileLog {
         });
     }
 
-    fn propose_aside(
+    fn propose_deferred(
         &self,
         id: GroupId,
         term: Option<Term>,
@@ -144,7 +144,7 @@ impl Log for FileLog {
         }
     }
 
-    fn turn(&self) {
+    fn drive(&self) {
         self.turns.take();
     }
 
@@ -164,8 +164,8 @@ impl Log for FileLog {
         self.turns.inbox.post_proposal(Proposal { group: id, term: None, work: Work::Sync, done });
     }
 
-    fn step(&self, letter: Letter) {
-        self.turns.inbox.post_letter(letter);
+    fn receive(&self, message: Message) {
+        self.turns.inbox.post_message(message);
     }
 
     fn read_index(&self, id: GroupId, done: Done) {
@@ -184,24 +184,24 @@ impl Log for FileLog {
         self.ask(Ask::Campaign(id));
     }
 
-    fn peers_silent(&self, peers: Vec<PeerId>) {
+    fn peers_unreachable(&self, peers: Vec<PeerId>) {
         self.ask(Ask::Silent(peers));
     }
 
-    fn peers_back(&self, peers: Vec<PeerId>) {
+    fn peers_reachable(&self, peers: Vec<PeerId>) {
         self.ask(Ask::Back(peers));
     }
 
-    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
-        self.ask(Ask::Origin(id, at, done));
+    fn log_base(&self, id: GroupId, at: Lsn, done: LogBaseDone) {
+        self.ask(Ask::LogBase(id, at, done));
     }
 
     fn begin_restore(&self, id: GroupId) -> Result<(), LogError> {
         self.change(id, Change::BeginRestore)
     }
 
-    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError> {
-        self.change(id, Change::FinishRestore(origin))
+    fn finish_restore(&self, id: GroupId, base: LogBase) -> Result<(), LogError> {
+        self.change(id, Change::FinishRestore(base))
     }
 
     fn reset_members(&self, id: GroupId, members: Members) -> Result<Members, LogError> {
@@ -221,7 +221,7 @@ impl Log for FileLog {
         self.turns.pulse.sync_since()
     }
 
-    fn stopped(&self) -> Option<Doubt> {
+    fn stopped(&self) -> Option<Interruption> {
         self.turns.pulse.stopped().cloned()
     }
 

@@ -17,5 +17,5 @@ mod thread;
 mod turns;
 
 pub use log::{FileLog, FileLogOptions};
-pub use recover::{has_replicas, is_there};
+pub use recover::{exists, has_replicas};
 pub use store::{FileStore, StoreOptions};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use io::Nanos;
 
 use crate::contract::{Stall, StallCause};
-use crate::error::Doubt;
+use crate::error::Interruption;
 
 const NOTHING: u64 = u64::MAX;
 
@@ -16,7 +16,7 @@ pub(super) struct Pulse {
     full: AtomicU64,
     sync: AtomicU64,
     /// The log has stopped for good.
-    stopped: OnceLock<(Nanos, Doubt)>,
+    stopped: OnceLock<(Nanos, Interruption)>,
 }
 
 impl Default for Pulse {
@@ -48,12 +48,12 @@ impl Pulse {
     }
 
     /// The log has stopped, and never goes on. Only the first cause counts.
-    pub fn stop(&self, now: Nanos, cause: &Doubt) {
+    pub fn stop(&self, now: Nanos, cause: &Interruption) {
         self.stopped.get_or_init(|| (now, cause.clone()));
     }
 
     /// Why the log has stopped for good.
-    pub fn stopped(&self) -> Option<&Doubt> {
+    pub fn stopped(&self) -> Option<&Interruption> {
         self.stopped.get().map(|(_, cause)| cause)
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Found {
 }
 
 /// Whether there is a log in `dir`, whatever is in it. Reads no segment.
-pub fn is_there(files: &dyn Files, dir: &Path) -> std::io::Result<bool> {
+pub fn exists(files: &dyn Files, dir: &Path) -> std::io::Result<bool> {
     Ok(!segments(files, dir)?.is_empty())
 }
 

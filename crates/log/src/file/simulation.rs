@@ -20,11 +20,11 @@ use io::{Files, Random};
 
 use super::runner::{Flushing, Outside, Pace, Runner, Syncing};
 use super::store::{FileStore, StoreOptions};
-use crate::contract::{Applier, Entry, Nobody};
+use crate::contract::{Applier, Entry, Noop};
 use crate::error::{ApplyError, LogError, ProposeError, Refusal};
-use crate::hardener::Hardener;
+use crate::log_sync::LogSync;
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::Birth;
+use crate::member::InitialConfig;
 #[cfg(not(feature = "ack-before-append"))]
 use crate::mutant::{self, Mutant};
 use crate::proposal::{Proposal, Work};
@@ -49,7 +49,7 @@ type Contents = BTreeMap<GroupId, Vec<(Lsn, Bytes)>>;
 #[derive(Default)]
 struct Engine {
     tables: Mutex<Tables>,
-    log: OnceLock<Hardener>,
+    log: OnceLock<LogSync>,
 }
 
 #[derive(Default, Clone)]
@@ -86,12 +86,12 @@ impl Applier for Engine {
         tables.memory.get(&group).and_then(|table| table.last()).map_or(Lsn(0), |(lsn, _)| *lsn)
     }
 
-    fn keep_behind(&self, log: Hardener) {
+    fn set_log_sync(&self, log: LogSync) {
         assert!(self.log.set(log).is_ok(), "told once");
     }
 
     fn flush(&self) -> Result<(), ApplyError> {
-        let hardened = self.log.get().map_or(Ok(()), Hardener::harden);
+        let hardened = self.log.get().map_or(Ok(()), LogSync::sync);
         hardened.map_err(|cause| ApplyError(cause.to_string()))?;
         let mut tables = self.tables();
         tables.durable = tables.memory.clone();
@@ -203,21 +203,24 @@ impl World {
             }
         }
         self.check_log_leads(&store)?;
-        self.engine.keep_behind(store.hardener());
+        self.engine.set_log_sync(store.log_sync());
         let applier = Arc::clone(&self.engine) as Arc<dyn Applier>;
         let clock = Arc::new(self.clock.clone());
-        let (mail, watch) = (Arc::new(Nobody), Arc::new(Nobody));
-        let outside = Outside { applier, clock, random, mail, watch };
+        let (transport, observer) = (Arc::new(Noop), Arc::new(Noop));
+        let outside = Outside { applier, clock, random, transport, observer };
         let mut runner = Runner::new(store, outside, PACE);
         // Now and then one is left closed for a life: its entries must stay.
         let left_closed = self.random.one_in(4).then(|| self.any_group());
         self.open = self.history.keys().copied().filter(|id| Some(*id) != left_closed).collect();
         for group in &self.open {
-            let opened = runner.open_group(*group, self.engine.applied(*group), &Birth::Alone);
+            let opened = runner.open_group(*group, self.engine.applied(*group), &InitialConfig::Single);
             opened.map_err(|cause| format!("group {group} does not open: {cause}"))?;
         }
         for group in &self.closed {
-            if !matches!(runner.open_group(*group, Lsn(0), &Birth::Alone), Err(LogError::Tombstone(_))) {
+            if !matches!(
+                runner.open_group(*group, Lsn(0), &InitialConfig::Single),
+                Err(LogError::Tombstone(_))
+            ) {
                 return Err(format!("closed group {group} came back"));
             }
         }
@@ -382,7 +385,7 @@ impl World {
         }
         let next = GroupId(100 + self.closed.len() as u64 * 10 + self.random.below(10));
         let is_new = !self.closed.contains(&next) && !self.history.contains_key(&next);
-        if is_new && life.runner.open_group(next, Lsn(0), &Birth::Alone).is_ok() {
+        if is_new && life.runner.open_group(next, Lsn(0), &InitialConfig::Single).is_ok() {
             self.history.entry(next).or_default();
             self.open.insert(next);
         }
@@ -444,10 +447,10 @@ fn a_lying_fsync_is_noticed() {
 #[test]
 #[cfg(not(feature = "ack-before-append"))]
 fn rows_that_do_not_wait_for_the_log_are_noticed() {
-    mutant::plant(Mutant::FlushUnsynced);
+    mutant::set(Mutant::FlushUnsynced);
     let broken: Vec<String> =
         (0..50).filter_map(|seed| World::new(seed, Planted::Nothing).run().err()).collect();
-    mutant::plant(Mutant::Nothing);
+    mutant::set(Mutant::None);
     assert!(broken.len() > 10, "{}", broken.len());
     assert!(broken.iter().all(|what| what.ends_with("ahead of the log")), "{broken:?}");
 }

@@ -12,11 +12,11 @@ use super::index::{Index, Segment};
 use super::newest::Newest;
 use super::recover::{self, Found};
 use crate::error::LogError;
-use crate::hardener::Hardener;
+use crate::log_sync::LogSync;
 use crate::lsn::{GroupId, Position};
 use crate::record::{self, RECORD_HEADER_BYTES, Record};
 use crate::segment::{FORMAT_VERSION, SEGMENT_HEADER_BYTES, SegmentHeader, segment_path};
-use crate::store::{Forgotten, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
+use crate::store::{Compacted, Store, StoreError, StoreSize, StoredEntry, StoredGroup, SyncTask};
 
 /// The name under which a segment is made.
 const NEXT_NAME: &str = "next.tmp";
@@ -49,7 +49,7 @@ pub struct FileStore {
     index: Index,
     header: SegmentHeader,
     file: Arc<dyn File>,
-    hardener: Hardener,
+    log_sync: LogSync,
     // Where the batch will start.
     written: Position,
     durable: Position,
@@ -98,7 +98,7 @@ impl FileStore {
             options,
             index: found.index,
             header,
-            hardener: Hardener::new(Arc::clone(&file), end),
+            log_sync: LogSync::new(Arc::clone(&file), end),
             file,
             written: end,
             durable: end,
@@ -120,13 +120,13 @@ impl FileStore {
     }
 
     /// Makes the log durable for others than the log.
-    pub fn hardener(&self) -> Hardener {
-        self.hardener.clone()
+    pub fn log_sync(&self) -> LogSync {
+        self.log_sync.clone()
     }
 
     /// Makes the last segment durable, and a new one that repeats the state of every group.
     fn start_segment(&mut self) -> Result<(), StoreError> {
-        self.hardener.sync(&self.file, self.written)?;
+        self.log_sync.sync_segment(&self.file, self.written)?;
         let mut header = SegmentHeader {
             version: FORMAT_VERSION,
             salt: self.random.next_u64() as u32,
@@ -146,7 +146,7 @@ impl FileStore {
         self.header = header;
         self.written = Position { segment: header.number, offset: bytes };
         self.durable = self.written;
-        self.hardener.begin_segment(Arc::clone(&self.file), self.written);
+        self.log_sync.begin_segment(Arc::clone(&self.file), self.written);
         self.index.segments.push_back(Segment::new(header.number, bytes));
         self.note_end()
     }
@@ -279,7 +279,7 @@ impl Store for FileStore {
             });
         }
         self.written.offset += self.batch.len() as u64;
-        self.hardener.appended(self.written);
+        self.log_sync.appended(self.written);
         if let Some(segment) = self.index.segments.back_mut() {
             segment.bytes = self.written.offset;
         }
@@ -290,7 +290,7 @@ impl Store for FileStore {
 
     fn begin_sync(&self) -> SyncTask {
         // Earlier segments are durable: a segment is made only after the one before it is.
-        SyncTask::new(self.hardener(), Arc::clone(&self.file), self.written)
+        SyncTask::new(self.log_sync(), Arc::clone(&self.file), self.written)
     }
 
     fn end_sync(&mut self, through: Position) {
@@ -331,14 +331,14 @@ impl Store for FileStore {
         &mut self,
         flushed: &BTreeMap<GroupId, u64>,
         ending: &BTreeSet<GroupId>,
-    ) -> Result<Vec<Forgotten>, StoreError> {
+    ) -> Result<Vec<Compacted>, StoreError> {
         let mut forgotten = Vec::new();
         while self.index.oldest_is_flushed(flushed, ending) {
             let Some(oldest) = self.index.segments.front() else { break };
             self.files.remove(&segment_path(&self.dir, oldest.number))?;
             // One at a time, so that a power loss never leaves a hole among the names.
             self.files.sync_dir(&self.dir)?;
-            self.hardener.removed(oldest.number);
+            self.log_sync.removed(oldest.number);
             forgotten.extend(self.index.forget_oldest());
         }
         Ok(forgotten)

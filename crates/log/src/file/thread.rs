@@ -11,7 +11,7 @@ use io::task::{self, Receiver, Sender, Thread};
 use super::inbox::{Arrived, Change, Command};
 use super::runner::{Flushing, Syncing};
 use super::turns::{State, Turns};
-use crate::error::{Doubt, LogError};
+use crate::error::{Interruption, LogError};
 use crate::lsn::GroupId;
 
 /// Starts both threads.
@@ -64,7 +64,7 @@ impl LogThread {
         let mut arrived = std::mem::take(&mut state.arrived);
         state.company.turned(arrived.soft(), state.clock.now());
         end_tasks(state, &mut arrived);
-        state.runner.receive(&mut arrived.letters);
+        state.runner.receive(&mut arrived.messages);
         for ask in arrived.asks.drain(..) {
             state.runner.ask(ask);
         }
@@ -97,7 +97,7 @@ impl LogThread {
             let result = applier.flush();
             turns.inbox.post(|arrived| arrived.flushed = Some((flushing, result)));
         };
-        // The one before has ended: its letter came first.
+        // The one before has ended: its message came first.
         state.flush_thread = match task::spawn("log-flush", run) {
             Ok(thread) => Some(thread),
             Err(cause) => {
@@ -116,11 +116,11 @@ impl LogThread {
                 }
                 let runner = &mut state.runner;
                 drop(reply.send(match change {
-                    Change::Open(applied, birth) => runner.open_group(id, applied, &birth),
+                    Change::Open(applied, initial) => runner.open_group(id, applied, &initial),
                     Change::Close => runner.close_group(id),
                     Change::Leave => runner.leave_group(id),
                     Change::BeginRestore => runner.begin_restore(id),
-                    Change::FinishRestore(origin) => runner.finish_restore(id, &origin),
+                    Change::FinishRestore(base) => runner.finish_restore(id, &base),
                     Change::ResetMembers(members) => runner.reset_members(id, members),
                 }));
             }
@@ -168,7 +168,7 @@ impl Drop for LogThread {
     fn drop(&mut self) {
         self.turns.inbox.close();
         // Where nothing was wrong nobody asks any more.
-        self.turns.pulse.stop(self.clock.now(), &Doubt::Closed);
+        self.turns.pulse.stop(self.clock.now(), &Interruption::Closed);
         // Whoever waits in it is told.
         drop(self.turns.lock().take());
         let (hung_up, _) = task::channel();

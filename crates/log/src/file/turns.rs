@@ -17,7 +17,7 @@ use super::inbox::{Arrived, Inbox, Lying, Rest};
 use super::pulse::Pulse;
 use super::runner::Runner;
 use super::store::FileStore;
-use crate::company::Company;
+use crate::batch_window::BatchWindow;
 use crate::contract::Applier;
 use crate::proposal::Proposal;
 
@@ -46,7 +46,7 @@ pub(super) struct State {
     /// What this turn is about.
     pub arrived: Arrived,
     /// What soft proposals may be waited for.
-    pub company: Company,
+    pub company: BatchWindow,
     /// Makes the engine's rows durable.
     pub applier: Arc<dyn Applier>,
     /// The time.
@@ -75,7 +75,7 @@ impl Turns {
             pulse: Arc::clone(&pulse),
             runner,
             arrived: Arrived::default(),
-            company: Company::default(),
+            company: BatchWindow::default(),
             applier,
             clock,
             flush_thread: None,

@@ -8,7 +8,7 @@ use raft::StateRole;
 use super::lead::Limbo;
 use super::{Group, TAIL_BYTES_MAX};
 use crate::contract::{Done, Entry};
-use crate::error::{Doubt, LogError, Refusal};
+use crate::error::{Interruption, LogError, Refusal};
 use crate::lsn::{Acks, Durability, Lsn};
 use crate::record::{EntryKind, Record};
 use crate::store::{Store, StoredEntry};
@@ -28,7 +28,7 @@ impl Group {
         self.written = self.written.min(index - 1);
         self.soft = self.soft.min(index - 1);
         #[cfg(any(test, feature = "mutants"))]
-        if crate::mutant::is(crate::mutant::Mutant::KeepVoidRows) && index <= self.applied {
+        if crate::mutant::is_active(crate::mutant::Mutant::KeepVoidRows) && index <= self.applied {
             self.applied = index - 1;
         }
         if index <= self.applied && !self.void {
@@ -41,7 +41,7 @@ impl Group {
     /// From now on, and across restarts, the engine's rows are void.
     pub(super) fn discard_rows<S: Store>(&mut self, turn: &mut Turn<'_, S>) {
         #[cfg(any(test, feature = "mutants"))]
-        if crate::mutant::is(crate::mutant::Mutant::KeepVoidRows) {
+        if crate::mutant::is_active(crate::mutant::Mutant::KeepVoidRows) {
             self.applied = self.applied.min(self.node.store().last());
             return;
         }
@@ -61,7 +61,7 @@ impl Group {
         hard.commit = commit;
         let (term, vote) = (hard.term, hard.vote);
         #[cfg(any(test, feature = "mutants"))]
-        let vote = if crate::mutant::is(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
+        let vote = if crate::mutant::is_active(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
         store.push(&Record::Vote { group, term, vote, commit });
     }
 
@@ -85,7 +85,7 @@ impl Group {
     pub(super) fn advance_soft(&mut self, synced: u64) {
         let raft = &self.node.raft;
         #[cfg(any(test, feature = "mutants"))]
-        if crate::mutant::is(crate::mutant::Mutant::SoftAlone) {
+        if crate::mutant::is_active(crate::mutant::Mutant::SoftAlone) {
             self.soft = self.written;
         }
         let reached = if self.is_alone() {
@@ -143,7 +143,7 @@ impl Group {
         for (to, done) in self.syncs.extract_if(.., |(to, _)| *to <= reached) {
             answers.done.push((done, Ok(Lsn(to))));
         }
-        if self.members_are_kept() {
+        if self.members_durable_here() {
             answers.done.extend(self.changing.drain(..).map(|(at, done)| (done, Ok(Lsn(at)))));
         }
         self.reading.answer(self.applied, answers);
@@ -176,7 +176,7 @@ impl Group {
             }
             batch.push((self.id, Lsn(index), entry));
             #[cfg(any(test, feature = "mutants"))]
-            if crate::mutant::is(crate::mutant::Mutant::ApplyTwice) && index.is_multiple_of(7) {
+            if crate::mutant::is_active(crate::mutant::Mutant::ApplyTwice) && index.is_multiple_of(7) {
                 batch.extend(batch.last().cloned());
             }
             if let Some(done) = done {
@@ -234,7 +234,7 @@ impl Group {
                 match outline.term_at(index) {
                     Some(found) if found == term => Ok(Lsn(index)),
                     Some(_) if index > outline.start() => Err(Refusal::Replaced.into()),
-                    _ => Err(Doubt::Deposed.into()),
+                    _ => Err(Interruption::Deposed.into()),
                 },
             ));
         }

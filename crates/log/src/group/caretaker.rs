@@ -9,7 +9,7 @@
 //! rows, perhaps the last, to the entries that are put in place of that.
 
 use raft::StateRole;
-use raft::eraftpb::{Message, MessageType};
+use raft::eraftpb::{Message as RaftMessage, MessageType};
 
 use super::{ELECTION_TICKS, Group};
 
@@ -38,7 +38,7 @@ impl Group {
     /// Notes that somebody asks for a vote whose log is the beginning of the one here: nothing of it would be replaced.
     ///
     /// Others without rows ask in the same words. They do only after they were asked, so one with rows is there.
-    pub(super) fn note_asked(&mut self, message: &Message) {
+    pub(super) fn note_asked(&mut self, message: &RaftMessage) {
         let is_ballot =
             matches!(message.get_msg_type(), MessageType::MsgRequestPreVote | MessageType::MsgRequestVote);
         if is_ballot && self.node.store().term_at(message.index) == Some(message.log_term) {

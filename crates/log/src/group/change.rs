@@ -5,7 +5,7 @@
 //! it hears so, and a replica that lost the record with its power would wait for its vote for ever.
 
 use raft::StateRole;
-use raft::eraftpb::{ConfChange, ConfChangeType, Message};
+use raft::eraftpb::{ConfChange, ConfChangeType, Message as RaftMessage};
 
 use super::Group;
 use crate::contract::Done;
@@ -62,7 +62,7 @@ impl Group {
             return Err(Refusal::NotLeader { leader: self.leader() });
         }
         // Until the members of the last change may be told, others would take this one on top of those before.
-        let is_changing = self.node.raft.has_pending_conf() || !self.members_are_kept();
+        let is_changing = self.node.raft.has_pending_conf() || !self.members_durable_here();
         if is_changing || self.node.raft.lead_transferee.is_some() {
             return Err(Refusal::Busy);
         }
@@ -72,11 +72,11 @@ impl Group {
         }
         match change {
             MemberChange::AddLearner(peer) if peer.0 == 0 || self.members().removed.contains(&peer) => {
-                Err(Refusal::Unfit)
+                Err(Refusal::Invalid)
             }
-            MemberChange::Promote(peer) if !members.learners.contains(&peer) => Err(Refusal::Unfit),
+            MemberChange::Promote(peer) if !members.learners.contains(&peer) => Err(Refusal::Invalid),
             MemberChange::Remove(peer) if peer == own => {
-                let Some(next) = self.best_follower() else { return Err(Refusal::Unfit) };
+                let Some(next) = self.best_follower() else { return Err(Refusal::Invalid) };
                 self.node.transfer_leader(next);
                 Err(Refusal::NotLeader { leader: Some(PeerId(next)) })
             }
@@ -138,13 +138,13 @@ impl Group {
     }
 
     /// Whether the record of the members in force is durable.
-    pub(super) fn members_are_kept(&self) -> bool {
+    pub(super) fn members_durable_here(&self) -> bool {
         self.untold.is_none()
     }
 
     /// Takes back of `message` what it says to be committed, from a change of members on that a power loss
     /// could undo here.
-    pub(super) fn withhold_change(&self, message: &mut Message) {
+    pub(super) fn withhold_change(&self, message: &mut RaftMessage) {
         let next = || self.node.store().next_change(self.members().at.0, u64::MAX);
         let at = self.untold.as_ref().map(|untold| untold.from).or_else(next);
         let Some(at) = at.filter(|at| message.commit >= *at) else { return };
@@ -157,14 +157,14 @@ impl Group {
 
     /// Whether a majority has the members in force on its disks, as far as this leader was told: from then on
     /// nobody needs those who were removed.
-    pub(super) fn removed_may_go(&self) -> bool {
+    pub(super) fn members_durable(&self) -> bool {
         let (raft, members) = (&self.node.raft, self.members());
         let has_it = |peer: &&PeerId| match peer.0 == self.own {
-            true => self.members_are_kept(),
+            true => self.members_durable_here(),
             // Others do not say either what is committed before they have the members of then.
             false => raft.prs().get(peer.0).is_some_and(|known| known.committed_index >= members.at.0),
         };
-        self.members_are_kept() && members.voters.iter().filter(has_it).count() * 2 > members.voters.len()
+        self.members_durable_here() && members.voters.iter().filter(has_it).count() * 2 > members.voters.len()
     }
 }
 

@@ -6,7 +6,7 @@ use raft::{ReadState, StateRole};
 
 use super::Group;
 use crate::contract::Done;
-use crate::error::{Doubt, Refusal};
+use crate::error::{Interruption, Refusal};
 use crate::lsn::{Lsn, Term};
 use crate::member::{GroupStatus, PeerId, PeerStatus, Role};
 use crate::store::Store;
@@ -183,7 +183,7 @@ impl Group {
             let leads = self.node.raft.state == StateRole::Leader;
             let held = (!leads).then(|| self.tail.take_done());
             let waiting = held.into_iter().flatten().chain(limbo);
-            effects.answers.done.extend(waiting.map(|done| (done, Err(Doubt::Deposed.into()))));
+            effects.answers.done.extend(waiting.map(|done| (done, Err(Interruption::Deposed.into()))));
         }
     }
 
@@ -201,7 +201,7 @@ impl Group {
             return;
         }
         #[cfg(any(test, feature = "mutants"))]
-        if crate::mutant::is(crate::mutant::Mutant::SkipReadIndex) {
+        if crate::mutant::is_active(crate::mutant::Mutant::SkipReadIndex) {
             return self.reading.confirmed.push((self.applied, reads));
         }
         if self.is_alone() {
@@ -287,7 +287,7 @@ impl Group {
             applied: Lsn(self.applied),
             needs_rows: self.void,
             members: self.members().clone(),
-            removed_may_go: leads && self.removed_may_go(),
+            members_durable: leads && self.members_durable(),
             peers,
         }
     }

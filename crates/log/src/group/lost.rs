@@ -5,11 +5,11 @@
 //! votes only for those who have at least as much: for others, too, its word counts as if it had been kept. Nothing
 //! can be done about votes that it gives before it hears its leader: docs/reference/operating.md, "Backups".
 
-use raft::eraftpb::{Message, MessageType};
+use raft::eraftpb::{Message as RaftMessage, MessageType};
 
 use super::Group;
-use crate::letter::Content;
 use crate::member::PeerId;
+use crate::message::Content;
 use crate::turn::Effects;
 
 /// What a leader counts on: everything up to a position, in a log that ended in that leader's term.
@@ -22,7 +22,7 @@ pub(super) struct Promise {
 impl Group {
     /// Looks whether the writer of a heartbeat counts on more than there is. What the message says to be committed is
     /// taken only as far as it is known that the log here is the leader's: where it ends, it may be another's.
-    pub(super) fn notice_loss(&mut self, message: &mut Message) {
+    pub(super) fn notice_loss(&mut self, message: &mut RaftMessage) {
         let raft = &self.node.raft;
         if message.get_msg_type() != MessageType::MsgHeartbeat || message.term < raft.term {
             return;
@@ -50,7 +50,7 @@ impl Group {
     }
 
     /// Whether the replica has lost something and may not say yes to this candidate: it has less than was promised.
-    pub(super) fn is_owed_more(&self, ballot: &Message) -> bool {
+    pub(super) fn is_owed_more(&self, ballot: &RaftMessage) -> bool {
         let has = Promise { term: ballot.log_term, index: ballot.index };
         self.lost.is_some_and(|promised| has < promised)
     }
@@ -59,14 +59,14 @@ impl Group {
     pub(super) fn confess(&self, leader: PeerId, term: u64, effects: &mut Effects) {
         if self.lost.is_some() {
             let index = self.node.store().last();
-            self.mail(leader.0, &Content::Lost { term, index }, effects);
+            self.send(leader.0, &Content::Lost { term, index }, effects);
         }
     }
 
     /// What these answers say is durable now: whether that is all that was lost.
-    pub(super) fn regain(&mut self, answers: &[Message]) {
+    pub(super) fn regain(&mut self, answers: &[RaftMessage]) {
         let is_yes =
-            |answer: &&Message| answer.get_msg_type() == MessageType::MsgAppendResponse && !answer.reject;
+            |answer: &&RaftMessage| answer.get_msg_type() == MessageType::MsgAppendResponse && !answer.reject;
         for answer in answers.iter().filter(is_yes) {
             let (term, index) = (answer.term, answer.index);
             if self.lost.take_if(|lost| term >= lost.term && index >= lost.index).is_some() {

@@ -5,7 +5,7 @@
 //! goes back. The soft position runs ahead of it: what a majority has written. A soft entry is
 //! applied from there, a hard one when it is committed, and neither overtakes the other.
 //!
-//! `replicate` writes letters and reads them, `apply` moves the watermarks, `lead` is about roles and
+//! `replicate` writes messages and reads them, `apply` moves the watermarks, `lead` is about roles and
 //! what is asked of leaders, `origins` about copies, `change` about members, `rest` about groups in which nothing happens, `lost` about
 //! replicas whose node's files are older than what they acknowledged.
 
@@ -20,17 +20,17 @@ mod rest;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use raft::eraftpb::{Entry as RaftEntry, Message, MessageType};
+use raft::eraftpb::{Entry as RaftEntry, Message as RaftMessage, MessageType};
 use raft::{Config, RawNode, Ready, StateRole};
 
 use crate::contract::Done;
-use crate::error::{Doubt, LogError, Refusal};
-use crate::letter::Payload;
+use crate::error::{Interruption, LogError, Refusal};
 use crate::lsn::{Acks, Durability, GroupId, Lsn, Term};
 use crate::member::{Members, PeerId, Role};
+use crate::message::Payload;
 use crate::outline::Outline;
 use crate::record::{EntryKind, Record};
-use crate::store::{Forgotten, Store, StoredGroup};
+use crate::store::{Compacted, Store, StoredGroup};
 use crate::tail::{Held, Tail};
 use crate::turn::{Effects, Turn, Waiting};
 
@@ -56,7 +56,7 @@ const PENDING_BYTES_MAX: usize = 256 << 20;
 struct Unsynced {
     append: u64,
     ready: u64,
-    messages: Vec<Message>,
+    messages: Vec<RaftMessage>,
 }
 
 /// A group that is open.
@@ -67,7 +67,7 @@ pub(crate) struct Group {
     // Proposed and not ordered yet; then on the way through consensus.
     incoming: Vec<Waiting>,
     proposing: VecDeque<Waiting>,
-    // What the entries of the letter in hand hold, by position.
+    // What the entries of the message in hand hold, by position.
     received: BTreeMap<u64, Payload>,
     tail: Tail,
     incoming_bytes: usize,
@@ -239,7 +239,7 @@ impl Group {
     pub fn order<S: Store>(&mut self, turn: &mut Turn<'_, S>) -> Result<Vec<Waiting>, LogError> {
         self.ask_for_reads();
         if !self.incoming.is_empty() {
-            let mut message = Message::default();
+            let mut message = RaftMessage::default();
             message.set_msg_type(MessageType::MsgPropose);
             message.from = self.own;
             message.entries = vec![RaftEntry::default(); self.incoming.len()];
@@ -284,7 +284,7 @@ impl Group {
                     self.term_append = turn.append;
                 }
                 #[cfg(any(test, feature = "mutants"))]
-                let vote = if crate::mutant::is(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
+                let vote = if crate::mutant::is_active(crate::mutant::Mutant::ForgetVote) { 0 } else { vote };
                 turn.store.push(&Record::Vote { group, term, vote, commit });
                 turn.effects.urgent |= !self.is_solitary();
                 self.node.mut_store().hard = hard.clone();
@@ -306,7 +306,7 @@ impl Group {
             // That one hears its leader does not depend on what else the disk is to keep. Waiting for a slow
             // disk, the answer would come too late for a leader that asks whether a majority is alive.
             let is_answer =
-                |message: &mut Message| message.get_msg_type() == MessageType::MsgHeartbeatResponse;
+                |message: &mut RaftMessage| message.get_msg_type() == MessageType::MsgHeartbeatResponse;
             now.extend(later.extract_if(.., is_answer));
         }
         for message in &later {
@@ -315,7 +315,7 @@ impl Group {
             }
         }
         #[cfg(any(test, feature = "mutants"))]
-        let append = if crate::mutant::is(crate::mutant::Mutant::AckBeforeFsync) { 0 } else { append };
+        let append = if crate::mutant::is_active(crate::mutant::Mutant::AckBeforeFsync) { 0 } else { append };
         self.unsynced.push_back(Unsynced { append, ready: ready.number(), messages: later });
         self.node.advance_append_async(ready);
         self.post(now, turn)
@@ -384,7 +384,7 @@ impl Group {
 
     /// Whether something appended is not durable yet.
     pub fn is_unsynced(&self) -> bool {
-        !self.unsynced.is_empty() || !self.members_are_kept()
+        !self.unsynced.is_empty() || !self.members_durable_here()
     }
 
     /// The replica.
@@ -392,7 +392,7 @@ impl Group {
         PeerId(self.own)
     }
 
-    /// Whether a letter to `peer` is for this replica.
+    /// Whether a message to `peer` is for this replica.
     pub fn is_peer(&self, peer: PeerId) -> bool {
         self.own == peer.0
     }
@@ -436,12 +436,12 @@ impl Group {
     }
 
     /// Entries have left the store.
-    pub fn forget(&mut self, forgotten: &Forgotten) {
+    pub fn forget(&mut self, forgotten: &Compacted) {
         self.node.mut_store().forget(forgotten.index, forgotten.proposed);
     }
 
     /// Tells everybody that their fate is unknown, or that nothing was written.
-    pub fn abandon(&mut self, doubt: &Doubt) {
+    pub fn abandon(&mut self, doubt: &Interruption) {
         for done in self.incoming.drain(..).filter_map(|waiting| waiting.done) {
             done(Err(Refusal::Stopped.into()));
         }

@@ -3,10 +3,10 @@
 use raft::StateRole;
 
 use super::Group;
-use crate::contract::OriginDone;
+use crate::contract::LogBaseDone;
 use crate::error::{LogError, Refusal};
+use crate::log_base::LogBase;
 use crate::lsn::{Lsn, Term};
-use crate::origin::Origin;
 use crate::store::{Store, StoredEntry};
 use crate::turn::Turn;
 
@@ -25,12 +25,12 @@ struct Asked {
     at: u64,
     /// When it was asked, in ticks.
     since: u64,
-    done: OriginDone,
+    done: LogBaseDone,
 }
 
 impl Origins {
     /// Everyone who waits; they wait no more.
-    pub fn drain(&mut self) -> impl Iterator<Item = OriginDone> {
+    pub fn drain(&mut self) -> impl Iterator<Item = LogBaseDone> {
         self.0.drain(..).map(|asked| asked.done)
     }
 
@@ -44,12 +44,12 @@ impl Group {
     /// Takes a question where the log of a copy of the rows at `at` begins.
     ///
     /// Also on one that is elected and not in office yet: it may be that the copy makes the majority.
-    pub fn ask_origin(&mut self, at: Lsn, done: OriginDone) {
+    pub fn ask_origin(&mut self, at: Lsn, done: LogBaseDone) {
         if self.void || self.node.raft.state != StateRole::Leader {
             return done(Err(Refusal::NotLeader { leader: self.leader() }.into()));
         }
         if at.0 > self.node.store().last() {
-            return done(Err(Refusal::Unfit.into()));
+            return done(Err(Refusal::Invalid.into()));
         }
         self.origins.0.push(Asked { at: at.0, since: self.ticks, done });
         self.answer_origins();
@@ -57,7 +57,7 @@ impl Group {
 
     /// Answers those whose rows are committed.
     pub(super) fn answer_origins(&mut self) {
-        if !self.members_are_kept() {
+        if !self.members_durable_here() {
             // A copy would make others believe in them at once.
             return;
         }
@@ -68,13 +68,13 @@ impl Group {
             // before, entries after it that were not about rows.
             let at = outline.unchanged_until(asked.at, committed);
             (asked.done)(match outline.term_at(at) {
-                Some(term) => Ok(Origin {
+                Some(term) => Ok(LogBase {
                     at: Lsn(at),
                     term: Term(term),
                     members: outline.members.clone(),
                     ahead: Vec::new(),
                 }),
-                None => Err(Refusal::Unfit.into()),
+                None => Err(Refusal::Invalid.into()),
             });
         }
     }
@@ -86,7 +86,7 @@ impl Group {
         let (ticks, committed) = (self.ticks, self.committed());
         let is_due = |asked: &Asked| asked.since + COMMIT_TICKS <= ticks && asked.at > committed;
         // What one who votes alone has ordered in a term that is not durable may be other entries after a power loss.
-        let may_tell = self.members_are_kept() && self.term_append <= turn.synced;
+        let may_tell = self.members_durable_here() && self.term_append <= turn.synced;
         if !may_tell || !self.origins.0.iter().any(is_due) {
             return Ok(());
         }
@@ -105,10 +105,10 @@ impl Group {
                         "a copy goes with entries that are not committed"
                     );
                     let ahead = ahead[..count as usize].to_vec();
-                    Ok(Origin { at: Lsn(committed), term, members: members.clone(), ahead })
+                    Ok(LogBase { at: Lsn(committed), term, members: members.clone(), ahead })
                 }
                 // Too much for one copy, or not on the disk yet: the next one may find it otherwise.
-                false => Err(Refusal::Unfit.into()),
+                false => Err(Refusal::Invalid.into()),
             });
         }
         Ok(())

@@ -1,22 +1,22 @@
-//! Letters to the other replicas of a group, and what comes from them.
+//! Messages to the other replicas of a group, and what comes from them.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use raft::StateRole;
-use raft::eraftpb::{Message, MessageType};
+use raft::eraftpb::{Message as RaftMessage, MessageType};
 
 use super::{ELECTION_TICKS, Group};
-use crate::contract::Letter;
+use crate::contract::Message;
 use crate::error::LogError;
-use crate::letter::{self, Content, ENTRY_HEAD_BYTES, Payload};
 use crate::member::{MemberChange, PeerId};
+use crate::message::{self, Content, ENTRY_HEAD_BYTES, Payload};
 use crate::record::EntryKind;
 use crate::store::{Store, StoredEntry};
 use crate::turn::{Effects, Turn};
 
-/// A letter holds about so many bytes of entries, or one larger entry.
-const LETTER_BYTES_MAX: usize = 1 << 20;
+/// A message holds about so many bytes of entries, or one larger entry.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// About so many bytes of entries may be on their way to one follower.
 const FLIGHT_BYTES_MAX: usize = 4 << 20;
 
@@ -25,7 +25,7 @@ const FLIGHT_BYTES_MAX: usize = 4 << 20;
 pub(super) struct Flight {
     /// The last position of this term that the other has appended.
     pub received: u64,
-    // The last position and the bytes of each letter that is not answered.
+    // The last position and the bytes of each message that is not answered.
     sent: VecDeque<(u64, usize)>,
     bytes: usize,
     // Of the messages consensus made, nothing after this position was sent.
@@ -76,10 +76,10 @@ impl Flight {
 }
 
 impl Group {
-    /// Turns messages of consensus into letters.
+    /// Turns messages of consensus into messages.
     pub(super) fn post<S: Store>(
         &mut self,
-        messages: Vec<Message>,
+        messages: Vec<RaftMessage>,
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
         if self.node.raft.state == StateRole::Leader && self.term_append > turn.synced {
@@ -91,9 +91,9 @@ impl Group {
             self.withhold_change(&mut message);
             match message.get_msg_type() {
                 MessageType::MsgAppend => self.post_append(message, turn)?,
-                _ if letter::is_sent(&message) => {
+                _ if message::is_sent(&message) => {
                     let (to, soft) = (message.to, self.soft);
-                    self.mail(to, &Content::Consensus { message, payloads: Vec::new(), soft }, turn.effects);
+                    self.send(to, &Content::Consensus { message, payloads: Vec::new(), soft }, turn.effects);
                 }
                 // Proposals and reads are not forwarded, and rows do not travel here.
                 _ => {}
@@ -102,13 +102,17 @@ impl Group {
         Ok(())
     }
 
-    pub(super) fn mail(&self, to: u64, content: &Content, effects: &mut Effects) {
+    pub(super) fn send(&self, to: u64, content: &Content, effects: &mut Effects) {
         let (group, from, to) = (self.id, PeerId(self.own), PeerId(to));
-        effects.letters.push(Letter { group, from, to, body: content.encode() });
+        effects.messages.push(Message { group, from, to, body: content.encode() });
     }
 
-    /// Sends entries, in as many letters as it takes, but no more than may be on the way at once.
-    fn post_append<S: Store>(&mut self, message: Message, turn: &mut Turn<'_, S>) -> Result<(), LogError> {
+    /// Sends entries, in as many messages as it takes, but no more than may be on the way at once.
+    fn post_append<S: Store>(
+        &mut self,
+        message: RaftMessage,
+        turn: &mut Turn<'_, S>,
+    ) -> Result<(), LogError> {
         let (to, last) = (message.to, message.index + message.entries.len() as u64);
         let Some(progress) = self.node.raft.prs().get(to) else { return Ok(()) };
         let streams = progress.state == raft::ProgressState::Replicate;
@@ -125,12 +129,12 @@ impl Group {
         let mut sent = message.index;
         let mut stored = VecDeque::new();
         loop {
-            let part = self.part(&message, sent, room.min(LETTER_BYTES_MAX), &mut stored, turn)?;
+            let part = self.part(&message, sent, room.min(MESSAGE_BYTES_MAX), &mut stored, turn)?;
             let (count, bytes) = (part.entries.len() as u64, part.bytes);
             sent += count;
             room = room.saturating_sub(bytes);
             let content = part.into_content(&message, sent - count, self.node.store().term_at(sent - count));
-            self.mail(to, &content.with_soft(self.soft), turn.effects);
+            self.send(to, &content.with_soft(self.soft), turn.effects);
             self.fellows.entry(to).or_default().send(sent, bytes);
             if sent >= last || count == 0 || !streams || room == 0 {
                 break;
@@ -150,7 +154,7 @@ impl Group {
     /// any room.
     fn part<S: Store>(
         &self,
-        message: &Message,
+        message: &RaftMessage,
         after: u64,
         bytes_max: usize,
         stored: &mut VecDeque<StoredEntry>,
@@ -165,7 +169,7 @@ impl Group {
                 Some(held) => (held.kind, held.payload.clone()),
                 None => {
                     if stored.front().is_none_or(|front| front.index != entry.index) {
-                        *stored = turn.store.read(self.id, entry.index - 1, LETTER_BYTES_MAX)?.into();
+                        *stored = turn.store.read(self.id, entry.index - 1, MESSAGE_BYTES_MAX)?.into();
                     }
                     let Some(found) = stored.pop_front() else { break };
                     (found.kind, found.payload)
@@ -178,21 +182,21 @@ impl Group {
         Ok(part)
     }
 
-    /// A letter from another replica.
+    /// A message from another replica.
     pub fn receive<S: Store>(
         &mut self,
         from: PeerId,
         body: &Bytes,
         turn: &mut Turn<'_, S>,
     ) -> Result<(), LogError> {
-        // Until it may go its letters are like all others: it can even lead, elected by those who do not know.
-        let may_go = || self.node.raft.state == StateRole::Leader && self.removed_may_go();
+        // Until it may go its messages are like all others: it can even lead, elected by those who do not know.
+        let may_go = || self.node.raft.state == StateRole::Leader && self.members_durable();
         if self.members().removed.contains(&from) && may_go() {
-            self.mail(from.0, &Content::Gone, turn.effects);
+            self.send(from.0, &Content::Gone, turn.effects);
             return Ok(());
         }
         let Some(content) = Content::decode(body) else {
-            tracing::warn!(group = self.id.0, from = from.0, "a letter that cannot be read");
+            tracing::warn!(group = self.id.0, from = from.0, "a message that cannot be read");
             return Ok(());
         };
         self.disturb(&content);
@@ -219,10 +223,10 @@ impl Group {
         Ok(())
     }
 
-    /// Whether a letter is the answer to a heartbeat of this leader, in its term.
+    /// Whether a message is the answer to a heartbeat of this leader, in its term.
     pub fn is_confirmed_by(&self, body: &Bytes) -> bool {
         let raft = &self.node.raft;
-        let is_answer = |message: &Message| {
+        let is_answer = |message: &RaftMessage| {
             message.get_msg_type() == MessageType::MsgHeartbeatResponse && message.term == raft.term
         };
         raft.state == StateRole::Leader
@@ -232,7 +236,7 @@ impl Group {
     fn receive_message<S: Store>(
         &mut self,
         from: PeerId,
-        mut message: Message,
+        mut message: RaftMessage,
         payloads: Vec<Payload>,
         soft: u64,
         turn: &mut Turn<'_, S>,
@@ -257,7 +261,7 @@ impl Group {
             self.told = (term, soft.max(known));
             if self.void && kind == MessageType::MsgAppend {
                 // Before it confirms: who has the log and not the rows is not ready.
-                self.mail(from.0, &Content::NeedsRows { term }, turn.effects);
+                self.send(from.0, &Content::NeedsRows { term }, turn.effects);
             }
         }
         self.save(turn)?;
@@ -273,16 +277,16 @@ impl Group {
         let Heartbeat { leader, term, commit } = heard;
         self.confess(leader, term, effects);
         if self.void {
-            self.mail(leader.0, &Content::NeedsRows { term }, effects);
+            self.send(leader.0, &Content::NeedsRows { term }, effects);
         }
         let here = self.durable();
         if here > commit && !self.is_unsynced() {
             // It tells of what it knows to be here, so it does not know of all: after a copy of the rows, or where it was
             // elected anew. What is committed is as it has it, and it may have nothing any more with which to find that out.
-            let mut message = Message { term, index: here, commit: here, ..Message::default() };
+            let mut message = RaftMessage { term, index: here, commit: here, ..RaftMessage::default() };
             message.set_msg_type(MessageType::MsgAppendResponse);
             self.withhold_change(&mut message);
-            self.mail(leader.0, &Content::Consensus { message, payloads: Vec::new(), soft: 0 }, effects);
+            self.send(leader.0, &Content::Consensus { message, payloads: Vec::new(), soft: 0 }, effects);
         }
     }
 
@@ -297,13 +301,13 @@ impl Group {
         let (term, leader, index) = (raft.term, raft.leader_id, self.verified_here());
         self.owes_received = false;
         if index > 0 {
-            self.mail(leader, &Content::Received { term, index }, effects);
+            self.send(leader, &Content::Received { term, index }, effects);
         }
     }
 
     /// Whether consensus can be given the message: what no working replica would write is refused,
     /// since consensus takes it for a fault of this program.
-    fn is_acceptable(&self, message: &Message, payloads: &[Payload]) -> bool {
+    fn is_acceptable(&self, message: &RaftMessage, payloads: &[Payload]) -> bool {
         let (log, outline) = (&self.node.raft.raft_log, self.node.store());
         let last = log.last_index();
         match message.get_msg_type() {
@@ -337,11 +341,19 @@ struct Part {
 
 impl Part {
     /// The same message with only these entries, which follow position `index`.
-    fn into_content(self, whole: &Message, index: u64, log_term: Option<u64>) -> Content {
+    fn into_content(self, whole: &RaftMessage, index: u64, log_term: Option<u64>) -> Content {
         let log_term = if index == whole.index { whole.log_term } else { log_term.unwrap_or(whole.log_term) };
-        let Message { to, from, term, commit, .. } = *whole;
-        let mut message =
-            Message { to, from, term, commit, index, log_term, entries: self.entries, ..Message::default() };
+        let RaftMessage { to, from, term, commit, .. } = *whole;
+        let mut message = RaftMessage {
+            to,
+            from,
+            term,
+            commit,
+            index,
+            log_term,
+            entries: self.entries,
+            ..RaftMessage::default()
+        };
         message.set_msg_type(MessageType::MsgAppend);
         Content::Consensus { message, payloads: self.payloads, soft: 0 }
     }

@@ -2,7 +2,7 @@
 //!
 //! A leader that has had nothing to do for a while, and whose followers have everything, offers them
 //! a rest. When all have taken it no clock ticks in the group, on any node: the link between two
-//! nodes says whether both are alive. Any letter but these, a proposal, or a silent node ends it.
+//! nodes says whether both are alive. Any message but these, a proposal, or a silent node ends it.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use raft::eraftpb::MessageType;
 
 use super::{ELECTION_TICKS, Group};
 use crate::error::LogError;
-use crate::letter::Content;
 use crate::member::PeerId;
+use crate::message::Content;
 use crate::store::Store;
 use crate::turn::{Effects, Turn};
 
@@ -77,7 +77,7 @@ impl Group {
         concerned
     }
 
-    /// Letters end a rest, but for those about resting, and answers that come late.
+    /// Messages end a rest, but for those about resting, and answers that come late.
     pub(super) fn disturb(&mut self, content: &Content) {
         let is_answer =
             |kind| matches!(kind, MessageType::MsgHeartbeatResponse | MessageType::MsgAppendResponse);
@@ -143,7 +143,7 @@ impl Group {
             let members = self.members();
             for peer in members.voters.iter().chain(&members.learners) {
                 if peer.0 != self.own {
-                    self.mail(peer.0, &content, effects);
+                    self.send(peer.0, &content, effects);
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Group {
         let awaits = self.is_unsynced() || !self.limbo.is_empty();
         if follows && whole && self.applied == index && !awaits && !self.void {
             self.rest.asleep = true;
-            self.mail(leader.0, &Content::Resting { term, index }, effects);
+            self.send(leader.0, &Content::Resting { term, index }, effects);
         }
     }
 

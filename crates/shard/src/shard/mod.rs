@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use datum::{KeyRange, Object, PrimaryKey};
-use log::{Birth, Durability, GroupId, Log, Lsn, PeerId, ProposeError, Refusal, Term};
+use log::{Durability, GroupId, InitialConfig, Log, Lsn, PeerId, ProposeError, Refusal, Term};
 use storage::{IndexBuild, IndexId, Part, ReadError, Table, TableId, TableSnapshot};
 
 use crate::activity::Activity;
@@ -44,7 +44,7 @@ impl Shard {
         table: TableId,
         group: GroupId,
         range: KeyRange,
-        birth: Birth,
+        birth: InitialConfig,
     ) -> Result<Arc<Shard>, OpenError> {
         Shard::open_after(replicas, log, table, group, range, birth, &[])
     }
@@ -58,16 +58,16 @@ impl Shard {
         table: TableId,
         group: GroupId,
         range: KeyRange,
-        birth: Birth,
+        birth: InitialConfig,
         forerunners: &[Forerunner],
     ) -> Result<Arc<Shard>, OpenError> {
         let activity = replicas.count_for(table);
         let table = Table::new(Arc::clone(replicas.store()), table);
         let part = Part { range, group };
         let found = match birth {
-            Birth::Joiner { .. } => Found::Foreign,
-            Birth::Heir { .. } => Found::Nothing,
-            Birth::Alone | Birth::Founder { .. } => Found::Own(forerunners),
+            InitialConfig::Joining { .. } => Found::Foreign,
+            InitialConfig::BootstrapEmpty { .. } => Found::Nothing,
+            InitialConfig::Single | InitialConfig::Bootstrap { .. } => Found::Own(forerunners),
         };
         let replica = Arc::new(Replica::load(replicas.store(), &table, &part, found)?);
         replicas.add(Arc::clone(&replica));
@@ -445,7 +445,7 @@ impl Shard {
         // Still under the latches: the log's order is the order of evaluation.
         let (group, durability, done) = (self.part.group, way.durability, proposal.done());
         match way.aside {
-            true => self.log.propose_aside(group, Some(term), entry, durability, done),
+            true => self.log.propose_deferred(group, Some(term), entry, durability, done),
             false => self.log.propose_in(group, Some(term), entry, durability, done),
         }
         drop(held);

@@ -9,8 +9,8 @@ use datum::{Datum, KeyRange, Object, PrimaryKey, Text};
 use engine::memory::MemoryEngine;
 use log::memory::{MemoryEntries, MemoryLog};
 use log::{
-    Acks, Birth, Done, Durability, GroupId, GroupStatus, Letter, Log, LogError, LogStats, Lsn, MemberChange,
-    Members, Origin, OriginDone, PeerId, Refusal, Term,
+    Acks, Done, Durability, GroupId, GroupStatus, InitialConfig, Log, LogBase, LogBaseDone, LogError,
+    LogStats, Lsn, MemberChange, Members, Message, PeerId, Refusal, Term,
 };
 use parking_lot::Mutex;
 use rekindle_shard::{Decision, Direction, Replicas, Shard, WriteError, WriteTicket};
@@ -106,7 +106,8 @@ impl Bed {
     }
 
     pub fn shard_of(&self, group: GroupId, range: KeyRange) -> Arc<Shard> {
-        Shard::open(&self.replicas, Arc::clone(&self.log) as _, TABLE, group, range, Birth::Alone).unwrap()
+        Shard::open(&self.replicas, Arc::clone(&self.log) as _, TABLE, group, range, InitialConfig::Single)
+            .unwrap()
     }
 
     /// Turns the machine off and on: the engine keeps what it had flushed, the log everything.
@@ -165,7 +166,7 @@ impl TestLog {
 }
 
 impl Log for TestLog {
-    fn open_group(&self, id: GroupId, applied: Lsn, birth: Birth) -> Result<(), LogError> {
+    fn open_group(&self, id: GroupId, applied: Lsn, birth: InitialConfig) -> Result<(), LogError> {
         self.inner.open_group(id, applied, birth)
     }
 
@@ -201,8 +202,8 @@ impl Log for TestLog {
         self.inner.sync(id, done);
     }
 
-    fn step(&self, letter: Letter) {
-        Log::step(&self.inner, letter);
+    fn receive(&self, letter: Message) {
+        Log::receive(&self.inner, letter);
     }
 
     fn read_index(&self, id: GroupId, done: Done) {
@@ -221,23 +222,23 @@ impl Log for TestLog {
         self.inner.campaign(id);
     }
 
-    fn peers_silent(&self, peers: Vec<PeerId>) {
-        self.inner.peers_silent(peers);
+    fn peers_unreachable(&self, peers: Vec<PeerId>) {
+        self.inner.peers_unreachable(peers);
     }
 
-    fn peers_back(&self, peers: Vec<PeerId>) {
-        self.inner.peers_back(peers);
+    fn peers_reachable(&self, peers: Vec<PeerId>) {
+        self.inner.peers_reachable(peers);
     }
 
-    fn origin(&self, id: GroupId, at: Lsn, done: OriginDone) {
-        self.inner.origin(id, at, done);
+    fn log_base(&self, id: GroupId, at: Lsn, done: LogBaseDone) {
+        self.inner.log_base(id, at, done);
     }
 
     fn begin_restore(&self, id: GroupId) -> Result<(), LogError> {
         self.inner.begin_restore(id)
     }
 
-    fn finish_restore(&self, id: GroupId, origin: Origin) -> Result<(), LogError> {
+    fn finish_restore(&self, id: GroupId, origin: LogBase) -> Result<(), LogError> {
         self.inner.finish_restore(id, origin)
     }
 

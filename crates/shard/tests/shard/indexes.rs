@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datum::{Datum, KeyBound, KeyRange, Object, PrimaryKey, Text};
-use log::{Birth, Durability, GroupId};
+use log::{Durability, GroupId, InitialConfig};
 use rekindle_shard::{
     Bounds, BuildStep, Decision, Direction, Forerunner, IndexBuild, IndexBuilder, IndexDef, IndexDefs,
     IndexError, IndexId, IndexKind, IndexPosition, IndexQuery, RowOrder, SealMark, Shard, Side, WriteError,
@@ -434,7 +434,8 @@ fn a_group_that_comes_after_others_keeps_their_indexes_and_builds_what_they_had_
             .collect();
         let open = |group, range: &KeyRange, before: &[Forerunner]| {
             let (log, group) = (Arc::clone(&bed.log) as _, GroupId(group));
-            Shard::open_after(&bed.replicas, log, TABLE, group, range.clone(), Birth::Alone, before).unwrap()
+            Shard::open_after(&bed.replicas, log, TABLE, group, range.clone(), InitialConfig::Single, before)
+                .unwrap()
         };
         let whole = open(9, &KeyRange::all(), &before);
         whole.set_indexes(defs());

@@ -38,7 +38,14 @@ impl Life {
         let low = KeyRange { start: KeyBound::Unbounded, end: KeyBound::Excluded(middle.clone()) };
         let high = KeyRange { start: KeyBound::Included(middle), end: KeyBound::Unbounded };
         let open = |group, range| {
-            Shard::open(&replicas, Arc::clone(&log) as _, TABLE, GroupId(group), range, log::Birth::Alone)
+            Shard::open(
+                &replicas,
+                Arc::clone(&log) as _,
+                TABLE,
+                GroupId(group),
+                range,
+                log::InitialConfig::Single,
+            )
         };
         let shards = [open(1, low).unwrap(), open(2, high).unwrap()];
         Life { engine, log, shards }

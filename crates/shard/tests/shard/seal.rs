@@ -1,7 +1,7 @@
 //! A sealed group stands still, for good or until it is opened again, and others take over its rows.
 
 use datum::KeyRange;
-use log::{Birth, Durability, GroupId};
+use log::{Durability, GroupId, InitialConfig};
 use rekindle_shard::{Decision, Forerunner, SealMark, Shard, WriteError, WriteRefusal, WriteTicket};
 
 use crate::bed::{Bed, GROUP, TABLE, content, increment, key, put, read};
@@ -96,8 +96,15 @@ fn divided(bed: &Bed, ranges: &[KeyRange]) -> Vec<std::sync::Arc<Shard>> {
     let forerunners = [Forerunner { group: GROUP, range: KeyRange::all() }];
     let open = |(i, range): (usize, &KeyRange)| {
         let (group, log) = (GroupId(10 + i as u64), std::sync::Arc::clone(&bed.log) as _);
-        let opened =
-            Shard::open_after(&bed.replicas, log, TABLE, group, range.clone(), Birth::Alone, &forerunners);
+        let opened = Shard::open_after(
+            &bed.replicas,
+            log,
+            TABLE,
+            group,
+            range.clone(),
+            InitialConfig::Single,
+            &forerunners,
+        );
         opened.unwrap()
     };
     ranges.iter().enumerate().map(open).collect()
@@ -160,7 +167,7 @@ fn a_group_over_several_whole_ones_has_the_rows_of_all() {
         TABLE,
         GroupId(30),
         KeyRange::all(),
-        Birth::Alone,
+        InitialConfig::Single,
         &forerunners,
     );
     assert_eq!(content(&one.unwrap()).len(), 6);

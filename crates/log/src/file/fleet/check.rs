@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::node::{Event, Rows, hold};
 use super::world::{Copy, GROUP, World};
 use crate::lsn::{Durability, Lsn};
-use crate::member::{Birth, Role};
+use crate::member::{InitialConfig, Role};
 use crate::proposal::Ask;
 
 /// After healing, a leader must be there and entries be taken within so many rounds of 50 ms.
@@ -60,7 +60,7 @@ impl World {
             }
             Event::NeedsRows => {
                 node.needs_rows = true;
-                self.voided += u64::from(matches!(node.birth, Birth::Founder { .. }));
+                self.voided += u64::from(matches!(node.initial, InitialConfig::Bootstrap { .. }));
             }
             Event::Removed => return self.forget_replica(nth),
             Event::WantsSnapshot(to) => {
@@ -70,11 +70,11 @@ impl World {
                 let node = &self.nodes[nth];
                 let rows = hold(&node.engine.memory).clone();
                 let at = rows.last_key_value().map_or(Lsn(0), |(lsn, _)| *lsn);
-                let copy = Copy { to, rows, origin: Default::default(), asked: self.now() };
-                let told = copy.origin.clone();
+                let copy = Copy { to, rows, base: Default::default(), asked: self.now() };
+                let told = copy.base.clone();
                 if let Some(life) = &mut self.nodes[nth].life {
                     let done = Box::new(move |result| *hold(&told) = Some(result));
-                    life.runner.ask(Ask::Origin(GROUP, at, done));
+                    life.runner.ask(Ask::LogBase(GROUP, at, done));
                     self.copies.push(copy);
                 }
             }
@@ -147,7 +147,7 @@ impl World {
         self.exchange()
     }
 
-    /// Everybody does what is to be done, and all letters arrive.
+    /// Everybody does what is to be done, and all messages arrive.
     pub(super) fn exchange(&mut self) -> Result<(), String> {
         for nth in 0..self.nodes.len() {
             self.turn(nth);
@@ -162,8 +162,8 @@ impl World {
 
     pub(super) fn deliver_all(&mut self) {
         self.collect();
-        for letter in std::mem::take(&mut self.flying) {
-            self.hand_over(letter);
+        for message in std::mem::take(&mut self.flying) {
+            self.hand_over(message);
         }
     }
 

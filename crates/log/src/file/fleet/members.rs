@@ -3,7 +3,7 @@
 use super::node::Rows;
 use super::world::{GROUP, World};
 use crate::lsn::Lsn;
-use crate::member::{Birth, GroupStatus, MemberChange, PeerId};
+use crate::member::{GroupStatus, InitialConfig, MemberChange, PeerId};
 use crate::mutant::{self, Mutant};
 use crate::proposal::Work;
 
@@ -38,7 +38,7 @@ impl World {
         };
         if let Some(change) = change {
             if let MemberChange::Remove(peer) = change
-                && !mutant::is(Mutant::ReusePeer)
+                && !mutant::is_active(Mutant::ReusePeer)
             {
                 self.expelled.insert(peer);
             }
@@ -49,7 +49,7 @@ impl World {
 
     /// Whoever owns the replicas discards those that a leader does not need any more.
     fn discard_removed(&mut self, status: &GroupStatus) -> Result<(), String> {
-        for peer in status.members.removed.iter().filter(|_| status.removed_may_go) {
+        for peer in status.members.removed.iter().filter(|_| status.members_durable) {
             if let Some(nth) = self.place_of(*peer)
                 && self.random.one_in(2)
             {
@@ -65,17 +65,17 @@ impl World {
 
     /// A new replica on a node that has none.
     fn join(&mut self, nth: usize) {
-        let own = match (&self.nodes[nth].birth, mutant::is(Mutant::ReusePeer)) {
-            (Birth::Joiner { own }, true) => *own,
+        let own = match (&self.nodes[nth].initial, mutant::is_active(Mutant::ReusePeer)) {
+            (InitialConfig::Joining { own }, true) => *own,
             _ => self.new_peer(),
         };
         let node = &mut self.nodes[nth];
         node.end_sync();
-        let birth = Birth::Joiner { own };
+        let initial = InitialConfig::Joining { own };
         node.engine.replace(&Rows::new(), Lsn(0));
         let Some(life) = &mut node.life else { return };
-        if life.runner.open_group(GROUP, Lsn(0), &birth).is_ok() {
-            (node.peer, node.birth) = (Some(own), birth);
+        if life.runner.open_group(GROUP, Lsn(0), &initial).is_ok() {
+            (node.peer, node.initial) = (Some(own), initial);
         }
     }
 }

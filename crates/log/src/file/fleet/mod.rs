@@ -1,5 +1,5 @@
 //! Many replicas of one group in one thread: crashes, power losses, partitions, lost and repeated
-//! letters, changing members, copied rows; and what must hold through all of it.
+//! messages, changing members, copied rows; and what must hold through all of it.
 //!
 //! - an acknowledged hard entry is never lost, an acknowledged soft one only by a power loss;
 //! - a refused entry is never applied anywhere;
@@ -29,9 +29,9 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 
 /// The first broken promise, if a seed finds one.
 fn found(mutant: Mutant, seeds: std::ops::Range<u64>) -> Option<String> {
-    mutant::plant(mutant);
+    mutant::set(mutant);
     let found = seeds.into_iter().find_map(|seed| World::new(seed).run().err());
-    mutant::plant(Mutant::Nothing);
+    mutant::set(Mutant::None);
     found
 }
 
@@ -114,9 +114,9 @@ fn a_replica_whose_applied_entry_was_replaced_takes_a_copy_of_the_rows() {
     let taken: Vec<u64> = (0..10).map(|seed| lose_a_soft_entry(seed).unwrap()).collect();
     assert!(taken.contains(&1), "{taken:?}");
 
-    mutant::plant(Mutant::KeepVoidRows);
+    mutant::set(Mutant::KeepVoidRows);
     let kept = (0..10).find_map(|seed| lose_a_soft_entry(seed).err());
-    mutant::plant(Mutant::Nothing);
+    mutant::set(Mutant::None);
     assert!(kept.is_some(), "rows that should be void were kept, and nobody noticed");
 }
 

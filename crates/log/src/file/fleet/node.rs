@@ -9,11 +9,11 @@ use io::sim::{SimClock, SimFiles, SimRandom};
 
 use super::super::runner::{Flushing, Outside, Pace, Runner, Syncing};
 use super::super::store::{FileStore, StoreOptions};
-use crate::contract::{Applier, Entry, Letter, Mail, Watch};
+use crate::contract::{Applier, Entry, GroupObserver, Message, Transport};
 use crate::error::{ApplyError, LogError};
-use crate::hardener::Hardener;
+use crate::log_sync::LogSync;
 use crate::lsn::{GroupId, Lsn};
-use crate::member::{Birth, PeerId, Role};
+use crate::member::{InitialConfig, PeerId, Role};
 use crate::proposal::Proposal;
 use crate::store::Store;
 
@@ -29,7 +29,7 @@ pub(super) struct Engine {
     // Everything applied since the last look.
     pub news: Mutex<Vec<(Lsn, Bytes)>>,
     // The log, which is to be durable before the rows.
-    log: OnceLock<Hardener>,
+    log: OnceLock<LogSync>,
 }
 
 pub(super) fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,12 +72,12 @@ impl Applier for Engine {
         self.up_to(&hold(&self.memory))
     }
 
-    fn keep_behind(&self, log: Hardener) {
+    fn set_log_sync(&self, log: LogSync) {
         assert!(self.log.set(log).is_ok(), "told once");
     }
 
     fn flush(&self) -> Result<(), ApplyError> {
-        let hardened = self.log.get().map_or(Ok(()), Hardener::harden);
+        let hardened = self.log.get().map_or(Ok(()), LogSync::sync);
         hardened.map_err(|cause| ApplyError(cause.to_string()))?;
         *hold(&self.durable) = hold(&self.memory).clone();
         Ok(())
@@ -93,27 +93,27 @@ pub(super) enum Event {
     Removed,
 }
 
-/// Letters that leave a node, and what it tells.
+/// Messages that leave a node, and what it tells.
 #[derive(Default)]
 pub(super) struct Post {
-    pub letters: Mutex<Vec<Letter>>,
+    pub messages: Mutex<Vec<Message>>,
     pub events: Mutex<Vec<Event>>,
 }
 
-impl Mail for Post {
-    fn send(&self, letters: Vec<Letter>) {
-        hold(&self.letters).extend(letters);
+impl Transport for Post {
+    fn send(&self, messages: Vec<Message>) {
+        hold(&self.messages).extend(messages);
     }
 }
 
-impl Watch for Post {
-    fn role(&self, _id: GroupId, role: Role) {
+impl GroupObserver for Post {
+    fn role_changed(&self, _id: GroupId, role: Role) {
         hold(&self.events).push(Event::Role(role));
     }
-    fn wants_snapshot(&self, _id: GroupId, to: PeerId) {
+    fn snapshot_needed(&self, _id: GroupId, to: PeerId) {
         hold(&self.events).push(Event::WantsSnapshot(to));
     }
-    fn needs_rows(&self, _id: GroupId) {
+    fn rows_needed(&self, _id: GroupId) {
         hold(&self.events).push(Event::NeedsRows);
     }
     fn removed(&self, _id: GroupId) {
@@ -136,7 +136,7 @@ pub(super) struct Node {
     pub post: Arc<Post>,
     /// Its replica of the group, if it has one.
     pub peer: Option<PeerId>,
-    pub birth: Birth,
+    pub initial: InitialConfig,
     pub life: Option<Life>,
     pub role: Option<Role>,
     pub needs_rows: bool,
@@ -152,7 +152,7 @@ impl Node {
             engine: Arc::default(),
             post: Arc::default(),
             peer: None,
-            birth: Birth::Alone,
+            initial: InitialConfig::Single,
             life: None,
             role: None,
             needs_rows: false,
@@ -172,19 +172,19 @@ impl Node {
             FileStore::open(Arc::new(self.files.clone()), Arc::clone(&random), Path::new("/log"), options)?;
         let last = store.group(group).filter(|stored| !stored.void).map(|stored| stored.outline.last());
         self.rows_are_ahead = last.is_some_and(|last| self.engine.applied_durably().0 > last);
-        self.engine.keep_behind(store.hardener());
+        self.engine.set_log_sync(store.log_sync());
         let outside = Outside {
             applier: Arc::clone(&self.engine) as Arc<dyn Applier>,
             clock: Arc::new(clock.clone()),
             random,
-            mail: Arc::clone(&self.post) as Arc<dyn Mail>,
-            watch: Arc::clone(&self.post) as Arc<dyn Watch>,
+            transport: Arc::clone(&self.post) as Arc<dyn Transport>,
+            observer: Arc::clone(&self.post) as Arc<dyn GroupObserver>,
         };
         let pace = Pace { soft_wait: std::time::Duration::from_millis(100), log_bytes_max: 20_000 };
         let mut runner = Runner::new(store, outside, pace);
         (self.role, self.needs_rows) = (None, false);
         if self.peer.is_some() {
-            runner.open_group(group, self.engine.applied_durably(), &self.birth)?;
+            runner.open_group(group, self.engine.applied_durably(), &self.initial)?;
         }
         self.life = Some(Life { runner, syncing: None, flushing: None, inbox: Vec::new() });
         Ok(())

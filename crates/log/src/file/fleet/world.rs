@@ -9,12 +9,12 @@ use io::sim::{SimClock, SimRandom};
 use io::{Clock, Nanos, Random};
 
 use super::node::{Node, Rows, hold};
-use crate::contract::{Applier, Letter};
+use crate::contract::{Applier, Message};
 use crate::error::{LogError, ProposeError};
+use crate::log_base::LogBase;
 use crate::lsn::{Durability, GroupId, Lsn, Term};
-use crate::member::{Birth, GroupStatus, PeerId, Role};
+use crate::member::{GroupStatus, InitialConfig, PeerId, Role};
 use crate::mutant::{self, Mutant};
-use crate::origin::Origin;
 use crate::proposal::{Ask, Proposal, Work};
 
 pub(super) const GROUP: GroupId = GroupId(7);
@@ -43,7 +43,7 @@ const COMMITTED_WITHIN: Duration = Duration::from_millis(900);
 pub(super) struct Copy {
     pub to: PeerId,
     pub rows: Rows,
-    pub origin: Slot<Result<Origin, ProposeError>>,
+    pub base: Slot<Result<LogBase, ProposeError>>,
     pub asked: Nanos,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     clock: SimClock,
     pub(super) random: SimRandom,
-    pub(super) flying: Vec<Letter>,
+    pub(super) flying: Vec<Message>,
     // Pairs of nodes that cannot reach each other, in this direction.
     pub(super) cut: BTreeSet<(usize, usize)>,
     pub(super) proposed: Vec<Proposed>,
@@ -65,7 +65,7 @@ pub(super) struct World {
     loses_power: bool,
     pub(super) power_losses: u64,
     next_payload: u64,
-    // Time passes by up to so much between two letters.
+    // Time passes by up to so much between two messages.
     tempo_ms: u64,
     pub(super) expelled: BTreeSet<PeerId>,
     // What was acknowledged last before everything was healed.
@@ -110,7 +110,7 @@ impl World {
         let voters: Vec<PeerId> = (0..3).map(|_| world.new_peer()).collect();
         for (node, own) in world.nodes.iter_mut().zip(&voters) {
             node.peer = Some(*own);
-            node.birth = Birth::Founder { own: *own, voters: voters.clone() };
+            node.initial = InitialConfig::Bootstrap { own: *own, voters: voters.clone() };
         }
         world
     }
@@ -154,7 +154,7 @@ impl World {
         let started = self.nodes[nth].start(GROUP, &self.clock, &self.random);
         match started {
             // It had left, and its process ended before its owner heard of it.
-            Err(LogError::Gone { .. }) => self.forget_replica(nth),
+            Err(LogError::Removed { .. }) => self.forget_replica(nth),
             Ok(()) if self.nodes[nth].rows_are_ahead && !self.disks_lie => {
                 Err(format!("the rows of node {nth} are ahead of its log"))
             }
@@ -167,8 +167,8 @@ impl World {
         node.engine.replace(&Rows::new(), Lsn(0));
         let old = node.peer.take();
         node.life = None;
-        if mutant::is(Mutant::ReusePeer) {
-            node.birth = Birth::Joiner { own: old.unwrap_or(PeerId(1)) };
+        if mutant::is_active(Mutant::ReusePeer) {
+            node.initial = InitialConfig::Joining { own: old.unwrap_or(PeerId(1)) };
         }
         self.start(nth)
     }
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    /// A letter arrives, or is lost, or arrives and comes again.
+    /// A message arrives, or is lost, or arrives and comes again.
     fn deliver(&mut self) {
         self.collect();
         if self.flying.is_empty() {
@@ -292,18 +292,18 @@ impl World {
         // Mostly the oldest: total disorder is a network of its own.
         let count = self.flying.len() as u64;
         let nth = if self.random.one_in(4) { self.random.below(count) } else { 0 } as usize;
-        let letter = match self.random.one_in(20) {
+        let message = match self.random.one_in(20) {
             true => self.flying[nth].clone(),
             false => self.flying.remove(nth),
         };
         if !self.random.one_in(25) {
-            self.hand_over(letter);
+            self.hand_over(message);
         }
     }
 
     pub(super) fn collect(&mut self) {
         for node in &self.nodes {
-            self.flying.append(&mut hold(&node.post.letters));
+            self.flying.append(&mut hold(&node.post.messages));
         }
     }
 
@@ -311,15 +311,15 @@ impl World {
         self.nodes.iter().position(|node| node.peer == Some(peer))
     }
 
-    pub(super) fn hand_over(&mut self, letter: Letter) {
-        let (from, to) = (self.place_of(letter.from), self.place_of(letter.to));
+    pub(super) fn hand_over(&mut self, message: Message) {
+        let (from, to) = (self.place_of(message.from), self.place_of(message.to));
         let Some(to) = to else { return };
         if from.is_some_and(|from| self.cut.contains(&(from, to))) {
             return;
         }
-        self.trace = self.trace.rotate_left(5) ^ letter.to.0 ^ letter.body.len() as u64;
+        self.trace = self.trace.rotate_left(5) ^ message.to.0 ^ message.body.len() as u64;
         if let Some(life) = &mut self.nodes[to].life {
-            life.runner.receive(&mut vec![letter]);
+            life.runner.receive(&mut vec![message]);
         }
     }
 
@@ -353,32 +353,32 @@ impl World {
 
     /// Rows go from leaders to those who need them.
     pub(super) fn carry_copies(&mut self) -> Result<(), String> {
-        for Copy { to, mut rows, origin, asked } in std::mem::take(&mut self.copies) {
-            let told = hold(&origin).clone();
+        for Copy { to, mut rows, base, asked } in std::mem::take(&mut self.copies) {
+            let told = hold(&base).clone();
             let Some(told) = told else {
-                self.copies.push(Copy { to, rows, origin, asked });
+                self.copies.push(Copy { to, rows, base, asked });
                 continue;
             };
             let waited = self.clock.now().since(asked);
-            if told.as_ref().is_ok_and(|origin| !origin.ahead.is_empty()) && waited < COMMITTED_WITHIN {
+            if told.as_ref().is_ok_and(|base| !base.ahead.is_empty()) && waited < COMMITTED_WITHIN {
                 return Err(format!("after {waited:?} a copy goes with entries that may yet be committed"));
             }
-            let (Ok(origin), Some(nth)) = (told, self.place_of(to)) else { continue };
+            let (Ok(base), Some(nth)) = (told, self.place_of(to)) else { continue };
             let node = &mut self.nodes[nth];
             node.end_sync();
             let Some(life) = &mut node.life else { continue };
             if life.runner.begin_restore(GROUP).is_err() {
                 continue;
             }
-            if mutant::is(Mutant::DropRow) && rows.len() > 1 {
+            if mutant::is_active(Mutant::DropRow) && rows.len() > 1 {
                 let first = rows.first_key_value().map(|(lsn, _)| *lsn);
                 first.map(|lsn| rows.remove(&lsn));
             }
-            node.engine.replace(&rows, origin.reach());
+            node.engine.replace(&rows, base.rows_lsn());
             if self.random.one_in(5) {
                 continue;
             }
-            match life.runner.finish_restore(GROUP, &origin) {
+            match life.runner.finish_restore(GROUP, &base) {
                 Ok(()) => node.needs_rows = false,
                 // Older than what the replica has by itself, or of another leader.
                 Err(LogError::Gap { .. } | LogError::OtherEntries(_) | LogError::Stopped) => {}
@@ -407,7 +407,7 @@ impl World {
         if self.random.one_in(2) {
             return;
         }
-        // While they do, somebody starts anew between two letters, and has it all on the disk.
+        // While they do, somebody starts anew between two messages, and has it all on the disk.
         for _ in 0..self.random.below(20) {
             self.deliver();
         }

@@ -1,10 +1,10 @@
 //! Groups that come to this node and leave it, and copies of rows that arrive.
 
 use super::Runner;
-use crate::error::{Doubt, LogError};
+use crate::error::{Interruption, LogError};
+use crate::log_base::LogBase;
 use crate::lsn::{GroupId, Lsn};
-use crate::member::{Birth, Members, PeerId};
-use crate::origin::Origin;
+use crate::member::{InitialConfig, Members, PeerId};
 use crate::record::Record;
 use crate::store::{Store, StoredEntry};
 
@@ -13,7 +13,7 @@ const REPLAY_BYTES: usize = 8 << 20;
 
 impl<S: Store> Runner<S> {
     /// Opens a group, creating it the first time. One who votes alone replays what the engine lacks.
-    pub fn open_group(&mut self, id: GroupId, applied: Lsn, birth: &Birth) -> Result<(), LogError> {
+    pub fn open_group(&mut self, id: GroupId, applied: Lsn, initial: &InitialConfig) -> Result<(), LogError> {
         if self.failed.is_some() {
             return Err(LogError::Stopped);
         }
@@ -23,7 +23,7 @@ impl<S: Store> Runner<S> {
         if self.store.is_tombstone(id) {
             return Err(LogError::Tombstone(id));
         }
-        self.make_group(id, birth)?;
+        self.make_group(id, initial)?;
         self.stats.rows_ahead += u64::from(self.rows_are_ahead(id, applied));
         self.follow_engine(id, applied);
         self.replay(id, applied)?;
@@ -38,10 +38,12 @@ impl<S: Store> Runner<S> {
     }
 
     /// Makes sure the store knows the group, as the replica that is asked for.
-    fn make_group(&mut self, id: GroupId, birth: &Birth) -> Result<(), LogError> {
-        let asked = match birth {
-            Birth::Alone => None,
-            Birth::Founder { own, .. } | Birth::Heir { own, .. } | Birth::Joiner { own } => Some(*own),
+    fn make_group(&mut self, id: GroupId, initial: &InitialConfig) -> Result<(), LogError> {
+        let asked = match initial {
+            InitialConfig::Single => None,
+            InitialConfig::Bootstrap { own, .. }
+            | InitialConfig::BootstrapEmpty { own, .. }
+            | InitialConfig::Joining { own } => Some(*own),
         };
         if let Some(stored) = self.store.group(id) {
             let (stored, void) = (PeerId(stored.peer), stored.void);
@@ -50,7 +52,7 @@ impl<S: Store> Runner<S> {
                     return Err(LogError::OtherPeer { group: id, stored, asked });
                 }
                 // It had them before a power loss took them from the engine.
-                _ if matches!(birth, Birth::Heir { .. }) && !void => {
+                _ if matches!(initial, InitialConfig::BootstrapEmpty { .. }) && !void => {
                     self.store.push(&Record::Rows { group: id, void: true });
                 }
                 _ => {}
@@ -60,18 +62,20 @@ impl<S: Store> Runner<S> {
         // Never zero, which means nobody.
         let own = asked.unwrap_or_else(|| PeerId((self.outside.random.next_u64() >> 2) | 1));
         #[cfg(any(test, feature = "mutants"))]
-        let used_again = crate::mutant::is(crate::mutant::Mutant::ReusePeer);
+        let used_again = crate::mutant::is_active(crate::mutant::Mutant::ReusePeer);
         #[cfg(not(any(test, feature = "mutants")))]
         let used_again = false;
         if self.store.is_gone(id, own.0) && !used_again {
-            return Err(LogError::Gone { group: id, peer: own });
+            return Err(LogError::Removed { group: id, peer: own });
         }
-        let voters = match birth {
-            Birth::Alone => vec![own],
-            Birth::Founder { voters, .. } | Birth::Heir { voters, .. } => voters.clone(),
-            Birth::Joiner { .. } => Vec::new(),
+        let voters = match initial {
+            InitialConfig::Single => vec![own],
+            InitialConfig::Bootstrap { voters, .. } | InitialConfig::BootstrapEmpty { voters, .. } => {
+                voters.clone()
+            }
+            InitialConfig::Joining { .. } => Vec::new(),
         };
-        let void = matches!(birth, Birth::Heir { .. } | Birth::Joiner { .. });
+        let void = matches!(initial, InitialConfig::BootstrapEmpty { .. } | InitialConfig::Joining { .. });
         self.store.push(&Record::Member { group: id, peer: own.0, members: Members::first(voters) });
         if void {
             self.store.push(&Record::Rows { group: id, void });
@@ -163,7 +167,7 @@ impl<S: Store> Runner<S> {
     /// Closes a group with a last word.
     fn end_group(&mut self, id: GroupId, last_word: &Record<&[u8]>) -> Result<(), LogError> {
         self.note_ending(id);
-        self.driver.close(id, &Doubt::Closed);
+        self.driver.close(id, &Interruption::Closed);
         self.store.push(last_word);
         self.append();
         self.settled_word(id)
@@ -175,7 +179,7 @@ impl<S: Store> Runner<S> {
         self.settled()?;
         match self.full {
             None => Ok(()),
-            Some(_) => Err(LogError::LastWord(id)),
+            Some(_) => Err(LogError::TombstonePending(id)),
         }
     }
 
@@ -201,14 +205,14 @@ impl<S: Store> Runner<S> {
     }
 
     /// Goes on from rows that came as a copy.
-    pub fn finish_restore(&mut self, id: GroupId, origin: &Origin) -> Result<(), LogError> {
+    pub fn finish_restore(&mut self, id: GroupId, base: &LogBase) -> Result<(), LogError> {
         self.driver.group(id).ok_or(LogError::NotOpen(id))?;
         self.settled_well()?;
         let stored = self.store.group(id).ok_or(LogError::NotOpen(id))?;
         let outline = &stored.outline;
-        let Origin { at: Lsn(index), term, members, ahead } = origin;
+        let LogBase { at: Lsn(index), term, members, ahead } = base;
         if *index < outline.start() {
-            let (applied, log_start) = (origin.at, Lsn(outline.start()));
+            let (applied, log_start) = (base.at, Lsn(outline.start()));
             return Err(LogError::Gap { group: id, applied, log_start });
         }
         let (peer, hard) = (stored.peer, outline.hard.clone());
@@ -219,7 +223,7 @@ impl<S: Store> Runner<S> {
         let is_other =
             |entry: &StoredEntry| entry.index <= last && outline.term_at(entry.index) != Some(entry.term);
         // Members of a later position would make those entries pass for committed.
-        if !ahead.is_empty() && (outline.members.at > origin.at || ahead.iter().any(is_other)) {
+        if !ahead.is_empty() && (outline.members.at > base.at || ahead.iter().any(is_other)) {
             return Err(LogError::OtherEntries(id));
         }
         let append = self.driver.next_append();
@@ -236,16 +240,16 @@ impl<S: Store> Runner<S> {
         if let Some(members) = newer.or_else(|| is_new.then(|| members.clone())) {
             self.store.push(&Record::Member { group: id, peer, members });
         }
-        let reached = origin.last_term().0;
+        let reached = base.last_term().0;
         let vote = if reached > hard.term { 0 } else { hard.vote };
         let (term, commit) = (hard.term.max(reached), hard.commit.max(*index));
         self.store.push(&Record::Vote { group: id, term, vote, commit });
         self.store.push(&Record::Rows { group: id, void: false });
-        self.driver.close(id, &Doubt::Deposed);
+        self.driver.close(id, &Interruption::Deposed);
         // On a disk that has no space for that the group is opened all the same, or it would stay closed: its votes, and
         // all that it acknowledges, wait until it is durable.
         self.settled()?;
-        self.open_stored(id, origin.reach())?;
+        self.open_stored(id, base.rows_lsn())?;
         if let Some(group) = self.driver.group_mut(id) {
             group.hold_back_until(append);
         }
@@ -266,7 +270,7 @@ impl<S: Store> Runner<S> {
         let is_alone = members.voters == [PeerId(peer)];
         if is_alone {
             if stored.void {
-                return Err(LogError::Void(id));
+                return Err(LogError::InvalidRows(id));
             }
             members.at = Lsn(stored.outline.last());
         }
@@ -281,7 +285,7 @@ impl<S: Store> Runner<S> {
         if !is_alone {
             self.store.push(&Record::Rows { group: id, void: true });
         }
-        self.driver.close(id, &Doubt::Deposed);
+        self.driver.close(id, &Interruption::Deposed);
         // As above: not left closed.
         self.settled()?;
         let applied = self.outside.applier.applied(id);

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use io::{Clock, Nanos, Random};
 
-use crate::contract::{Applier, Letter, Mail, Watch};
+use crate::contract::{Applier, GroupObserver, Message, Transport};
 use crate::driver::{Driver, News, SyncWanted};
-use crate::error::{ApplyError, Doubt, LogError, Refusal};
+use crate::error::{ApplyError, Interruption, LogError, Refusal};
 use crate::lsn::GroupId;
 use crate::member::{GroupStatus, PeerId};
 use crate::proposal::{Ask, Proposal, Work};
@@ -48,8 +48,8 @@ pub(crate) struct Outside {
     pub applier: Arc<dyn Applier>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-    pub mail: Arc<dyn Mail>,
-    pub watch: Arc<dyn Watch>,
+    pub transport: Arc<dyn Transport>,
+    pub observer: Arc<dyn GroupObserver>,
 }
 
 /// An fsync on its way: run it anywhere, then give it to [`Runner::end_sync`].
@@ -77,7 +77,7 @@ pub(crate) struct Runner<S> {
     // The size at which the engine is flushed next.
     flush_at_bytes: u64,
     full: Option<Full>,
-    failed: Option<Doubt>,
+    failed: Option<Interruption>,
     // Groups that were left here, and the append that says so.
     leaving: Vec<(GroupId, u64)>,
     // Groups that have ended, until that is durable.
@@ -132,18 +132,18 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// Takes letters from other nodes. Leaves `letters` empty.
-    pub fn receive(&mut self, letters: &mut Vec<Letter>) {
-        if letters.is_empty() {
+    /// Takes messages from other nodes. Leaves `messages` empty.
+    pub fn receive(&mut self, messages: &mut Vec<Message>) {
+        if messages.is_empty() {
             return;
         }
-        for letter in letters.drain(..) {
+        for message in messages.drain(..) {
             if self.may_write() {
-                let received = self.driver.receive(&letter, &mut self.store);
+                let received = self.driver.receive(&message, &mut self.store);
                 self.succeed(received);
             } else {
                 // Those who write will write again.
-                self.receive_while_full(&letter);
+                self.receive_while_full(&message);
             }
             if self.store.pushed_bytes() > APPEND_BYTES_MAX {
                 self.append();
@@ -160,7 +160,7 @@ impl<S: Store> Runner<S> {
 
     fn succeed(&mut self, result: Result<(), LogError>) {
         if let Err(cause) = result {
-            self.fail(&Doubt::Disk(cause.to_string()));
+            self.fail(&Interruption::Disk(cause.to_string()));
         }
     }
 
@@ -231,7 +231,7 @@ impl<S: Store> Runner<S> {
             match self.store.write() {
                 Ok(()) => {}
                 Err(StoreError::Full) => return self.found_full(),
-                Err(StoreError::Disk(cause)) => return self.fail(&Doubt::Disk(cause.to_string())),
+                Err(StoreError::Disk(cause)) => return self.fail(&Interruption::Disk(cause.to_string())),
             }
             self.found_space();
             self.stats.appends += self.driver.appended(now);
@@ -247,19 +247,19 @@ impl<S: Store> Runner<S> {
     fn apply(&mut self) {
         let batch = match self.driver.take_applicable(&self.store) {
             Ok(batch) => batch,
-            Err(cause) => return self.fail(&Doubt::Disk(cause.to_string())),
+            Err(cause) => return self.fail(&Interruption::Disk(cause.to_string())),
         };
         if !batch.is_empty()
             && let Err(ApplyError(cause)) = self.outside.applier.apply(batch)
         {
-            return self.fail(&Doubt::Apply(cause));
+            return self.fail(&Interruption::Apply(cause));
         }
         let (hard, soft) = self.driver.answer();
         self.stats.acks_hard += hard;
         self.stats.acks_soft += soft;
     }
 
-    /// Sends the letters that may leave, and tells whoever watches.
+    /// Sends the messages that may leave, and tells whoever watches.
     fn deliver(&mut self) {
         if self.failed.is_some() {
             return;
@@ -267,17 +267,17 @@ impl<S: Store> Runner<S> {
         let (elected, deposed) = self.driver.take_offices();
         self.stats.elected += elected;
         self.stats.deposed += deposed;
-        let (news, letters) = self.driver.take_news();
-        if !letters.is_empty() {
-            self.outside.mail.send(letters);
+        let (news, messages) = self.driver.take_news();
+        if !messages.is_empty() {
+            self.outside.transport.send(messages);
         }
         for news in news {
-            let watch = &self.outside.watch;
+            let observer = &self.outside.observer;
             match news {
-                News::Role(id, role) => watch.role(id, role),
-                News::Voters(id, voters) => watch.voters(id, &voters),
-                News::WantsSnapshot(id, to) => watch.wants_snapshot(id, to),
-                News::NeedsRows(id) => watch.needs_rows(id),
+                News::Role(id, role) => observer.role_changed(id, role),
+                News::Voters(id, voters) => observer.voters_changed(id, &voters),
+                News::WantsSnapshot(id, to) => observer.snapshot_needed(id, to),
+                News::NeedsRows(id) => observer.rows_needed(id),
                 News::Removed(id, peer) => self.remove(id, peer),
             }
         }
@@ -289,7 +289,7 @@ impl<S: Store> Runner<S> {
             return;
         }
         self.note_ending(id);
-        self.driver.close(id, &Doubt::Closed);
+        self.driver.close(id, &Interruption::Closed);
         self.store.push(&Record::Gone { group: id, peer: peer.0 });
         self.leaving.push((id, self.driver.next_append()));
         self.append();
@@ -299,7 +299,7 @@ impl<S: Store> Runner<S> {
     fn tell_removed(&mut self) {
         let synced = self.driver.last_synced();
         for (id, _) in self.leaving.extract_if(.., |(_, append)| *append <= synced) {
-            self.outside.watch.removed(id);
+            self.outside.observer.removed(id);
         }
     }
 
@@ -322,7 +322,7 @@ impl<S: Store> Runner<S> {
             return;
         }
         if let Err(cause) = result {
-            return self.fail(&Doubt::Disk(cause.to_string()));
+            return self.fail(&Interruption::Disk(cause.to_string()));
         }
         let Syncing { task, wanted, started } = syncing;
         self.last_sync = self.outside.clock.now();
@@ -333,7 +333,7 @@ impl<S: Store> Runner<S> {
         self.store.end_sync(task.through());
         let synced = self.driver.synced(wanted, took, &mut self.store);
         self.succeed(synced);
-        // What consensus wants kept now goes with the letters it wants sent.
+        // What consensus wants kept now goes with the messages it wants sent.
         self.append();
         self.tell_removed();
         if self.failed.is_none() && self.full.is_none() {
@@ -422,13 +422,13 @@ impl<S: Store> Runner<S> {
             return;
         }
         if let Err(ApplyError(cause)) = result {
-            return self.fail(&Doubt::Apply(cause));
+            return self.fail(&Interruption::Apply(cause));
         }
         let segments_before = self.store.size().segments;
         let ending = self.endings.groups(self.driver.last_synced());
         match self.store.delete_flushed(&flushing.settled, &ending) {
             Ok(forgotten) => self.driver.forget(&forgotten),
-            Err(cause) => return self.fail(&Doubt::Disk(cause.to_string())),
+            Err(cause) => return self.fail(&Interruption::Disk(cause.to_string())),
         }
         let size = self.store.size();
         self.stats.segments_deleted += segments_before - size.segments;
@@ -450,7 +450,7 @@ impl<S: Store> Runner<S> {
                 );
             }
         }
-        self.driver.abandon(&Doubt::Closed);
+        self.driver.abandon(&Interruption::Closed);
     }
 
     /// What was done so far.
@@ -470,11 +470,11 @@ impl<S: Store> Runner<S> {
     }
 
     /// Why the log has stopped for good, if it has.
-    pub fn failure(&self) -> Option<&Doubt> {
+    pub fn failure(&self) -> Option<&Interruption> {
         self.failed.as_ref()
     }
 
-    fn fail(&mut self, doubt: &Doubt) {
+    fn fail(&mut self, doubt: &Interruption) {
         tracing::error!(%doubt, "log has stopped");
         self.driver.abandon(doubt);
         self.failed = Some(doubt.clone());

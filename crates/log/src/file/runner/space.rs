@@ -3,8 +3,8 @@
 use io::Nanos;
 
 use super::Runner;
-use crate::contract::Letter;
-use crate::error::{Doubt, Refusal};
+use crate::contract::Message;
+use crate::error::{Interruption, Refusal};
 use crate::proposal::{Proposal, Work};
 use crate::store::{Store, StoreError};
 
@@ -31,7 +31,7 @@ impl<S: Store> Runner<S> {
                 Err(Refusal::Full)
             }
             Err(StoreError::Disk(cause)) => {
-                self.fail(&Doubt::Disk(cause.to_string()));
+                self.fail(&Interruption::Disk(cause.to_string()));
                 Err(Refusal::Stopped)
             }
         }
@@ -83,13 +83,13 @@ impl<S: Store> Runner<S> {
         }
     }
 
-    /// The disk is full. Takes a letter that confirms this leader and changes nothing: reads wait for it.
-    pub(super) fn receive_while_full(&mut self, letter: &Letter) {
-        let group = self.driver.group(letter.group).filter(|group| group.is_peer(letter.to));
-        let is_confirmed = group.is_some_and(|group| group.is_confirmed_by(&letter.body));
+    /// The disk is full. Takes a message that confirms this leader and changes nothing: reads wait for it.
+    pub(super) fn receive_while_full(&mut self, message: &Message) {
+        let group = self.driver.group(message.group).filter(|group| group.is_peer(message.to));
+        let is_confirmed = group.is_some_and(|group| group.is_confirmed_by(&message.body));
         if self.failed.is_none() && is_confirmed {
             self.go_on_unwritten(|runner| {
-                let received = runner.driver.receive(letter, &mut runner.store);
+                let received = runner.driver.receive(message, &mut runner.store);
                 runner.succeed(received);
             });
         }
@@ -98,13 +98,13 @@ impl<S: Store> Runner<S> {
     /// Does something of which nothing is written, answers what it makes known, and sends what it wants sent. What was
     /// wanted before, about entries that lie here unwritten, waits for those.
     fn go_on_unwritten(&mut self, step: impl FnOnce(&mut Runner<S>)) {
-        let waiting = std::mem::take(self.driver.letters());
+        let waiting = std::mem::take(self.driver.messages());
         step(self);
         if self.failed.is_none() {
             self.apply();
         }
         self.deliver();
-        self.driver.letters().splice(..0, waiting);
+        self.driver.messages().splice(..0, waiting);
         // Nothing of it is appended before there is space: each group once, however often it is asked.
         self.driver.appending.sort_unstable();
         self.driver.appending.dedup();

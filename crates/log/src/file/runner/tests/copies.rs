@@ -2,18 +2,19 @@
 
 use super::*;
 use crate::store::StoredEntry;
-use crate::{LogError, Members, Origin, Term};
+use crate::{LogBase, LogError, Members, Term};
 
 const OWN: PeerId = PeerId(1);
 
 fn restoring(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
-    let mut runner = runner_of(files, clock, &Birth::Joiner { own: OWN }, Arc::new(Unsent::default()));
+    let mut runner =
+        runner_of(files, clock, &InitialConfig::Joining { own: OWN }, Arc::new(Unsent::default()));
     runner.begin_restore(GROUP).unwrap();
     runner
 }
 
 /// Rows of which everything up to 5 is committed, with entries after that of these terms.
-fn origin(terms: &[u64]) -> Origin {
+fn base(terms: &[u64]) -> LogBase {
     let kind = EntryKind::Proposed(Durability::Soft);
     let ahead = terms.iter().zip(6..).map(|(term, index)| StoredEntry {
         index,
@@ -22,14 +23,14 @@ fn origin(terms: &[u64]) -> Origin {
         payload: Bytes::from_static(b"a row"),
     });
     let members = Members::first(vec![OWN, PeerId(2)]);
-    Origin { at: Lsn(5), term: Term(1), members, ahead: ahead.collect() }
+    LogBase { at: Lsn(5), term: Term(1), members, ahead: ahead.collect() }
 }
 
 #[test]
 fn entries_ahead_are_in_the_log_and_applied_and_not_committed() {
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = restoring(&files, &clock);
-    runner.finish_restore(GROUP, &origin(&[1, 2])).unwrap();
+    runner.finish_restore(GROUP, &base(&[1, 2])).unwrap();
     let status = runner.group_status(GROUP).unwrap();
     assert!(!status.needs_rows, "{status:?}");
     assert_eq!((status.start, status.committed, status.applied), (Lsn(5), Lsn(5), Lsn(7)));
@@ -39,62 +40,63 @@ fn entries_ahead_are_in_the_log_and_applied_and_not_committed() {
     files.crash();
     let store = store_of(&files, StoreOptions::default());
     let entries = store.read(GROUP, 5, 1 << 20).unwrap();
-    assert_eq!(entries, origin(&[1, 2]).ahead, "as durable as the copy");
+    assert_eq!(entries, base(&[1, 2]).ahead, "as durable as the copy");
 }
 
 #[test]
 fn a_copy_is_not_taken_where_the_log_has_other_entries() {
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = restoring(&files, &clock);
-    runner.finish_restore(GROUP, &origin(&[1, 2])).unwrap();
+    runner.finish_restore(GROUP, &base(&[1, 2])).unwrap();
     runner.begin_restore(GROUP).unwrap();
     for other in [&[2][..], &[1, 3], &[1, 3, 3]] {
-        let refused = runner.finish_restore(GROUP, &origin(other));
+        let refused = runner.finish_restore(GROUP, &base(other));
         assert!(matches!(refused, Err(LogError::OtherEntries(GROUP))), "{other:?}: {refused:?}");
         assert!(runner.group_status(GROUP).unwrap().needs_rows, "there is no copy yet");
     }
     for same in [&[1][..], &[1, 2], &[1, 2, 2]] {
         runner.begin_restore(GROUP).unwrap();
-        runner.finish_restore(GROUP, &origin(same)).unwrap();
+        runner.finish_restore(GROUP, &base(same)).unwrap();
         let status = runner.group_status(GROUP).unwrap();
-        assert_eq!(status.applied, origin(same).reach());
+        assert_eq!(status.applied, base(same).rows_lsn());
         assert_eq!(status.last, Lsn(5 + same.len().max(2) as u64), "what was there stays");
     }
 }
 
 #[test]
 fn what_came_with_a_copy_on_a_full_disk_is_acknowledged_when_it_is_durable() {
-    let (files, clock, mail) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
-    let mut runner = runner_of(&files, &clock, &Birth::Joiner { own: OWN }, Arc::clone(&mail) as _);
+    let (files, clock, transport) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
+    let mut runner =
+        runner_of(&files, &clock, &InitialConfig::Joining { own: OWN }, Arc::clone(&transport) as _);
     runner.begin_restore(GROUP).unwrap();
     files.fill(true);
-    runner.finish_restore(GROUP, &origin(&[1, 2])).unwrap();
+    runner.finish_restore(GROUP, &base(&[1, 2])).unwrap();
     assert!(runner.full_since().is_some(), "the entries wait for space");
     files.fill(false);
     clock.advance(PACE.soft_wait);
     runner.try_again();
     assert!(runner.full_since().is_none(), "they are written, and not fsynced");
-    mail.take();
+    transport.take();
     // Their leader finds them here.
     let heartbeat = |commit| {
-        let mut message = Message { term: 2, commit, ..Message::default() };
+        let mut message = RaftMessage { term: 2, commit, ..RaftMessage::default() };
         message.set_msg_type(MessageType::MsgHeartbeat);
         message
     };
     let append = || {
-        let mut message = Message { term: 2, log_term: 2, index: 7, commit: 5, ..Message::default() };
+        let mut message = RaftMessage { term: 2, log_term: 2, index: 7, commit: 5, ..RaftMessage::default() };
         message.set_msg_type(MessageType::MsgAppend);
         message
     };
-    let letter = |message| Letter {
+    let message = |message| Message {
         group: GROUP,
         from: PeerId(2),
         to: OWN,
         body: Content::Consensus { message, payloads: Vec::new(), soft: 0 }.encode(),
     };
     let confirmed = |runner: &mut Runner<FileStore>| {
-        runner.receive(&mut vec![letter(heartbeat(5)), letter(append())]);
-        let answers = mail.take().into_iter().filter_map(|letter| Content::decode(&letter.body));
+        runner.receive(&mut vec![message(heartbeat(5)), message(append())]);
+        let answers = transport.take().into_iter().filter_map(|message| Content::decode(&message.body));
         answers
             .filter_map(|content| match content {
                 Content::Consensus { message, .. }
@@ -108,6 +110,6 @@ fn what_came_with_a_copy_on_a_full_disk_is_acknowledged_when_it_is_durable() {
     };
     assert_eq!(confirmed(&mut runner), None, "a power loss could take them");
     pass(&mut runner, &clock, 3);
-    mail.take();
+    transport.take();
     assert_eq!(confirmed(&mut runner), Some(7));
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::record::Record;
-use crate::{LogError, Members, Origin, Term};
+use crate::{LogBase, LogError, Members, Term};
 
 #[test]
 fn a_disk_is_full_until_what_waits_for_space_is_written() {
@@ -64,8 +64,8 @@ fn a_majority_read_needs_no_space() {
 #[test]
 fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     let (own, other) = (PeerId(1), PeerId(2));
-    let (files, clock, mail) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
-    let mut runner = runner_of(&files, &clock, &Birth::Alone, Arc::clone(&mail) as _);
+    let (files, clock, transport) = (SimFiles::new(1), SimClock::new(), Arc::new(Unsent::default()));
+    let mut runner = runner_of(&files, &clock, &InitialConfig::Single, Arc::clone(&transport) as _);
     let own = PeerId(runner.group_status(GROUP).unwrap().own.0.max(own.0));
     for change in [MemberChange::AddLearner(other), MemberChange::Promote(other)] {
         runner.turn(&mut vec![Proposal {
@@ -79,10 +79,11 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     let status = runner.group_status(GROUP).unwrap();
     let Role::Leader { term } = status.role else { panic!("it led alone") };
     let said = |kind, index, context: Vec<u8>| {
-        let mut message = Message { term: term.0, index, commit: index, context, ..Message::default() };
+        let mut message =
+            RaftMessage { term: term.0, index, commit: index, context, ..RaftMessage::default() };
         message.set_msg_type(kind);
         let body = Content::Consensus { message, payloads: Vec::new(), soft: 0 }.encode();
-        Letter { group: GROUP, from: other, to: own, body }
+        Message { group: GROUP, from: other, to: own, body }
     };
     runner.receive(&mut vec![said(MessageType::MsgAppendResponse, status.last.0, Vec::new())]);
     pass(&mut runner, &clock, 1);
@@ -90,13 +91,14 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     let answers = Answers::default();
     runner.turn(&mut vec![asked(1, entry(), &answers)]);
     assert!(runner.full_since().is_some());
-    mail.take();
+    transport.take();
     runner.turn(&mut vec![asked(2, Work::Read, &answers)]);
-    let heartbeats = mail.take().into_iter().filter_map(|letter| match Content::decode(&letter.body) {
-        Some(Content::Consensus { message, .. }) => Some(message),
-        _ => None,
-    });
-    let heartbeats: Vec<Message> = heartbeats.collect();
+    let heartbeats =
+        transport.take().into_iter().filter_map(|message| match Content::decode(&message.body) {
+            Some(Content::Consensus { message, .. }) => Some(message),
+            _ => None,
+        });
+    let heartbeats: Vec<RaftMessage> = heartbeats.collect();
     assert!(
         matches!(&heartbeats[..], [one] if one.get_msg_type() == MessageType::MsgHeartbeat),
         "nothing of what is not written leaves: {heartbeats:?}"
@@ -106,22 +108,23 @@ fn who_leads_with_a_full_disk_is_confirmed_by_others() {
     runner.receive(&mut vec![said(MessageType::MsgHeartbeatResponse, 0, context)]);
     assert!(matches!(&answers.lock().unwrap()[..], [(2, Ok(_))]));
     // What it would have to write down is not heard.
-    let mut vote = Message { term: term.0 + 1, ..Message::default() };
+    let mut vote = RaftMessage { term: term.0 + 1, ..RaftMessage::default() };
     vote.set_msg_type(MessageType::MsgRequestVote);
     let body = Content::Consensus { message: vote, payloads: Vec::new(), soft: 0 }.encode();
-    runner.receive(&mut vec![Letter { group: GROUP, from: other, to: own, body }]);
+    runner.receive(&mut vec![Message { group: GROUP, from: other, to: own, body }]);
     assert!(matches!(runner.group_status(GROUP).unwrap().role, Role::Leader { .. }));
 }
 
 /// A replica that waits for its rows, beside one that has them.
 fn joiner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
-    let mut runner = runner_of(files, clock, &Birth::Joiner { own: PeerId(1) }, Arc::new(Unsent::default()));
+    let mut runner =
+        runner_of(files, clock, &InitialConfig::Joining { own: PeerId(1) }, Arc::new(Unsent::default()));
     runner.begin_restore(GROUP).unwrap();
     runner
 }
 
-fn origin() -> Origin {
-    Origin {
+fn base() -> LogBase {
+    LogBase {
         at: Lsn(5),
         term: Term(1),
         members: Members::first(vec![PeerId(1), PeerId(2)]),
@@ -134,7 +137,7 @@ fn a_copy_that_is_complete_on_a_full_disk_is_gone_on_from() {
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = joiner(&files, &clock);
     files.fill(true);
-    runner.finish_restore(GROUP, &origin()).unwrap();
+    runner.finish_restore(GROUP, &base()).unwrap();
     let status = runner.group_status(GROUP).expect("it is not left closed");
     assert!(!status.needs_rows && status.start == Lsn(5), "{status:?}");
     assert!(runner.full_since().is_some());
@@ -154,7 +157,7 @@ fn what_is_closed_on_a_full_disk_is_not_said_to_be_before_it_is_written() {
         pass(&mut runner, &clock, 2);
         files.fill(true);
         for _ in 0..3 {
-            assert!(matches!(end(&mut runner), Err(LogError::LastWord(GROUP))));
+            assert!(matches!(end(&mut runner), Err(LogError::TombstonePending(GROUP))));
         }
         files.fill(false);
         assert!(matches!(end(&mut runner), Err(LogError::NotOpen(GROUP))), "now it is written");
@@ -168,7 +171,7 @@ fn what_is_closed_on_a_full_disk_is_not_said_to_be_before_it_is_written() {
 fn members_are_not_reset_on_a_full_disk_and_can_be_when_there_is_space() {
     let (files, clock) = (SimFiles::new(1), SimClock::new());
     let mut runner = joiner(&files, &clock);
-    runner.finish_restore(GROUP, &origin()).unwrap();
+    runner.finish_restore(GROUP, &base()).unwrap();
     files.fill(true);
     let named = Members::first(vec![PeerId(1), PeerId(3)]);
     assert!(matches!(runner.reset_members(GROUP, named.clone()), Err(LogError::Stopped)));

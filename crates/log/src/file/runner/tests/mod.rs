@@ -7,19 +7,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use io::Clock;
 use io::sim::{Fault, SimClock, SimFiles, SimRandom};
-use raft::eraftpb::{Message, MessageType};
+use raft::eraftpb::{Message as RaftMessage, MessageType};
 
 mod copies;
 mod full;
 
 use super::{Outside, Pace, Runner};
-use crate::contract::{Applier, Entry, Letter, Mail, Nobody};
+use crate::contract::{Applier, Entry, Message, Noop, Transport};
 use crate::driver::TICK;
 use crate::error::{ApplyError, LogError, ProposeError};
 use crate::file::store::{FileStore, StoreOptions};
-use crate::letter::{Content, Payload, empty_entry};
 use crate::lsn::{Durability, GroupId, Lsn};
-use crate::member::{Birth, MemberChange, Members, PeerId, Role};
+use crate::member::{InitialConfig, MemberChange, Members, PeerId, Role};
+use crate::message::{Content, Payload, empty_entry};
 use crate::proposal::{Ask, Proposal, Work};
 use crate::record::EntryKind;
 use crate::store::Store;
@@ -45,24 +45,24 @@ impl Applier for Nothing {
     }
 }
 
-/// Letters that nobody takes to where they should go.
+/// Messages that nobody takes to where they should go.
 #[derive(Default)]
-struct Unsent(Mutex<Vec<Letter>>);
+struct Unsent(Mutex<Vec<Message>>);
 
-impl Mail for Unsent {
-    fn send(&self, letters: Vec<Letter>) {
-        self.0.lock().unwrap().extend(letters);
+impl Transport for Unsent {
+    fn send(&self, messages: Vec<Message>) {
+        self.0.lock().unwrap().extend(messages);
     }
 }
 
 impl Unsent {
-    fn take(&self) -> Vec<Letter> {
+    fn take(&self) -> Vec<Message> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
 fn runner(files: &SimFiles, clock: &SimClock) -> Runner<FileStore> {
-    runner_of(files, clock, &Birth::Alone, Arc::new(Nobody))
+    runner_of(files, clock, &InitialConfig::Single, Arc::new(Noop))
 }
 
 fn store_of(files: &SimFiles, options: StoreOptions) -> FileStore {
@@ -70,18 +70,23 @@ fn store_of(files: &SimFiles, options: StoreOptions) -> FileStore {
     FileStore::open(files, random, Path::new("/log"), options).unwrap()
 }
 
-fn runner_of(files: &SimFiles, clock: &SimClock, birth: &Birth, mail: Arc<dyn Mail>) -> Runner<FileStore> {
-    runner_on(store_of(files, StoreOptions::default()), clock, birth, mail, PACE)
+fn runner_of(
+    files: &SimFiles,
+    clock: &SimClock,
+    initial: &InitialConfig,
+    transport: Arc<dyn Transport>,
+) -> Runner<FileStore> {
+    runner_on(store_of(files, StoreOptions::default()), clock, initial, transport, PACE)
 }
 
 fn runner_on(
     store: FileStore,
     clock: &SimClock,
-    birth: &Birth,
-    mail: Arc<dyn Mail>,
+    initial: &InitialConfig,
+    transport: Arc<dyn Transport>,
     pace: Pace,
 ) -> Runner<FileStore> {
-    let mut runner = unsettled_runner_on(store, clock, birth, mail, pace);
+    let mut runner = unsettled_runner_on(store, clock, initial, transport, pace);
     runner.settle();
     runner
 }
@@ -89,15 +94,16 @@ fn runner_on(
 fn unsettled_runner_on(
     store: FileStore,
     clock: &SimClock,
-    birth: &Birth,
-    mail: Arc<dyn Mail>,
+    initial: &InitialConfig,
+    transport: Arc<dyn Transport>,
     pace: Pace,
 ) -> Runner<FileStore> {
     let random = Arc::new(SimRandom::new(1));
-    let watch = Arc::new(Nobody);
-    let outside = Outside { applier: Arc::new(Nothing), clock: Arc::new(clock.clone()), random, mail, watch };
+    let observer = Arc::new(Noop);
+    let outside =
+        Outside { applier: Arc::new(Nothing), clock: Arc::new(clock.clone()), random, transport, observer };
     let mut runner = Runner::new(store, outside, pace);
-    runner.open_group(GROUP, Lsn(0), birth).unwrap();
+    runner.open_group(GROUP, Lsn(0), initial).unwrap();
     runner
 }
 
@@ -151,27 +157,27 @@ fn pass(runner: &mut Runner<FileStore>, clock: &SimClock, ticks: u32) {
     }
 }
 
-/// A letter from `from` to `to`, of term 5.
-fn letter(from: PeerId, to: PeerId, kind: MessageType, commit: u64, payloads: Vec<Payload>) -> Letter {
-    let mut message = Message { term: 5, commit, ..Message::default() };
+/// A message from `from` to `to`, of term 5.
+fn message(from: PeerId, to: PeerId, kind: MessageType, commit: u64, payloads: Vec<Payload>) -> Message {
+    let mut message = RaftMessage { term: 5, commit, ..RaftMessage::default() };
     message.set_msg_type(kind);
     let numbered = (1..).zip(&payloads);
     message.entries = numbered.map(|(index, (kind, _))| empty_entry(index, 5, *kind)).collect();
     let body = Content::Consensus { message, payloads, soft: 0 }.encode();
-    Letter { group: GROUP, from, to, body }
+    Message { group: GROUP, from, to, body }
 }
 
 #[test]
 fn one_who_is_left_alone_by_a_leader_that_went_elects_itself() {
     let (leader, own) = (PeerId(1), PeerId(2));
     let clock = SimClock::new();
-    let birth = Birth::Founder { own, voters: vec![leader, own] };
-    let mut runner = runner_of(&SimFiles::new(1), &clock, &birth, Arc::new(Nobody));
+    let initial = InitialConfig::Bootstrap { own, voters: vec![leader, own] };
+    let mut runner = runner_of(&SimFiles::new(1), &clock, &initial, Arc::new(Noop));
     // The leader's last words are that it was removed itself.
     let change = (EntryKind::Members, MemberChange::Remove(leader).encode());
-    runner.receive(&mut vec![letter(leader, own, MessageType::MsgAppend, 0, vec![change])]);
+    runner.receive(&mut vec![message(leader, own, MessageType::MsgAppend, 0, vec![change])]);
     pass(&mut runner, &clock, 1);
-    runner.receive(&mut vec![letter(leader, own, MessageType::MsgHeartbeat, 1, Vec::new())]);
+    runner.receive(&mut vec![message(leader, own, MessageType::MsgHeartbeat, 1, Vec::new())]);
     assert_eq!(runner.group_status(GROUP).unwrap().members.voters, [own]);
     pass(&mut runner, &clock, 30);
     let role = runner.group_status(GROUP).unwrap().role;
@@ -181,33 +187,34 @@ fn one_who_is_left_alone_by_a_leader_that_went_elects_itself() {
 #[test]
 fn an_heir_votes_and_does_not_stand_without_rows() {
     let (own, other) = (PeerId(1), PeerId(2));
-    let (clock, mail) = (SimClock::new(), Arc::new(Unsent::default()));
-    let birth = Birth::Heir { own, voters: vec![own, other] };
-    let mut runner = runner_of(&SimFiles::new(1), &clock, &birth, Arc::clone(&mail) as _);
+    let (clock, transport) = (SimClock::new(), Arc::new(Unsent::default()));
+    let initial = InitialConfig::BootstrapEmpty { own, voters: vec![own, other] };
+    let mut runner = runner_of(&SimFiles::new(1), &clock, &initial, Arc::clone(&transport) as _);
     pass(&mut runner, &clock, 100);
     let status = runner.group_status(GROUP).unwrap();
     assert!(status.needs_rows && status.members.voters == [own, other]);
     assert!(matches!(status.role, Role::Follower { leader: None, .. }), "{:?}", status.role);
-    let ballots = |mail: &Unsent| mail.take().into_iter().filter(|letter| letter.to == other).count();
-    assert_eq!(ballots(&mail), 0, "it asks nobody for a vote");
-    runner.receive(&mut vec![letter(other, own, MessageType::MsgRequestVote, 0, Vec::new())]);
+    let ballots =
+        |transport: &Unsent| transport.take().into_iter().filter(|message| message.to == other).count();
+    assert_eq!(ballots(&transport), 0, "it asks nobody for a vote");
+    runner.receive(&mut vec![message(other, own, MessageType::MsgRequestVote, 0, Vec::new())]);
     pass(&mut runner, &clock, 1);
-    assert_eq!(ballots(&mail), 1, "it answers who asks");
+    assert_eq!(ballots(&transport), 1, "it answers who asks");
 }
 
 #[test]
 fn a_founder_whose_engine_lost_its_rows_is_an_heir_without_them() {
     let (own, other) = (PeerId(1), PeerId(2));
     let (files, clock) = (SimFiles::new(1), SimClock::new());
-    let founder = Birth::Founder { own, voters: vec![own, other] };
-    let runner = runner_of(&files, &clock, &founder, Arc::new(Nobody));
+    let founder = InitialConfig::Bootstrap { own, voters: vec![own, other] };
+    let runner = runner_of(&files, &clock, &founder, Arc::new(Noop));
     assert!(!runner.group_status(GROUP).unwrap().needs_rows);
     drop(runner);
     // A power loss took the group's record from the engine, and not what the log had synced.
-    let heir = Birth::Heir { own, voters: vec![own, other] };
-    for birth in [heir, founder] {
-        let runner = runner_of(&files, &clock, &birth, Arc::new(Nobody));
-        assert!(runner.group_status(GROUP).unwrap().needs_rows, "{birth:?}");
+    let heir = InitialConfig::BootstrapEmpty { own, voters: vec![own, other] };
+    for initial in [heir, founder] {
+        let runner = runner_of(&files, &clock, &initial, Arc::new(Noop));
+        assert!(runner.group_status(GROUP).unwrap().needs_rows, "{initial:?}");
     }
 }
 
@@ -215,11 +222,11 @@ fn a_founder_whose_engine_lost_its_rows_is_an_heir_without_them() {
 fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
     let (leader, own) = (PeerId(1), PeerId(2));
     let (files, clock) = (SimFiles::new(1), SimClock::new());
-    let birth = Birth::Founder { own, voters: vec![leader, own] };
-    let mut runner = runner_of(&files, &clock, &birth, Arc::new(Nobody));
+    let initial = InitialConfig::Bootstrap { own, voters: vec![leader, own] };
+    let mut runner = runner_of(&files, &clock, &initial, Arc::new(Noop));
     let change = (EntryKind::Members, MemberChange::Remove(own).encode());
-    runner.receive(&mut vec![letter(leader, own, MessageType::MsgAppend, 0, vec![change])]);
-    runner.receive(&mut vec![letter(leader, own, MessageType::MsgHeartbeat, 1, Vec::new())]);
+    runner.receive(&mut vec![message(leader, own, MessageType::MsgAppend, 0, vec![change])]);
+    runner.receive(&mut vec![message(leader, own, MessageType::MsgHeartbeat, 1, Vec::new())]);
     assert!(matches!(runner.close_group(GROUP), Err(LogError::NotOpen(_))));
     drop(runner);
     files.crash();
@@ -232,10 +239,10 @@ fn who_hears_that_it_was_removed_has_left_durably_when_it_is_closed() {
 #[test]
 fn who_follows_one_that_goes_on_alone_believes_nothing_of_its_own_log() {
     let (survivor, own) = (PeerId(1), PeerId(2));
-    let birth = Birth::Founder { own, voters: vec![survivor, own, PeerId(3)] };
-    let mut runner = runner_of(&SimFiles::new(1), &SimClock::new(), &birth, Arc::new(Nobody));
+    let initial = InitialConfig::Bootstrap { own, voters: vec![survivor, own, PeerId(3)] };
+    let mut runner = runner_of(&SimFiles::new(1), &SimClock::new(), &initial, Arc::new(Noop));
     let entry = (EntryKind::Proposed(Durability::Hard), Bytes::from_static(b"of a leader before"));
-    runner.receive(&mut vec![letter(PeerId(3), own, MessageType::MsgAppend, 0, vec![entry])]);
+    runner.receive(&mut vec![message(PeerId(3), own, MessageType::MsgAppend, 0, vec![entry])]);
     let members =
         Members { at: Lsn(9), voters: vec![survivor], removed: vec![PeerId(3)], ..Members::default() };
     runner.reset_members(GROUP, members).unwrap();
@@ -245,15 +252,16 @@ fn who_follows_one_that_goes_on_alone_believes_nothing_of_its_own_log() {
 
 #[test]
 fn one_who_was_alone_writes_again_to_a_learner_that_did_not_answer() {
-    let (clock, mail, learner) = (SimClock::new(), Arc::new(Unsent::default()), PeerId(9));
-    let mut runner = runner_of(&SimFiles::new(1), &clock, &Birth::Alone, Arc::clone(&mail) as _);
+    let (clock, transport, learner) = (SimClock::new(), Arc::new(Unsent::default()), PeerId(9));
+    let mut runner =
+        runner_of(&SimFiles::new(1), &clock, &InitialConfig::Single, Arc::clone(&transport) as _);
     let work = Work::Change(MemberChange::AddLearner(learner));
     runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
     pass(&mut runner, &clock, 3);
     assert_eq!(runner.group_status(GROUP).unwrap().members.learners, [learner]);
-    mail.take();
+    transport.take();
     pass(&mut runner, &clock, 3);
-    assert!(mail.take().iter().any(|letter| letter.to == learner), "its first letter was lost");
+    assert!(transport.take().iter().any(|message| message.to == learner), "its first message was lost");
 }
 
 #[test]
@@ -264,19 +272,20 @@ fn who_votes_alone_tells_nobody_of_a_term_that_a_power_loss_could_take_back() {
     runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
     pass(&mut runner, &clock, 3);
     drop(runner);
-    let mail = Arc::new(Unsent::default());
+    let transport = Arc::new(Unsent::default());
     let store = store_of(&files, StoreOptions::default());
-    let mut runner = unsettled_runner_on(store, &clock, &Birth::Alone, Arc::clone(&mail) as _, PACE);
+    let mut runner =
+        unsettled_runner_on(store, &clock, &InitialConfig::Single, Arc::clone(&transport) as _, PACE);
     propose(&mut runner, 1);
     for _ in 0..20 {
         clock.advance(TICK);
         runner.tick();
     }
-    let told = |mail: &Unsent| mail.take().iter().any(|letter| letter.to == learner);
+    let told = |transport: &Unsent| transport.take().iter().any(|message| message.to == learner);
     assert!(matches!(runner.group_status(GROUP).unwrap().role, Role::Leader { .. }));
-    assert!(!told(&mail), "its term is not durable yet");
+    assert!(!told(&transport), "its term is not durable yet");
     pass(&mut runner, &clock, 3);
-    assert!(told(&mail), "it is now");
+    assert!(told(&transport), "it is now");
 }
 
 #[test]
@@ -284,7 +293,7 @@ fn a_learner_that_lacks_what_has_left_the_log_needs_a_copy() {
     let (clock, learner) = (SimClock::new(), PeerId(9));
     let store = store_of(&SimFiles::new(1), StoreOptions { segment_bytes: 4096 });
     let pace = Pace { log_bytes_max: 4096, ..PACE };
-    let mut runner = runner_on(store, &clock, &Birth::Alone, Arc::new(Nobody), pace);
+    let mut runner = runner_on(store, &clock, &InitialConfig::Single, Arc::new(Noop), pace);
     let work = Work::Change(MemberChange::AddLearner(learner));
     runner.turn(&mut vec![Proposal { group: GROUP, term: None, work, done: Box::new(|_| {}) }]);
     let status = |runner: &Runner<FileStore>| runner.group_status(GROUP).unwrap();
@@ -298,10 +307,10 @@ fn a_learner_that_lacks_what_has_left_the_log_needs_a_copy() {
     let Role::Leader { term } = status(&runner).role else { panic!("it votes alone") };
     let start = status(&runner).start.0;
     for (index, needs_rows) in [(start - 1, true), (start, false)] {
-        let mut message = Message { term: term.0, index, ..Message::default() };
+        let mut message = RaftMessage { term: term.0, index, ..RaftMessage::default() };
         message.set_msg_type(MessageType::MsgAppendResponse);
         let body = Content::Consensus { message, payloads: Vec::new(), soft: 0 }.encode();
-        runner.receive(&mut vec![Letter { group: GROUP, from: learner, to: status(&runner).own, body }]);
+        runner.receive(&mut vec![Message { group: GROUP, from: learner, to: status(&runner).own, body }]);
         let peers = status(&runner).peers;
         assert_eq!((peers[0].matched, peers[0].needs_rows), (Lsn(index), needs_rows));
     }
@@ -359,30 +368,35 @@ fn a_sync_waits_for_what_a_change_of_members_has_overtaken() {
 }
 
 /// What kinds of messages were written to `to`.
-fn kinds(mail: &Unsent, to: PeerId) -> Vec<MessageType> {
-    let letters = mail.take();
-    let kind = |letter: &Letter| match Content::decode(&letter.body) {
+fn kinds(transport: &Unsent, to: PeerId) -> Vec<MessageType> {
+    let messages = transport.take();
+    let kind = |message: &Message| match Content::decode(&message.body) {
         Some(Content::Consensus { message, .. }) => Some(message.get_msg_type()),
         _ => None,
     };
-    letters.iter().filter(|letter| letter.to == to).filter_map(kind).collect()
+    messages.iter().filter(|message| message.to == to).filter_map(kind).collect()
 }
 
 #[test]
 fn who_hears_its_leader_says_so_whatever_else_the_disk_is_to_keep() {
-    let (clock, mail, leader, own) = (SimClock::new(), Arc::new(Unsent::default()), PeerId(1), PeerId(2));
-    let birth = Birth::Founder { own, voters: vec![leader, own] };
-    let mut runner = runner_of(&SimFiles::new(1), &clock, &birth, Arc::clone(&mail) as _);
-    let heartbeat = || letter(leader, own, MessageType::MsgHeartbeat, 0, Vec::new());
+    let (clock, transport, leader, own) =
+        (SimClock::new(), Arc::new(Unsent::default()), PeerId(1), PeerId(2));
+    let initial = InitialConfig::Bootstrap { own, voters: vec![leader, own] };
+    let mut runner = runner_of(&SimFiles::new(1), &clock, &initial, Arc::clone(&transport) as _);
+    let heartbeat = || message(leader, own, MessageType::MsgHeartbeat, 0, Vec::new());
     runner.receive(&mut vec![heartbeat()]);
-    assert_eq!(kinds(&mail, leader), [], "a term that could be forgotten is not answered");
+    assert_eq!(kinds(&transport, leader), [], "a term that could be forgotten is not answered");
     pass(&mut runner, &clock, 1);
-    assert_eq!(kinds(&mail, leader), [MessageType::MsgHeartbeatResponse]);
+    assert_eq!(kinds(&transport, leader), [MessageType::MsgHeartbeatResponse]);
 
     let entry = (EntryKind::Proposed(Durability::Hard), Bytes::from_static(b"entry"));
-    runner.receive(&mut vec![letter(leader, own, MessageType::MsgAppend, 0, vec![entry])]);
+    runner.receive(&mut vec![message(leader, own, MessageType::MsgAppend, 0, vec![entry])]);
     runner.receive(&mut vec![heartbeat()]);
-    assert_eq!(kinds(&mail, leader), [MessageType::MsgHeartbeatResponse], "the entry is not durable yet");
+    assert_eq!(
+        kinds(&transport, leader),
+        [MessageType::MsgHeartbeatResponse],
+        "the entry is not durable yet"
+    );
     pass(&mut runner, &clock, 1);
-    assert_eq!(kinds(&mail, leader), [MessageType::MsgAppendResponse]);
+    assert_eq!(kinds(&transport, leader), [MessageType::MsgAppendResponse]);
 }

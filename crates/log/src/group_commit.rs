@@ -16,7 +16,7 @@ const WAIT_FSYNCS_MAX: u32 = 4;
 
 /// Decides for hard entries; soft ones wait for a deadline of their own.
 #[derive(Debug, Default)]
-pub(crate) struct Gather {
+pub(crate) struct GroupCommit {
     /// Hard entries appended that no started fsync covers, and since when.
     waiting: u64,
     since: Option<Nanos>,
@@ -25,7 +25,7 @@ pub(crate) struct Gather {
     fsync: Duration,
 }
 
-impl Gather {
+impl GroupCommit {
     /// `count` hard entries were appended.
     pub fn appended(&mut self, count: u64, now: Nanos) {
         self.waiting += count;
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_writer_alone_never_waits() {
-        let mut gather = Gather::default();
+        let mut gather = GroupCommit::default();
         for at in 0..3 {
             gather.appended(1, micros(at * 300));
             assert!(gather.is_due(micros(at * 300)));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn two_writers_who_take_turns_end_up_sharing() {
-        let mut gather = Gather::default();
+        let mut gather = GroupCommit::default();
         gather.appended(1, micros(0));
         let released = gather.start();
         gather.appended(1, micros(100));
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_long_for_those_who_do_not_come_back() {
-        let mut gather = Gather::default();
+        let mut gather = GroupCommit::default();
         gather.appended(100, micros(0));
         let released = gather.start();
         gather.end(released, FSYNC);

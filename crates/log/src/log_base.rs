@@ -11,9 +11,9 @@ use crate::store::StoredEntry;
 const AHEAD: [u8; 16] = [0xff; 16];
 
 /// What a replica's log begins with when its rows came as a copy: everything up to `at` is in the
-/// rows. Given by [`Log::origin`](crate::Log::origin) of the replica that was copied.
+/// rows. Given by [`Log::log_base`](crate::Log::log_base) of the replica that was copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
+pub struct LogBase {
     /// Where the log begins: everything up to here is committed.
     pub at: Lsn,
     /// The term of the entry there.
@@ -25,7 +25,7 @@ pub struct Origin {
     pub ahead: Vec<StoredEntry>,
 }
 
-impl Origin {
+impl LogBase {
     /// The term of the last entry that is in the rows.
     pub(crate) fn last_term(&self) -> Term {
         self.ahead.last().map_or(self.term, |last| Term(last.term))
@@ -33,7 +33,7 @@ impl Origin {
 
     /// The position of the rows.
     #[must_use]
-    pub fn reach(&self) -> Lsn {
+    pub fn rows_lsn(&self) -> Lsn {
         self.ahead.last().map_or(self.at, |last| Lsn(last.index))
     }
 
@@ -55,9 +55,9 @@ impl Origin {
         bytes
     }
 
-    /// Reads what [`Origin::encode`] wrote; `None` for anything else.
+    /// Reads what [`LogBase::encode`] wrote; `None` for anything else.
     #[must_use]
-    pub fn decode(bytes: &[u8]) -> Option<Origin> {
+    pub fn decode(bytes: &[u8]) -> Option<LogBase> {
         let (at, rest) = word(bytes)?;
         let (term, mut rest) = word(rest)?;
         let mut ahead = Vec::new();
@@ -75,7 +75,7 @@ impl Origin {
                 rest = after;
             }
         }
-        Some(Origin { at: Lsn(at), term: Term(term), members: Members::decode(rest)?, ahead })
+        Some(LogBase { at: Lsn(at), term: Term(term), members: Members::decode(rest)?, ahead })
     }
 }
 
@@ -108,16 +108,16 @@ mod tests {
 
     #[test]
     fn an_origin_reads_back_and_no_other_length_does() {
-        let origin = Origin { at: Lsn(7), term: Term(2), members: members(), ahead: Vec::new() };
-        let bytes = origin.encode();
-        assert_eq!(Origin::decode(&bytes), Some(origin));
+        let base = LogBase { at: Lsn(7), term: Term(2), members: members(), ahead: Vec::new() };
+        let bytes = base.encode();
+        assert_eq!(LogBase::decode(&bytes), Some(base));
         for len in 0..bytes.len() {
-            let cut = Origin::decode(&bytes[..len]);
+            let cut = LogBase::decode(&bytes[..len]);
             assert!(cut.is_none_or(|cut| cut.members.learners.is_empty()), "cut at {len}");
         }
         let mut forged = bytes;
         forged[24] = 200;
-        assert_eq!(Origin::decode(&forged), None, "more voters than there are bytes");
+        assert_eq!(LogBase::decode(&forged), None, "more voters than there are bytes");
     }
 
     #[test]
@@ -131,14 +131,14 @@ mod tests {
         let soft = EntryKind::Proposed(Durability::Soft);
         let ahead =
             vec![entry(8, soft, b"a row"), entry(9, EntryKind::Election, b""), entry(10, soft, b"another")];
-        let origin = Origin { at: Lsn(7), term: Term(2), members: members(), ahead };
-        assert_eq!(origin.reach(), Lsn(10));
-        let bytes = origin.encode();
+        let base = LogBase { at: Lsn(7), term: Term(2), members: members(), ahead };
+        assert_eq!(base.rows_lsn(), Lsn(10));
+        let bytes = base.encode();
         // Whoever knows of no such entries does not take them for something else.
         assert_eq!(Members::decode(&bytes[16..]), None);
-        assert_eq!(Origin::decode(&bytes), Some(origin));
+        assert_eq!(LogBase::decode(&bytes), Some(base));
         for len in 0..bytes.len() {
-            let cut = Origin::decode(&bytes[..len]);
+            let cut = LogBase::decode(&bytes[..len]);
             assert!(cut.is_none_or(|cut| cut.members.learners.is_empty()), "cut at {len}");
         }
     }
@@ -153,8 +153,8 @@ mod tests {
         ] {
             let entry = |(index, term)| StoredEntry { index, term, kind, payload: Bytes::new() };
             let ahead = (8..).zip(terms).map(entry).collect();
-            let origin = Origin { at: Lsn(7), term: Term(2), members: members(), ahead };
-            assert_eq!(Origin::decode(&origin.encode()), None, "{what}");
+            let base = LogBase { at: Lsn(7), term: Term(2), members: members(), ahead };
+            assert_eq!(LogBase::decode(&base.encode()), None, "{what}");
         }
     }
 }

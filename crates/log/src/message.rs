@@ -1,10 +1,10 @@
-//! What replicas write to each other: one letter's bytes, and how they are checked.
-//! docs/formats/letter.md.
+//! What replicas write to each other: one message's bytes, and how they are checked.
+//! docs/formats/message.md.
 //!
 //! Total on any bytes: nothing here panics, whatever a link delivers.
 
 use bytes::Bytes;
-use raft::eraftpb::{Entry, EntryType, Message, MessageType};
+use raft::eraftpb::{Entry, EntryType, Message as RaftMessage, MessageType};
 
 use crate::record::{EntryKind, PAYLOAD_BYTES_MAX};
 
@@ -28,14 +28,14 @@ const KIND_LOST: u8 = 7;
 /// An entry's kind and what was proposed. Consensus does not see these.
 pub(crate) type Payload = (EntryKind, Bytes);
 
-/// What a letter says.
+/// What a message says.
 #[allow(clippy::large_enum_variant, reason = "nearly all are messages, and none is kept")]
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
     /// A message of consensus.
     Consensus {
         /// The message. Its entries are empty.
-        message: Message,
+        message: RaftMessage,
         /// What its entries hold, one for each.
         payloads: Vec<Payload>,
         /// From a leader: its soft position.
@@ -69,7 +69,7 @@ const TYPES: [(u8, MessageType); 9] = [
 ];
 
 /// Whether replicas write messages of this type to each other.
-pub(crate) fn is_sent(message: &Message) -> bool {
+pub(crate) fn is_sent(message: &RaftMessage) -> bool {
     TYPES.iter().any(|(_, known)| *known == message.get_msg_type())
 }
 
@@ -95,7 +95,7 @@ impl Content {
         Bytes::from(out)
     }
 
-    /// Reads a letter's body; `None` if it is not one. Payloads share the body's memory.
+    /// Reads a message's body; `None` if it is not one. Payloads share the body's memory.
     pub fn decode(body: &Bytes) -> Option<Content> {
         let mut reader = Reader { body, at: 0 };
         if reader.byte()? != VERSION {
@@ -120,10 +120,10 @@ fn numbers(kind: u8, numbers: &[u64], out: &mut Vec<u8>) {
     numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
 }
 
-fn encode_message(message: &Message, payloads: &[Payload], soft: u64, out: &mut Vec<u8>) {
+fn encode_message(message: &RaftMessage, payloads: &[Payload], soft: u64, out: &mut Vec<u8>) {
     let kind = TYPES.iter().find(|(_, known)| *known == message.get_msg_type());
     let kind = kind.map_or(0, |(number, _)| *number);
-    let Message { term, log_term, index, commit, commit_term, reject_hint, .. } = *message;
+    let RaftMessage { term, log_term, index, commit, commit_term, reject_hint, .. } = *message;
     numbers(kind, &[term, log_term, index, commit, commit_term, reject_hint, soft], out);
     out.push(u8::from(message.reject));
     out.push(message.context.len() as u8);
@@ -140,7 +140,7 @@ fn encode_message(message: &Message, payloads: &[Payload], soft: u64, out: &mut 
 fn decode_message(reader: &mut Reader<'_>) -> Option<Content> {
     let kind = reader.byte()?;
     let (_, kind) = TYPES.iter().find(|(number, _)| *number == kind)?;
-    let mut message = Message::default();
+    let mut message = RaftMessage::default();
     message.set_msg_type(*kind);
     for field in [
         &mut message.term,
@@ -231,7 +231,7 @@ mod tests {
     use crate::lsn::Durability;
 
     fn append() -> Content {
-        let mut message = Message { term: 3, log_term: 2, index: 6, commit: 5, ..Message::default() };
+        let mut message = RaftMessage { term: 3, log_term: 2, index: 6, commit: 5, ..RaftMessage::default() };
         message.set_msg_type(MessageType::MsgAppend);
         let kinds = [
             EntryKind::Proposed(Durability::Hard),
@@ -248,7 +248,8 @@ mod tests {
     }
 
     fn one_of_each() -> Vec<Content> {
-        let mut vote = Message { term: 9, context: b"CampaignTransfer".to_vec(), ..Message::default() };
+        let mut vote =
+            RaftMessage { term: 9, context: b"CampaignTransfer".to_vec(), ..RaftMessage::default() };
         vote.set_msg_type(MessageType::MsgRequestVote);
         vote.reject = true;
         vec![
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_reads_back_and_a_cut_one_is_none() {
+    fn a_message_reads_back_and_a_cut_one_is_none() {
         for content in one_of_each() {
             let bytes = content.encode();
             assert_eq!(Content::decode(&bytes), Some(content));
@@ -277,9 +278,9 @@ mod tests {
     #[test]
     fn no_bytes_panic() {
         let random = SimRandom::new(1);
-        let letters = one_of_each();
+        let messages = one_of_each();
         for _ in 0..50_000 {
-            let whole = letters[random.below(letters.len() as u64) as usize].encode();
+            let whole = messages[random.below(messages.len() as u64) as usize].encode();
             let mut bytes = whole.to_vec();
             for _ in 0..=random.below(4) {
                 let at = random.below(bytes.len() as u64) as usize;

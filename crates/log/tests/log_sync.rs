@@ -13,7 +13,7 @@ use io::real::RealClock;
 use io::sim::{Fault, Hang, SimFiles};
 use rekindle_log::file::{FileLog, FileLogOptions, StoreOptions};
 use rekindle_log::{
-    Applier, ApplyError, Birth, Durability, Entry, GroupId, Hardener, Log, Lsn, ProposeError, Refusal,
+    Applier, ApplyError, Durability, Entry, GroupId, InitialConfig, Log, LogSync, Lsn, ProposeError, Refusal,
 };
 
 const GROUP: GroupId = GroupId(3);
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Default)]
 struct Engine {
     applied: AtomicU64,
-    log: OnceLock<Hardener>,
+    log: OnceLock<LogSync>,
 }
 
 impl Applier for Engine {
@@ -36,7 +36,7 @@ impl Applier for Engine {
         Lsn(0)
     }
 
-    fn keep_behind(&self, log: Hardener) {
+    fn set_log_sync(&self, log: LogSync) {
         assert!(self.log.set(log).is_ok(), "told once");
     }
 
@@ -46,10 +46,10 @@ impl Applier for Engine {
 }
 
 /// A log that does not fsync what is soft by itself, and how it is made durable.
-fn log_on(files: &SimFiles, segment_bytes: u64) -> (FileLog, Hardener) {
+fn log_on(files: &SimFiles, segment_bytes: u64) -> (FileLog, LogSync) {
     let (log, engine) = log_and_engine(files, segment_bytes);
-    let hardener = engine.log.get().expect("an applier is told before a group opens").clone();
-    (log, hardener)
+    let log_sync = engine.log.get().expect("an applier is told before a group opens").clone();
+    (log, log_sync)
 }
 
 fn log_and_engine(files: &SimFiles, segment_bytes: u64) -> (FileLog, Arc<Engine>) {
@@ -61,7 +61,7 @@ fn log_and_engine(files: &SimFiles, segment_bytes: u64) -> (FileLog, Arc<Engine>
     };
     let (files, clock) = (Arc::new(files.clone()), Arc::new(RealClock::new()));
     let log = FileLog::open(files, clock, Path::new("/log"), engine.clone(), options).unwrap();
-    log.open_group(GROUP, Lsn(0), Birth::Alone).unwrap();
+    log.open_group(GROUP, Lsn(0), InitialConfig::Single).unwrap();
     (log, engine)
 }
 
@@ -93,11 +93,11 @@ fn what_was_applied_survives_a_power_loss_once_it_is_hardened() {
     for seed in 0..20 {
         for hardens in [true, false] {
             let files = SimFiles::new(seed);
-            let (log, hardener) = log_on(&files, 1 << 20);
+            let (log, log_sync) = log_on(&files, 1 << 20);
             answer(&propose(&log, b"hard", Durability::Hard)).unwrap();
             answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
             if hardens {
-                hardener.harden().unwrap();
+                log_sync.sync().unwrap();
             }
             let found = survive(&files);
             assert!(found == 2 || !hardens, "seed {seed}: {found} of 2");
@@ -111,12 +111,12 @@ fn what_was_applied_survives_a_power_loss_once_it_is_hardened() {
 fn earlier_segments_are_durable_as_well() {
     for seed in 0..20 {
         let files = SimFiles::new(seed);
-        let (log, hardener) = log_on(&files, 500);
+        let (log, log_sync) = log_on(&files, 500);
         for _ in 0..40 {
             answer(&propose(&log, b"a soft entry of some bytes", Durability::Soft)).unwrap();
         }
         assert!(log.stats().segments > 3);
-        hardener.harden().unwrap();
+        log_sync.sync().unwrap();
         assert_eq!(survive(&files), 40, "seed {seed}");
     }
 }
@@ -124,10 +124,10 @@ fn earlier_segments_are_durable_as_well() {
 #[test]
 fn a_log_whose_fsync_failed_for_another_believes_none_of_its_own() {
     let files = SimFiles::new(1);
-    let (log, hardener) = log_on(&files, 1 << 20);
+    let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     files.inject(Fault::Sync);
-    hardener.harden().unwrap_err();
+    log_sync.sync().unwrap_err();
     // The disk says that all is well from now on, as it does when it has told once.
     let told = answer(&propose(&log, b"hard", Durability::Hard));
     assert!(matches!(&told, Err(cause) if !cause.is_definite()), "{told:?}");
@@ -138,28 +138,28 @@ fn a_log_whose_fsync_failed_for_another_believes_none_of_its_own() {
     assert!(log.stopped().is_some());
     let refused = answer(&propose(&log, b"later", Durability::Soft));
     assert!(matches!(refused, Err(ProposeError::Definite(Refusal::Stopped))), "{refused:?}");
-    hardener.harden().unwrap_err();
+    log_sync.sync().unwrap_err();
 }
 
 #[test]
 fn who_hardens_believes_no_fsync_after_one_of_the_log_that_failed() {
     let files = SimFiles::new(1);
-    let (log, hardener) = log_on(&files, 1 << 20);
+    let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"hard", Durability::Hard)).unwrap();
-    hardener.harden().unwrap();
+    log_sync.sync().unwrap();
     files.inject(Fault::Sync);
     answer(&propose(&log, b"lost", Durability::Hard)).unwrap_err();
-    hardener.harden().unwrap_err();
+    log_sync.sync().unwrap_err();
 }
 
 #[test]
 fn who_hardens_waits_for_a_disk_that_hangs_and_the_log_goes_on() {
     let files = SimFiles::new(1);
-    let (log, hardener) = log_on(&files, 1 << 20);
+    let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     files.hang(Some(Hang::Syncs));
     let (tell, told) = mpsc::channel();
-    let waiting = std::thread::spawn(move || tell.send(hardener.harden().is_ok()).unwrap());
+    let waiting = std::thread::spawn(move || tell.send(log_sync.sync().is_ok()).unwrap());
     for _ in 0..100 {
         answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     }
@@ -172,10 +172,10 @@ fn who_hardens_waits_for_a_disk_that_hangs_and_the_log_goes_on() {
 #[test]
 fn nothing_is_left_to_harden_when_the_log_has_ended() {
     let files = SimFiles::new(1);
-    let (log, hardener) = log_on(&files, 1 << 20);
+    let (log, log_sync) = log_on(&files, 1 << 20);
     answer(&propose(&log, b"soft", Durability::Soft)).unwrap();
     drop(log);
     // An fsync would fail.
     files.inject(Fault::Sync);
-    hardener.harden().unwrap();
+    log_sync.sync().unwrap();
 }

@@ -16,7 +16,7 @@ use crate::lsn::Position;
 ///
 /// Goes on to work when the log has ended. It knows nothing of the engine.
 #[derive(Clone)]
-pub struct Hardener(Arc<Shared>);
+pub struct LogSync(Arc<Shared>);
 
 struct Shared {
     end: Mutex<End>,
@@ -38,12 +38,12 @@ struct Disk {
     failed: Option<(ErrorKind, String)>,
 }
 
-impl Hardener {
+impl LogSync {
     /// Of a log that ends in `segment` at `at`, durably.
-    pub(crate) fn new(segment: Arc<dyn File>, at: Position) -> Hardener {
+    pub(crate) fn new(segment: Arc<dyn File>, at: Position) -> LogSync {
         let disk = Mutex::new(Disk { durable: at, failed: None });
         let cached = Mutex::new(Cached::new(at));
-        Hardener(Arc::new(Shared { end: Mutex::new(End { segment, at }), disk, cached }))
+        LogSync(Arc::new(Shared { end: Mutex::new(End { segment, at }), disk, cached }))
     }
 
     /// The log ends in a new segment, durably.
@@ -62,9 +62,9 @@ impl Hardener {
     ///
     /// When it fails the log stops as if that had happened to an fsync of its own: it hears of it with its next one, which
     /// is never later than a soft entry may wait.
-    pub fn harden(&self) -> Result<()> {
+    pub fn sync(&self) -> Result<()> {
         #[cfg(any(test, feature = "mutants"))]
-        if crate::mutant::is(crate::mutant::Mutant::FlushUnsynced) {
+        if crate::mutant::is_active(crate::mutant::Mutant::FlushUnsynced) {
             return Ok(());
         }
         let mut disk = task::lock(&self.0.disk);
@@ -79,7 +79,7 @@ impl Hardener {
     }
 
     /// Makes `segment` durable, which ends the log, or did so until now; all of it up to `through`.
-    pub(crate) fn sync(&self, segment: &Arc<dyn File>, through: Position) -> Result<()> {
+    pub(crate) fn sync_segment(&self, segment: &Arc<dyn File>, through: Position) -> Result<()> {
         task::lock(&self.0.disk).sync(&**segment, through)?;
         self.0.cached.lock().extend(segment, through);
         Ok(())

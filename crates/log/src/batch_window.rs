@@ -17,14 +17,14 @@ const TURNS_AFTER_VAIN: u32 = 64;
 
 /// Learns how many soft proposals come in one [`WAIT`].
 #[derive(Debug, Default)]
-pub(crate) struct Company {
+pub(crate) struct BatchWindow {
     per_wait: f64,
     turned: Option<Nanos>,
     // Turns for which nobody is waited for.
     alone: u32,
 }
 
-impl Company {
+impl BatchWindow {
     /// A turn took `count` soft proposals.
     pub fn turned(&mut self, count: usize, now: Nanos) {
         let before = self.turned.replace(now);
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn after_turns(count: usize, apart_us: u64) -> usize {
-        let mut company = Company::default();
+        let mut company = BatchWindow::default();
         for turn in 0..100 {
             company.turned(count, Nanos(turn * apart_us * 1000));
         }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_single_quick_writer_is_seldom_kept_waiting() {
-        let (mut company, mut now, mut waits) = (Company::default(), Nanos(0), 0);
+        let (mut company, mut now, mut waits) = (BatchWindow::default(), Nanos(0), 0);
         for _ in 0..1000 {
             let waited = company.expected() > 1;
             waits += u32::from(waited);
